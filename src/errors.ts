@@ -1,0 +1,185 @@
+/**
+ * Every error that Lockstep throws by itself. Each has a stable `code`, the keys it is about, and `advice`: what to do now.
+ * Errors of the database that are not Lockstep's business (a constraint, a syntax error) pass through as the driver made them.
+ */
+
+/** The stable codes, one per error class. Programs compare these, never the message. */
+export type LockstepErrorCode =
+  | 'LOCKSTEP_INVALID_KEY'
+  | 'LOCKSTEP_INVALID_OPTION'
+  | 'LOCKSTEP_LOCK_TIMEOUT'
+  | 'LOCKSTEP_LOCK_ABORTED'
+  | 'LOCKSTEP_NESTED_TRANSACTION'
+  | 'LOCKSTEP_TRANSACTION_ENDED'
+  | 'LOCKSTEP_TRANSACTION_CONTROL'
+  | 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
+  | 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN'
+  | 'LOCKSTEP_RETRIES_EXHAUSTED'
+  | 'LOCKSTEP_CONNECTION_LOST'
+  | 'LOCKSTEP_POOL_CLOSED'
+  | 'LOCKSTEP_CLOSED'
+  | 'LOCKSTEP_JOIN_REFUSED'
+  | 'LOCKSTEP_STANDBY'
+  | 'LOCKSTEP_SCHEMA_MISSING'
+  | 'LOCKSTEP_SCHEMA_TOO_OLD'
+  | 'LOCKSTEP_SCHEMA_TOO_NEW'
+  | 'LOCKSTEP_MIGRATION_FAILED'
+  | 'LOCKSTEP_DRIVER_UNSUPPORTED'
+
+/** What every Lockstep error carries beside its message. */
+export interface LockstepErrorDetails {
+  readonly advice: string
+  readonly keys?: readonly string[] | undefined
+  readonly cause?: unknown
+}
+
+/** The common parent: `error instanceof LockstepError`, or compare `error.code`. */
+export abstract class LockstepError extends Error {
+  abstract readonly code: LockstepErrorCode
+  /** What to do about it, one sentence. */
+  readonly advice: string
+  /** The keys that the failing call named. */
+  readonly keys: readonly string[]
+
+  constructor(message: string, details: LockstepErrorDetails) {
+    super(`${message} ${details.advice}`, details.cause === undefined ? undefined : { cause: details.cause })
+    this.name = new.target.name
+    this.advice = details.advice
+    this.keys = details.keys ?? []
+  }
+}
+
+/** A key that cannot name a concept: empty, generic, too long, or holding characters that PostgreSQL cannot store. */
+export class InvalidKey extends LockstepError {
+  readonly code = 'LOCKSTEP_INVALID_KEY'
+}
+
+/** An option with a value that makes no sense; nothing was sent to the database. */
+export class InvalidOption extends LockstepError {
+  readonly code = 'LOCKSTEP_INVALID_OPTION'
+}
+
+/** Who holds a lock, as far as the server or this process can tell. */
+export interface LockHolder {
+  /** `process`: a caller in this very process; `server`: another connection. */
+  readonly where: 'process' | 'server'
+  readonly key: string
+  readonly pid?: number
+  readonly application?: string
+  readonly state?: string
+  /** How long the holder's transaction has been open. */
+  readonly openForMs?: number
+}
+
+/** The lock was not granted within `waitMs`. Nothing is held. */
+export class LockTimeout extends LockstepError {
+  readonly code = 'LOCKSTEP_LOCK_TIMEOUT'
+  readonly waitedMs: number
+  /** What the time went to: callers of this process, a connection from the pool, or the server's lock. */
+  readonly waitedFor: WaitStage
+  readonly holders: readonly LockHolder[]
+
+  constructor(
+    message: string,
+    details: LockstepErrorDetails & { waitedMs: number; waitedFor: WaitStage; holders: readonly LockHolder[] },
+  ) {
+    super(message, details)
+    this.waitedMs = details.waitedMs
+    this.waitedFor = details.waitedFor
+    this.holders = details.holders
+  }
+}
+
+/** Where a caller was waiting before its transaction began. */
+export type WaitStage = 'process' | 'connection' | 'server'
+
+/** The caller's `signal` aborted before the transaction began. Nothing is held. `cause` is the signal's reason. */
+export class LockAborted extends LockstepError {
+  readonly code = 'LOCKSTEP_LOCK_ABORTED'
+}
+
+/** A transaction inside a transaction that asks for what the outer one does not have: it would wait for itself for ever. */
+export class NestedTransaction extends LockstepError {
+  readonly code = 'LOCKSTEP_NESTED_TRANSACTION'
+}
+
+/** A query through a `tx` whose transaction is over. Nothing was sent. */
+export class TransactionEnded extends LockstepError {
+  readonly code = 'LOCKSTEP_TRANSACTION_ENDED'
+}
+
+/** `tx.query()` was given BEGIN, COMMIT or ROLLBACK: these are Lockstep's to send. */
+export class TransactionControl extends LockstepError {
+  readonly code = 'LOCKSTEP_TRANSACTION_CONTROL'
+}
+
+/** COMMIT was answered with ROLLBACK: a statement had failed and its error was swallowed. Nothing was written. */
+export class TransactionRolledBack extends LockstepError {
+  readonly code = 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
+}
+
+/** The connection was lost in COMMIT and nobody can say any more whether it took effect. */
+export class CommitOutcomeUnknown extends LockstepError {
+  readonly code = 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN'
+}
+
+/** Every attempt failed for a reason that is worth a retry; `cause` is the last one. Nothing was written. */
+export class RetriesExhausted extends LockstepError {
+  readonly code = 'LOCKSTEP_RETRIES_EXHAUSTED'
+  readonly attempts: number
+
+  constructor(message: string, details: LockstepErrorDetails & { attempts: number }) {
+    super(message, details)
+    this.attempts = details.attempts
+  }
+}
+
+/** The connection was lost before COMMIT was sent. Nothing was written. */
+export class ConnectionLost extends LockstepError {
+  readonly code = 'LOCKSTEP_CONNECTION_LOST'
+}
+
+/** The caller's pool was closed. Nothing was sent. */
+export class PoolClosed extends LockstepError {
+  readonly code = 'LOCKSTEP_POOL_CLOSED'
+}
+
+/** `lockstep.close()` was called. Nothing was sent. */
+export class LockstepClosed extends LockstepError {
+  readonly code = 'LOCKSTEP_CLOSED'
+}
+
+/** `join()` was given a client in which the promise cannot be kept. Its transaction is as it was. */
+export class JoinRefused extends LockstepError {
+  readonly code = 'LOCKSTEP_JOIN_REFUSED'
+}
+
+/** The server is a standby: locks taken there do not exclude the primary's. */
+export class StandbyRefused extends LockstepError {
+  readonly code = 'LOCKSTEP_STANDBY'
+}
+
+/** The database has no Lockstep schema. */
+export class SchemaMissing extends LockstepError {
+  readonly code = 'LOCKSTEP_SCHEMA_MISSING'
+}
+
+/** The database's schema is older than this library needs. */
+export class SchemaTooOld extends LockstepError {
+  readonly code = 'LOCKSTEP_SCHEMA_TOO_OLD'
+}
+
+/** The database's schema was migrated by a newer library in a way that this one cannot use. */
+export class SchemaTooNew extends LockstepError {
+  readonly code = 'LOCKSTEP_SCHEMA_TOO_NEW'
+}
+
+/** A migration could not be applied; the schema is as it was before. */
+export class MigrationFailed extends LockstepError {
+  readonly code = 'LOCKSTEP_MIGRATION_FAILED'
+}
+
+/** The object given to `new Lockstep()` is neither a `pg` pool nor a postgres.js `sql`, or a version that cannot be used safely. */
+export class DriverUnsupported extends LockstepError {
+  readonly code = 'LOCKSTEP_DRIVER_UNSUPPORTED'
+}

@@ -1,0 +1,41 @@
+/**
+ * Locks: a concept under a number that PostgreSQL can lock.
+ *
+ * **The key** is `Operation:resource`. Its **id** is 64 bits of SHA-256 over schema, domain and key, so that rooms and schemas
+ * never share an id by accident, and `lock_id()` in SQL gives the same number.
+ *
+ * **Several keys** are hashed, freed of duplicates and sorted by id; every caller everywhere takes them in that order, so no two
+ * can wait for each other in a circle. One that is asked for both shared and exclusive is refused: an upgrade from shared to
+ * exclusive is a deadlock as soon as two callers do it.
+ *
+ * **Waiting** happens in three places. In this process: callers of one key stand in a queue in memory and only the first goes on
+ * (`KeyQueue`). At the pool: for a connection. At the server: in slices of at most a second, because a waiting statement holds a
+ * snapshot that would hold up vacuum and CREATE INDEX CONCURRENTLY; and on at most half of the pool's connections (`WaitPlaces`),
+ * because the rest must stay free for those that hold the locks. A server's lock is granted in order of arrival; a slice that
+ * ends gives the place up, so between processes the order is approximate.
+ *
+ * **What is trusted.** The server's word alone. The queue in memory excludes nobody: it only spares connections. A wait that
+ * ended in an error may still have been granted, so every failure rolls back, and where that cannot be confirmed the connection
+ * is destroyed: the server frees a transaction's locks with its session.
+ */
+export { findHolders } from './holders.ts'
+export { checkKey, type Key, key, type KeyPart, MAX_KEY_BYTES } from './key.ts'
+export { KeyQueue, type Ticket } from './keyQueue.ts'
+export { type LockDomain, lockId } from './lockId.ts'
+export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
+export {
+  AFTER_WAITING,
+  BEFORE_WAITING,
+  cancelBackend,
+  HAND_OVER_MARK,
+  sessionLock,
+  sessionUnlock,
+  terminateStranded,
+  transactionLock,
+  tryLocks,
+  unlockLeftovers,
+  waitForLocks,
+  watchClient,
+} from './locks.sql.ts'
+export { closedError, Patience } from './patience.ts'
+export { WaitPlaces } from './waitPlaces.ts'

@@ -1,0 +1,77 @@
+import { InvalidKey } from '../errors.ts'
+
+/**
+ * The name of a concept: `Operation:resource`, `Operation:res1:res2`, `Namespace:global`. A generic label such as `lock`, or a
+ * plain `string`, does not compile.
+ */
+export type Key = `${string}:${string}`
+
+/** What may stand in a part of a key. */
+export type KeyPart = string | number | bigint
+
+/** Long enough for any name that people read; short enough for an index, a log line and a lock list. */
+export const MAX_KEY_BYTES = 512
+
+/** What a forgotten value turns into inside a template: every such call would wait for every other. */
+const FORGOTTEN = new Set(['undefined', 'null', 'NaN', '[object Object]', '[object Promise]'])
+
+/**
+ * Builds a key from a template and escapes colons in its parts, so that two different lists of parts never give the same key.
+ *
+ * @example
+ * key`Transfer:${accountId}`            // Transfer:42
+ * key`Position:${symbol}:${exchange}`   // a symbol "A:B" becomes A%3AB
+ */
+export function key(strings: TemplateStringsArray, ...parts: KeyPart[]): Key {
+  let text = strings[0] ?? ''
+  parts.forEach((part, index) => {
+    text += escapePart(part) + (strings[index + 1] ?? '')
+  })
+  return checkKey(text)
+}
+
+function escapePart(part: unknown): string {
+  if (typeof part !== 'string' && typeof part !== 'number' && typeof part !== 'bigint') {
+    throw new InvalidKey(`A part of the key is ${part === null ? 'null' : `of type ${typeof part}`}.`, {
+      advice: 'Pass a string, a number or a bigint.',
+    })
+  }
+  const text = String(part)
+  if (text === '') {
+    throw new InvalidKey('A part of the key is empty.', { advice: 'Check the value before it is put into the key.' })
+  }
+  return text.replaceAll('%', '%25').replaceAll(':', '%3A')
+}
+
+/** Refuses what cannot name a concept. Nothing has been sent when it throws. */
+export function checkKey(candidate: unknown): Key {
+  if (typeof candidate !== 'string') {
+    throw new InvalidKey(`A key must be a string, not ${candidate === null ? 'null' : typeof candidate}.`, {
+      advice: 'Write `Operation:resource`, for example key`Transfer:${id}`.',
+    })
+  }
+  const complaint = complaintAbout(candidate)
+  if (complaint !== undefined) {
+    const shown = candidate.length > 80 ? `${candidate.slice(0, 80)}…` : candidate
+    throw new InvalidKey(`The key ${JSON.stringify(shown)} ${complaint}.`, {
+      advice: 'Write `Operation:resource`, for example key`Transfer:${id}`.',
+      keys: [shown],
+    })
+  }
+  return candidate as Key
+}
+
+function complaintAbout(text: string): string | undefined {
+  if (text === '') return 'is empty'
+  const [operation = '', ...resources] = text.split(':')
+  if (resources.length === 0) return 'is too generic: it names no operation and no resource'
+  if (operation.trim() === '') return 'has no operation before the first colon'
+  if (resources.every((part) => part.trim() === '')) return 'has no resource after the first colon'
+  const forgotten = resources.find((part) => FORGOTTEN.has(part))
+  if (forgotten !== undefined) return `has a forgotten value in it (${forgotten}): every such call would wait for every other`
+  if (text.includes('\0')) return 'has a NUL byte, which PostgreSQL cannot store'
+  if (!text.isWellFormed()) return 'has half a surrogate pair: it is not valid Unicode'
+  const bytes = Buffer.byteLength(text)
+  if (bytes > MAX_KEY_BYTES) return `has ${bytes} bytes, more than ${MAX_KEY_BYTES}`
+  return undefined
+}

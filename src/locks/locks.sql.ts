@@ -1,0 +1,104 @@
+import type { LockRequest, LockSet } from './lockSet.ts'
+
+/** The SQL of the locks. Ids are numbers of our own making, so they stand in the text: a message of many statements has no parameters. */
+
+/** While it waits for a lock, a backend looks this often whether its client is still there; else a killed process stays queued. */
+const CONNECTION_CHECK_MS = 1000
+
+function call(name: string, lock: LockRequest): string {
+  return `${name}${lock.shared ? '_shared' : ''}(${lock.id})`
+}
+
+/**
+ * Tries the locks in ascending order and stops at the first that is taken: an expression that is `granted` or null. CASE is
+ * the one construct that promises this order; whoever holds a later lock while it waits for an earlier one makes a deadlock.
+ */
+export function tryLocks(locks: LockSet, granted: string): string {
+  return locks.reduceRight((inner, lock) => `CASE WHEN ${call('pg_try_advisory_xact_lock', lock)} THEN ${inner} END`, granted)
+}
+
+/** Takes one lock for the transaction, at once: for locks that the session already has. */
+export function transactionLock(lock: LockRequest): string {
+  return call('pg_advisory_xact_lock', lock)
+}
+
+export function sessionLock(lock: LockRequest): string {
+  return call('pg_advisory_lock', lock)
+}
+
+export function sessionUnlock(lock: LockRequest): string {
+  return call('pg_advisory_unlock', lock)
+}
+
+/**
+ * Waits for the locks in ascending order, `waitMs` at most for all of them together: `lock_timeout` counts for each lock, so
+ * what is left is computed before each from the time at which the message arrived.
+ */
+export function waitForLocks(locks: LockSet, waitMs: number): string {
+  const bound = Math.max(1, Math.floor(waitMs))
+  const left = `greatest(1, ${bound} - floor(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000))::int::text`
+  return locks
+    .map((lock) => `SELECT set_config('lock_timeout', ${left}, true); SELECT ${call('pg_advisory_xact_lock', lock)};`)
+    .join(' ')
+}
+
+/** For the length of a wait, the backend looks after its client. */
+export function watchClient(checksConnections: boolean): string {
+  return checksConnections ? `SET LOCAL client_connection_check_interval = ${CONNECTION_CHECK_MS};` : ''
+}
+
+/** Keeps the caller's own settings, for `AFTER_WAITING` to put back: they are its business for the rest of the transaction. */
+export const BEFORE_WAITING = `
+    SELECT set_config('lockstep.lock_timeout', current_setting('lock_timeout'), true),
+           set_config('lockstep.connection_check', current_setting('client_connection_check_interval'), true);`
+
+export const AFTER_WAITING = `
+    SELECT set_config('lock_timeout', current_setting('lockstep.lock_timeout'), true),
+           set_config('client_connection_check_interval', current_setting('lockstep.connection_check'), true);`
+
+/** Unlocks what a failed hand-over may have left on the session, without a warning where it left nothing. */
+export function unlockLeftovers(locks: LockSet): string {
+  const unlocks = locks.map((lock) => {
+    return `SELECT ${sessionUnlock(lock)} FROM pg_locks
+      WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted AND ${isLock(lock.id)} LIMIT 1;`
+  })
+  return unlocks.join(' ')
+}
+
+/** Stands at the head of a hand-over's message, so that a backend whose last message it was can be told. */
+export const HAND_OVER_MARK = '/* lockstep hand-over */'
+
+/**
+ * A session lock of ours lives only inside one message. A backend that holds one, is idle and last ran a hand-over was left
+ * behind: an error struck between its two transactions and a pooler took the server connection away from us.
+ */
+export function terminateStranded(locks: LockSet): string {
+  return `
+    SELECT pg_terminate_backend(a.pid)
+      FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+     WHERE l.locktype = 'advisory' AND l.granted AND a.state = 'idle' AND a.datname = current_database()
+       AND a.query LIKE '${HAND_OVER_MARK}%' AND a.pid <> pg_backend_pid() AND (${locks.map((lock) => isLock(lock.id)).join(' OR ')})`
+}
+
+/** Who holds these locks now. */
+export function holdersOf(locks: LockSet): string {
+  return `
+    SELECT l.classid::text AS high, l.objid::text AS low, a.pid::text AS pid, a.application_name AS application, a.state AS state,
+           floor(extract(epoch FROM clock_timestamp() - a.xact_start) * 1000)::text AS open
+      FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+     WHERE l.locktype = 'advisory' AND l.granted AND a.pid <> pg_backend_pid()
+       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+       AND (${locks.map((lock) => isLock(lock.id)).join(' OR ')})
+     LIMIT 20`
+}
+
+/** pg_locks shows a 64-bit id as two halves. */
+function isLock(id: bigint): string {
+  const unsigned = BigInt.asUintN(64, id)
+  return `(classid = ${unsigned >> 32n}::oid AND objid = ${unsigned & 0xffffffffn}::oid AND objsubid = 1)`
+}
+
+/** Stops the statement that a backend runs. */
+export function cancelBackend(pid: number): string {
+  return `SELECT pg_cancel_backend(${pid})`
+}

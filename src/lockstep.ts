@@ -1,0 +1,179 @@
+import { InvalidOption } from './errors.ts'
+import { closedError, type Key, checkKey, KeyQueue, lockId, WaitPlaces } from './locks/index.ts'
+import {
+  checkReadiness,
+  checkSchemaName,
+  diagnose,
+  driverFor,
+  type Finding,
+  migrate,
+  type MigrateOptions,
+  type MigrateResult,
+  type PgPool,
+  type Pool,
+  type PostgresJs,
+  quoteIdentifier,
+  type Readiness,
+} from './postgres/index.ts'
+import {
+  type Grounds,
+  type JoinOptions,
+  joinTransaction,
+  planDefaults,
+  planTransaction,
+  type RetryOptions,
+  runTransaction,
+  type Transaction,
+  type TransactionOptions,
+} from './transactions/index.ts'
+
+/** Options of `new Lockstep()`. */
+export interface LockstepOptions {
+  /** The schema that holds Lockstep's tables and functions. Part of every lock's identity. Default `lockstep`. */
+  readonly schema?: string
+  /** Default for `waitMs` of every call. */
+  readonly waitMs?: number | false
+  /** Default for `retry` of every call. */
+  readonly retry?: RetryOptions
+  /** An answer to BEGIN or COMMIT that has not come for this long means that the connection is lost. Default 30,000. */
+  readonly silenceMs?: number
+}
+
+/** The client of the driver that a Lockstep works with: what `tx.client` is. */
+export type ClientOf<P extends Pool> = P extends { reserve(): Promise<infer Client> }
+  ? Omit<Client, 'release'>
+  : P extends { connect: { (): Promise<infer Client>; (...given: never[]): unknown } }
+    ? Omit<Client, 'release'>
+    : unknown
+
+const DEFAULT_SILENCE_MS = 30_000
+
+/**
+ * Correct concurrency on the PostgreSQL you already have.
+ *
+ * @example
+ * const lockstep = new Lockstep(new pg.Pool())
+ * await lockstep.transaction({ lock: key`Transfer:${id}` }, async (tx) => {
+ *   await tx.query('UPDATE accounts SET balance = balance - $1 WHERE id = $2', [amount, id])
+ * })
+ */
+export class Lockstep<P extends Pool = PgPool | PostgresJs> {
+  readonly #grounds: Grounds
+  readonly #closing = new AbortController()
+  readonly #running = new Set<Promise<unknown>>()
+  #readiness: Promise<Readiness> | undefined
+
+  constructor(pool: P, options: LockstepOptions = {}) {
+    const driver = driverFor(pool)
+    const schema = checkSchemaName(options.schema ?? 'lockstep')
+    this.#grounds = {
+      driver,
+      schema,
+      quotedSchema: quoteIdentifier(schema),
+      queue: new KeyQueue(),
+      places: new WaitPlaces(driver.poolSize),
+      defaults: planDefaults(options),
+      silenceMs: checkSilence(options.silenceMs),
+      closing: this.#closing.signal,
+      ready: () => this.#ready(),
+    }
+  }
+
+  /** The schema that this Lockstep works with. */
+  get schema(): string {
+    return this.#grounds.schema
+  }
+
+  /**
+   * Runs the function in a transaction whose locks were granted before its first read. It commits when the function returns and
+   * rolls back when it throws.
+   *
+   * @example
+   * await lockstep.transaction({ lock: key`Wallet:${id}`, isolation: 'serializable' }, async (tx) => {
+   *   const { rows } = await tx.query<{ balance: number }>('SELECT balance FROM wallets WHERE id = $1', [id])
+   *   await tx.query('UPDATE wallets SET balance = $1 WHERE id = $2', [rows[0]!.balance + 1, id])
+   * })
+   */
+  async transaction<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> {
+    const plan = planTransaction(this.#grounds.schema, options, this.#grounds.defaults)
+    if (typeof fn !== 'function') {
+      throw new InvalidOption('transaction() was given no function.', { advice: 'Call transaction(options, async (tx) => …).' })
+    }
+    return this.#track(runTransaction(this.#grounds, plan, (tx) => fn(tx as Transaction<ClientOf<P>>)))
+  }
+
+  /**
+   * Takes locks inside a transaction that the caller opened on a client of its own, READ COMMITTED. What is read after it is
+   * guarded; what was read before is not.
+   *
+   * @example
+   * await client.query('BEGIN')
+   * const tx = await lockstep.join(client, { lock: key`Transfer:${id}` })
+   */
+  async join(client: object, options: JoinOptions = {}): Promise<Transaction<ClientOf<P>>> {
+    if (this.#closing.signal.aborted) throw closedError()
+    return (await joinTransaction(this.#grounds, client, options)) as Transaction<ClientOf<P>>
+  }
+
+  /** The number that PostgreSQL locks for a key; `lock_id('lock', key)` in the schema gives the same. */
+  lockId(key: Key): bigint {
+    return lockId(this.#grounds.schema, 'lock', checkKey(key))
+  }
+
+  /**
+   * Creates the schema or brings it up to date. Safe at every start-up, in ten processes at once.
+   *
+   * @example
+   * await lockstep.migrate()
+   */
+  async migrate(options: MigrateOptions = {}): Promise<MigrateResult> {
+    if (this.#closing.signal.aborted) throw closedError()
+    const { driver, schema } = this.#grounds
+    const result = await migrate(driver, schema, lockId(schema, 'migrate', 'Migrate:global'), options)
+    this.#readiness = undefined
+    return result
+  }
+
+  /** Looks for what would weaken the promises here: pooler, standby, clock, settings. Each finding says what to do. */
+  async doctor(): Promise<Finding[]> {
+    if (this.#closing.signal.aborted) throw closedError()
+    const { driver, schema } = this.#grounds
+    const probe = 'Doctor:lock-id'
+    return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe) })
+  }
+
+  /** Refuses new calls, turns away those that wait, and waits for those that run. The pool stays the caller's to close. */
+  async close(): Promise<void> {
+    this.#closing.abort()
+    await Promise.allSettled(this.#running)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  #ready(): Promise<Readiness> {
+    if (this.#readiness === undefined) {
+      const asking = checkReadiness(this.#grounds.driver, this.#grounds.schema)
+      this.#readiness = asking
+      asking.catch(() => {
+        if (this.#readiness === asking) this.#readiness = undefined
+      })
+    }
+    return this.#readiness
+  }
+
+  async #track<T>(running: Promise<T>): Promise<T> {
+    this.#running.add(running)
+    try {
+      return await running
+    } finally {
+      this.#running.delete(running)
+    }
+  }
+}
+
+function checkSilence(silenceMs: number = DEFAULT_SILENCE_MS): number {
+  if (Number.isFinite(silenceMs) && silenceMs > 0) return silenceMs
+  throw new InvalidOption(`silenceMs is ${String(silenceMs)}.`, { advice: 'Use a number of milliseconds above 0.' })
+}

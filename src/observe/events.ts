@@ -1,0 +1,124 @@
+import { channel } from 'node:diagnostics_channel'
+import type { LockHolder, WaitStage } from '../errors.ts'
+
+/** A channel with a typed message. Build the message only where `hasSubscribers` says that somebody listens. */
+export interface EventChannel<Message> {
+  readonly name: string
+  readonly hasSubscribers: boolean
+  publish(message: Message): void
+  subscribe(listener: (message: Message) => void): void
+  unsubscribe(listener: (message: Message) => void): unknown
+}
+
+/** A caller asked for locks. */
+export interface LockRequested {
+  readonly schema: string
+  readonly keys: readonly string[]
+  readonly sharedKeys: readonly string[]
+}
+
+/** Somebody else had one of the locks: the caller waits, in this process or at the server. */
+export interface LockContended extends LockRequested {
+  readonly where: WaitStage
+}
+
+/** All locks were granted and the transaction is open. */
+export interface LockAcquired extends LockRequested {
+  readonly waitMs: number
+  readonly contended: boolean
+  readonly attempt: number
+}
+
+/** The locks were not granted within `waitMs`. */
+export interface LockTimedOut extends LockRequested {
+  readonly waitedMs: number
+  readonly waitedFor: WaitStage
+  readonly holders: readonly LockHolder[]
+}
+
+/** The caller's signal ended the wait. */
+export interface LockAbandoned extends LockRequested {
+  readonly waitedMs: number
+}
+
+/** The transaction that held the locks has ended. */
+export interface LockReleased extends LockRequested {
+  readonly holdMs: number
+  readonly outcome: 'committed' | 'rolledBack' | 'unknown'
+}
+
+/** An attempt failed in a way that another one can mend. */
+export interface TransactionRetried {
+  readonly schema: string
+  readonly keys: readonly string[]
+  /** The attempt that failed, from 1. */
+  readonly attempt: number
+  readonly delayMs: number
+  /** SQLSTATE or errno; undefined where the driver gave none. */
+  readonly reason: string | undefined
+  readonly error: unknown
+}
+
+/** A connection was lost in COMMIT and the server was asked what had become of it. */
+export interface CommitResolved {
+  readonly schema: string
+  readonly keys: readonly string[]
+  readonly xid: string
+  readonly outcome: 'committed' | 'rolledBack' | 'unknown'
+  readonly tookMs: number
+}
+
+/** A migration was applied. */
+export interface MigrationApplied {
+  readonly schema: string
+  readonly version: number
+  readonly name: string
+}
+
+function eventChannel<Message>(name: string): EventChannel<Message> {
+  // A real channel: its messages are untyped to Node, typed to us.
+  return channel(`lockstep:${name}`) as unknown as EventChannel<Message>
+}
+
+export const lockRequested = eventChannel<LockRequested>('lock.requested')
+export const lockContended = eventChannel<LockContended>('lock.contended')
+export const lockAcquired = eventChannel<LockAcquired>('lock.acquired')
+export const lockTimedOut = eventChannel<LockTimedOut>('lock.timedOut')
+export const lockAbandoned = eventChannel<LockAbandoned>('lock.abandoned')
+export const lockReleased = eventChannel<LockReleased>('lock.released')
+export const transactionRetried = eventChannel<TransactionRetried>('transaction.retried')
+export const commitResolved = eventChannel<CommitResolved>('commit.resolved')
+export const migrationApplied = eventChannel<MigrationApplied>('migration.applied')
+
+/** Every event by its name, for those who want them all. */
+export const events = {
+  'lock.requested': lockRequested,
+  'lock.contended': lockContended,
+  'lock.acquired': lockAcquired,
+  'lock.timedOut': lockTimedOut,
+  'lock.abandoned': lockAbandoned,
+  'lock.released': lockReleased,
+  'transaction.retried': transactionRetried,
+  'commit.resolved': commitResolved,
+  'migration.applied': migrationApplied,
+} as const
+
+/** The name of an event. */
+export type EventName = keyof typeof events
+
+/** The message of the event of that name. */
+export type EventMessage<Name extends EventName> = (typeof events)[Name] extends EventChannel<infer Message> ? Message : never
+
+/**
+ * Listens to one event; the answer stops it.
+ *
+ * @example
+ * const stop = on('lock.acquired', ({ keys, waitMs }) => log.debug({ keys, waitMs }))
+ */
+export function on<Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void): () => void {
+  const found = events[name] as unknown as EventChannel<EventMessage<Name>>
+  // Node passes the channel's name as a second argument; the listener gets a function of its own so that stopping one never stops another.
+  const own = (message: EventMessage<Name>): void => listener(message)
+  found.subscribe(own)
+  return () => void found.unsubscribe(own)
+}

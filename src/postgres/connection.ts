@@ -1,0 +1,47 @@
+/** What one statement gave back. */
+export interface StatementResult<Row = Record<string, unknown>> {
+  readonly rows: Row[]
+  /** Rows returned or changed. */
+  readonly rowCount: number
+  /** The server's command tag, first word: SELECT, COMMIT, ROLLBACK, … */
+  readonly command: string
+}
+
+/**
+ * What is known of one physical connection and stays true for its life. A direct connection dies with its server, so what was
+ * read through it once (the incarnation) need not be read again.
+ */
+export interface ConnectionMemory {
+  incarnation?: string
+  pooled?: boolean
+}
+
+/** One connection in our hands. The two drivers differ in everything but this. */
+export interface Connection {
+  /** One simple-query message with any number of statements: one round trip. */
+  script(text: string): Promise<StatementResult[]>
+  /** One statement with parameters. */
+  query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>
+  /** True once the connection's end was seen. From then on nothing may be sent: the driver may have given its place to another. */
+  readonly lost: boolean
+  /** The process id of the protocol's key data; not the backend's behind a pooler. Known after the first answer at the latest. */
+  readonly protocolPid: number | undefined
+  /** Undefined while the driver does not tell which physical connection this is. */
+  readonly memory: ConnectionMemory | undefined
+  /** The driver's own client. */
+  readonly client: unknown
+  /** Back to the pool, fit for the next user. */
+  release(): void
+  /** Out of the pool: its state is not known. */
+  destroy(): void
+}
+
+/** A pool of one of the drivers. */
+export interface Driver {
+  readonly name: 'pg' | 'postgres'
+  /** How many connections the pool opens at most. */
+  readonly poolSize: number
+  connect(): Promise<Connection>
+  /** Wraps a client on which the caller opened a transaction. Release and destroy leave it alone. */
+  wrap(client: unknown): Connection
+}

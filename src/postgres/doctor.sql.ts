@@ -1,0 +1,52 @@
+/** The questions that the doctor asks. */
+
+/** Settings and state of the server, in one row of text columns with names of one word: drivers may rename others. */
+export const EXAMINE = `
+  SELECT current_setting('server_version_num') AS version,
+         current_setting('server_version') AS release,
+         pg_is_in_recovery()::text AS standby,
+         pg_backend_pid()::text AS pid,
+         (extract(epoch FROM clock_timestamp()) * 1000)::text AS clock,
+         (current_setting('max_locks_per_transaction')::int
+           * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int))::text AS lockroom,
+         current_setting('max_locks_per_transaction') AS lockspertransaction,
+         (SELECT count(*) FROM pg_locks WHERE NOT fastpath)::text AS locks,
+         current_setting('idle_in_transaction_session_timeout') AS idletimeout,
+         current_setting('tcp_keepalives_idle') AS keepaliveidle,
+         current_setting('tcp_user_timeout') AS usertimeout,
+         current_setting('client_connection_check_interval') AS clientcheck,
+         current_setting('default_transaction_isolation') AS isolation,
+         current_setting('synchronous_commit') AS synchronous,
+         current_setting('max_connections') AS maxconnections`
+
+/** Who holds back vacuum: sessions, prepared transactions and replication slots with an old snapshot. */
+export const OLD_SNAPSHOTS = `
+  SELECT 'backend ' || pid || coalesce(' (' || nullif(application_name, '') || ')', '') || ', ' || state AS who,
+         floor(extract(epoch FROM clock_timestamp() - xact_start))::text AS age
+    FROM pg_stat_activity
+   WHERE xact_start < clock_timestamp() - interval '5 minutes' AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+  UNION ALL
+  SELECT 'prepared transaction ' || gid, floor(extract(epoch FROM clock_timestamp() - prepared))::text
+    FROM pg_prepared_xacts WHERE prepared < clock_timestamp() - interval '5 minutes'
+  UNION ALL
+  SELECT 'replication slot ' || slot_name || ' (inactive)', '0'
+    FROM pg_replication_slots WHERE NOT active AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL)
+  LIMIT 10`
+
+/** Sessions that are in no transaction and hold an advisory lock all the same. */
+export const IDLE_LOCK_HOLDERS = `
+  SELECT DISTINCT 'backend ' || a.pid || coalesce(' (' || nullif(a.application_name, '') || ')', '') AS who
+    FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+   WHERE l.locktype = 'advisory' AND l.granted AND a.state = 'idle' AND a.datname = current_database()
+   LIMIT 10`
+
+export function lockIdProbe(schema: string): string {
+  return `SELECT ${schema}.lock_id('lock', $1)::text AS id`
+}
+
+export const BACKEND_PID = 'SELECT pg_backend_pid()::text AS pid'
+
+/** Keeps a server connection of a transaction pooler busy until ROLLBACK. */
+export const BEGIN_AND_PID = `BEGIN; ${BACKEND_PID}`
+
+export const ROLLBACK = 'ROLLBACK'

@@ -1,0 +1,276 @@
+import { readFile } from 'node:fs/promises'
+import { LockstepError } from '../errors.ts'
+import type { Connection, Driver } from './connection.ts'
+import { describeSchema } from './describeSchema.ts'
+import { BACKEND_PID, BEGIN_AND_PID, EXAMINE, IDLE_LOCK_HOLDERS, lockIdProbe, OLD_SNAPSHOTS, ROLLBACK } from './doctor.sql.ts'
+import { quoteIdentifier } from './identifiers.ts'
+import { KNOWN_VERSION, MIGRATIONS_DIRECTORY } from './migrations.ts'
+import { checkReadiness } from './readiness.ts'
+
+/** One thing that the doctor looked at. */
+export interface Finding {
+  readonly name: string
+  /** `fail`: a promise cannot be kept here. `warn`: it is kept, at a price or with a risk that can be avoided. */
+  readonly level: 'ok' | 'warn' | 'fail'
+  readonly found: string
+  /** What to do; empty where all is well. */
+  readonly advice: string
+}
+
+type Settings = Record<
+  | 'version'
+  | 'release'
+  | 'standby'
+  | 'pid'
+  | 'clock'
+  | 'lockroom'
+  | 'lockspertransaction'
+  | 'locks'
+  | 'idletimeout'
+  | 'keepaliveidle'
+  | 'usertimeout'
+  | 'clientcheck'
+  | 'isolation'
+  | 'synchronous'
+  | 'maxconnections',
+  string
+>
+
+const OLDEST_VERSION = 140_000
+const NEWEST_TRIED_VERSION = 189_999
+const MAX_CLOCK_SKEW_MS = 500
+const FULL_LOCK_TABLE = 0.5
+/** The operating system's own default: two hours until a dead client is noticed. */
+const LONG_KEEPALIVE_S = 300
+const POOLER_TRIES = 3
+
+/** Examines a server. `probe` is a key and the id that the library gives it. */
+export async function diagnose(driver: Driver, schema: string, probe: { key: string; id: bigint }): Promise<Finding[]> {
+  const connection = await driver.connect()
+  try {
+    const asked = Date.now()
+    const [result] = await connection.script(EXAMINE)
+    const answeredAt = Date.now()
+    const settings = result?.rows[0] as Settings
+    const pooled = connection.protocolPid !== undefined && connection.protocolPid !== Number(settings.pid)
+    return [
+      version(settings),
+      standby(settings),
+      ...(await schemaFindings(driver, connection, schema, probe, settings)),
+      await pooler(driver, connection, pooled),
+      clock(Number(settings.clock), asked, answeredAt),
+      lockTable(settings),
+      idleInTransaction(settings),
+      keepalive(settings),
+      await oldSnapshots(connection),
+      await idleLockHolders(connection),
+      poolSize(driver, settings),
+      commitDurability(settings),
+    ]
+  } finally {
+    connection.release()
+  }
+}
+
+function ok(name: string, found: string): Finding {
+  return { name, level: 'ok', found, advice: '' }
+}
+
+function version({ version: number, release }: Settings): Finding {
+  const found = `PostgreSQL ${release}`
+  if (Number(number) < OLDEST_VERSION) {
+    return { name: 'server version', level: 'fail', found, advice: 'Upgrade the server: Lockstep needs PostgreSQL 14 or newer.' }
+  }
+  if (Number(number) > NEWEST_TRIED_VERSION) {
+    return { name: 'server version', level: 'warn', found, advice: 'This version was not tried: Lockstep is tested on 14 to 18.' }
+  }
+  return ok('server version', found)
+}
+
+function standby(settings: Settings): Finding {
+  if (settings.standby !== 'true') return ok('standby', 'the server is a primary')
+  return {
+    name: 'standby',
+    level: 'fail',
+    found: 'the server is a standby',
+    advice: 'Connect to the primary: locks taken on a standby do not exclude those on the primary.',
+  }
+}
+
+async function schemaFindings(
+  driver: Driver,
+  connection: Connection,
+  schema: string,
+  probe: { key: string; id: bigint },
+  settings: Settings,
+): Promise<Finding[]> {
+  if (settings.standby === 'true') return []
+  try {
+    await checkReadiness(driver, schema)
+  } catch (error) {
+    if (!(error instanceof LockstepError)) throw error
+    return [{ name: 'schema', level: 'fail', found: error.message.replace(` ${error.advice}`, ''), advice: error.advice }]
+  }
+  const expected = await readFile(new URL('schema.sql', MIGRATIONS_DIRECTORY), 'utf8')
+  const actual = await describeSchema(driver, schema)
+  const same = withoutComments(expected) === actual
+  const { rows } = await connection.query<{ id: string }>(lockIdProbe(quoteIdentifier(schema)), [probe.key])
+  const agrees = BigInt(rows[0]?.id ?? 0) === probe.id
+  return [
+    same
+      ? ok('schema', `"${schema}" is at version ${KNOWN_VERSION}, as the migrations made it`)
+      : {
+          name: 'schema',
+          level: 'warn',
+          found: `"${schema}" differs from what the migrations of this version make`,
+          advice: 'A newer version migrated it, or it was changed by hand: compare it with sql/schema.sql of the package.',
+        },
+    agrees
+      ? ok('lock ids', 'lock_id() in the database and in the library agree')
+      : {
+          name: 'lock ids',
+          level: 'fail',
+          found: 'lock_id() in the database gives other numbers than the library',
+          advice: 'Was the schema renamed? Give it its old name back, or drop it and migrate again.',
+        },
+  ]
+}
+
+/** The dump without its head. */
+function withoutComments(text: string): string {
+  return text.replace(/^(?:--.*\n)+\n?/, '')
+}
+
+async function pooler(driver: Driver, connection: Connection, pooled: boolean): Promise<Finding> {
+  if (!pooled) return ok('pooler', 'none: the connection is direct')
+  if (driver.poolSize > 1 && (await sharesServerConnections(driver, connection))) {
+    return {
+      name: 'pooler',
+      level: 'warn',
+      found: 'a pooler in transaction mode',
+      advice: 'Locks and transactions work. An aborted wait ends up to half a second later than on a direct connection.',
+    }
+  }
+  return {
+    name: 'pooler',
+    level: 'warn',
+    found: 'a pooler in session mode, or one too busy to tell: it is treated as one in transaction mode',
+    advice: 'Nothing to do. A direct connection would save the pooler’s round trip.',
+  }
+}
+
+/**
+ * In transaction mode another client gets the server connection that we have just used, while we are still connected. In
+ * session mode it never does.
+ */
+async function sharesServerConnections(driver: Driver, connection: Connection): Promise<boolean> {
+  const other = await driver.connect()
+  try {
+    for (let attempt = 0; attempt < POOLER_TRIES; attempt++) {
+      const [mine] = await connection.script(BACKEND_PID)
+      const theirs = await other.script(BEGIN_AND_PID)
+      await other.script(ROLLBACK)
+      if (mine?.rows[0]?.['pid'] === theirs.at(-1)?.rows[0]?.['pid']) return true
+    }
+    return false
+  } finally {
+    other.release()
+  }
+}
+
+function clock(serverMs: number, asked: number, answeredAt: number): Finding {
+  // The server read its clock somewhere between question and answer: only what lies outside is skew.
+  const skewMs = serverMs < asked ? serverMs - asked : Math.max(0, serverMs - answeredAt)
+  const found = `server and client differ by ${Math.abs(Math.round(skewMs))} ms`
+  if (Math.abs(skewMs) <= MAX_CLOCK_SKEW_MS) return ok('clock', found)
+  return {
+    name: 'clock',
+    level: 'warn',
+    found,
+    advice: 'Run a time service on both. Lockstep goes by the server’s clock; logs and other software may not.',
+  }
+}
+
+function lockTable(settings: Settings): Finding {
+  const found = `room for ${settings.lockroom} locks, ${settings.locks} in use (max_locks_per_transaction ${settings.lockspertransaction})`
+  if (Number(settings.locks) < Number(settings.lockroom) * FULL_LOCK_TABLE) return ok('lock table', found)
+  return {
+    name: 'lock table',
+    level: 'warn',
+    found,
+    advice: 'Raise max_locks_per_transaction: when the table is full, every session’s next lock fails with 53200.',
+  }
+}
+
+function idleInTransaction(settings: Settings): Finding {
+  const name = 'idle in transaction'
+  if (settings.idletimeout !== '0') return ok(name, `idle_in_transaction_session_timeout is ${settings.idletimeout}`)
+  return {
+    name,
+    level: 'warn',
+    found: 'idle_in_transaction_session_timeout is 0: a client that hangs inside a transaction holds its locks for ever',
+    advice: "ALTER ROLE … SET idle_in_transaction_session_timeout = '60s' for the application’s role.",
+  }
+}
+
+function keepalive(settings: Settings): Finding {
+  const name = 'keepalive'
+  const idle = Number(settings.keepaliveidle)
+  const found = `tcp_keepalives_idle ${idle === 0 ? 'of the operating system' : `${idle} s`}, tcp_user_timeout ${settings.usertimeout}`
+  // A Unix socket has no keepalive and needs none: 0 in both.
+  if (idle > 0 && idle <= LONG_KEEPALIVE_S) return ok(name, found)
+  return {
+    name,
+    level: 'warn',
+    found,
+    advice:
+      'Set tcp_keepalives_idle = 30, tcp_keepalives_interval = 10, tcp_keepalives_count = 3: else a client whose network vanished holds its locks for hours.',
+  }
+}
+
+async function oldSnapshots(connection: Connection): Promise<Finding> {
+  const [result] = await connection.script(OLD_SNAPSHOTS)
+  const rows = (result?.rows ?? []) as { who: string; age: string }[]
+  if (rows.length === 0) return ok('old snapshots', 'no transaction is older than five minutes')
+  return {
+    name: 'old snapshots',
+    level: 'warn',
+    found: rows.map((row) => (row.age === '0' ? row.who : `${row.who}, for ${row.age} s`)).join('; '),
+    advice: 'End it (pg_terminate_backend, ROLLBACK PREPARED, pg_drop_replication_slot): vacuum cannot clean up behind it.',
+  }
+}
+
+async function idleLockHolders(connection: Connection): Promise<Finding> {
+  const name = 'session locks'
+  const [result] = await connection.script(IDLE_LOCK_HOLDERS)
+  const rows = (result?.rows ?? []) as { who: string }[]
+  if (rows.length === 0) return ok(name, 'no idle session holds an advisory lock')
+  return {
+    name,
+    level: 'warn',
+    found: `${rows.map((row) => row.who).join('; ')}: idle, with an advisory lock`,
+    advice: 'Lockstep leaves none behind. If nothing else uses session locks, end it with pg_terminate_backend.',
+  }
+}
+
+function poolSize(driver: Driver, settings: Settings): Finding {
+  const found = `${driver.poolSize} connections at most, of the server’s ${settings.maxconnections}`
+  if (driver.poolSize > 1) return ok('pool', found)
+  return {
+    name: 'pool',
+    level: 'warn',
+    found,
+    advice: 'Give the pool at least 2 connections: with one, nobody can wait at the server and every wait is a poll.',
+  }
+}
+
+function commitDurability(settings: Settings): Finding {
+  const name = 'durability'
+  if (settings.synchronous !== 'off') return ok(name, `synchronous_commit is ${settings.synchronous}`)
+  return {
+    name,
+    level: 'warn',
+    found: 'synchronous_commit is off: the last moments before a crash are lost, though they were confirmed',
+    advice: 'Set it on for the role that moves money.',
+  }
+}

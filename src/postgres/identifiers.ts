@@ -1,0 +1,29 @@
+import { InvalidOption } from '../errors.ts'
+
+/** PostgreSQL cuts identifiers at 63 bytes without a word; two long names would become one. */
+const MAX_IDENTIFIER_BYTES = 63
+
+/** Quotes an identifier. Every schema, table and column name that Lockstep puts into SQL goes through here. */
+export function quoteIdentifier(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`
+}
+
+/** Quotes a string literal for the places where a parameter cannot stand. */
+export function quoteLiteral(text: string): string {
+  const doubled = text.replaceAll("'", "''")
+  return text.includes('\\') ? `E'${doubled.replaceAll('\\', '\\\\')}'` : `'${doubled}'`
+}
+
+/** Refuses a schema name that the server would refuse or cut. */
+export function checkSchemaName(schema: unknown): string {
+  const advice = `Use a name of 1 to ${MAX_IDENTIFIER_BYTES} bytes, not starting with pg_.`
+  if (typeof schema !== 'string') throw new InvalidOption(`The schema name is not a string: ${typeof schema}.`, { advice })
+  const bytes = Buffer.byteLength(schema)
+  if (bytes === 0 || bytes > MAX_IDENTIFIER_BYTES) {
+    throw new InvalidOption(`The schema name has ${bytes} bytes.`, { advice })
+  }
+  if (schema.includes('\0') || !schema.isWellFormed() || schema.startsWith('pg_')) {
+    throw new InvalidOption(`The schema name ${JSON.stringify(schema)} cannot be used.`, { advice })
+  }
+  return schema
+}

@@ -1,0 +1,35 @@
+/**
+ * Postgres: the ground floor. What every other room stands on, and the only one that knows the drivers apart.
+ *
+ * **The seam.** A `Connection` can do three things: send one simple-query message with many statements (`script`), send one
+ * statement with parameters (`query`), and say whether it is `lost`. One conformance suite runs against both drivers.
+ *
+ * **What is trusted until when.** A connection is trusted until its end was seen. From then on nothing is sent through it: pg
+ * would only fail, but postgres.js reconnects in place and may already have given the connection to a stranger. A connection
+ * whose state is not known (a failed ROLLBACK, an answer that never came) is destroyed, never released.
+ *
+ * **The incarnation.** Transaction ids, snapshots and "did it commit?" are only good within one life of the server: after a
+ * crash, ids whose WAL was not flushed are given out again, and `pg_xact_status` answers for somebody else. A random value in
+ * an UNLOGGED table is that life's name: a crash, a promotion or a restore empties the table, and the next to come writes a
+ * new value and moves the epoch, which is logged and only grows. A direct connection cannot outlive its server, so its
+ * incarnation is read once; behind a pooler, which reconnects unseen, it is read with every transaction.
+ *
+ * **Migrations** are numbered SQL files, applied in one transaction under one lock, all or nothing. Each says the oldest schema
+ * version whose library can still work with it (`compatible-from`), so that the previous release keeps running while a deploy
+ * rolls on; a library that is too old for the schema refuses to run.
+ *
+ * **A standby is refused**: advisory locks there do not exclude the primary's.
+ */
+export type { Connection, ConnectionMemory, Driver, StatementResult } from './connection.ts'
+export { describeSchema } from './describeSchema.ts'
+export { diagnose, type Finding } from './doctor.ts'
+export { driverFor, type Pool } from './driver.ts'
+export { checkSchemaName, quoteIdentifier, quoteLiteral } from './identifiers.ts'
+export { type Incarnation, readIncarnation } from './incarnation.ts'
+export { migrate, type MigrateOptions, type MigrateResult } from './migrate.ts'
+export { KNOWN_VERSION, type Migration, readMigrations } from './migrations.ts'
+export type { PgClient, PgPool, PgPoolClient } from './pgDriver.ts'
+export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsDriver.ts'
+export { incarnationExpression } from './postgres.sql.ts'
+export { checkReadiness, type Readiness, standbyRefused } from './readiness.ts'
+export * from './sqlstate.ts'

@@ -1,0 +1,108 @@
+import { InvalidOption, LockstepError, MigrationFailed, SchemaTooNew, StandbyRefused } from '../errors.ts'
+import { migrationApplied } from '../observe/index.ts'
+import type { Connection, Driver } from './connection.ts'
+import { quoteIdentifier } from './identifiers.ts'
+import { forSchema, MIGRATIONS_DIRECTORY, readMigrations } from './migrations.ts'
+import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
+import { beginMigration, COMMIT, recordMigration, ROLLBACK } from './postgres.sql.ts'
+
+/** What `migrate()` did. */
+export interface MigrateResult {
+  /** The version before; 0 where there was no schema. */
+  readonly from: number
+  readonly to: number
+  readonly applied: readonly { readonly version: number; readonly name: string }[]
+}
+
+/** Options of `migrate()`. */
+export interface MigrateOptions {
+  /** Stop at this version. Default: the newest that this library has. */
+  readonly to?: number
+}
+
+interface Standing {
+  standby: string
+  version: string | null
+  floor: string | null
+}
+
+/**
+ * Brings the schema up to date in one transaction: all of it or nothing. Ten processes may call it at once: the first does the
+ * work, the others find it done.
+ */
+export async function migrate(
+  driver: Driver,
+  schema: string,
+  lockId: bigint,
+  options: MigrateOptions = {},
+  directory: URL = MIGRATIONS_DIRECTORY,
+): Promise<MigrateResult> {
+  const migrations = await readMigrations(directory)
+  const target = options.to ?? migrations.length
+  if (!Number.isInteger(target) || target < 1 || target > migrations.length) {
+    throw new InvalidOption(`There is no migration ${String(options.to)}.`, { advice: `Use 1 to ${migrations.length}.` })
+  }
+  const connection = await driver.connect()
+  try {
+    const standing = await begin(connection, schema, lockId)
+    const from = Number(standing.version ?? 0)
+    if (Number(standing.floor ?? 0) > migrations.length) throw tooNew(schema, standing, migrations.length)
+    const pending = migrations.filter((migration) => migration.version > from && migration.version <= target)
+    for (const migration of pending) {
+      await connection.script(forSchema(migration.text, schema))
+      await connection.query(recordMigration(quoteIdentifier(schema)), [
+        migration.version,
+        migration.name,
+        migration.compatibleFrom,
+      ])
+    }
+    await connection.script(COMMIT)
+    connection.release()
+    const applied = pending.map(({ version, name }) => ({ version, name }))
+    for (const step of applied) {
+      if (migrationApplied.hasSubscribers) migrationApplied.publish({ schema, ...step })
+    }
+    return { from, to: Math.max(from, target), applied }
+  } catch (error) {
+    await giveUp(connection)
+    if (error instanceof LockstepError) throw error
+    throw new MigrationFailed(`The schema "${schema}" could not be migrated: ${messageOf(error)}.`, {
+      advice: 'Nothing was changed. Read the cause, and run it again.',
+      cause: error,
+    })
+  }
+}
+
+/** The error for a schema that a newer library has changed beyond what this one can use. */
+export function tooNew(schema: string, standing: Standing, known: number): SchemaTooNew {
+  return new SchemaTooNew(
+    `The schema "${schema}" is at version ${standing.version}, and works only with libraries that know version ${standing.floor}; this one knows ${known}.`,
+    { advice: 'Upgrade pg-lockstep here.' },
+  )
+}
+
+async function begin(connection: Connection, schema: string, lockId: bigint): Promise<Standing> {
+  try {
+    const results = await connection.script(beginMigration(quoteIdentifier(schema), lockId))
+    return results.at(-1)?.rows[0] as unknown as Standing
+  } catch (error) {
+    if (codeOf(error) !== READ_ONLY_TRANSACTION) throw error
+    throw new StandbyRefused('The server is a standby and cannot be migrated.', {
+      advice: 'Connect to the primary.',
+      cause: error,
+    })
+  }
+}
+
+async function giveUp(connection: Connection): Promise<void> {
+  try {
+    await connection.script(ROLLBACK)
+    connection.release()
+  } catch {
+    connection.destroy()
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

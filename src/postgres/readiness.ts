@@ -1,0 +1,72 @@
+import { LockstepError, SchemaMissing, SchemaTooOld, StandbyRefused } from '../errors.ts'
+import type { Connection, Driver } from './connection.ts'
+import { quoteIdentifier } from './identifiers.ts'
+import { type Incarnation, readIncarnation } from './incarnation.ts'
+import { tooNew } from './migrate.ts'
+import { KNOWN_VERSION, NEEDED_VERSION } from './migrations.ts'
+import { CONNECTION_CHECK_PROBE, readiness, ROLLBACK } from './postgres.sql.ts'
+import { codeOf, INVALID_SCHEMA_NAME, UNDEFINED_TABLE } from './sqlstate.ts'
+
+/** What is asked of a server once, before the first transaction. */
+export interface Readiness {
+  readonly incarnation: Incarnation
+  /** Whether the server can notice that a waiting client has gone. */
+  readonly checksConnections: boolean
+}
+
+/** Makes sure that this server can keep the promises, or says why not. */
+export async function checkReadiness(driver: Driver, schema: string): Promise<Readiness> {
+  const connection = await driver.connect()
+  try {
+    const quoted = quoteIdentifier(schema)
+    await checkSchema(connection, schema)
+    const incarnation = await readIncarnation(connection, quoted)
+    const checksConnections = await canCheckConnections(connection)
+    connection.release()
+    return { incarnation, checksConnections }
+  } catch (error) {
+    if (error instanceof LockstepError) connection.release()
+    else connection.destroy()
+    throw error
+  }
+}
+
+async function checkSchema(connection: Connection, schema: string): Promise<void> {
+  let row: { standby: string; version: string | null; floor: string | null }
+  try {
+    const results = await connection.script(readiness(quoteIdentifier(schema)))
+    row = results[0]?.rows[0] as typeof row
+  } catch (error) {
+    const code = codeOf(error)
+    if (code !== UNDEFINED_TABLE && code !== INVALID_SCHEMA_NAME) throw error
+    throw new SchemaMissing(`The database has no Lockstep schema "${schema}".`, {
+      advice: 'Run `npx pg-lockstep migrate`, or call `await lockstep.migrate()` at start-up.',
+      cause: error,
+    })
+  }
+  if (row.standby === 'true') throw standbyRefused()
+  if (Number(row.version ?? 0) < NEEDED_VERSION) {
+    throw new SchemaTooOld(`The schema "${schema}" is at version ${row.version ?? 0}; this library needs ${NEEDED_VERSION}.`, {
+      advice: 'Run `npx pg-lockstep migrate`, or call `await lockstep.migrate()` at start-up.',
+    })
+  }
+  if (Number(row.floor) > KNOWN_VERSION) throw tooNew(schema, row, KNOWN_VERSION)
+}
+
+/** The error for a server on which locks do not exclude the primary's. */
+export function standbyRefused(): StandbyRefused {
+  return new StandbyRefused('The server is a standby: locks taken there do not exclude those on the primary.', {
+    advice: 'Connect to the primary, with target_session_attrs=read-write where several hosts are named.',
+  })
+}
+
+async function canCheckConnections(connection: Connection): Promise<boolean> {
+  try {
+    await connection.script(CONNECTION_CHECK_PROBE)
+    return true
+  } catch (error) {
+    if (codeOf(error) === undefined || connection.lost) throw error
+    await connection.script(ROLLBACK)
+    return false
+  }
+}

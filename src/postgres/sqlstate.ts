@@ -1,0 +1,74 @@
+/** How a failed statement is to be understood: by SQLSTATE or errno, never by the text of the message. */
+
+export const SERIALIZATION_FAILURE = '40001'
+export const DEADLOCK_DETECTED = '40P01'
+export const LOCK_NOT_AVAILABLE = '55P03'
+export const QUERY_CANCELED = '57014'
+export const UNDEFINED_TABLE = '42P01'
+export const INVALID_SCHEMA_NAME = '3F000'
+export const READ_ONLY_TRANSACTION = '25006'
+export const NO_ACTIVE_TRANSACTION = '25P01'
+
+/** Socket errors of Node, and the codes that postgres.js gives its own. */
+const LOST_CONNECTION_CODES = new Set([
+  'ECONNRESET',
+  'ECONNREFUSED',
+  'ECONNABORTED',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ENETRESET',
+  'EAI_AGAIN',
+  'CONNECTION_CLOSED',
+  'CONNECTION_DESTROYED',
+  'CONNECT_TIMEOUT',
+])
+
+/** The server ended the session: shutdown, crash of a sibling, not yet up. */
+const SERVER_GONE_STATES = new Set(['57P01', '57P02', '57P03'])
+
+/** The server ended the session because the transaction took too long: another try would take as long. */
+const TOOK_TOO_LONG_STATES = new Set(['25P03', '25P04', '57P05'])
+
+/** The `code` of an error: a SQLSTATE, an errno, or undefined. */
+export function codeOf(error: unknown): string | undefined {
+  if (typeof error !== 'object' || error === null || !('code' in error)) return undefined
+  return typeof error.code === 'string' ? error.code : undefined
+}
+
+/** True for an error that the server itself reported. */
+export function isSqlState(error: unknown): boolean {
+  return /^[0-9A-Z]{5}$/.test(codeOf(error) ?? '')
+}
+
+/** True for a SQLSTATE or errno that says: the connection is gone. */
+export function meansConnectionLost(error: unknown): boolean {
+  const code = codeOf(error)
+  if (code === undefined) return false
+  return LOST_CONNECTION_CODES.has(code) || SERVER_GONE_STATES.has(code) || /^08[0-9A-Z]{3}$/.test(code)
+}
+
+/** True when the session was ended by the server's own clock. */
+export function meansSessionTimedOut(error: unknown): boolean {
+  return TOOK_TOO_LONG_STATES.has(codeOf(error) ?? '')
+}
+
+/** True for the two failures that another attempt can mend by itself. */
+export function meansTryAgain(error: unknown): boolean {
+  const code = codeOf(error)
+  return code === SERIALIZATION_FAILURE || code === DEADLOCK_DETECTED
+}
+
+/** How deep a caller may have wrapped a driver's error and still be understood. */
+const MAX_CAUSE_DEPTH = 8
+
+/** Walks an error and its causes until one fits. */
+export function findCause(error: unknown, fits: (candidate: unknown) => boolean): unknown {
+  let candidate = error
+  for (let depth = 0; depth < MAX_CAUSE_DEPTH && candidate !== undefined; depth++) {
+    if (fits(candidate)) return candidate
+    candidate = candidate instanceof Error ? candidate.cause : undefined
+  }
+  return undefined
+}

@@ -1,0 +1,88 @@
+import { DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
+import type { Keys } from '../locks/index.ts'
+import { codeOf, LOCK_NOT_AVAILABLE, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
+import type { Grounds } from './grounds.ts'
+import { planTransaction, type TransactionPlan } from './options.ts'
+import { OpenTransaction } from './transaction.ts'
+import { beginJoin, type Isolation, joinLocks, releaseSavepoint, rollbackToSavepoint } from './transactions.sql.ts'
+
+/** What `lockstep.join()` takes. */
+export interface JoinOptions {
+  readonly lock?: Keys
+  readonly lockShared?: Keys
+  /** As in `transaction()`, for the server's lock alone: the connection is already the caller's. */
+  readonly waitMs?: number | false
+}
+
+const SAVEPOINT = 'lockstep_join'
+
+/**
+ * Works inside a transaction that the caller opened, on the caller's client. What is read after it is guarded by the locks; what
+ * the caller read before is not. Whatever fails here leaves the caller's transaction as it was.
+ */
+export async function joinTransaction(grounds: Grounds, client: unknown, options: JoinOptions): Promise<OpenTransaction> {
+  const plan = planTransaction(grounds.schema, options, grounds.defaults)
+  if ((typeof client !== 'object' && typeof client !== 'function') || client === null) {
+    throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })
+  }
+  const { checksConnections } = await grounds.ready()
+  const connection = grounds.driver.wrap(client)
+  try {
+    const results = await connection.script(beginJoin(SAVEPOINT)).catch((error: unknown) => {
+      throw codeOf(error) === NO_ACTIVE_TRANSACTION ? noTransaction(error) : error
+    })
+    const { isolation, standby } = results.at(-1)?.rows[0] as { isolation: Isolation; standby: string }
+    const refusal = standby === 'true' ? standbyRefused() : refusalOf(isolation, plan)
+    if (refusal !== undefined) {
+      await connection.script(releaseSavepoint(SAVEPOINT))
+      throw refusal
+    }
+    if (plan.locks.length === 0) {
+      await connection.script(releaseSavepoint(SAVEPOINT))
+      return new OpenTransaction(connection, isolation)
+    }
+    const startedAt = performance.now()
+    // lock_timeout 0 would mean: for ever.
+    const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : plan.waitMs
+    try {
+      await connection.script(joinLocks(plan.locks, waitMs, checksConnections, SAVEPOINT))
+    } catch (error) {
+      if (!connection.lost) await connection.script(rollbackToSavepoint(SAVEPOINT))
+      if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error
+      throw timedOut(plan, performance.now() - startedAt, error)
+    }
+    return new OpenTransaction(connection, isolation)
+  } finally {
+    // Only our listeners: the client stays the caller's.
+    connection.release()
+  }
+}
+
+const MAX_LOCK_TIMEOUT_MS = 2_147_483_647
+
+function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | undefined {
+  if (plan.locks.length === 0 || isolation === 'read committed') return undefined
+  return new JoinRefused(`The joined transaction is ${isolation.toUpperCase()}: its snapshot is older than any lock taken now.`, {
+    advice: 'Open it with lockstep.transaction({ lock, isolation }), which takes the lock before the snapshot, or use READ COMMITTED.',
+    keys: plan.keys,
+  })
+}
+
+function noTransaction(cause: unknown): JoinRefused {
+  return new JoinRefused('The client given to join() has no open transaction.', {
+    advice: 'Send BEGIN on it first, or use lockstep.transaction().',
+    cause,
+  })
+}
+
+function timedOut(plan: TransactionPlan, waitedMs: number, cause: unknown): LockTimeout {
+  const keys = plan.locks.map((lock) => lock.key)
+  return new LockTimeout(`The lock on ${keys.join(', ')} was not granted within ${Math.round(waitedMs)} ms.`, {
+    advice: 'Nothing of it is held, and the joined transaction is as it was.',
+    keys,
+    waitedMs,
+    waitedFor: 'server',
+    holders: [],
+    cause,
+  })
+}

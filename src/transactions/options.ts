@@ -1,0 +1,112 @@
+import { InvalidOption } from '../errors.ts'
+import { type Keys, type LockSet, lockSet } from '../locks/index.ts'
+import type { Isolation } from './transactions.sql.ts'
+
+/** How often a failed transaction is tried again. */
+export interface RetryOptions {
+  /** All tries together, the first included. Default 10. */
+  readonly attempts?: number
+}
+
+/** What `lockstep.transaction()` takes. */
+export interface TransactionOptions {
+  /** The keys to lock exclusively, before the first read. */
+  readonly lock?: Keys
+  /** The keys to lock shared: many readers together, no exclusive holder beside them. */
+  readonly lockShared?: Keys
+  /** Always stated to the server, whatever its default is. Default `'read committed'`. */
+  readonly isolation?: Isolation
+  /**
+   * How long each attempt may wait until its transaction is open, in all places together: for callers of this process, for a
+   * connection, for the server's lock. `0` asks once and does not wait, `false` waits without limit. Default 30,000.
+   */
+  readonly waitMs?: number | false
+  /** Ends the wait. Once the transaction runs, ending it is up to the function. */
+  readonly signal?: AbortSignal
+  /**
+   * 40001, 40P01 and a lost connection are tried again: the function must bear being run twice. `false` turns it off, and with it
+   * the means to find out what became of a COMMIT whose answer was lost.
+   */
+  readonly retry?: false | RetryOptions
+}
+
+/** The same for the whole library. */
+export interface TransactionDefaults {
+  readonly waitMs: number | false
+  readonly attempts: number
+}
+
+/** A checked call. */
+export interface TransactionPlan {
+  readonly locks: LockSet
+  readonly keys: readonly string[]
+  readonly sharedKeys: readonly string[]
+  readonly isolation: Isolation
+  /** Whether the caller named the isolation, or takes what is there. */
+  readonly isolationStated: boolean
+  readonly waitMs: number | false
+  readonly signal: AbortSignal | undefined
+  readonly attempts: number
+  /** Whether a COMMIT whose answer was lost is to be looked into. */
+  readonly resolvesCommit: boolean
+}
+
+const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
+const DEFAULT_ATTEMPTS = 10
+const DEFAULT_WAIT_MS = 30_000
+/** setTimeout and lock_timeout both end here. */
+const MAX_WAIT_MS = 2_147_483_647
+const MAX_ATTEMPTS = 1000
+
+/** Checks a call before anything is sent. */
+export function planTransaction(schema: string, options: TransactionOptions, defaults: TransactionDefaults): TransactionPlan {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidOption('The options are not an object.', { advice: 'Call transaction({ lock: key`Operation:${id}` }, fn).' })
+  }
+  const locks = lockSet(schema, options.lock, options.lockShared)
+  const isolation = options.isolation ?? 'read committed'
+  if (!ISOLATIONS.includes(isolation)) {
+    throw new InvalidOption(`There is no isolation ${JSON.stringify(isolation)}.`, { advice: `Use one of ${ISOLATIONS.join(', ')}.` })
+  }
+  if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
+    throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
+  }
+  return {
+    locks,
+    keys: locks.filter((lock) => !lock.shared).map((lock) => lock.key),
+    sharedKeys: locks.filter((lock) => lock.shared).map((lock) => lock.key),
+    isolation,
+    isolationStated: options.isolation !== undefined,
+    waitMs: checkWaitMs(options.waitMs, defaults.waitMs),
+    signal: options.signal,
+    attempts: options.retry === false ? 1 : checkAttempts(options.retry?.attempts, defaults.attempts),
+    resolvesCommit: options.retry !== false,
+  }
+}
+
+/** Checks the defaults of the whole library. */
+export function planDefaults(options: { waitMs?: number | false | undefined; retry?: RetryOptions | undefined }): TransactionDefaults {
+  return {
+    waitMs: checkWaitMs(options.waitMs, DEFAULT_WAIT_MS),
+    attempts: checkAttempts(options.retry?.attempts, DEFAULT_ATTEMPTS),
+  }
+}
+
+export function checkWaitMs(waitMs: number | false | undefined, otherwise: number | false): number | false {
+  if (waitMs === undefined) return otherwise
+  if (waitMs === false) return false
+  if (typeof waitMs !== 'number' || Number.isNaN(waitMs) || waitMs < 0 || waitMs > MAX_WAIT_MS) {
+    throw new InvalidOption(`waitMs is ${String(waitMs)}.`, {
+      advice: `Use 0 to ${MAX_WAIT_MS} milliseconds, or false for no limit.`,
+    })
+  }
+  return waitMs
+}
+
+function checkAttempts(attempts: number | undefined, otherwise: number): number {
+  if (attempts === undefined) return otherwise
+  if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
+    throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, { advice: `Use 1 to ${MAX_ATTEMPTS}, or retry: false.` })
+  }
+  return attempts
+}

@@ -1,0 +1,31 @@
+import { ConnectionLost } from '../errors.ts'
+import { codeOf, findCause, meansConnectionLost, meansSessionTimedOut, meansTryAgain } from '../postgres/index.ts'
+
+/** Why another attempt is worth it, or not. */
+export type Verdict = 'conflict' | 'connection' | 'final'
+
+/** A conflict is over in moments; a server that restarts takes longer. */
+const PAUSES = {
+  conflict: { firstMs: 2, maxMs: 250 },
+  connection: { firstMs: 50, maxMs: 2000 },
+}
+
+/** Judges the error of an attempt that certainly did not commit. `lost`: the connection's end was seen. */
+export function judge(error: unknown, lost: boolean): { verdict: Verdict; reason: string | undefined } {
+  const conflict = findCause(error, meansTryAgain)
+  if (conflict !== undefined) return { verdict: 'conflict', reason: codeOf(conflict) }
+  if (findCause(error, meansSessionTimedOut) !== undefined) return { verdict: 'final', reason: codeOf(error) }
+  const connection = findCause(error, (candidate) => candidate instanceof ConnectionLost || meansConnectionLost(candidate))
+  if (connection !== undefined) return { verdict: 'connection', reason: codeOf(connection) }
+  // pg says "Connection terminated unexpectedly" without a code: only the connection's end event tells.
+  if (lost && error instanceof Error && codeOf(error) === undefined && error.constructor === Error) {
+    return { verdict: 'connection', reason: undefined }
+  }
+  return { verdict: 'final', reason: codeOf(error) }
+}
+
+/** The pause before the next attempt, with full jitter so that those who collided do not meet again. */
+export function pauseMs(verdict: 'conflict' | 'connection', attempt: number): number {
+  const { firstMs, maxMs } = PAUSES[verdict]
+  return Math.random() * Math.min(maxMs, firstMs * 2 ** attempt)
+}

@@ -1,0 +1,189 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { CommitOutcomeUnknown, ConnectionLost, LockstepError, LockTimeout, RetriesExhausted, TransactionRolledBack } from '../errors.ts'
+import { closedError, Patience } from '../locks/index.ts'
+import {
+  lockAbandoned,
+  lockAcquired,
+  lockContended,
+  lockReleased,
+  lockRequested,
+  lockTimedOut,
+  transactionRetried,
+} from '../observe/index.ts'
+import { codeOf, isSqlState, meansConnectionLost, meansSessionTimedOut } from '../postgres/index.ts'
+import { answered, rollBack } from './connections.ts'
+import type { Grounds } from './grounds.ts'
+import { frameToJoin, refuseWaitingForSelf, runInFrame } from './nesting.ts'
+import { open, type Opened, type Trace } from './open.ts'
+import type { TransactionPlan } from './options.ts'
+import { type Outcome, resolveOutcome } from './outcome.ts'
+import { judge, pauseMs } from './retry.ts'
+import { OpenTransaction, type Transaction } from './transaction.ts'
+import { COMMIT } from './transactions.sql.ts'
+
+type Body<T> = (tx: Transaction) => Promise<T>
+
+/** How an attempt ended. `failed` certainly wrote nothing; `uncertain` lost its connection after COMMIT was sent. */
+type Attempt<T> =
+  | { readonly end: 'committed'; readonly value: T }
+  | { readonly end: 'failed'; readonly error: unknown; readonly lost: boolean; readonly trace: Trace | undefined }
+  | { readonly end: 'uncertain'; readonly value: T; readonly error: unknown; readonly trace: Trace | undefined }
+
+/** Runs the function in a transaction with its locks, and again where that can help. */
+export async function runTransaction<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>): Promise<T> {
+  const outer = frameToJoin(grounds, plan)
+  if (outer !== undefined) return outer.tx.nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
+  if (grounds.closing.aborted) throw closedError(plan.keys)
+  await refuseWaitingForSelf(grounds, plan)
+  for (let attempt = 1; ; attempt++) {
+    const result = await attemptOnce(grounds, plan, fn, attempt)
+    if (result.end === 'committed') return result.value
+    if (result.end === 'uncertain') {
+      const outcome = result.trace === undefined ? 'unknown' : await resolveOutcome(grounds, plan, result.trace)
+      if (outcome === 'committed') return result.value
+      if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
+    } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
+      // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
+      await resolveOutcome(grounds, plan, result.trace)
+    }
+    const lost = result.end === 'uncertain' || result.lost
+    const { verdict, reason } = result.end === 'uncertain' ? { verdict: 'connection' as const, reason: codeOf(result.error) } : judge(result.error, lost)
+    if (verdict === 'final') throw result.error
+    if (attempt >= plan.attempts || grounds.closing.aborted) throw exhausted(plan, attempt, result.error, verdict)
+    const delayMs = pauseMs(verdict, attempt)
+    if (transactionRetried.hasSubscribers) {
+      transactionRetried.publish({ schema: grounds.schema, keys: plan.keys, attempt, delayMs, reason, error: result.error })
+    }
+    await sleep(delayMs)
+  }
+}
+
+async function attemptOnce<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, attempt: number): Promise<Attempt<T>> {
+  const patience = new Patience(plan.waitMs, plan.signal, grounds.closing)
+  const locked = plan.locks.length > 0
+  if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
+  let ticket
+  try {
+    if (patience.aborted) throw patience.failure('process', plan.locks)
+    if (locked) {
+      if (lockContended.hasSubscribers && grounds.queue.isBusy(plan.locks)) {
+        lockContended.publish({ ...named(grounds, plan), where: 'process' })
+      }
+      ticket = await grounds.queue.enter(plan.locks, patience).catch(() => {
+        const holders = plan.locks.map((lock) => ({ where: 'process' as const, key: lock.key }))
+        throw patience.failure('process', plan.locks, holders)
+      })
+    }
+    const opened = await open(grounds, plan, patience, ticket?.waited ?? false)
+    ticket?.confirm()
+    const acquiredAt = performance.now()
+    if (locked && lockAcquired.hasSubscribers) {
+      lockAcquired.publish({ ...named(grounds, plan), waitMs: patience.waitedMs, contended: opened.contended, attempt })
+    }
+    const result = await runOpened(grounds, plan, fn, opened)
+    if (locked && lockReleased.hasSubscribers) {
+      lockReleased.publish({ ...named(grounds, plan), holdMs: performance.now() - acquiredAt, outcome: outcomeOf(result.end) })
+    }
+    return result
+  } catch (error) {
+    if (locked) reportFailedWait(grounds, plan, patience, error)
+    return { end: 'failed', error, lost: error instanceof ConnectionLost, trace: undefined }
+  } finally {
+    ticket?.release()
+    patience.dispose()
+  }
+}
+
+async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, opened: Opened): Promise<Attempt<T>> {
+  const { connection, trace } = opened
+  const tx = new OpenTransaction(connection, plan.isolation)
+  let value: T
+  try {
+    value = await runInFrame({ grounds, tx, plan }, () => fn(tx))
+  } catch (error) {
+    tx.end()
+    const { lost } = connection
+    await rollBack(connection, grounds.silenceMs)
+    return { end: 'failed', error, lost, trace }
+  }
+  tx.end()
+  if (connection.lost) {
+    connection.destroy()
+    return { end: 'failed', error: connectionLost(plan, tx.firstFailure), lost: true, trace }
+  }
+  return commit(grounds, plan, opened, tx, value)
+}
+
+async function commit<T>(grounds: Grounds, plan: TransactionPlan, opened: Opened, tx: OpenTransaction, value: T): Promise<Attempt<T>> {
+  const { connection, trace } = opened
+  try {
+    const [result] = await answered(connection.script(COMMIT), grounds.silenceMs)
+    connection.release()
+    if (result?.command !== 'ROLLBACK') return { end: 'committed', value }
+    return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace }
+  } catch (error) {
+    // A server that answers COMMIT with an error of its own has rolled back; one that is gone has not answered.
+    if (isSqlState(error) && !connection.lost && !meansConnectionLost(error) && !meansSessionTimedOut(error)) {
+      connection.release()
+      return { end: 'failed', error, lost: false, trace }
+    }
+    connection.destroy()
+    return { end: 'uncertain', value, error, trace }
+  }
+}
+
+function named(grounds: Grounds, plan: TransactionPlan): { schema: string; keys: readonly string[]; sharedKeys: readonly string[] } {
+  return { schema: grounds.schema, keys: plan.keys, sharedKeys: plan.sharedKeys }
+}
+
+function outcomeOf(end: Attempt<unknown>['end']): Outcome {
+  if (end === 'committed') return 'committed'
+  return end === 'failed' ? 'rolledBack' : 'unknown'
+}
+
+function reportFailedWait(grounds: Grounds, plan: TransactionPlan, patience: Patience, error: unknown): void {
+  if (error instanceof LockTimeout) {
+    if (!lockTimedOut.hasSubscribers) return
+    const { waitedMs, waitedFor, holders } = error
+    lockTimedOut.publish({ ...named(grounds, plan), waitedMs, waitedFor, holders })
+  } else if (patience.aborted && lockAbandoned.hasSubscribers) {
+    lockAbandoned.publish({ ...named(grounds, plan), waitedMs: patience.waitedMs })
+  }
+}
+
+function rolledBack(plan: TransactionPlan, cause: unknown): LockstepError {
+  return new TransactionRolledBack('The server answered COMMIT with ROLLBACK: a statement had failed and its error was caught.', {
+    advice: 'Let errors of statements out of the function, or run the part that may fail in tx.savepoint(). Nothing was written.',
+    keys: plan.keys,
+    cause,
+  })
+}
+
+function connectionLost(plan: TransactionPlan, cause: unknown): LockstepError {
+  return new ConnectionLost('The connection was lost before COMMIT was sent.', {
+    advice: 'Nothing was written; it can be done again.',
+    keys: plan.keys,
+    cause,
+  })
+}
+
+function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
+  return new CommitOutcomeUnknown('The connection was lost in COMMIT, and the server can no longer say what became of it.', {
+    advice: 'Look for the effect in the data before doing it again.',
+    keys: plan.keys,
+    cause,
+  })
+}
+
+function exhausted(plan: TransactionPlan, attempts: number, cause: unknown, verdict: 'conflict' | 'connection'): unknown {
+  if (attempts === 1) return verdict === 'connection' && !(cause instanceof LockstepError) ? connectionLost(plan, cause) : cause
+  return new RetriesExhausted(`${attempts} attempts failed, the last with ${codeOf(cause) ?? 'a lost connection'}.`, {
+    advice:
+      verdict === 'conflict'
+        ? 'Nothing was written. Declare a lock for what the transactions compete for, or make them shorter.'
+        : 'Nothing was written. Look at the connection to the server.',
+    keys: plan.keys,
+    cause,
+    attempts,
+  })
+}

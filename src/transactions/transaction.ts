@@ -1,0 +1,129 @@
+import { ConnectionLost, TransactionControl, TransactionEnded } from '../errors.ts'
+import { codeOf, type Connection, type StatementResult } from '../postgres/index.ts'
+import { guardClient } from './guardClient.ts'
+import {
+  type Isolation,
+  isTransactionControl,
+  releaseSavepoint,
+  rollbackToSavepoint,
+  savepoint as savepointSql,
+} from './transactions.sql.ts'
+
+/** An open transaction, in the caller's hands. */
+export interface Transaction<Client = unknown> {
+  readonly isolation: Isolation
+  /**
+   * Runs one statement.
+   *
+   * @example
+   * const { rows } = await tx.query<{ balance: string }>('SELECT balance FROM accounts WHERE id = $1', [id])
+   */
+  query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>
+  /** Runs the function in a savepoint: if it throws, what it did is undone and the transaction goes on. */
+  savepoint<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  /** The driver's own client, for query builders. It is good as long as the transaction. */
+  readonly client: Client
+}
+
+/** The library's side of a transaction. */
+export class OpenTransaction implements Transaction {
+  readonly isolation: Isolation
+  readonly #connection: Connection
+  readonly #parent: OpenTransaction | undefined
+  /** Savepoints of one transaction nest; two that ran side by side would undo each other. */
+  #savepoints: Promise<unknown> = Promise.resolve()
+  #savepointCount = 0
+  #ended = false
+  #client: unknown
+  /** The first error that a statement of this transaction met: the reason if COMMIT is answered with ROLLBACK. */
+  firstFailure: unknown
+
+  constructor(connection: Connection, isolation: Isolation, parent?: OpenTransaction) {
+    this.#connection = connection
+    this.isolation = isolation
+    this.#parent = parent
+  }
+
+  get ended(): boolean {
+    return this.#ended || (this.#parent?.ended ?? false)
+  }
+
+  end(): void {
+    this.#ended = true
+  }
+
+  async query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
+    this.assertOpen()
+    if (isTransactionControl(text)) {
+      throw new TransactionControl(`tx.query() was given ${JSON.stringify(text.trim().slice(0, 30))}.`, {
+        advice: 'Return from the function to commit, throw to roll back, use tx.savepoint() for a part.',
+      })
+    }
+    try {
+      return await this.#connection.query<Row>(text, values)
+    } catch (error) {
+      this.#noteFailure(error)
+      // pg's lost connection has no code of its own.
+      if (this.#connection.lost && codeOf(error) === undefined) throw lostInside(error)
+      throw error
+    }
+  }
+
+  savepoint<T>(fn: (tx: Transaction) => Promise<T>): Promise<T> {
+    return this.nest(fn)
+  }
+
+  /** As `savepoint`, with the library's own class. */
+  async nest<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
+    this.assertOpen()
+    const turn = this.#savepoints.then(() => this.#runSavepoint(fn))
+    this.#savepoints = turn.catch(() => undefined)
+    return turn
+  }
+
+  get client(): unknown {
+    this.assertOpen()
+    this.#client ??= guardClient(this.#connection.client, () => this.assertOpen())
+    return this.#client
+  }
+
+  assertOpen(): void {
+    if (!this.ended) return
+    throw new TransactionEnded('The transaction of this tx has ended.', {
+      advice: 'Await every query inside the function; start a new transaction for what comes after it.',
+    })
+  }
+
+  async #runSavepoint<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
+    this.assertOpen()
+    const name = `lockstep_${this.#nextSavepoint()}`
+    await this.#connection.script(savepointSql(name))
+    const inner = new OpenTransaction(this.#connection, this.isolation, this)
+    try {
+      const value = await fn(inner)
+      inner.end()
+      await this.#connection.script(releaseSavepoint(name))
+      return value
+    } catch (error) {
+      inner.end()
+      if (!this.#connection.lost) await this.#connection.script(rollbackToSavepoint(name))
+      throw error
+    }
+  }
+
+  #nextSavepoint(): number {
+    return this.#parent === undefined ? ++this.#savepointCount : this.#parent.#nextSavepoint()
+  }
+
+  #noteFailure(error: unknown): void {
+    this.firstFailure ??= error
+    if (this.#parent !== undefined) this.#parent.#noteFailure(error)
+  }
+}
+
+function lostInside(cause: unknown): ConnectionLost {
+  return new ConnectionLost('The connection was lost inside the transaction.', {
+    advice: 'Let this error out of the function: nothing was written, and the transaction is tried again.',
+    cause,
+  })
+}

@@ -1,0 +1,124 @@
+import {
+  AFTER_WAITING,
+  BEFORE_WAITING,
+  HAND_OVER_MARK,
+  type LockSet,
+  sessionLock,
+  sessionUnlock,
+  transactionLock,
+  tryLocks,
+  waitForLocks,
+  watchClient,
+} from '../locks/index.ts'
+
+/** The isolation levels that mean something in PostgreSQL; READ UNCOMMITTED is READ COMMITTED there. */
+export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+
+/** What an opening message must bring back. */
+export interface Opening {
+  readonly isolation: Isolation
+  readonly locks: LockSet
+  /** The transaction's id, by which the server can be asked later whether it committed. Taking one costs no disk flush. */
+  readonly withXid: boolean
+  /** The SQL of the incarnation, where it is not yet known for this connection. */
+  readonly incarnation: string | undefined
+  readonly checksConnections: boolean
+}
+
+/** The row that every opening message ends with. `held` is null where a lock is taken, `standby` on a standby, else the xid or ''. */
+export interface OpeningRow {
+  readonly held: string | null
+  readonly pid: string
+  readonly incarnation?: string | null
+}
+
+export const COMMIT = 'COMMIT'
+export const ROLLBACK = 'ROLLBACK'
+
+function begin(isolation: Isolation): string {
+  return `BEGIN ISOLATION LEVEL ${isolation.toUpperCase()};`
+}
+
+function columns(opening: Opening, locks: LockSet): string {
+  const granted = opening.withXid ? 'pg_current_xact_id()::text' : `''`
+  const held = `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE ${tryLocks(locks, granted)} END AS held`
+  const incarnation = opening.incarnation === undefined ? '' : `, ${opening.incarnation} AS incarnation`
+  return `${held}, pg_backend_pid()::text AS pid${incarnation}`
+}
+
+/**
+ * The quick way in: begins, tries the locks and says whether they were granted. Two statements in one message; the settings of
+ * a wait are not touched because nobody waits. At READ COMMITTED every later statement has a younger snapshot than the locks.
+ */
+export function beginTrying(opening: Opening): string {
+  return `${begin(opening.isolation)} SELECT ${columns(opening, opening.locks)}`
+}
+
+/** The slow way in, after `beginTrying` was refused or a slice ended: starts over and waits for up to `waitMs`. */
+export function beginWaiting(opening: Opening, waitMs: number): string {
+  return `${ROLLBACK}; ${begin(opening.isolation)} ${BEFORE_WAITING} ${watchClient(opening.checksConnections)}
+    ${waitForLocks(opening.locks, waitMs)} ${AFTER_WAITING}
+    SELECT ${columns(opening, [])}`
+}
+
+/**
+ * The hand-over, for REPEATABLE READ and SERIALIZABLE: there the first statement takes the snapshot for the whole transaction,
+ * so the lock must be held before it. One message of two transactions: the first waits for the locks as transaction locks (all
+ * waiting and failing happens there), takes them once more for the session and commits; the second begins with them, takes them
+ * over as its own and gives the session's back. The session locks live only inside this message: nothing is left to unlock
+ * after COMMIT, and a pooler that gives the transaction another server for each transaction never sees one.
+ */
+export function handOver(opening: Opening, waitMs: number, startsOver: boolean): string {
+  const { locks } = opening
+  const first = startsOver ? `${ROLLBACK};` : ''
+  const takeOver = locks.map((lock) => `, ${transactionLock(lock)}::text, ${sessionUnlock(lock)}::text`).join('')
+  return `${HAND_OVER_MARK} ${first} ${begin('read committed')} ${watchClient(opening.checksConnections)}
+    SELECT ${tryLocks(locks, `''`)} AS held; ${waitForLocks(locks, waitMs)}
+    SELECT ${locks.map(sessionLock).join(', ')}; COMMIT;
+    ${begin(opening.isolation)} SELECT ${columns(opening, [])}${takeOver}`
+}
+
+/** Which answer of a hand-over that does not start over tells whether the locks were free: BEGIN, perhaps SET, then this one. */
+export function freeAnswerIndex(opening: Opening): number {
+  return opening.checksConnections ? 2 : 1
+}
+
+/** Whether a transaction of this life of the server committed. */
+export function commitStatus(incarnation: string, life: string, xid: string): string {
+  return `
+    SELECT pg_is_in_recovery()::text AS standby,
+           CASE WHEN ${incarnation} = '${life}' THEN pg_xact_status('${xid}'::xid8) ELSE 'another life' END AS status`
+}
+
+/** Ends the session in which a transaction is still open, and no other. */
+export function terminateTransaction(pid: number, xid: string): string {
+  return `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ${pid} AND backend_xid = '${xid}'::xid8::xid`
+}
+
+export function savepoint(name: string): string {
+  return `SAVEPOINT ${name}`
+}
+
+export function releaseSavepoint(name: string): string {
+  return `RELEASE SAVEPOINT ${name}`
+}
+
+export function rollbackToSavepoint(name: string): string {
+  return `ROLLBACK TO SAVEPOINT ${name}; RELEASE SAVEPOINT ${name}`
+}
+
+/** Fails with 25P01 where no transaction is open. */
+export function beginJoin(name: string): string {
+  return `SAVEPOINT ${name}; SELECT current_setting('transaction_isolation') AS isolation, pg_is_in_recovery()::text AS standby`
+}
+
+export function joinLocks(locks: LockSet, waitMs: number, checksConnections: boolean, name: string): string {
+  return `${BEFORE_WAITING} ${watchClient(checksConnections)} ${waitForLocks(locks, waitMs)} ${AFTER_WAITING} ${releaseSavepoint(name)}`
+}
+
+/** Statements that only Lockstep may send inside its transactions. ROLLBACK TO a savepoint is the caller's own affair. */
+const CONTROL = /^\s*(?:begin|start\s+transaction|commit|end|abort|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
+
+export function isTransactionControl(text: string): boolean {
+  return CONTROL.test(text)
+}

@@ -1,0 +1,12 @@
+import { type Check, faultsOf } from './check.ts'
+import { command } from './command.ts'
+import { root, tool } from './repository.ts'
+
+export const format: Check = {
+  name: 'format',
+  async run() {
+    const result = await command(tool('oxfmt'), ['--check'], { cwd: root })
+    const faults = faultsOf(result, 'oxfmt --check').map((fault) => `${fault}\nnpm run format mends this`)
+    return { faults }
+  },
+}

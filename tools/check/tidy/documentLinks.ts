@@ -1,0 +1,75 @@
+import { posix } from 'node:path'
+import { type Finding, lineAt, type Rule, type Tree } from './tree.ts'
+
+/** Every relative link of every Markdown page leads to a file that is there, and its anchor to a heading. */
+export const documentLinks: Rule = {
+  name: 'document-links',
+  find(tree) {
+    const places = new Set(tree.files.flatMap(withFolders))
+    return tree.files
+      .filter((file) => file.endsWith('.md'))
+      .flatMap((file) => linksOf(tree.read(file)).flatMap((link) => judge(tree, places, file, link)))
+  },
+}
+
+interface Link {
+  readonly href: string
+  readonly line: number
+}
+
+function judge(tree: Tree, places: ReadonlySet<string>, file: string, { href, line }: Link): Finding[] {
+  // An address with a scheme leads out of the repository; this check never touches the network.
+  if (/^(?:[a-z][a-z0-9+.-]*:|\/\/)/i.test(href)) return []
+  const [path = '', anchor] = href.split('#', 2)
+  const target = path === '' ? file : posix.join(posix.dirname(file), decodeURI(path)).replace(/\/$/, '')
+  if (target.startsWith('..') || path.startsWith('/')) return [{ file, line, message: `${href} leaves the repository` }]
+  if (target !== '.' && !places.has(target)) return [{ file, line, message: `${href} leads nowhere` }]
+  if (anchor === undefined || !target.endsWith('.md') || anchorsOf(tree.read(target)).has(anchor)) return []
+  return [{ file, line, message: `${target} has no heading #${anchor}` }]
+}
+
+function linksOf(text: string): Link[] {
+  const prose = withoutCode(text)
+  const inline = prose.matchAll(/\]\(\s*<?([^)<>\s]+)>?(?:\s+"[^"]*")?\s*\)/g)
+  const references = prose.matchAll(/^ {0,3}\[[^\]^]+\]:\s*<?([^\s<>]+)>?/gm)
+  const tags = prose.matchAll(/<(?:a|img|source)\b[^>]*?\b(?:href|src|srcset)="([^"]+)"/g)
+  return [...inline, ...references, ...tags].map((match) => ({
+    href: match[1] ?? '',
+    line: lineAt(prose, match.index),
+  }))
+}
+
+/** Headings as GitHub names them, repeated ones numbered, and anchors written by hand. */
+function anchorsOf(text: string): ReadonlySet<string> {
+  const anchors = new Set<string>()
+  const prose = withoutFences(text)
+  for (const [, heading = ''] of prose.matchAll(/^#{1,6}\s+(.+?)\s*#*$/gm)) {
+    const slug = heading
+      .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\p{M}\s_-]/gu, '')
+      .replaceAll(/\s/g, '-')
+    let anchor = slug
+    for (let count = 1; anchors.has(anchor); count += 1) anchor = `${slug}-${count}`
+    anchors.add(anchor)
+  }
+  for (const [, id = ''] of prose.matchAll(/\b(?:id|name)="([^"]+)"/g)) anchors.add(id)
+  return anchors
+}
+
+function withoutFences(text: string): string {
+  return text.replaceAll(/^( {0,3})(`{3,}|~{3,})[^]*?^ {0,3}\2[`~]*\s*$/gm, blanked)
+}
+
+function withoutCode(text: string): string {
+  return withoutFences(text).replaceAll(/(`+)(?!`)[^]*?[^`]\1(?!`)/g, blanked)
+}
+
+function blanked(text: string): string {
+  return text.replaceAll(/[^\n]/g, ' ')
+}
+
+function withFolders(file: string): string[] {
+  const parts = file.split('/')
+  return parts.map((_, index) => parts.slice(0, index + 1).join('/'))
+}

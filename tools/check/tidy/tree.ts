@@ -1,0 +1,50 @@
+/** The repository as the tidy rules see it: names and texts. Rules never touch the disk, so a test can plant any fault. */
+export interface Tree {
+  /** Paths from the root with forward slashes, sorted. */
+  readonly files: readonly string[]
+  read(path: string): string
+}
+
+export interface Finding {
+  readonly file: string
+  readonly line?: number
+  readonly message: string
+}
+
+export interface Rule {
+  readonly name: string
+  find(tree: Tree): Finding[]
+}
+
+/** A tree out of thin air, for tests. */
+export function treeOf(texts: Readonly<Record<string, string>>): Tree {
+  return {
+    files: Object.keys(texts).toSorted(),
+    read(path) {
+      const text = texts[path]
+      if (text === undefined) throw new Error(`no ${path} in this tree`)
+      return text
+    },
+  }
+}
+
+export function lineAt(text: string, offset: number): number {
+  let line = 1
+  for (let at = text.indexOf('\n'); at !== -1 && at < offset; at = text.indexOf('\n', at + 1)) line += 1
+  return line
+}
+
+/** Tests and conformance suites are not published: the rules of the library's own code do not bind them. */
+export function isTest(path: string): boolean {
+  return /\.(test|test-d|conformance)\.tsx?$/.test(path)
+}
+
+/** The library's own modules. */
+export function isLibrarySource(path: string): boolean {
+  return path.startsWith('src/') && /\.tsx?$/.test(path) && !isTest(path)
+}
+
+/** `src/locks/key.ts` is in the room `locks`; `src/errors.ts` is in none. */
+export function roomOf(path: string): string | undefined {
+  return /^src\/([^/]+)\//.exec(path)?.[1]
+}

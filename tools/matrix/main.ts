@@ -1,0 +1,60 @@
+/**
+ * `npm run matrix`: the whole suite on every supported PostgreSQL and every supported Node.
+ *
+ *     npm run matrix                               all fifteen cells
+ *     npm run matrix -- --pg 14,18 --node 20       some of them
+ *     npm run --silent matrix -- --markdown        the README's table (or --json)
+ *
+ * Progress goes to stderr, the table to stdout. The exit code is 1 when a cell failed.
+ */
+import { parseArgs } from 'node:util'
+import { type CellResult, runCell } from './cell.ts'
+import { ensureInstalled } from './install.ts'
+import { cellText, markdownTable, plainTable } from './table.ts'
+import { pinned, type Pinned } from './versions.ts'
+
+const { values } = parseArgs({
+  options: {
+    pg: { type: 'string' },
+    node: { type: 'string' },
+    json: { type: 'boolean', default: false },
+    markdown: { type: 'boolean', default: false },
+  },
+})
+
+function chosen(kind: 'node' | 'pg', list: string | undefined): Pinned[] {
+  const all = pinned(kind)
+  if (list === undefined) return all
+  return list.split(',').map((text) => {
+    const found = all.find(({ major }) => String(major) === text.trim())
+    if (found === undefined) throw new Error(`--${kind} ${text}: there are ${all.map(({ major }) => major).join(', ')}`)
+    return found
+  })
+}
+
+function print(results: readonly CellResult[]): void {
+  if (values.json) console.log(JSON.stringify(results, undefined, 2))
+  else console.log(values.markdown ? markdownTable(results) : plainTable(results))
+}
+
+try {
+  const servers = chosen('pg', values.pg)
+  const nodes = chosen('node', values.node)
+  ensureInstalled([...servers, ...nodes])
+  const cells = servers.flatMap((postgres) => nodes.map((node) => ({ postgres, node })))
+  const results: CellResult[] = []
+  // One after another: the suite races against itself on purpose and must not race against another cell for the cores.
+  for (const [index, cell] of cells.entries()) {
+    const title = `[${index + 1}/${cells.length}] PostgreSQL ${cell.postgres.version}, Node ${cell.node.version}`
+    console.error(`${title} …`)
+    const result = await runCell(cell)
+    results.push(result)
+    console.error(`${title}: ${cellText(result)}`)
+    if (result.reason !== undefined) console.error(result.reason.replaceAll(/^(?=.)/gm, '    '))
+  }
+  print(results)
+  process.exitCode = results.every(({ passed }) => passed) ? 0 : 1
+} catch (error) {
+  console.error(error instanceof Error ? error.message : String(error))
+  process.exitCode = 2
+}

@@ -1,0 +1,42 @@
+import type { CellResult } from './cell.ts'
+
+export function cellText({ passed, tests, skipped, seconds }: CellResult): string {
+  if (!passed) return 'FAIL'
+  // Skipped tests are named: a cell that skips is not as green as one that does not.
+  return `pass ${tests} tests${skipped > 0 ? `, ${skipped} skipped,` : ''} ${seconds} s`
+}
+
+/** Rows are PostgreSQL releases, columns Node releases. */
+export function plainTable(results: readonly CellResult[]): string {
+  const rows = grid(results)
+  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? []
+  return rows
+    .map((row) =>
+      row
+        .map((text, column) => text.padEnd(widths[column] ?? 0))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n')
+}
+
+export function markdownTable(results: readonly CellResult[]): string {
+  const [header = [], ...rows] = grid(results)
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`
+  return [line(header), line(header.map(() => '---')), ...rows.map(line)].join('\n')
+}
+
+function grid(results: readonly CellResult[]): string[][] {
+  const nodes = [...new Set(results.map(({ node }) => node))]
+  const servers = [...new Set(results.map(({ postgres }) => postgres))]
+  return [
+    ['', ...nodes.map((node) => `Node ${node}`)],
+    ...servers.map((postgres) => [
+      `PostgreSQL ${postgres}`,
+      ...nodes.map((node) => {
+        const result = results.find((each) => each.node === node && each.postgres === postgres)
+        return result === undefined ? '' : cellText(result)
+      }),
+    ]),
+  ]
+}

@@ -1,0 +1,51 @@
+/**
+ * Run first by `npm test`: installs the servers that npm does not bring, where it may, and says loudly which tests will
+ * be skipped where it may not. Under CI=true nothing is skipped: what cannot be installed is an error.
+ */
+import { spawnSync } from 'node:child_process'
+import { findProgram } from './server/findProgram.ts'
+
+interface DebianPackage {
+  readonly name: string
+  /** The program whose presence tells that the package is there. */
+  readonly program: string
+  /** What has to be skipped without it. */
+  readonly tests: string
+}
+
+const packages: readonly DebianPackage[] = [
+  { name: 'pgbouncer', program: 'pgbouncer', tests: 'everything through a transaction pooler' },
+]
+
+const missing = (): DebianPackage[] => packages.filter(({ program }) => findProgram(program) === undefined)
+
+function aptGet(...args: string[]): boolean {
+  // At run level 1 a package's scripts do not start its service: the tests start their own, in their own directories.
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' }
+  const { status, stdout, stderr } = spawnSync('apt-get', ['-qq', ...args], { env, encoding: 'utf8' })
+  if (status !== 0) console.error(`apt-get ${args.join(' ')} failed:\n${stdout}${stderr}`)
+  return status === 0
+}
+
+function install(wanted: readonly DebianPackage[]): void {
+  const names = wanted.map(({ name }) => name)
+  if (process.getuid?.() !== 0 || findProgram('apt-get') === undefined) return
+  console.log(`installing ${names.join(', ')} for the tests`)
+  // An outdated list still may do when the mirror is out of reach, so a failed update is no reason to give up.
+  aptGet('update')
+  aptGet('install', '--yes', '--no-install-recommends', ...names)
+}
+
+if (missing().length > 0) install(missing())
+
+const absent = missing()
+if (absent.length > 0) {
+  const lines = absent.map(({ name, tests }) => `  ${name} is not installed. SKIPPED: ${tests}.`)
+  const advice = `  To run them: sudo apt-get install ${absent.map(({ name }) => name).join(' ')}`
+  const rule = '='.repeat(80)
+  console.error([rule, ...lines, advice, rule].join('\n'))
+  if (process.env['CI'] === 'true') {
+    console.error('CI=true allows no skipped tests.')
+    process.exit(1)
+  }
+}

