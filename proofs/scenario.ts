@@ -1,0 +1,30 @@
+import type { Goal, ResultRow } from '../tools/judge/report.ts'
+
+/** What a scenario found. */
+export interface Findings {
+  readonly results: readonly ResultRow[]
+  readonly goals: readonly Goal[]
+}
+
+/** Tells people how far it is. */
+export type Tell = (text: string) => void
+
+/** A promise under attack. The same code runs at two sizes: full for `npm run attack`, small for `npm cit`. */
+export interface Scenario {
+  readonly name: string
+  /** One sentence for the list of scenarios. */
+  readonly about: string
+  run(size: 'full' | 'small', tell: Tell): Promise<Findings>
+}
+
+/** Makes a scenario from its two sizes and the code that they share. */
+export function scenario<Size>(definition: {
+  readonly name: string
+  readonly about: string
+  readonly full: Size
+  readonly small: Size
+  run(size: Size, tell: Tell): Promise<Findings>
+}): Scenario {
+  const { name, about } = definition
+  return { name, about, run: (size, tell) => definition.run(definition[size], tell) }
+}

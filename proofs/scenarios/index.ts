@@ -1,0 +1,8 @@
+import type { Scenario } from '../scenario.ts'
+
+
+import { order } from './order.ts'
+import { wallet } from './wallet.ts'
+
+/** Every scenario by its name: `npm run attack -- NAME`. */
+export const scenarios: Readonly<Record<string, Scenario>> = { wallet, order }
