@@ -1,8 +1,9 @@
 import type { Scenario } from '../scenario.ts'
 
 
+import { leftovers } from './leftovers.ts'
 import { order } from './order.ts'
 import { wallet } from './wallet.ts'
 
 /** Every scenario by its name: `npm run attack -- NAME`. */
-export const scenarios: Readonly<Record<string, Scenario>> = { wallet, order }
+export const scenarios: Readonly<Record<string, Scenario>> = { wallet, order, leftovers }

@@ -1,3 +1,5 @@
+import { ConnectionLost } from '../errors.ts'
+
 /** What one statement gave back. */
 export interface StatementResult<Row = Record<string, unknown>> {
   readonly rows: Row[]
@@ -44,4 +46,12 @@ export interface Driver {
   connect(): Promise<Connection>
   /** Wraps a client on which the caller opened a transaction. Release and destroy leave it alone. */
   wrap(client: unknown): Connection
+}
+
+/** The error for using a connection after its end was seen. */
+export function alreadyLost(cause?: unknown): ConnectionLost {
+  return new ConnectionLost('The connection was lost.', {
+    advice: 'Let this error out of the function: nothing was written, and the transaction is tried again.',
+    cause,
+  })
 }

@@ -1,5 +1,5 @@
 import { PoolClosed } from '../errors.ts'
-import type { Connection, ConnectionMemory, Driver, StatementResult } from './connection.ts'
+import { alreadyLost, type Connection, type ConnectionMemory, type Driver, type StatementResult } from './connection.ts'
 
 /** The part of a `pg` client that Lockstep uses. */
 export interface PgClient {
@@ -85,11 +85,13 @@ class PgConnection implements Connection {
   }
 
   async script(text: string): Promise<StatementResult[]> {
+    if (this.lost) throw alreadyLost()
     const result = (await this.client.query(text)) as PgResult | PgResult[]
     return Array.isArray(result) ? result.map(toStatementResult) : [toStatementResult(result)]
   }
 
   async query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
+    if (this.lost) throw alreadyLost()
     // An empty list of values still asks for the extended protocol, which refuses several statements in one text.
     const result = (await this.client.query(text, [...values])) as PgResult
     return toStatementResult(result) as StatementResult<Row>

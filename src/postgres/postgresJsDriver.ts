@@ -1,10 +1,12 @@
 import { DriverUnsupported, PoolClosed } from '../errors.ts'
-import type { Connection, ConnectionMemory, Driver, StatementResult } from './connection.ts'
+import { alreadyLost, type Connection, type ConnectionMemory, type Driver, type StatementResult } from './connection.ts'
 import { codeOf, meansConnectionLost } from './sqlstate.ts'
 import { PROBE } from './postgres.sql.ts'
 
 /** A pending query of postgres.js. */
 interface PostgresJsQuery extends PromiseLike<unknown> {
+  /** Null until it is sent. */
+  readonly state: unknown
   execute(): PostgresJsQuery
   cancel(): unknown
 }
@@ -28,6 +30,9 @@ export interface PostgresJs extends PostgresJsClient {
 /** What postgres.js hands to `onexecute`, the hook by which its own `begin()` learns which connection it got. */
 interface PhysicalConnection {
   onclose?: ((error: unknown) => void) | null
+  /** The list of connections in the same state. */
+  readonly queue: { remove(connection: PhysicalConnection): unknown }
+  connect(query: PromiseLike<unknown>): void
   terminate(): void
 }
 
@@ -42,22 +47,23 @@ const POSTGRES_JS_DEFAULT_POOL_SIZE = 10
 /** `reserve()` on an ended pool never settles; after this long we ask the pool whether it has ended. */
 const ENDED_PROBE_MS = 200
 
+const ignore = (): void => undefined
+
 function toStatementResult(result: PostgresJsResult): StatementResult {
   return { rows: Array.from(result), rowCount: result.count ?? result.length, command: result.command ?? '' }
 }
 
 /** The seam on postgres.js. */
 export function postgresJsDriver(sql: PostgresJs): Driver {
-  const memories = new WeakMap<PhysicalConnection, ConnectionMemory>()
   return {
     name: 'postgres',
     poolSize: sql.options.max ?? POSTGRES_JS_DEFAULT_POOL_SIZE,
     async connect() {
       const reserved = await reserveUnlessEnded(sql)
-      return new PostgresJsConnection(reserved, memories, () => reserved.release())
+      return new PostgresJsConnection(reserved, { sql, release: () => reserved.release() })
     },
     wrap(client) {
-      return new PostgresJsConnection(client as PostgresJsClient, undefined, () => undefined)
+      return new PostgresJsConnection(client as PostgresJsClient, undefined)
     },
   }
 }
@@ -66,56 +72,63 @@ async function reserveUnlessEnded(sql: PostgresJs): Promise<PostgresJsReserved> 
   const reserving = sql.reserve()
   let timer: NodeJS.Timeout | undefined
   const ended = new Promise<never>((_, reject) => {
-    const probe = (): void => {
-      const query = sql.unsafe(PROBE) as PostgresJsQuery
-      query.execute().then(
-        () => undefined,
-        (error: unknown) => {
-          if (codeOf(error) === 'CONNECTION_ENDED') reject(error as Error)
-        },
-      )
-      // Where the pool is merely busy the probe is taken out of its queue again, unsent.
-      setImmediate(() => query.cancel())
-      timer = setTimeout(probe, ENDED_PROBE_MS)
+    const look = (): void => {
+      void hasEnded(sql).then((yes) => {
+        if (yes) reject(poolClosed())
+      })
+      timer = setTimeout(look, ENDED_PROBE_MS)
     }
-    timer = setTimeout(probe, ENDED_PROBE_MS)
+    timer = setTimeout(look, ENDED_PROBE_MS)
   })
   try {
     return await Promise.race([reserving, ended])
   } catch (error) {
-    if (codeOf(error) !== 'CONNECTION_ENDED') throw error
-    throw new PoolClosed('The postgres.js pool was ended.', {
-      advice: 'Create a new one, or call lockstep.close() before sql.end().',
-      cause: error,
-    })
+    throw codeOf(error) === 'CONNECTION_ENDED' ? poolClosed(error) : error
   } finally {
     clearTimeout(timer)
   }
 }
 
+/** An ended pool refuses a query at once; there is no other way to ask. */
+async function hasEnded(sql: PostgresJs): Promise<boolean> {
+  const query = sql.unsafe(PROBE) as PostgresJsQuery
+  let ended = false
+  query.execute().then(ignore, (error: unknown) => {
+    ended = codeOf(error) === 'CONNECTION_ENDED'
+  })
+  await new Promise((resolve) => setImmediate(resolve))
+  // Still in the pool's queue: taken out again, unsent. One that was sent is left alone: a cancel could hit somebody else's.
+  if (!ended && query.state === null) query.cancel()
+  return ended
+}
+
+function poolClosed(cause?: unknown): PoolClosed {
+  return new PoolClosed('The postgres.js pool was ended.', {
+    advice: 'Create a new one, or call lockstep.close() before sql.end().',
+    cause,
+  })
+}
+
 class PostgresJsConnection implements Connection {
   lost = false
   protocolPid: number | undefined
-  memory: ConnectionMemory | undefined
+  /** For this checkout alone: postgres.js reconnects in place, so the same object may be another connection the next time. */
+  readonly memory: ConnectionMemory = {}
   readonly client: PostgresJsClient
-  readonly #memories: WeakMap<PhysicalConnection, ConnectionMemory> | undefined
-  readonly #giveBack: () => void
+  /** The pool it came from; undefined where it is the caller's. */
+  readonly #pool: { readonly sql: PostgresJs; release(): void } | undefined
   #physical: PhysicalConnection | undefined
   #closed = false
   #returned = false
 
-  constructor(
-    client: PostgresJsClient,
-    memories: WeakMap<PhysicalConnection, ConnectionMemory> | undefined,
-    giveBack: () => void,
-  ) {
+  constructor(client: PostgresJsClient, pool: { readonly sql: PostgresJs; release(): void } | undefined) {
     this.client = client
-    this.#memories = memories
-    this.#giveBack = giveBack
+    this.#pool = pool
   }
 
   async script(text: string): Promise<StatementResult[]> {
-    const capture = this.#memories !== undefined && this.#physical === undefined
+    if (this.lost) throw alreadyLost()
+    const capture = this.#pool !== undefined && this.#physical === undefined
     const options = capture ? { simple: true, onexecute: this.#capture } : { simple: true }
     const result = (await this.#guarded(this.client.unsafe(text, [], options))) as PostgresJsResult | PostgresJsResult[]
     if (capture && this.#physical === undefined) {
@@ -130,6 +143,7 @@ class PostgresJsConnection implements Connection {
   }
 
   async query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
+    if (this.lost) throw alreadyLost()
     const result = (await this.#guarded(this.client.unsafe(text, [...values] as never[], { simple: false }))) as PostgresJsResult
     return toStatementResult(result) as StatementResult<Row>
   }
@@ -146,10 +160,10 @@ class PostgresJsConnection implements Connection {
     if (this.#returned) return
     this.#returned = true
     // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
-    if (this.#closed || this.#memories === undefined) return
+    if (this.#closed || this.#pool === undefined) return
+    if (destroy && this.#physical) return this.#physical.terminate()
     if (this.#physical) this.#physical.onclose = null
-    if (destroy && this.#physical) this.#physical.terminate()
-    else this.#giveBack()
+    this.#pool.release()
   }
 
   /**
@@ -158,15 +172,32 @@ class PostgresJsConnection implements Connection {
    */
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
-    let memory = this.#memories?.get(physical)
-    if (memory === undefined) this.#memories?.set(physical, (memory = {}))
-    this.memory = memory
     physical.onclose = () => {
       this.lost = true
       this.#closed = true
-      this.#memories?.delete(physical)
+      this.#revive(physical)
     }
     return true
+  }
+
+  /**
+   * A server that ends a session says why, and postgres.js keeps these last words for whoever opens the connection next. If that
+   * is `reserve()`, it fails with them, and the reopened connection is lost to the pool for ever. So we open it again ourselves,
+   * with a query that may fail; by then the pool has it back. Where callers wait for a connection, the pool does it for us.
+   */
+  #revive(physical: PhysicalConnection): void {
+    const closedOnes = physical.queue
+    // Nobody may take it in the meantime.
+    closedOnes.remove(physical)
+    void this.#reopen(physical, closedOnes)
+  }
+
+  async #reopen(physical: PhysicalConnection, closedOnes: PhysicalConnection['queue']): Promise<void> {
+    if (this.#pool === undefined || (await hasEnded(this.#pool.sql)) || physical.queue !== closedOnes) return
+    const probe = this.#pool.sql.unsafe(PROBE)
+    // Listening the usual way would send it through the pool as well.
+    void Promise.prototype.then.call(probe, ignore, ignore)
+    physical.connect(probe)
   }
 
   async #guarded(pending: PromiseLike<unknown>): Promise<unknown> {

@@ -1,5 +1,5 @@
-import { ConnectionLost, TransactionControl, TransactionEnded } from '../errors.ts'
-import { codeOf, type Connection, type StatementResult } from '../postgres/index.ts'
+import { TransactionControl, TransactionEnded } from '../errors.ts'
+import { alreadyLost, codeOf, type Connection, type StatementResult } from '../postgres/index.ts'
 import { guardClient } from './guardClient.ts'
 import {
   type Isolation,
@@ -64,7 +64,7 @@ export class OpenTransaction implements Transaction {
     } catch (error) {
       this.#noteFailure(error)
       // pg's lost connection has no code of its own.
-      if (this.#connection.lost && codeOf(error) === undefined) throw lostInside(error)
+      if (this.#connection.lost && codeOf(error) === undefined) throw alreadyLost(error)
       throw error
     }
   }
@@ -83,7 +83,7 @@ export class OpenTransaction implements Transaction {
 
   get client(): unknown {
     this.assertOpen()
-    this.#client ??= guardClient(this.#connection.client, () => this.assertOpen())
+    this.#client ??= guardClient(this.#connection.client, () => this.#assertUsable())
     return this.#client
   }
 
@@ -92,6 +92,12 @@ export class OpenTransaction implements Transaction {
     throw new TransactionEnded('The transaction of this tx has ended.', {
       advice: 'Await every query inside the function; start a new transaction for what comes after it.',
     })
+  }
+
+  /** postgres.js may have given a lost connection to a stranger by now. */
+  #assertUsable(): void {
+    this.assertOpen()
+    if (this.#connection.lost) throw alreadyLost()
   }
 
   async #runSavepoint<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
@@ -119,11 +125,4 @@ export class OpenTransaction implements Transaction {
     this.firstFailure ??= error
     if (this.#parent !== undefined) this.#parent.#noteFailure(error)
   }
-}
-
-function lostInside(cause: unknown): ConnectionLost {
-  return new ConnectionLost('The connection was lost inside the transaction.', {
-    advice: 'Let this error out of the function: nothing was written, and the transaction is tried again.',
-    cause,
-  })
 }

@@ -1,0 +1,85 @@
+/**
+ * Every ```ts block of the documentation compiles. A block marked ```ts no-check is left out: it shows a type error, or
+ * a fragment that stands in no program.
+ */
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { command } from '../tools/check/command.ts'
+import { root, tool } from '../tools/check/repository.ts'
+
+/** What the pages use without saying where it comes from. A block that declares one of these itself has its own. */
+const PRELUDE = `
+import type pg from 'pg'
+import type { Lockstep } from 'pg-lockstep'
+
+declare global {
+  const pool: pg.Pool
+  const lockstep: Lockstep<pg.Pool>
+  const key: typeof import('pg-lockstep').key
+  const id: string
+}
+`
+
+interface Block {
+  readonly page: string
+  /** The line of its first line, from 1. */
+  readonly line: number
+  readonly code: string
+}
+
+const BLOCK = /^( *)```ts\n([^]*?)^ *```$/gm
+
+async function pages(): Promise<string[]> {
+  const found = await readdir(join(root, 'docs'), { recursive: true })
+  const docs = found.filter((path) => path.endsWith('.md')).map((path) => `docs/${path}`)
+  return ['README.md', 'ARCHITECTURE.md', ...docs.toSorted()]
+}
+
+async function blocksOf(page: string): Promise<Block[]> {
+  const text = await readFile(join(root, page), 'utf8')
+  return [...text.matchAll(BLOCK)].map((match) => ({
+    page,
+    line: text.slice(0, match.index).split('\n').length + 1,
+    code: match[2] ?? '',
+  }))
+}
+
+let directory = ''
+
+beforeAll(async () => {
+  await mkdir(join(root, '.lockstep'), { recursive: true })
+  directory = await mkdtemp(join(root, '.lockstep', 'documentation-'))
+})
+
+afterAll(() => rm(directory, { recursive: true, force: true }))
+
+async function compile(blocks: readonly Block[]): Promise<string> {
+  await writeFile(join(directory, 'prelude.d.ts'), PRELUDE)
+  await writeFile(
+    join(directory, 'tsconfig.json'),
+    JSON.stringify({ extends: join(root, 'tsconfig.json'), include: ['*.ts'], exclude: [] }),
+  )
+  for (const { page, line, code } of blocks) {
+    // As many empty lines as stand before it in the page: the compiler then names the page's own line.
+    const name = `${page.replaceAll('/', '__')}__${line}.ts`
+    await writeFile(join(directory, name), `${'\n'.repeat(line - 1)}${code}\nexport {}\n`)
+  }
+  const { code, output } = await command(tool('tsc'), ['--noEmit', '--pretty', 'false', '-p', directory], {
+    cwd: directory,
+  })
+  return code === 0 ? '' : output.replaceAll('__', '/')
+}
+
+test('every block compiles', { timeout: 60_000 }, async () => {
+  const blocks = (await Promise.all((await pages()).map(blocksOf))).flat()
+  expect(blocks.some(({ page }) => page === 'README.md')).toBe(true)
+  expect(await compile(blocks)).toBe('')
+})
+
+test('a block that does not compile is found, with its page and line', { timeout: 60_000 }, async () => {
+  const code = 'await lockstep.transaction({ lock: id }, async () => 1)\n'
+  const output = await compile([{ page: 'docs/wrong.md', line: 7, code }])
+  expect(output).toContain('docs/wrong.md/7.ts(7,')
+  expect(output).toContain('TS2322')
+})

@@ -1,0 +1,32 @@
+/**
+ * Runs one example on an empty database of yours and prints what it returns:
+ *
+ *     DATABASE_URL=postgres://… npx tsx examples/main.ts transfer
+ */
+import pg from 'pg'
+import { run as events } from './events.ts'
+import { run as join } from './join.ts'
+import { run as lostUpdate } from './lost-update.ts'
+import { run as serializableWallet } from './serializable-wallet.ts'
+import { run as transfer } from './transfer.ts'
+
+const examples: Readonly<Record<string, (pool: pg.Pool) => Promise<unknown>>> = {
+  transfer,
+  'lost-update': lostUpdate,
+  'serializable-wallet': serializableWallet,
+  join,
+  events,
+}
+
+const example = examples[process.argv[2] ?? '']
+if (example === undefined) {
+  console.error(`Name one of ${Object.keys(examples).join(', ')}.`)
+  process.exitCode = 2
+} else {
+  const pool = new pg.Pool({ connectionString: process.env['DATABASE_URL'] })
+  try {
+    console.log(await example(pool))
+  } finally {
+    await pool.end()
+  }
+}

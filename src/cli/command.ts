@@ -1,0 +1,31 @@
+import type { Terminal } from './terminal.ts'
+
+/** What may be given to a command beside its name. */
+export type OptionName = 'url' | 'schema' | 'driver' | 'json' | 'to'
+
+/** One use of a command, checked for form but not for sense. */
+export interface Call {
+  readonly words: readonly string[]
+  readonly values: Readonly<Partial<Record<OptionName, string>>>
+}
+
+/** How a command ended, for people and for programs. */
+export interface Outcome {
+  readonly exitCode: number
+  readonly json: { readonly ok: boolean } & Readonly<Record<string, unknown>>
+  text(terminal: Terminal): string
+}
+
+export interface Command {
+  readonly name: string
+  /** One line of the list of commands. */
+  readonly summary: string
+  /** The words after the name, as help shows them. */
+  readonly usage: string
+  /** What help says about it alone. */
+  readonly details: string
+  readonly options: readonly OptionName[]
+  /** What its one word may be; empty where it takes none. */
+  readonly words: readonly string[]
+  run(call: Call): Promise<Outcome>
+}

@@ -1,0 +1,97 @@
+import { parseArgs } from 'node:util'
+import type { Call, Command, OptionName } from './command.ts'
+import { nearest } from './nearest.ts'
+import { OPTIONS } from './options.ts'
+import { UsageError } from './usageError.ts'
+
+export interface CommandLine {
+  readonly command: Command | undefined
+  readonly call: Call
+  /** What is asked for instead of the command's work. */
+  readonly asks: 'help' | 'version' | undefined
+}
+
+const SEE_HELP = 'Run `pg-lockstep help` to see what there is.'
+
+/** Takes a command line apart, or says what is wrong with it. */
+export function parseCommandLine(args: readonly string[], commands: readonly Command[]): CommandLine {
+  // Not strict, because parseArgs tells its complaints apart by their text only; the tokens say all that is needed.
+  const { tokens } = parseArgs({
+    args: [...args],
+    strict: false,
+    tokens: true,
+    allowPositionals: true,
+    options: {
+      ...Object.fromEntries(Object.entries(OPTIONS).map(([name, { type }]) => [name, { type }])),
+      help: { type: 'boolean', short: 'h' },
+      version: { type: 'boolean', short: 'v' },
+    },
+  })
+  const [name, ...words] = tokens.flatMap((token) => (token.kind === 'positional' ? [token.value] : []))
+  const given = tokens.filter((token) => token.kind === 'option')
+  const command = name === undefined ? undefined : findCommand(name, commands)
+  if (given.some((option) => option.name === 'help')) return { command, call: { words, values: {} }, asks: 'help' }
+  if (given.some((option) => option.name === 'version'))
+    return { command, call: { words, values: {} }, asks: 'version' }
+  if (command === undefined) {
+    if (given.length === 0) return { command, call: { words, values: {} }, asks: 'help' }
+    throw new UsageError('No command was given.', `The commands are ${commands.map((each) => each.name).join(', ')}.`)
+  }
+  const values: Partial<Record<OptionName, string>> = {}
+  for (const { rawName, name: optionName, value, inlineValue } of given) {
+    const known = checkOption(command, rawName, optionName)
+    values[known] = checkValue(known, value, inlineValue === true)
+  }
+  checkWords(command, words)
+  return { command, call: { words, values }, asks: undefined }
+}
+
+function findCommand(name: string, commands: readonly Command[]): Command {
+  const names = commands.map((command) => command.name)
+  const found = commands.find((command) => command.name === name)
+  if (found !== undefined) return found
+  const meant = nearest(name, names)
+  const guess = meant === undefined ? `The commands are ${names.join(', ')}.` : `Did you mean \`${meant}\`?`
+  throw new UsageError(`There is no command ${JSON.stringify(name)}.`, `${guess} ${SEE_HELP}`)
+}
+
+function checkOption(command: Command, rawName: string, name: string): OptionName {
+  const found = command.options.find((option) => option === name)
+  if (found !== undefined && rawName.startsWith('--')) return found
+  const meant = nearest(name, [...command.options, 'help'])
+  const guess = meant === undefined || name in OPTIONS ? '' : `Did you mean \`--${meant}\`? `
+  throw new UsageError(
+    `\`${command.name}\` has no option ${rawName}.`,
+    `${guess}Run \`pg-lockstep help ${command.name}\` to see what it takes.`,
+  )
+}
+
+function checkValue(name: OptionName, value: string | undefined, inline: boolean): string {
+  const { type, choices, value: wanted } = OPTIONS[name]
+  if (type === 'boolean') {
+    if (value === undefined) return 'true'
+    throw new UsageError(`--${name} takes no value.`, `Write --${name} alone.`)
+  }
+  // `--url --json` is a forgotten value, not a database of that name.
+  if (value === undefined || value === '' || (!inline && value.startsWith('-'))) {
+    throw new UsageError(`--${name} needs a value.`, `Write --${name} ${wanted}.`)
+  }
+  if (choices !== undefined && !choices.includes(value)) {
+    throw new UsageError(`--${name} cannot be ${JSON.stringify(value)}.`, `Use ${choices.join(' or ')}.`)
+  }
+  return value
+}
+
+function checkWords(command: Command, words: readonly string[]): void {
+  const [word, extra] = words
+  if (command.words.length === 0 && word !== undefined) {
+    throw new UsageError(`\`${command.name}\` takes no ${JSON.stringify(word)}.`, SEE_HELP)
+  }
+  if (extra !== undefined) throw new UsageError(`\`${command.name}\` takes one word, not ${words.length}.`, SEE_HELP)
+  if (word === undefined || command.words.includes(word)) return
+  const meant = nearest(word, command.words)
+  throw new UsageError(
+    `\`${command.name}\` does not know ${JSON.stringify(word)}.`,
+    meant === undefined ? `It knows ${command.words.join(', ')}.` : `Did you mean \`${meant}\`?`,
+  )
+}

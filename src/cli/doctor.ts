@@ -1,0 +1,47 @@
+import type { Finding } from '../index.ts'
+import type { Command } from './command.ts'
+import { table } from './table.ts'
+import type { Colour, Terminal } from './terminal.ts'
+import { withDatabase } from './withDatabase.ts'
+
+const COLOURS: Readonly<Record<Finding['level'], Colour>> = { ok: 'green', warn: 'yellow', fail: 'red' }
+
+export const doctorCommand: Command = {
+  name: 'doctor',
+  summary: 'look for what would weaken the promises on this server',
+  usage: '',
+  details: `Looks for what would weaken Lockstep's promises on this server: pooler, standby, schema, clock, settings.
+It changes nothing. A finding "warn" has a price or a risk that can be avoided; "fail" breaks a promise, and the
+exit code is 1.`,
+  options: ['url', 'schema', 'driver', 'json'],
+  words: [],
+  run({ values }) {
+    return withDatabase(values, async ({ lockstep, driver }) => {
+      // The pool that it sees is this program's own, and says nothing of the application's.
+      const findings = (await lockstep.doctor()).filter(({ name }) => name !== 'pool')
+      const ok = findings.every(({ level }) => level !== 'fail')
+      return {
+        exitCode: ok ? 0 : 1,
+        json: { ok, command: 'doctor', schema: lockstep.schema, driver, findings },
+        text: (terminal) => report(findings, terminal),
+      }
+    })
+  },
+}
+
+function report(findings: readonly Finding[], { columns, paint }: Terminal): string {
+  const rows = findings.flatMap(({ level, name, found, advice }) => {
+    const row = [paint(COLOURS[level], level.padEnd(4)), name, found]
+    return advice === '' ? [row] : [row, ['', '', `→ ${advice}`]]
+  })
+  const count = (level: Finding['level']): number => findings.filter((finding) => finding.level === level).length
+  const [warnings, failures] = [count('warn'), count('fail')]
+  const verdict =
+    failures > 0
+      ? paint('red', `${failures} of ${findings.length} break a promise, ${warnings} to look at.`)
+      : paint(
+          'bold',
+          `Every promise can be kept here${warnings > 0 ? `; ${warnings} of ${findings.length} to look at` : ''}.`,
+        )
+  return `${table(rows, columns)}\n\n${verdict}`
+}

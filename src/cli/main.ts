@@ -1,0 +1,35 @@
+#!/usr/bin/env node
+/**
+ * The command line: `npx pg-lockstep <command>`.
+ *
+ * **Streams.** The answer goes to stdout, everything else to stderr. With `--json` stdout is one line with one object, also when
+ * the command fails: `ok` says which.
+ *
+ * **Exit codes.** 0: done. 1: it failed, or the doctor found what breaks a promise. 2: the command line itself is wrong, and
+ * nothing was sent to a database. 128 + n: ended by signal n.
+ *
+ * **The driver** is the working directory's: what the doctor sees is then what the application there gets, and this package needs
+ * none of its own.
+ *
+ * **An interrupt** ends the program at once. Closing the connection is all the tidying that is needed: a migration is one
+ * transaction, and the server rolls back one whose client has gone.
+ */
+import { constants } from 'node:os'
+import { run } from './run.ts'
+
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  process.once(name, () => {
+    process.stderr.write('\npg-lockstep: interrupted; what was not committed is rolled back.\n')
+    process.exit(128 + constants.signals[name])
+  })
+}
+
+// A reader that has seen enough, such as head, is no failure of ours.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error
+    process.exit()
+  })
+}
+
+process.exitCode = await run(process.argv.slice(2))

@@ -1,0 +1,37 @@
+import type { Command } from './command.ts'
+import { withDatabase } from './withDatabase.ts'
+import { UsageError } from './usageError.ts'
+
+export const migrateCommand: Command = {
+  name: 'migrate',
+  summary: 'create Lockstep’s schema, or bring it up to date',
+  usage: '[--to N]',
+  details: `Creates Lockstep's schema or brings it up to date, in one transaction: all of it or nothing.
+It may run in many places at once, and again where there is nothing left to do.`,
+  options: ['url', 'schema', 'driver', 'to', 'json'],
+  words: [],
+  run({ values }) {
+    const to = values.to === undefined ? undefined : versionOf(values.to)
+    return withDatabase(values, async ({ lockstep, driver }) => {
+      const result = await lockstep.migrate(to === undefined ? {} : { to })
+      return {
+        exitCode: 0,
+        json: { ok: true, command: 'migrate', schema: lockstep.schema, driver, ...result },
+        text: ({ paint }) => {
+          if (result.applied.length === 0)
+            return `The schema "${lockstep.schema}" is at version ${result.to}: nothing to do.`
+          const steps = result.applied.map(
+            ({ version, name }) => `  ${paint('green', String(version).padStart(4, '0'))}  ${name}`,
+          )
+          const whence = result.from === 0 ? 'was created' : `went from version ${result.from}`
+          return [`The schema "${lockstep.schema}" ${whence}, and is now at version ${result.to}:`, ...steps].join('\n')
+        },
+      }
+    })
+  },
+}
+
+function versionOf(text: string): number {
+  if (/^\d{1,6}$/.test(text)) return Number(text)
+  throw new UsageError(`--to cannot be ${JSON.stringify(text)}.`, 'Use the number of a migration, such as 2.')
+}

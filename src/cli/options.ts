@@ -1,0 +1,28 @@
+import type { OptionName } from './command.ts'
+
+export interface OptionMeaning {
+  readonly type: 'string' | 'boolean'
+  /** How help names its value. */
+  readonly value: string
+  readonly summary: string
+  /** What completion offers for its value. */
+  readonly choices?: readonly string[]
+}
+
+/** Every option with its meaning; which command takes which stands in the command. */
+export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
+  url: {
+    type: 'string',
+    value: 'URL',
+    summary: 'the database, postgres://user@host:port/name. Default: $DATABASE_URL',
+  },
+  schema: { type: 'string', value: 'NAME', summary: 'the schema of Lockstep’s tables. Default: lockstep' },
+  driver: {
+    type: 'string',
+    value: 'NAME',
+    summary: 'pg or postgres. Default: the one that is installed in the working directory, pg first',
+    choices: ['pg', 'postgres'],
+  },
+  to: { type: 'string', value: 'N', summary: 'stop at this version. Default: the newest' },
+  json: { type: 'boolean', value: '', summary: 'answer with one JSON object on one line' },
+}

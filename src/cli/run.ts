@@ -1,0 +1,47 @@
+import type { Outcome } from './command.ts'
+import { parseCommandLine } from './commandLine.ts'
+import { commands } from './commands.ts'
+import { explain, type Explanation } from './explain.ts'
+import { helpFor } from './help.ts'
+import { packageVersion } from './packageVersion.ts'
+import { type Terminal, terminalOf } from './terminal.ts'
+import { UsageError } from './usageError.ts'
+import { wrap } from './wrap.ts'
+
+/** Runs one command line to its end and says how; never throws. */
+export async function run(args: readonly string[]): Promise<number> {
+  // Asked of the raw arguments: a command line that cannot be parsed gets its answer in the form that it wished for, too.
+  const json = args.includes('--json')
+  try {
+    const outcome = await execute(args)
+    const text = json ? JSON.stringify(outcome.json) : outcome.text(terminalOf(process.stdout))
+    process.stdout.write(`${text}\n`)
+    return outcome.exitCode
+  } catch (error) {
+    const explanation = explain(error)
+    const { code, message, advice } = explanation
+    if (json) process.stdout.write(`${JSON.stringify({ ok: false, error: { code, message, advice } })}\n`)
+    process.stderr.write(complaint(explanation, terminalOf(process.stderr)))
+    if (process.env['LOCKSTEP_DEBUG'] === '1') console.error(error)
+    return explanation.exitCode
+  }
+}
+
+async function execute(args: readonly string[]): Promise<Outcome> {
+  const { command, call, asks } = parseCommandLine(args, commands)
+  if (asks === 'version') return said(await packageVersion())
+  if (asks === 'help' || command === undefined) return said(helpFor(commands, command?.name))
+  return command.run(call)
+}
+
+function said(text: string): Outcome {
+  return { exitCode: 0, json: { ok: true, text }, text: () => text }
+}
+
+function complaint({ code, message, advice, exitCode }: Explanation, { paint, columns }: Terminal): string {
+  const lines = wrap(`pg-lockstep: ${message}`, columns).map((line) => paint('red', line))
+  if (advice !== '') lines.push(...wrap(advice, columns))
+  // Who mistyped needs no code to search for.
+  if (exitCode !== UsageError.exitCode) lines.push(paint('dim', `code: ${code}`))
+  return `${lines.join('\n')}\n`
+}
