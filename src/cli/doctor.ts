@@ -36,12 +36,10 @@ function report(findings: readonly Finding[], { columns, paint }: Terminal): str
   })
   const count = (level: Finding['level']): number => findings.filter((finding) => finding.level === level).length
   const [warnings, failures] = [count('warn'), count('fail')]
+  const rest = warnings === 0 ? '' : ` ${warnings} to look at.`
   const verdict =
-    failures > 0
-      ? paint('red', `${failures} of ${findings.length} break a promise, ${warnings} to look at.`)
-      : paint(
-          'bold',
-          `Every promise can be kept here${warnings > 0 ? `; ${warnings} of ${findings.length} to look at` : ''}.`,
-        )
+    failures === 0
+      ? paint('bold', `${findings.length} checks: every promise can be kept here.${rest}`)
+      : paint('red', `${findings.length} checks, ${failures} failed: a promise cannot be kept here.${rest}`)
   return `${table(rows, columns)}\n\n${verdict}`
 }

@@ -5,10 +5,7 @@ import { PROBE } from './postgres.sql.ts'
 
 /** A pending query of postgres.js. */
 interface PostgresJsQuery extends PromiseLike<unknown> {
-  /** Null until it is sent. */
-  readonly state: unknown
   execute(): PostgresJsQuery
-  cancel(): unknown
 }
 
 /** A `sql` of postgres.js that stands for one connection: reserved, or inside `sql.begin()`. */
@@ -89,16 +86,21 @@ async function reserveUnlessEnded(sql: PostgresJs): Promise<PostgresJsReserved> 
   }
 }
 
-/** An ended pool refuses a query at once; there is no other way to ask. */
+/** Pools in whose queue a question of ours still stands. */
+const asked = new WeakSet<PostgresJs>()
+
+/** An ended pool refuses a query at once; there is no other way to ask. One that is merely busy answers later: nobody waits for it. */
 async function hasEnded(sql: PostgresJs): Promise<boolean> {
-  const query = sql.unsafe(PROBE) as PostgresJsQuery
+  if (asked.has(sql)) return false
+  asked.add(sql)
   let ended = false
-  query.execute().then(ignore, (error: unknown) => {
+  const query = sql.unsafe(PROBE) as PostgresJsQuery
+  const answered = (): void => void asked.delete(sql)
+  query.execute().then(answered, (error: unknown) => {
     ended = codeOf(error) === 'CONNECTION_ENDED'
+    answered()
   })
   await new Promise((resolve) => setImmediate(resolve))
-  // Still in the pool's queue: taken out again, unsent. One that was sent is left alone: a cancel could hit somebody else's.
-  if (!ended && query.state === null) query.cancel()
   return ended
 }
 

@@ -1,0 +1,32 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { startPostgres } from '../tools/server/postgres.ts'
+import type { DeskOptions } from './options.ts'
+import type { Screen } from './screen.ts'
+
+export type DeskDatabase = (
+  | { readonly kind: 'ours'; readonly dataDir: string }
+  | { readonly kind: 'yours' }
+) & {
+  readonly url: string
+  close(): Promise<void>
+}
+
+/** The server of DATABASE_URL, or one of our own. */
+export async function openDatabase(options: DeskOptions, screen: Screen): Promise<DeskDatabase> {
+  if (options.url !== undefined) {
+    screen.say(`Using the database of DATABASE_URL, in the schemas lockstep and lockstep_desk.`)
+    return { kind: 'yours', url: options.url, close: async () => {} }
+  }
+  const fresh = !existsSync(join(options.dataDir, 'PG_VERSION'))
+  screen.say(`${fresh ? 'Making' : 'Starting'} a PostgreSQL in ${options.dataDir} …`)
+  const server = await startPostgres({
+    dataDir: options.dataDir,
+    ...(options.port === undefined ? {} : { port: options.port }),
+    // As a server with real data: the races are not made faster than they would be.
+    durable: true,
+    settings: { idle_in_transaction_session_timeout: '60s', tcp_keepalives_idle: '30' },
+  })
+  screen.say(`PostgreSQL is up: ${server.url()}`)
+  return { kind: 'ours', dataDir: server.dataDir, url: server.url(), close: () => server.stop() }
+}
