@@ -4,10 +4,7 @@ import { startPostgres } from '../tools/server/postgres.ts'
 import type { DeskOptions } from './options.ts'
 import type { Screen } from './screen.ts'
 
-export type DeskDatabase = (
-  | { readonly kind: 'ours'; readonly dataDir: string }
-  | { readonly kind: 'yours' }
-) & {
+export type DeskDatabase = ({ readonly kind: 'ours'; readonly dataDir: string } | { readonly kind: 'yours' }) & {
   readonly url: string
   close(): Promise<void>
 }

@@ -6,6 +6,7 @@ import pg from 'pg'
 import { Lockstep } from 'pg-lockstep'
 import { codeOf, SERIALIZATION_FAILURE } from 'pg-lockstep/postgres'
 import type { Order, Report } from './racers.ts'
+import { ANYTHING } from './wallets.sql.ts'
 import { WAYS } from './ways.ts'
 
 /** How often the parent hears of the progress. */
@@ -46,8 +47,11 @@ function report(message: Report): void {
 process.on('disconnect', () => process.exit())
 if (!process.connected) process.exit()
 process.on('message', (order: Order) => {
-  race(order).then(report, (error: unknown) => report({ kind: 'broken', reason: String(error) }))
+  race(order).then(report, broken)
 })
 // Connected beforehand, so that no race begins with one racer still on its way.
-await pool.query(WARM_UP)
-report({ kind: 'ready' })
+pool.query(ANYTHING).then(() => report({ kind: 'ready' }), broken)
+
+function broken(error: unknown): void {
+  report({ kind: 'broken', reason: String(error) })
+}

@@ -19,7 +19,8 @@ export interface Tally {
 
 export type Report =
   | { readonly kind: 'ready' }
-  | ({ readonly kind: 'progress' | 'finished' } & Tally)
+  | ({ readonly kind: 'progress' } & Tally)
+  | ({ readonly kind: 'finished' } & Tally)
   | { readonly kind: 'broken'; readonly reason: string }
 
 const program = fileURLToPath(new URL('racer.ts', import.meta.url))
@@ -86,8 +87,6 @@ export class Racers {
     )
   }
 }
-
-type ReportOf<Kind extends Report['kind']> = Extract<Report, { kind: Kind }> & Report
 
 /** The racer's next report of this kind; its failure, its end, and our own end are errors. */
 function nextReport<Kind extends Report['kind']>(

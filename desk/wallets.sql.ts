@@ -7,6 +7,8 @@ export const CREATE_WALLETS = `
 export const FILL_WALLET = `
   INSERT INTO lockstep_desk.wallets (id, balance) VALUES ($1, 0) ON CONFLICT (id) DO UPDATE SET balance = 0`
 
+export const ANYTHING = 'SELECT 1'
+
 export const READ_BALANCE = 'SELECT balance FROM lockstep_desk.wallets WHERE id = $1'
 
 export const WRITE_BALANCE = 'UPDATE lockstep_desk.wallets SET balance = $2 WHERE id = $1'

@@ -1,14 +1,6 @@
 import type pg from 'pg'
 import { key, type Lockstep } from 'pg-lockstep'
-import {
-  BEGIN,
-  BEGIN_SERIALIZABLE,
-  COMMIT,
-  LOCK_INSIDE,
-  READ_BALANCE,
-  ROLLBACK,
-  WRITE_BALANCE,
-} from './wallets.sql.ts'
+import { BEGIN, BEGIN_SERIALIZABLE, COMMIT, LOCK_INSIDE, READ_BALANCE, ROLLBACK, WRITE_BALANCE } from './wallets.sql.ts'
 
 /** What a racer works with. */
 export interface Means {
@@ -79,7 +71,8 @@ export const WAYS = {
       }),
   },
   handedOver: {
-    title: "lockstep.transaction({ lock: key`Wallet:${id}`, isolation: 'serializable' }): the lock comes before the snapshot",
+    title:
+      "lockstep.transaction({ lock: key`Wallet:${id}`, isolation: 'serializable' }): the lock comes before the snapshot",
     shortTitle: 'SERIALIZABLE, Lockstep',
     wallet: 'handed-over',
     promised: true,

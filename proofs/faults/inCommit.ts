@@ -52,7 +52,7 @@ export function strikeNextCommit(proxy: Proxy, fault: CommitFault): Strike {
 }
 
 /** A simple Query whose whole text is COMMIT; the opening message of a hand-over has one in its middle. */
-function isCommitRequest(chunk: Buffer): boolean {
+export function isCommitRequest(chunk: Buffer): boolean {
   return chunk.includes('Q\0\0\0\u000BCOMMIT\0')
 }
 
