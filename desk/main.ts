@@ -25,7 +25,7 @@ async function main(): Promise<number> {
   }
   const screen = new Screen(process.stdout)
   const stopping = new Stopping(screen)
-  const database = await openDatabase(options, screen)
+  const database = await openDatabase(options, screen, stopping.signal)
   try {
     const results = await runShow(database.url, options, screen, stopping.signal)
     screen.say('', resultTable(results), '', ...meaning(results))
@@ -41,7 +41,6 @@ async function main(): Promise<number> {
     if (!stopping.signal.aborted) throw error
     return stopping.exitCode
   } finally {
-    if (stopping.signal.aborted) screen.say('Stopping the server …')
     await database.close()
     if (stopping.signal.aborted) screen.say('Stopped. Nothing is left running.')
   }

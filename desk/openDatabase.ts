@@ -10,9 +10,9 @@ export type DeskDatabase = ({ readonly kind: 'ours'; readonly dataDir: string } 
 }
 
 /** The server of DATABASE_URL, or one of our own. */
-export async function openDatabase(options: DeskOptions, screen: Screen): Promise<DeskDatabase> {
+export async function openDatabase(options: DeskOptions, screen: Screen, signal: AbortSignal): Promise<DeskDatabase> {
   if (options.url !== undefined) {
-    screen.say(`Using the database of DATABASE_URL, in the schemas lockstep and lockstep_desk.`)
+    screen.say('Using the database of DATABASE_URL, in the schemas lockstep and lockstep_desk.')
     return { kind: 'yours', url: options.url, close: async () => {} }
   }
   const fresh = !existsSync(join(options.dataDir, 'PG_VERSION'))
@@ -24,6 +24,6 @@ export async function openDatabase(options: DeskOptions, screen: Screen): Promis
     durable: true,
     settings: { idle_in_transaction_session_timeout: '60s', tcp_keepalives_idle: '30' },
   })
-  screen.say(`PostgreSQL is up: ${server.url()}`)
+  if (!signal.aborted) screen.say(`PostgreSQL is up: ${server.url()}`)
   return { kind: 'ours', dataDir: server.dataDir, url: server.url(), close: () => server.stop() }
 }

@@ -12,7 +12,7 @@ export interface Result {
   readonly tookMs: number
 }
 
-const HEADINGS = ['', 'confirmed', 'in the wallet', 'lost', '40001', 'a second']
+const HEADINGS = ['', 'confirmed', 'in the wallet', 'lost', 'failed (40001)', 'a second']
 
 /** The numbers of all races. */
 export function resultTable(results: readonly Result[]): string {

@@ -22,6 +22,7 @@ export async function runShow(
     signal.throwIfAborted()
     await new Lockstep(pool).migrate()
     await pool.query(CREATE_WALLETS)
+    signal.throwIfAborted()
     screen.say('The schema is migrated. Two racers come to the start …')
     racers = await Racers.start(url, signal)
     screen.say(
@@ -49,7 +50,7 @@ interface Stage {
 
 async function contest(name: WayName, number: number, stage: Stage): Promise<Result> {
   const way: Way = WAYS[name]
-  stage.screen.say('', `${number}. ${way.title}`)
+  stage.screen.say('', `${number}. ${way.title}`, `   ${way.why}`)
   const sum = { confirmed: 0, failed: 0, balance: 0, tookMs: 0 }
   for (let round = 1; round <= stage.options.rounds; round++) {
     const result = await runRound(name, stage)
@@ -89,6 +90,6 @@ async function runRound(name: WayName, { pool, racers, options, screen, signal }
 function outcome({ confirmed, failed, balance }: Round): string {
   const lost = confirmed - balance
   const failures = failed === 0 ? '' : `${failed} of ${confirmed + failed} failed with 40001; `
-  const verdict = lost === 0 ? 'exact' : `${lost} LOST`
+  const verdict = lost > 0 ? `${lost} LOST` : failed > 0 ? 'none lost' : 'exact'
   return `${failures}${confirmed} increments confirmed, the wallet holds ${balance}: ${verdict}`
 }

@@ -37,7 +37,7 @@ export class Stopping {
     if (!this.signal.aborted) {
       this.#name = name
       this.#since = performance.now()
-      // Before anything is said: what the screen does from here on is part of the end.
+      this.#screen.say('Stopping …')
       this.#controller.abort()
       return
     }

@@ -13,7 +13,7 @@ export const READ_BALANCE = 'SELECT balance FROM lockstep_desk.wallets WHERE id 
 
 export const WRITE_BALANCE = 'UPDATE lockstep_desk.wallets SET balance = $2 WHERE id = $1'
 
-export const BEGIN = 'BEGIN'
+export const BEGIN_READ_COMMITTED = 'BEGIN ISOLATION LEVEL READ COMMITTED'
 
 export const BEGIN_SERIALIZABLE = 'BEGIN ISOLATION LEVEL SERIALIZABLE'
 

@@ -1,6 +1,14 @@
 import type pg from 'pg'
 import { key, type Lockstep } from 'pg-lockstep'
-import { BEGIN, BEGIN_SERIALIZABLE, COMMIT, LOCK_INSIDE, READ_BALANCE, ROLLBACK, WRITE_BALANCE } from './wallets.sql.ts'
+import {
+  BEGIN_READ_COMMITTED,
+  BEGIN_SERIALIZABLE,
+  COMMIT,
+  LOCK_INSIDE,
+  READ_BALANCE,
+  ROLLBACK,
+  WRITE_BALANCE,
+} from './wallets.sql.ts'
 
 /** What a racer works with. */
 export interface Means {
@@ -11,6 +19,8 @@ export interface Means {
 /** One way to add 1 to a wallet: read the balance, write the balance plus one. */
 export interface Way {
   readonly title: string
+  /** Why it comes out as it does. */
+  readonly why: string
   /** Its row in the table of results. */
   readonly shortTitle: string
   readonly wallet: string
@@ -43,24 +53,30 @@ async function byHand(pool: pg.Pool, begin: string, work: (client: pg.PoolClient
   }
 }
 
+/** Lockstep would repeat a failed attempt, and so hide what these races count. */
+const COUNTED = { retry: false } as const
+
 export const WAYS = {
   unlocked: {
     title: 'READ COMMITTED without a lock',
+    why: 'both read the same balance, both write it plus one',
     shortTitle: 'READ COMMITTED, no lock',
     wallet: 'unlocked',
     promised: false,
-    increment: ({ pool }, wallet) => byHand(pool, BEGIN, (client) => addOne(client, wallet)),
+    increment: ({ pool }, wallet) => byHand(pool, BEGIN_READ_COMMITTED, (client) => addOne(client, wallet)),
   },
   locked: {
     title: 'lockstep.transaction({ lock: key`Wallet:${id}` })',
+    why: 'the lock first, then the read',
     shortTitle: 'READ COMMITTED, Lockstep',
     wallet: 'locked',
     promised: true,
     increment: ({ lockstep }, wallet) =>
-      lockstep.transaction({ lock: key`Wallet:${wallet}` }, (tx) => addOne(tx, wallet)),
+      lockstep.transaction({ lock: key`Wallet:${wallet}`, ...COUNTED }, (tx) => addOne(tx, wallet)),
   },
   lockedInside: {
-    title: 'SERIALIZABLE with the lock as its first statement: the lock itself takes the snapshot, then waits',
+    title: 'SERIALIZABLE with the lock as its first statement',
+    why: 'the lock itself takes the snapshot, and then waits',
     shortTitle: 'SERIALIZABLE, lock inside',
     wallet: 'locked-inside',
     promised: false,
@@ -71,14 +87,13 @@ export const WAYS = {
       }),
   },
   handedOver: {
-    title:
-      "lockstep.transaction({ lock: key`Wallet:${id}`, isolation: 'serializable' }): the lock comes before the snapshot",
+    title: "lockstep.transaction({ lock: key`Wallet:${id}`, isolation: 'serializable' })",
+    why: 'the lock first, then the snapshot',
     shortTitle: 'SERIALIZABLE, Lockstep',
     wallet: 'handed-over',
     promised: true,
     increment: ({ lockstep }, wallet) =>
-      // No retry, which would hide the failures that this race counts.
-      lockstep.transaction({ lock: key`Wallet:${wallet}`, isolation: 'serializable', retry: false }, (tx) =>
+      lockstep.transaction({ lock: key`Wallet:${wallet}`, isolation: 'serializable', ...COUNTED }, (tx) =>
         addOne(tx, wallet),
       ),
   },

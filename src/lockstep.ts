@@ -1,5 +1,5 @@
 import { InvalidOption } from './errors.ts'
-import { closedError, type Key, checkKey, KeyQueue, lockId, WaitPlaces } from './locks/index.ts'
+import { closedError, Closing, type Key, checkKey, KeyQueue, lockId, RecentLockIds, WaitPlaces } from './locks/index.ts'
 import {
   checkReadiness,
   checkSchemaName,
@@ -14,6 +14,7 @@ import {
   type PostgresJs,
   quoteIdentifier,
   type Readiness,
+  SilenceWatch,
 } from './postgres/index.ts'
 import {
   type Grounds,
@@ -41,9 +42,9 @@ export interface LockstepOptions {
 
 /** The client of the driver that a Lockstep works with: what `tx.client` is. */
 export type ClientOf<P extends Pool> = P extends { reserve(): Promise<infer Client> }
-  ? Omit<Client, 'release'>
+  ? Client
   : P extends { connect: { (): Promise<infer Client>; (...given: never[]): unknown } }
-    ? Omit<Client, 'release'>
+    ? Client
     : unknown
 
 const DEFAULT_SILENCE_MS = 30_000
@@ -59,22 +60,30 @@ const DEFAULT_SILENCE_MS = 30_000
  */
 export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   readonly #grounds: Grounds
-  readonly #closing = new AbortController()
-  readonly #running = new Set<Promise<unknown>>()
-  #readiness: Promise<Readiness> | undefined
+  readonly #closing = new Closing()
+  #running = 0
+  #whenIdle: (() => void) | undefined
+  #readiness: Readiness | undefined
+  #asking: Promise<Readiness> | undefined
 
   constructor(pool: P, options: LockstepOptions = {}) {
     const driver = driverFor(pool)
     const schema = checkSchemaName(options.schema ?? 'lockstep')
+    const readiness = (): Readiness | undefined => this.#readiness
     this.#grounds = {
       driver,
       schema,
       quotedSchema: quoteIdentifier(schema),
+      lockIds: new RecentLockIds(schema),
       queue: new KeyQueue(),
-      places: new WaitPlaces(driver.poolSize),
+      places: WaitPlaces.of(pool, driver.poolSize),
       defaults: planDefaults(options),
-      silenceMs: checkSilence(options.silenceMs),
-      closing: this.#closing.signal,
+      silence: new SilenceWatch(checkSilence(options.silenceMs)),
+      closing: this.#closing,
+      route: { direct: false },
+      get readiness() {
+        return readiness()
+      },
       ready: () => this.#ready(),
     }
   }
@@ -95,11 +104,16 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    * })
    */
   async transaction<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> {
-    const plan = planTransaction(this.#grounds.schema, options, this.#grounds.defaults)
+    const plan = planTransaction(this.#grounds.lockIds, options, this.#grounds.defaults)
     if (typeof fn !== 'function') {
       throw new InvalidOption('transaction() was given no function.', { advice: 'Call transaction(options, async (tx) => …).' })
     }
-    return this.#track(runTransaction(this.#grounds, plan, (tx) => fn(tx as Transaction<ClientOf<P>>)))
+    this.#running++
+    try {
+      return await runTransaction(this.#grounds, plan, fn as (tx: Transaction) => Promise<T>)
+    } finally {
+      if (--this.#running === 0) this.#whenIdle?.()
+    }
   }
 
   /**
@@ -111,7 +125,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    * const tx = await lockstep.join(client, { lock: key`Transfer:${id}` })
    */
   async join(client: object, options: JoinOptions = {}): Promise<Transaction<ClientOf<P>>> {
-    if (this.#closing.signal.aborted) throw closedError()
+    if (this.#closing.closed) throw closedError()
     return (await joinTransaction(this.#grounds, client, options)) as Transaction<ClientOf<P>>
   }
 
@@ -127,7 +141,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    * await lockstep.migrate()
    */
   async migrate(options: MigrateOptions = {}): Promise<MigrateResult> {
-    if (this.#closing.signal.aborted) throw closedError()
+    if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const result = await migrate(driver, schema, lockId(schema, 'migrate', 'Migrate:global'), options)
     this.#readiness = undefined
@@ -136,7 +150,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
 
   /** Looks for what would weaken the promises here: pooler, standby, clock, settings. Each finding says what to do. */
   async doctor(): Promise<Finding[]> {
-    if (this.#closing.signal.aborted) throw closedError()
+    if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const probe = 'Doctor:lock-id'
     return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe) })
@@ -144,8 +158,8 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
 
   /** Refuses new calls, turns away those that wait, and waits for those that run. The pool stays the caller's to close. */
   async close(): Promise<void> {
-    this.#closing.abort()
-    await Promise.allSettled(this.#running)
+    this.#closing.close()
+    if (this.#running > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -153,23 +167,11 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   }
 
   #ready(): Promise<Readiness> {
-    if (this.#readiness === undefined) {
-      const asking = checkReadiness(this.#grounds.driver, this.#grounds.schema)
-      this.#readiness = asking
-      asking.catch(() => {
-        if (this.#readiness === asking) this.#readiness = undefined
-      })
-    }
-    return this.#readiness
-  }
-
-  async #track<T>(running: Promise<T>): Promise<T> {
-    this.#running.add(running)
-    try {
-      return await running
-    } finally {
-      this.#running.delete(running)
-    }
+    if (this.#readiness !== undefined) return Promise.resolve(this.#readiness)
+    this.#asking ??= checkReadiness(this.#grounds.driver, this.#grounds.schema)
+      .then((readiness) => (this.#readiness = readiness))
+      .finally(() => (this.#asking = undefined))
+    return this.#asking
   }
 }
 

@@ -1,15 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Sql } from 'postgres'
-import pg from 'pg'
+import type { Client } from '../lab.ts'
 import { GRACE_MS } from './leftovers.ts'
 
-/** Whether as many connections as the pool may have can be had from it at the same time. */
-export async function poolIsWhole(pool: pg.Pool | Sql, size: number): Promise<boolean> {
-  const take = (): Promise<{ release(): void }> => (pool instanceof pg.Pool ? pool.connect() : pool.reserve())
-  // postgres.js hands the last words of a terminated session to the next one who asks for that connection: ask twice.
-  const taken = Array.from({ length: size }, () => take().catch(take))
-  const all = await Promise.race([Promise.all(taken).then(() => true), sleep(GRACE_MS, false)])
-  // Also those that come late, so that the pool can be closed.
-  for (const one of taken) void one.then((connection) => connection.release())
-  return all
+/** Whether as many transactions can be open at the same time as the pool may have connections. */
+export async function poolIsWhole({ lockstep }: Client, size: number): Promise<boolean> {
+  let open = 0
+  let allAreOpen = (): void => undefined
+  const whole = new Promise<true>((resolve) => (allAreOpen = () => resolve(true)))
+  const timeIsUp = sleep(GRACE_MS, false)
+  const transactions = Array.from({ length: size }, () =>
+    lockstep.transaction({}, async () => {
+      if (++open === size) allAreOpen()
+      await Promise.race([whole, timeIsUp])
+    }),
+  )
+  const verdict = await Promise.race([whole, timeIsUp])
+  await Promise.all(transactions)
+  return verdict
 }

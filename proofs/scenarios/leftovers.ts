@@ -79,7 +79,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
       await client.lockstep.transaction({}, nothing)
       const strike = strikeNextCommit(proxy, Math.random() < 0.5 ? 'request lost' : 'answer lost')
       await client.lockstep.transaction({ lock: WALLET, isolation }, async (tx) => void (await tx.query('SELECT 1')))
-      return strike.struck && (await poolIsWhole(client.pool, POOL_SIZE))
+      return strike.struck && (await poolIsWhole(client, POOL_SIZE))
     } finally {
       await client.close()
       await proxy.close()
@@ -169,7 +169,7 @@ async function play(
     await Promise.all([victim, holder].map((client) => client.lockstep.transaction({}, nothing)))
     const struck = await fault({ lab, victim, holder, ...setting })
     const goneAfterMs = await timeUntilNoLocks(lab.admin)
-    return { struck, goneAfterMs, whole: await poolIsWhole(victim.pool, POOL_SIZE) }
+    return { struck, goneAfterMs, whole: await poolIsWhole(victim, POOL_SIZE) }
   } finally {
     await victim.close()
     await holder.close()

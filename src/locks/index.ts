@@ -9,7 +9,7 @@
  * exclusive is a deadlock as soon as two callers do it.
  *
  * **Waiting** happens in three places. In this process: callers of one key stand in a queue in memory and only the first goes on
- * (`KeyQueue`). At the pool: for a connection. At the server: in slices of at most a second, because a waiting statement holds a
+ * (`KeyQueue`). At the pool: for a connection. At the server: in slices of at most two seconds, because a waiting statement holds a
  * snapshot that would hold up vacuum and CREATE INDEX CONCURRENTLY; and on at most half of the pool's connections (`WaitPlaces`),
  * because the rest must stay free for those that hold the locks. A server's lock is granted in order of arrival; a slice that
  * ends gives the place up, so between processes the order is approximate.
@@ -18,10 +18,11 @@
  * ended in an error may still have been granted, so every failure rolls back, and where that cannot be confirmed the connection
  * is destroyed: the server frees a transaction's locks with its session.
  */
+export { Closing } from './closing.ts'
 export { findHolders } from './holders.ts'
 export { checkKey, type Key, key, type KeyPart, MAX_KEY_BYTES } from './key.ts'
 export { KeyQueue, type Ticket } from './keyQueue.ts'
-export { type LockDomain, lockId } from './lockId.ts'
+export { type LockDomain, lockId, RecentLockIds } from './lockId.ts'
 export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
 export {
   AFTER_WAITING,
@@ -34,6 +35,7 @@ export {
   transactionLock,
   tryLocks,
   unlockLeftovers,
+  WAITED,
   waitForLocks,
   watchClient,
 } from './locks.sql.ts'

@@ -10,6 +10,11 @@ export interface Ticket {
   release(): void
 }
 
+/** How long somebody waits: see `Patience`. */
+export interface Waiting {
+  onEnd(listener: () => void): () => void
+}
+
 interface Waiter {
   readonly shared: boolean
   readonly grant: () => void
@@ -32,25 +37,31 @@ interface Entry {
 export class KeyQueue {
   readonly #entries = new Map<bigint, Entry>()
 
-  /**
-   * Enters the queues in ascending order of id. Rejects with the signal's reason if it aborts first; then nothing is held. The
-   * signal is read only where somebody has to wait: making one has its price.
-   */
-  async enter(locks: LockSet, patience: { readonly signal?: AbortSignal }): Promise<Ticket> {
-    const held: LockRequest[] = []
-    let waited = false
-    try {
-      for (const lock of locks) {
-        if (!this.#tryEnter(lock)) {
-          waited = true
-          await this.#wait(lock, patience.signal)
-        }
-        held.push(lock)
-      }
-    } catch (error) {
-      for (const lock of held) this.#leave(lock, false)
-      throw error
+  /** Enters at once, or not at all. */
+  tryEnter(locks: LockSet): Ticket | undefined {
+    for (let index = 0; index < locks.length; index++) {
+      if (this.#tryEnter(locks[index] as LockRequest)) continue
+      for (const lock of locks.slice(0, index)) this.#leave(lock, false)
+      return undefined
     }
+    return this.#ticket(locks, false)
+  }
+
+  /** Enters the queues in ascending order of id. False where the patience ended first; then nothing is held. */
+  async enter(locks: LockSet, patience: Waiting): Promise<Ticket | undefined> {
+    let waited = false
+    for (let index = 0; index < locks.length; index++) {
+      const lock = locks[index] as LockRequest
+      if (this.#tryEnter(lock)) continue
+      waited = true
+      if (await this.#wait(lock, patience)) continue
+      for (const held of locks.slice(0, index)) this.#leave(held, false)
+      return undefined
+    }
+    return this.#ticket(locks, waited)
+  }
+
+  #ticket(held: LockSet, waited: boolean): Ticket {
     let confirmed = false
     let released = false
     return {
@@ -96,25 +107,25 @@ export class KeyQueue {
     return true
   }
 
-  #wait(lock: LockRequest, signal: AbortSignal | undefined): Promise<void> {
-    return new Promise((resolve, reject) => {
-      if (signal?.aborted === true) return reject(signal.reason as Error)
+  /** Gives false where the patience ended first. */
+  #wait(lock: LockRequest, patience: Waiting): Promise<boolean> {
+    return new Promise((resolve) => {
       const entry = this.#entry(lock.id)
-      const onAbort = (): void => {
-        entry.waiting.splice(entry.waiting.indexOf(waiter), 1)
-        // The one that gives up may have been an exclusive caller with shared ones behind it.
-        this.#advance(lock.id, entry)
-        reject(signal?.reason as Error)
-      }
+      let forget: (() => void) | undefined
       const waiter: Waiter = {
         shared: lock.shared,
         grant: () => {
-          signal?.removeEventListener('abort', onAbort)
-          resolve()
+          forget?.()
+          resolve(true)
         },
       }
       entry.waiting.push(waiter)
-      signal?.addEventListener('abort', onAbort, { once: true })
+      forget = patience.onEnd(() => {
+        entry.waiting.splice(entry.waiting.indexOf(waiter), 1)
+        // The one that gives up may have been an exclusive caller with shared ones behind it.
+        this.#advance(lock.id, entry)
+        resolve(false)
+      })
     })
   }
 

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { checkKey, type Key } from './key.ts'
 
 /** Rooms that take locks for different ends never share an id, even for the same key. */
 export type LockDomain = 'lock' | 'migrate' | 'incarnation'
@@ -10,4 +11,28 @@ export type LockDomain = 'lock' | 'migrate' | 'incarnation'
  */
 export function lockId(schema: string, domain: LockDomain, key: string): bigint {
   return createHash('sha256').update(`${schema}\0${domain}\0${key}`).digest().readBigInt64BE(0)
+}
+
+/** Enough for the keys that are in use at a time. */
+const MAX_REMEMBERED = 1000
+
+/** The ids of recent keys of one schema: hashing a key and checking it cost as much as the rest of a call before it is sent. */
+export class RecentLockIds {
+  readonly #schema: string
+  readonly #ids = new Map<string, bigint>()
+
+  constructor(schema: string) {
+    this.#schema = schema
+  }
+
+  /** The id of a key; checks it first, if it is not known. */
+  idOf(key: Key): bigint {
+    let id = this.#ids.get(key)
+    if (id === undefined) {
+      id = lockId(this.#schema, 'lock', checkKey(key))
+      if (this.#ids.size >= MAX_REMEMBERED) this.#ids.clear()
+      this.#ids.set(key, id)
+    }
+    return id
+  }
 }

@@ -1,6 +1,6 @@
 import { InvalidOption } from '../errors.ts'
-import { checkKey, type Key } from './key.ts'
-import { lockId } from './lockId.ts'
+import type { Key } from './key.ts'
+import type { RecentLockIds } from './lockId.ts'
 
 /** One lock of a set. */
 export interface LockRequest {
@@ -25,14 +25,14 @@ export const MAX_KEYS = 256
  * Makes the set that one call asks for. Sorted by the **hashed id**: two keys that share an id would be taken in opposite orders
  * if they were sorted by name.
  */
-export function lockSet(schema: string, exclusive: Keys | undefined, shared: Keys | undefined): LockSet {
+export function lockSet(ids: RecentLockIds, exclusive: Keys | undefined, shared: Keys | undefined): LockSet {
   const requests = new Map<bigint, LockRequest>()
   for (const key of listOf('lock', exclusive)) {
-    const id = lockId(schema, 'lock', checkKey(key))
+    const id = ids.idOf(key)
     requests.set(id, { id, key, shared: false })
   }
   for (const key of listOf('lockShared', shared)) {
-    const id = lockId(schema, 'lock', checkKey(key))
+    const id = ids.idOf(key)
     const other = requests.get(id)
     if (other !== undefined && !other.shared) {
       throw new InvalidOption(`The key ${JSON.stringify(key)} is asked for both shared and exclusive.`, {

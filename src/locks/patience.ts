@@ -1,8 +1,6 @@
 import { type LockHolder, LockAborted, LockstepClosed, type LockstepError, LockTimeout, type WaitStage } from '../errors.ts'
+import type { Closing } from './closing.ts'
 import type { LockSet } from './lockSet.ts'
-
-const TIME_IS_UP = Symbol('time is up')
-const CLOSING = Symbol('closing')
 
 /**
  * How long one caller is willing to wait, in all places together: its `waitMs`, its `signal`, and the library's own closing.
@@ -11,30 +9,45 @@ export class Patience {
   readonly #startedAt = performance.now()
   readonly #waitMs: number | false
   readonly #caller: AbortSignal | undefined
-  readonly #closing: AbortSignal
-  #controller: AbortController | undefined
+  readonly #closing: Closing
+  readonly #listeners = new Set<() => void>()
   #timer: NodeJS.Timeout | undefined
+  #stopHearingClosing: (() => void) | undefined
+  #ended = false
 
-  constructor(waitMs: number | false, caller: AbortSignal | undefined, closing: AbortSignal) {
+  constructor(waitMs: number | false, caller: AbortSignal | undefined, closing: Closing) {
     this.#waitMs = waitMs
     this.#caller = caller
     this.#closing = closing
   }
 
-  /** Aborts when the patience ends for any reason. Made on first use: most callers never wait. */
-  get signal(): AbortSignal {
-    if (this.#controller !== undefined) return this.#controller.signal
-    this.#controller = new AbortController()
-    if (this.#caller?.aborted === true) this.#onCallerAbort()
-    else if (this.#closing.aborted) this.#onClosing()
-    else {
-      this.#caller?.addEventListener('abort', this.#onCallerAbort, { once: true })
-      this.#closing.addEventListener('abort', this.#onClosing, { once: true })
-      if (this.#waitMs !== false) {
-        this.#timer = setTimeout(() => this.#controller?.abort(TIME_IS_UP), Math.max(0, this.remainingMs()))
-      }
+  /**
+   * Calls back once when the patience ends for any reason, at once if it has ended. The answer takes it back. Timer and listeners
+   * are set up by the first who asks: most callers never wait.
+   */
+  onEnd(listener: () => void): () => void {
+    if (this.#ended || this.aborted || (!this.asksOnce && this.remainingMs() <= 0)) {
+      listener()
+      return () => undefined
     }
-    return this.#controller.signal
+    if (this.#listeners.size === 0) this.#arm()
+    this.#listeners.add(listener)
+    return () => {
+      this.#listeners.delete(listener)
+      if (this.#listeners.size === 0) this.#disarm()
+    }
+  }
+
+  /** As `onEnd`, for an end that comes from outside. */
+  onAbort(listener: () => void): () => void {
+    return this.onEnd(() => {
+      if (this.aborted) listener()
+    })
+  }
+
+  /** `waitMs: 0`: the caller does not wait for anybody's lock, but for a connection to ask through it must. */
+  get asksOnce(): boolean {
+    return this.#waitMs === 0
   }
 
   get waitedMs(): number {
@@ -52,7 +65,7 @@ export class Patience {
 
   /** True where the end came from outside: the caller's signal, or the library closing. */
   get aborted(): boolean {
-    return this.#caller?.aborted === true || this.#closing.aborted
+    return this.#caller?.aborted === true || this.#closing.closed
   }
 
   /** The error that tells the caller how its wait ended. */
@@ -66,7 +79,7 @@ export class Patience {
         cause: this.#caller.reason,
       })
     }
-    if (this.#closing.aborted) return closedError(keys)
+    if (this.#closing.closed) return closedError(keys)
     const waitedMs = Math.round(this.waitedMs)
     return new LockTimeout(`${named} was not granted within ${waitedMs} ms${described(stage, holders)}.`, {
       advice: adviceFor(stage),
@@ -77,15 +90,24 @@ export class Patience {
     })
   }
 
-  dispose(): void {
-    clearTimeout(this.#timer)
-    if (this.#controller === undefined) return
-    this.#caller?.removeEventListener('abort', this.#onCallerAbort)
-    this.#closing.removeEventListener('abort', this.#onClosing)
+  #arm(): void {
+    this.#caller?.addEventListener('abort', this.#end)
+    this.#stopHearingClosing = this.#closing.onClose(this.#end)
+    if (this.#waitMs !== false && !this.asksOnce) this.#timer = setTimeout(this.#end, Math.max(0, this.remainingMs()))
   }
 
-  readonly #onCallerAbort = (): void => this.#controller?.abort(this.#caller?.reason)
-  readonly #onClosing = (): void => this.#controller?.abort(CLOSING)
+  #disarm(): void {
+    clearTimeout(this.#timer)
+    this.#caller?.removeEventListener('abort', this.#end)
+    this.#stopHearingClosing?.()
+  }
+
+  readonly #end = (): void => {
+    this.#ended = true
+    this.#disarm()
+    for (const listener of this.#listeners) listener()
+    this.#listeners.clear()
+  }
 }
 
 /** The error for calls after `close()`, and for those that were still queued. */

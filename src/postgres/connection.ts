@@ -43,6 +43,8 @@ export interface Driver {
   readonly name: 'pg' | 'postgres'
   /** How many connections the pool opens at most. */
   readonly poolSize: number
+  /** Whether a connection can be had at once; false where the driver does not tell. */
+  hasIdle(): boolean
   connect(): Promise<Connection>
   /** Wraps a client on which the caller opened a transaction. Release and destroy leave it alone. */
   wrap(client: unknown): Connection

@@ -1,22 +1,36 @@
-import type { Driver } from './connection.ts'
-import { DESCRIBE_SCHEMA } from './postgres.sql.ts'
+import type { Connection, Driver } from './connection.ts'
+import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
+import { describeSchemaObjects } from './postgres.sql.ts'
+import { withConnection } from './withConnection.ts'
 
 /**
  * The schema as text, equal on every server version that Lockstep supports: what `sql/schema.sql` holds, with the schema called
  * `lockstep`. A difference means that somebody changed the database by hand, or the migrations without the dump.
  */
 export async function describeSchema(driver: Driver, schema: string): Promise<string> {
-  const connection = await driver.connect()
-  try {
-    const { rows } = await connection.query<{ text: string }>(DESCRIBE_SCHEMA, [schema])
-    const lines = rows.map((row) => normalise(row.text, schema))
-    return `${lines.join('\n')}\n`
-  } finally {
-    connection.release()
-  }
+  return withConnection(driver, (connection) => describeSchemaOn(connection, schema))
 }
 
-function normalise(text: string, schema: string): string {
-  const plain = text.replaceAll(`"${schema.replaceAll('"', '""')}"`, 'lockstep').replaceAll(`${schema}.`, 'lockstep.')
-  return plain.replaceAll(`'${schema.replaceAll("'", "''")}'`, "'lockstep'").trimEnd()
+/** The same on a connection that is already at hand. */
+export async function describeSchemaOn(connection: Connection, schema: string): Promise<string> {
+  const results = await connection.script(describeSchemaObjects(quoteLiteral(schema)))
+  const rows = results.flatMap((result) => result.rows) as { head: string; body: string }[]
+  const lines = rows.map(({ head, body }) => {
+    return body === '' ? inHead(head, schema) : `${inHead(head, schema)}\n${inBody(body, schema)}`
+  })
+  return `${lines.join('\n')}\n`
+}
+
+/** PostgreSQL writes the name with quotes only where it needs them. */
+function inHead(text: string, schema: string): string {
+  const forms = [quoteIdentifier(schema), schema].map((form) => form.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`))
+  return text.replaceAll(new RegExp(String.raw`(?<![\w$"])(?:${forms.join('|')})\.`, 'g'), 'lockstep.')
+}
+
+/** Migrations write the name always with quotes, and as a text only where `lock_id()` hashes it. */
+function inBody(text: string, schema: string): string {
+  return text
+    .trim()
+    .replaceAll(`${quoteIdentifier(schema)}.`, '"lockstep".')
+    .replaceAll(`convert_to(${quoteLiteral(schema)},`, `convert_to('lockstep',`)
 }

@@ -20,18 +20,21 @@ export const EXAMINE = `
          current_setting('max_connections') AS maxconnections`
 
 /** Who holds back vacuum: sessions, prepared transactions and replication slots with an old snapshot. */
-export const OLD_SNAPSHOTS = `
-  SELECT 'backend ' || pid || coalesce(' (' || nullif(application_name, '') || ')', '') || ', ' || state AS who,
-         floor(extract(epoch FROM clock_timestamp() - xact_start))::text AS age
-    FROM pg_stat_activity
-   WHERE xact_start < clock_timestamp() - interval '5 minutes' AND pid <> pg_backend_pid() AND backend_type = 'client backend'
-  UNION ALL
-  SELECT 'prepared transaction ' || gid, floor(extract(epoch FROM clock_timestamp() - prepared))::text
-    FROM pg_prepared_xacts WHERE prepared < clock_timestamp() - interval '5 minutes'
-  UNION ALL
-  SELECT 'replication slot ' || slot_name || ' (inactive)', '0'
-    FROM pg_replication_slots WHERE NOT active AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL)
-  LIMIT 10`
+export function oldSnapshotHolders(oldAfterMs: number): string {
+  const before = `clock_timestamp() - interval '${Math.floor(oldAfterMs)} milliseconds'`
+  return `
+    SELECT 'backend ' || pid || coalesce(' (' || nullif(application_name, '') || ')', '') || coalesce(', ' || state, '') AS who,
+           floor(extract(epoch FROM clock_timestamp() - xact_start))::text AS age
+      FROM pg_stat_activity
+     WHERE xact_start < ${before} AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+    UNION ALL
+    SELECT 'prepared transaction ' || gid, floor(extract(epoch FROM clock_timestamp() - prepared))::text
+      FROM pg_prepared_xacts WHERE prepared < ${before}
+    UNION ALL
+    SELECT 'replication slot ' || slot_name || ' (inactive)', '0'
+      FROM pg_replication_slots WHERE NOT active AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL)
+    LIMIT 10`
+}
 
 /** Sessions that are in no transaction and hold an advisory lock all the same. */
 export const IDLE_LOCK_HOLDERS = `
@@ -40,8 +43,8 @@ export const IDLE_LOCK_HOLDERS = `
    WHERE l.locktype = 'advisory' AND l.granted AND a.state = 'idle' AND a.datname = current_database()
    LIMIT 10`
 
-export function lockIdProbe(schema: string): string {
-  return `SELECT ${schema}.lock_id('lock', $1)::text AS id`
+export function lockIdProbe(schema: string, key: string): string {
+  return `SELECT ${schema}.lock_id('lock', ${key})::text AS id`
 }
 
 export const BACKEND_PID = 'SELECT pg_backend_pid()::text AS pid'

@@ -1,11 +1,20 @@
 import { readFile } from 'node:fs/promises'
 import { LockstepError } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
-import { describeSchema } from './describeSchema.ts'
-import { BACKEND_PID, BEGIN_AND_PID, EXAMINE, IDLE_LOCK_HOLDERS, lockIdProbe, OLD_SNAPSHOTS, ROLLBACK } from './doctor.sql.ts'
-import { quoteIdentifier } from './identifiers.ts'
+import { describeSchemaOn } from './describeSchema.ts'
+import {
+  BACKEND_PID,
+  BEGIN_AND_PID,
+  EXAMINE,
+  IDLE_LOCK_HOLDERS,
+  lockIdProbe,
+  oldSnapshotHolders,
+  ROLLBACK,
+} from './doctor.sql.ts'
+import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { KNOWN_VERSION, MIGRATIONS_DIRECTORY } from './migrations.ts'
-import { checkReadiness } from './readiness.ts'
+import { checkReadinessOn } from './readiness.ts'
+import { withConnection } from './withConnection.ts'
 
 /** One thing that the doctor looked at. */
 export interface Finding {
@@ -43,11 +52,19 @@ const FULL_LOCK_TABLE = 0.5
 /** The operating system's own default: two hours until a dead client is noticed. */
 const LONG_KEEPALIVE_S = 300
 const POOLER_TRIES = 3
+const OLD_AFTER_MS = 5 * 60_000
 
-/** Examines a server. `probe` is a key and the id that the library gives it. */
-export async function diagnose(driver: Driver, schema: string, probe: { key: string; id: bigint }): Promise<Finding[]> {
-  const connection = await driver.connect()
-  try {
+/**
+ * Examines a server. `probe` is a key and the id that the library gives it. A transaction that has been open for longer than
+ * `oldAfterMs` is reported.
+ */
+export async function diagnose(
+  driver: Driver,
+  schema: string,
+  probe: { key: string; id: bigint },
+  oldAfterMs: number = OLD_AFTER_MS,
+): Promise<Finding[]> {
+  return withConnection(driver, async (connection) => {
     const asked = Date.now()
     const [result] = await connection.script(EXAMINE)
     const answeredAt = Date.now()
@@ -56,20 +73,18 @@ export async function diagnose(driver: Driver, schema: string, probe: { key: str
     return [
       version(settings),
       standby(settings),
-      ...(await schemaFindings(driver, connection, schema, probe, settings)),
+      ...(await schemaFindings(connection, schema, probe, settings)),
       await pooler(driver, connection, pooled),
       clock(Number(settings.clock), asked, answeredAt),
       lockTable(settings),
       idleInTransaction(settings),
       keepalive(settings),
-      await oldSnapshots(connection),
+      await oldSnapshots(connection, oldAfterMs),
       await idleLockHolders(connection),
       poolSize(driver, settings),
       commitDurability(settings),
     ]
-  } finally {
-    connection.release()
-  }
+  })
 }
 
 function ok(name: string, found: string): Finding {
@@ -79,10 +94,20 @@ function ok(name: string, found: string): Finding {
 function version({ version: number, release }: Settings): Finding {
   const found = `PostgreSQL ${release}`
   if (Number(number) < OLDEST_VERSION) {
-    return { name: 'server version', level: 'fail', found, advice: 'Upgrade the server: Lockstep needs PostgreSQL 14 or newer.' }
+    return {
+      name: 'server version',
+      level: 'fail',
+      found,
+      advice: 'Upgrade the server: Lockstep needs PostgreSQL 14 or newer.',
+    }
   }
   if (Number(number) > NEWEST_TRIED_VERSION) {
-    return { name: 'server version', level: 'warn', found, advice: 'This version was not tried: Lockstep is tested on 14 to 18.' }
+    return {
+      name: 'server version',
+      level: 'warn',
+      found,
+      advice: 'This version was not tried: Lockstep is tested on 14 to 18.',
+    }
   }
   return ok('server version', found)
 }
@@ -98,7 +123,6 @@ function standby(settings: Settings): Finding {
 }
 
 async function schemaFindings(
-  driver: Driver,
   connection: Connection,
   schema: string,
   probe: { key: string; id: bigint },
@@ -106,16 +130,18 @@ async function schemaFindings(
 ): Promise<Finding[]> {
   if (settings.standby === 'true') return []
   try {
-    await checkReadiness(driver, schema)
+    await checkReadinessOn(connection, schema)
   } catch (error) {
     if (!(error instanceof LockstepError)) throw error
-    return [{ name: 'schema', level: 'fail', found: error.message.replace(` ${error.advice}`, ''), advice: error.advice }]
+    return [
+      { name: 'schema', level: 'fail', found: error.message.replace(` ${error.advice}`, ''), advice: error.advice },
+    ]
   }
   const expected = await readFile(new URL('schema.sql', MIGRATIONS_DIRECTORY), 'utf8')
-  const actual = await describeSchema(driver, schema)
+  const actual = await describeSchemaOn(connection, schema)
   const same = withoutComments(expected) === actual
-  const { rows } = await connection.query<{ id: string }>(lockIdProbe(quoteIdentifier(schema)), [probe.key])
-  const agrees = BigInt(rows[0]?.id ?? 0) === probe.id
+  const [answer] = await connection.script(lockIdProbe(quoteIdentifier(schema), quoteLiteral(probe.key)))
+  const agrees = answer?.rows[0]?.['id'] === String(probe.id)
   return [
     same
       ? ok('schema', `"${schema}" is at version ${KNOWN_VERSION}, as the migrations made it`)
@@ -123,7 +149,8 @@ async function schemaFindings(
           name: 'schema',
           level: 'warn',
           found: `"${schema}" differs from what the migrations of this version make`,
-          advice: 'A newer version migrated it, or it was changed by hand: compare it with sql/schema.sql of the package.',
+          advice:
+            'A newer version migrated it, or it was changed by hand: compare it with sql/schema.sql of the package.',
         },
     agrees
       ? ok('lock ids', 'lock_id() in the database and in the library agree')
@@ -148,7 +175,8 @@ async function pooler(driver: Driver, connection: Connection, pooled: boolean): 
       name: 'pooler',
       level: 'warn',
       found: 'a pooler in transaction mode',
-      advice: 'Locks and transactions work. An aborted wait ends up to half a second later than on a direct connection.',
+      advice:
+        'Locks and transactions work. An aborted wait ends up to half a second later than on a direct connection.',
     }
   }
   return {
@@ -164,8 +192,7 @@ async function pooler(driver: Driver, connection: Connection, pooled: boolean): 
  * session mode it never does.
  */
 async function sharesServerConnections(driver: Driver, connection: Connection): Promise<boolean> {
-  const other = await driver.connect()
-  try {
+  return withConnection(driver, async (other) => {
     for (let attempt = 0; attempt < POOLER_TRIES; attempt++) {
       const [mine] = await connection.script(BACKEND_PID)
       const theirs = await other.script(BEGIN_AND_PID)
@@ -173,9 +200,7 @@ async function sharesServerConnections(driver: Driver, connection: Connection): 
       if (mine?.rows[0]?.['pid'] === theirs.at(-1)?.rows[0]?.['pid']) return true
     }
     return false
-  } finally {
-    other.release()
-  }
+  })
 }
 
 function clock(serverMs: number, asked: number, answeredAt: number): Finding {
@@ -208,7 +233,8 @@ function idleInTransaction(settings: Settings): Finding {
   return {
     name,
     level: 'warn',
-    found: 'idle_in_transaction_session_timeout is 0: a client that hangs inside a transaction holds its locks for ever',
+    found:
+      'idle_in_transaction_session_timeout is 0: a client that hangs inside a transaction holds its locks for ever',
     advice: "ALTER ROLE … SET idle_in_transaction_session_timeout = '60s' for the application’s role.",
   }
 }
@@ -228,15 +254,16 @@ function keepalive(settings: Settings): Finding {
   }
 }
 
-async function oldSnapshots(connection: Connection): Promise<Finding> {
-  const [result] = await connection.script(OLD_SNAPSHOTS)
+async function oldSnapshots(connection: Connection, oldAfterMs: number): Promise<Finding> {
+  const [result] = await connection.script(oldSnapshotHolders(oldAfterMs))
   const rows = (result?.rows ?? []) as { who: string; age: string }[]
-  if (rows.length === 0) return ok('old snapshots', 'no transaction is older than five minutes')
+  if (rows.length === 0) return ok('old snapshots', `no transaction is older than ${oldAfterMs / 60_000} minutes`)
   return {
     name: 'old snapshots',
     level: 'warn',
     found: rows.map((row) => (row.age === '0' ? row.who : `${row.who}, for ${row.age} s`)).join('; '),
-    advice: 'End it (pg_terminate_backend, ROLLBACK PREPARED, pg_drop_replication_slot): vacuum cannot clean up behind it.',
+    advice:
+      'End it (pg_terminate_backend, ROLLBACK PREPARED, pg_drop_replication_slot): vacuum cannot clean up behind it.',
   }
 }
 

@@ -16,13 +16,16 @@ export function quoteLiteral(text: string): string {
 
 /** Refuses a schema name that the server would refuse or cut. */
 export function checkSchemaName(schema: unknown): string {
-  const advice = `Use a name of 1 to ${MAX_IDENTIFIER_BYTES} bytes, not starting with pg_.`
-  if (typeof schema !== 'string') throw new InvalidOption(`The schema name is not a string: ${typeof schema}.`, { advice })
+  const advice = `Use a name of 1 to ${MAX_IDENTIFIER_BYTES} bytes, not starting with pg_ and without $$.`
+  if (typeof schema !== 'string')
+    throw new InvalidOption(`The schema name is not a string: ${typeof schema}.`, { advice })
   const bytes = Buffer.byteLength(schema)
   if (bytes === 0 || bytes > MAX_IDENTIFIER_BYTES) {
     throw new InvalidOption(`The schema name has ${bytes} bytes.`, { advice })
   }
-  if (schema.includes('\0') || !schema.isWellFormed() || schema.startsWith('pg_')) {
+  // The name stands inside the bodies of functions, which $$ would end.
+  const endsBody = schema.includes('$$')
+  if (schema.includes('\0') || !schema.isWellFormed() || schema.startsWith('pg_') || endsBody) {
     throw new InvalidOption(`The schema name ${JSON.stringify(schema)} cannot be used.`, { advice })
   }
   return schema

@@ -15,6 +15,12 @@ export interface Incarnation {
 /** Reads the current life, and begins a new one where the last has ended. */
 export async function readIncarnation(connection: Connection, quotedSchema: string): Promise<Incarnation> {
   const results = await connection.script(ensureIncarnation(quotedSchema))
-  const row = results[1]?.rows[0] as { value: string; epoch: string; timeline: string; system: string; database: string }
+  const row = results[1]?.rows[0] as {
+    value: string
+    epoch: string
+    timeline: string
+    system: string
+    database: string
+  }
   return { ...row, epoch: BigInt(row.epoch) }
 }

@@ -40,11 +40,14 @@ export async function migrate(
   const migrations = await readMigrations(directory)
   const target = options.to ?? migrations.length
   if (!Number.isInteger(target) || target < 1 || target > migrations.length) {
-    throw new InvalidOption(`There is no migration ${String(options.to)}.`, { advice: `Use 1 to ${migrations.length}.` })
+    throw new InvalidOption(`There is no migration ${String(options.to)}.`, {
+      advice: `Use 1 to ${migrations.length}.`,
+    })
   }
   const connection = await driver.connect()
   try {
     const standing = await begin(connection, schema, lockId)
+    if (standing.standby === 'true') throw standbyCannotMigrate()
     const from = Number(standing.version ?? 0)
     if (Number(standing.floor ?? 0) > migrations.length) throw tooNew(schema, standing, migrations.length)
     const pending = migrations.filter((migration) => migration.version > from && migration.version <= target)
@@ -87,14 +90,19 @@ async function begin(connection: Connection, schema: string, lockId: bigint): Pr
     return results.at(-1)?.rows[0] as unknown as Standing
   } catch (error) {
     if (codeOf(error) !== READ_ONLY_TRANSACTION) throw error
-    throw new StandbyRefused('The server is a standby and cannot be migrated.', {
-      advice: 'Connect to the primary.',
-      cause: error,
-    })
+    throw standbyCannotMigrate(error)
   }
 }
 
+function standbyCannotMigrate(cause?: unknown): StandbyRefused {
+  return new StandbyRefused('The server is a standby and cannot be migrated.', {
+    advice: 'Connect to the primary.',
+    cause,
+  })
+}
+
 async function giveUp(connection: Connection): Promise<void> {
+  if (connection.lost) return connection.destroy()
   try {
     await connection.script(ROLLBACK)
     connection.release()

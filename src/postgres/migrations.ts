@@ -28,7 +28,8 @@ export async function readMigrations(directory: URL = MIGRATIONS_DIRECTORY): Pro
       const [, number, name] = FILE_NAME.exec(file) as unknown as [string, string, string]
       const text = await readFile(new URL(file, directory), 'utf8')
       const compatibleFrom = COMPATIBLE_FROM.exec(text)?.[1]
-      if (Number(number) !== index + 1) throw new Error(`Migration ${file} is out of sequence: number ${index + 1} was expected.`)
+      if (Number(number) !== index + 1)
+        throw new Error(`Migration ${file} is out of sequence: number ${index + 1} was expected.`)
       if (compatibleFrom === undefined) throw new Error(`Migration ${file} does not say "-- compatible-from: N".`)
       return { version: Number(number), name, compatibleFrom: Number(compatibleFrom), text }
     }),

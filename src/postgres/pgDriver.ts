@@ -1,9 +1,15 @@
 import { PoolClosed } from '../errors.ts'
 import { alreadyLost, type Connection, type ConnectionMemory, type Driver, type StatementResult } from './connection.ts'
+import { endsSession } from './sqlstate.ts'
 
-/** The part of a `pg` client that Lockstep uses. */
+/** How `pg` answers. */
+export type PgCallback = (error: Error | null, result: unknown) => void
+
+/** The part of a `pg` client that Lockstep uses. Callbacks, because `pg`'s promises are made on top of them. */
 export interface PgClient {
-  query(text: string, values?: unknown[]): Promise<unknown>
+  query(text: string, callback: PgCallback): unknown
+  query(text: string, values: unknown[], callback: PgCallback): unknown
+  query(config: { text: string; queryMode: 'extended' }, callback: PgCallback): unknown
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   removeListener(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   readonly processID?: number | null
@@ -17,9 +23,12 @@ export interface PgPoolClient extends PgClient {
 /** The part of a `pg` pool that Lockstep uses. */
 export interface PgPool {
   connect(): Promise<PgPoolClient>
+  connect(callback: (error: Error | undefined, client: PgPoolClient | undefined) => void): void
   readonly options?: { readonly max?: number }
+  readonly idleCount?: number
   readonly ending?: boolean
   readonly ended?: boolean
+  on?(event: 'error', listener: (error: Error) => void): unknown
 }
 
 /** `pg`'s own default for a pool's size. */
@@ -31,12 +40,31 @@ interface PgResult {
   readonly command?: string
 }
 
-function toStatementResult(result: PgResult): StatementResult {
+function toStatementResults(result: unknown): StatementResult[] {
+  return Array.isArray(result) ? result.map(toStatementResult) : [toStatementResult(result)]
+}
+
+function toStatementResult(given: unknown): StatementResult {
+  const result = given as PgResult
   return { rows: result.rows ?? [], rowCount: result.rowCount ?? 0, command: result.command ?? '' }
+}
+
+/** Pools that have our listener. */
+const heard = new WeakSet<PgPool>()
+
+/**
+ * A pool that nobody listens to ends the process when the server closes one of its idle connections. It has taken that
+ * connection out by itself and the next caller gets a new one: there is nothing to do.
+ */
+function hearErrors(pool: PgPool): void {
+  if (heard.has(pool)) return
+  heard.add(pool)
+  pool.on?.('error', () => undefined)
 }
 
 /** The seam on `pg`. */
 export function pgDriver(pool: PgPool): Driver {
+  hearErrors(pool)
   const memories = new WeakMap<PgClient, ConnectionMemory>()
 
   function memoryOf(client: PgClient): ConnectionMemory {
@@ -48,12 +76,15 @@ export function pgDriver(pool: PgPool): Driver {
   return {
     name: 'pg',
     poolSize: pool.options?.max ?? PG_DEFAULT_POOL_SIZE,
-    async connect() {
-      if (pool.ending === true || pool.ended === true) {
-        throw new PoolClosed('The pg pool was ended.', { advice: 'Create a new pool, or call lockstep.close() before pool.end().' })
-      }
-      const client = await pool.connect()
-      return new PgConnection(client, memoryOf(client), (destroy) => client.release(destroy))
+    hasIdle: () => (pool.idleCount ?? 0) > 0,
+    connect() {
+      return new Promise((resolve, reject) => {
+        if (pool.ending === true || pool.ended === true) return reject(poolClosed())
+        pool.connect((error, client) => {
+          if (client === undefined) reject(error ?? poolClosed())
+          else resolve(new PgConnection(client, memoryOf(client), (destroy) => client.release(destroy)))
+        })
+      })
     },
     wrap(client) {
       return new PgConnection(client as PgClient, {}, () => undefined)
@@ -61,15 +92,24 @@ export function pgDriver(pool: PgPool): Driver {
   }
 }
 
+function poolClosed(): PoolClosed {
+  return new PoolClosed('The pg pool was ended.', {
+    advice: 'Create a new pool, or call lockstep.close() before pool.end().',
+  })
+}
+
 class PgConnection implements Connection {
   lost = false
+  /** The server's last words, where it had any. */
+  #lastWords: Error | undefined
   readonly client: PgClient
   readonly memory: ConnectionMemory
   readonly #giveBack: (destroy: boolean) => void
   #returned = false
   /** Without a listener a checked-out client's error event would end the process. */
-  readonly #onLost = (): void => {
+  readonly #onLost = (error?: Error): void => {
     this.lost = true
+    this.#lastWords ??= error
   }
 
   constructor(client: PgClient, memory: ConnectionMemory, giveBack: (destroy: boolean) => void) {
@@ -84,17 +124,27 @@ class PgConnection implements Connection {
     return this.client.processID ?? undefined
   }
 
-  async script(text: string): Promise<StatementResult[]> {
-    if (this.lost) throw alreadyLost()
-    const result = (await this.client.query(text)) as PgResult | PgResult[]
-    return Array.isArray(result) ? result.map(toStatementResult) : [toStatementResult(result)]
+  script(text: string): Promise<StatementResult[]> {
+    return this.#ask((callback) => this.client.query(text, callback), toStatementResults)
   }
 
-  async query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
-    if (this.lost) throw alreadyLost()
-    // An empty list of values still asks for the extended protocol, which refuses several statements in one text.
-    const result = (await this.client.query(text, [...values])) as PgResult
-    return toStatementResult(result) as StatementResult<Row>
+  query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
+    const read = toStatementResult as (result: unknown) => StatementResult<Row>
+    if (values.length > 0) return this.#ask((callback) => this.client.query(text, [...values], callback), read)
+    // Without values pg would take the simple protocol, in which one text can be several statements.
+    return this.#ask((callback) => this.client.query({ text, queryMode: 'extended' }, callback), read)
+  }
+
+  #ask<T>(send: (callback: PgCallback) => unknown, read: (result: unknown) => T): Promise<T> {
+    return new Promise((resolve, reject) => {
+      if (this.lost) return reject(alreadyLost(this.#lastWords))
+      send((error, result) => {
+        if (error === null || error === undefined) return resolve(read(result))
+        // The query is rejected a moment before the end event.
+        if (endsSession(error)) this.#onLost(error)
+        reject(error)
+      })
+    })
   }
 
   release(): void {
@@ -108,6 +158,7 @@ class PgConnection implements Connection {
   #return(destroy: boolean): void {
     if (this.#returned) return
     this.#returned = true
+    if (destroy) this.lost = true
     this.client.removeListener('end', this.#onLost)
     // The pool attaches its own error listener inside release: ours goes only after that, so that no moment is without one.
     this.#giveBack(destroy)

@@ -1,3 +1,5 @@
+import { quoteLiteral } from './identifiers.ts'
+
 /** The SQL of the ground floor. Schema names arrive here already quoted. */
 
 /** Does nothing, cheaply. */
@@ -40,7 +42,8 @@ const TABLE_WAIT = '10s'
 
 /**
  * Opens the migration transaction and reads where the schema stands. The lock comes one statement before the read, so that
- * the second of ten processes that start at once sees what the first has done.
+ * the second of ten processes that start at once sees what the first has done. IF NOT EXISTS would ask for the right to create
+ * even where there is nothing to create: an application's role that may not must still find that all is done.
  */
 export function beginMigration(schema: string, lockId: bigint): string {
   return `
@@ -49,13 +52,19 @@ export function beginMigration(schema: string, lockId: bigint): string {
     SELECT pg_advisory_xact_lock(${lockId});
     SET LOCAL lock_timeout = '${TABLE_WAIT}';
     SET LOCAL client_min_messages = warning;
-    CREATE SCHEMA IF NOT EXISTS ${schema};
-    CREATE TABLE IF NOT EXISTS ${schema}.migrations (
-      version integer PRIMARY KEY,
-      name text NOT NULL,
-      compatible_from integer NOT NULL,
-      applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-    );
+    DO $$
+    BEGIN
+      IF to_regclass(${quoteLiteral(`${schema}.migrations`)}) IS NULL THEN
+        CREATE SCHEMA IF NOT EXISTS ${schema};
+        CREATE TABLE ${schema}.migrations (
+          version integer PRIMARY KEY,
+          name text NOT NULL,
+          compatible_from integer NOT NULL,
+          applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+        );
+      END IF;
+    END
+    $$;
     SELECT pg_is_in_recovery()::text AS standby,
            (SELECT max(version) FROM ${schema}.migrations)::text AS version,
            (SELECT max(compatible_from) FROM ${schema}.migrations)::text AS floor`
@@ -67,32 +76,59 @@ export function recordMigration(schema: string): string {
 
 export const COMMIT = 'COMMIT'
 
-/** Everything in the schema that a migration can have made, as sorted lines: compared with sql/schema.sql. */
-export const DESCRIBE_SCHEMA = `
-  WITH space AS (SELECT oid FROM pg_namespace WHERE nspname = $1)
-  SELECT 'table' AS kind, c.relname AS name,
-         format('%stable %s', CASE c.relpersistence WHEN 'u' THEN 'unlogged ' ELSE '' END, c.relname) AS text
-    FROM pg_class c, space WHERE c.relnamespace = space.oid AND c.relkind IN ('r', 'p')
-  UNION ALL
-  SELECT 'table', c.relname,
-         format('%s.%s %s%s%s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
-                CASE WHEN a.attnotnull THEN ' not null' ELSE '' END,
-                coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), ''))
-    FROM pg_class c JOIN space ON c.relnamespace = space.oid
-    JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
-   WHERE c.relkind IN ('r', 'p')
-  UNION ALL
-  SELECT 'table', c.relname, format('%s: constraint %s %s', c.relname, o.conname, pg_get_constraintdef(o.oid))
-    FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid JOIN space ON c.relnamespace = space.oid
-   WHERE o.contype <> 'n'
-  UNION ALL
-  SELECT 'index', c.relname, pg_get_indexdef(c.oid)
-    FROM pg_class c, space WHERE c.relnamespace = space.oid AND c.relkind IN ('i', 'I')
-  UNION ALL
-  SELECT 'sequence', c.relname, format('sequence %s %s cache %s', c.relname, s.seqtypid::regtype, s.seqcache)
-    FROM pg_class c JOIN space ON c.relnamespace = space.oid JOIN pg_sequence s ON s.seqrelid = c.oid
-  UNION ALL
-  SELECT 'function', p.proname, pg_get_functiondef(p.oid)
-    FROM pg_proc p, space WHERE p.pronamespace = space.oid AND p.prokind = 'f'
-  ORDER BY 1 COLLATE "C", 2 COLLATE "C", 3 COLLATE "C"`
+/**
+ * Everything in the schema that a migration can have made, as sorted lines: compared with sql/schema.sql. `head` is PostgreSQL's
+ * own wording, `body` what the migration wrote. Under an empty search_path every name comes with its schema, whatever the
+ * caller's is. The schema's name arrives as a quoted literal.
+ */
+export function describeSchemaObjects(schema: string): string {
+  return `
+    BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL search_path = '';
+    SET LOCAL quote_all_identifiers = off;
+    WITH space AS (SELECT oid FROM pg_namespace WHERE nspname = ${schema}),
+    relation AS (SELECT c.* FROM pg_class c JOIN space ON c.relnamespace = space.oid),
+    object AS (
+    SELECT 'table' AS kind, relname::text AS name, 0 AS place,
+           format('%stable %I', CASE relpersistence WHEN 'u' THEN 'unlogged ' ELSE '' END, relname) AS head, '' AS body
+      FROM relation WHERE relkind IN ('r', 'p')
+    UNION ALL
+    SELECT 'table', r.relname, a.attnum,
+           format('  column %I %s%s%s', a.attname, format_type(a.atttypid, a.atttypmod),
+                  CASE WHEN a.attnotnull THEN ' not null' ELSE '' END,
+                  coalesce(' default ' || pg_get_expr(d.adbin, d.adrelid), '')), ''
+      FROM relation r
+      JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+      LEFT JOIN pg_attrdef d ON d.adrelid = r.oid AND d.adnum = a.attnum
+     WHERE r.relkind IN ('r', 'p')
+    UNION ALL
+    -- From 18 on NOT NULL is a constraint with a name, too: it stands with its column.
+    SELECT 'table', r.relname, 10000, format('  constraint %I %s', o.conname, pg_get_constraintdef(o.oid)), ''
+      FROM pg_constraint o JOIN relation r ON r.oid = o.conrelid
+     WHERE o.contype <> 'n'
+    UNION ALL
+    SELECT 'table', r.relname, 10001, '  ' || pg_get_indexdef(i.indexrelid), ''
+      FROM pg_index i JOIN relation r ON r.oid = i.indrelid
+    UNION ALL
+    SELECT 'table', r.relname, 10002, '  ' || pg_get_triggerdef(t.oid), ''
+      FROM pg_trigger t JOIN relation r ON r.oid = t.tgrelid
+     WHERE NOT t.tgisinternal
+    UNION ALL
+    SELECT 'view', relname, 0, format('view %I', relname), '' FROM relation WHERE relkind IN ('v', 'm')
+    UNION ALL
+    SELECT 'sequence', r.relname, 0, format('sequence %I %s cache %s', r.relname, format_type(s.seqtypid, NULL), s.seqcache), ''
+      FROM relation r JOIN pg_sequence s ON s.seqrelid = r.oid
+    UNION ALL
+    SELECT 'function', p.proname, 0,
+           format('%s %I(%s)%s language %s %s%s%s%s%s', CASE p.prokind WHEN 'f' THEN 'function' ELSE 'routine' END, p.proname,
+                  pg_get_function_arguments(p.oid), coalesce(' returns ' || pg_get_function_result(p.oid), ''), l.lanname,
+                  CASE p.provolatile WHEN 'i' THEN 'immutable' WHEN 's' THEN 'stable' ELSE 'volatile' END,
+                  CASE WHEN p.proisstrict THEN ' strict' ELSE '' END,
+                  CASE p.proparallel WHEN 's' THEN ' parallel safe' WHEN 'r' THEN ' parallel restricted' ELSE '' END,
+                  CASE WHEN p.prosecdef THEN ' security definer' ELSE '' END,
+                  coalesce(' set ' || array_to_string(p.proconfig, ', '), '')), p.prosrc
+      FROM pg_proc p JOIN space ON p.pronamespace = space.oid JOIN pg_language l ON l.oid = p.prolang
+    )
+    SELECT head, body FROM object ORDER BY kind COLLATE "C", name COLLATE "C", place, head COLLATE "C";
+    ROLLBACK`
+}

@@ -1,36 +1,22 @@
-import { DriverUnsupported, PoolClosed } from '../errors.ts'
+import { DriverUnsupported } from '../errors.ts'
 import { alreadyLost, type Connection, type ConnectionMemory, type Driver, type StatementResult } from './connection.ts'
-import { codeOf, meansConnectionLost } from './sqlstate.ts'
 import { PROBE } from './postgres.sql.ts'
+import {
+  type PhysicalConnection,
+  type PostgresJs,
+  type PostgresJsClient,
+  PostgresJsPool,
+  unsupported,
+} from './postgresJsPool.ts'
+import { endsSession } from './sqlstate.ts'
 
-/** A pending query of postgres.js. */
-interface PostgresJsQuery extends PromiseLike<unknown> {
-  execute(): PostgresJsQuery
-}
+export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsPool.ts'
 
-/** A `sql` of postgres.js that stands for one connection: reserved, or inside `sql.begin()`. */
-export interface PostgresJsClient {
-  unsafe(text: string, values?: never[], options?: object): PromiseLike<unknown>
-}
-
-/** A `sql` of postgres.js reserved from its pool. */
-export interface PostgresJsReserved extends PostgresJsClient {
-  release(): void
-}
-
-/** The part of a postgres.js `sql` that Lockstep uses. */
-export interface PostgresJs extends PostgresJsClient {
-  reserve(): Promise<PostgresJsReserved>
-  readonly options: { readonly max?: number }
-}
-
-/** What postgres.js hands to `onexecute`, the hook by which its own `begin()` learns which connection it got. */
-interface PhysicalConnection {
-  onclose?: ((error: unknown) => void) | null
-  /** The list of connections in the same state. */
-  readonly queue: { remove(connection: PhysicalConnection): unknown }
-  connect(query: PromiseLike<unknown>): void
-  terminate(): void
+/** What the caller has postgres.js do to every row. */
+interface Transform {
+  readonly column?: { readonly from?: ((name: string) => string) | undefined }
+  readonly value?: { readonly from?: ((value: unknown, column: object) => unknown) | undefined }
+  readonly row?: { readonly from?: ((row: object) => unknown) | undefined }
 }
 
 interface PostgresJsResult extends Array<Record<string, unknown>> {
@@ -39,115 +25,172 @@ interface PostgresJsResult extends Array<Record<string, unknown>> {
   readonly state?: { readonly pid?: number }
 }
 
-const POSTGRES_JS_DEFAULT_POOL_SIZE = 10
-
-/** `reserve()` on an ended pool never settles; after this long we ask the pool whether it has ended. */
-const ENDED_PROBE_MS = 200
-
-const ignore = (): void => undefined
+/**
+ * Of a message that fills the socket's buffer postgres.js does not tell which connection it went to. Node's smallest has 16 KiB,
+ * and a character up to 4 bytes.
+ */
+const MAX_TELLING_CHARACTERS = 4000
 
 function toStatementResult(result: PostgresJsResult): StatementResult {
   return { rows: Array.from(result), rowCount: result.count ?? result.length, command: result.command ?? '' }
 }
 
+/** Our own statements name their columns in lower case; the caller may have postgres.js rename them. */
+function inOurNames(result: StatementResult): StatementResult {
+  const rows = result.rows.map((row) => {
+    return Object.fromEntries(Object.entries(row).map(([name, value]) => [name.toLowerCase(), value]))
+  })
+  return { ...result, rows }
+}
+
 /** The seam on postgres.js. */
 export function postgresJsDriver(sql: PostgresJs): Driver {
+  const transform = (sql.options.transform ?? {}) as Transform
+  refuseUnsafe(transform)
+  const renames = transform.column?.from !== undefined || transform.row?.from !== undefined
+  const pool = PostgresJsPool.of(sql)
+  const memories = new Memories()
   return {
     name: 'postgres',
-    poolSize: sql.options.max ?? POSTGRES_JS_DEFAULT_POOL_SIZE,
+    poolSize: pool.size,
+    hasIdle: () => pool.hasIdle(),
     async connect() {
-      const reserved = await reserveUnlessEnded(sql)
-      return new PostgresJsConnection(reserved, { sql, release: () => reserved.release() })
+      const reserved = await pool.reserve()
+      return new PostgresJsConnection(reserved, renames, {
+        memories,
+        release: () => reserved.release(),
+        leave: () => pool.leave(),
+      })
     },
     wrap(client) {
-      return new PostgresJsConnection(client as PostgresJsClient, undefined)
+      return new PostgresJsConnection(client as PostgresJsClient, renames, undefined)
     },
   }
 }
 
-async function reserveUnlessEnded(sql: PostgresJs): Promise<PostgresJsReserved> {
-  const reserving = sql.reserve()
-  let timer: NodeJS.Timeout | undefined
-  const ended = new Promise<never>((_, reject) => {
-    const look = (): void => {
-      void hasEnded(sql).then((yes) => {
-        if (yes) reject(poolClosed())
-      })
-      timer = setTimeout(look, ENDED_PROBE_MS)
+/** Refuses what would make a lock that is taken look granted. Renamed columns do no harm. */
+function refuseUnsafe({ column, value, row }: Transform): void {
+  const name = (plain: string): string => column?.from?.(plain) ?? plain
+  const cell = (plain: string | null): unknown => (value?.from ? value.from(plain, { type: 25 }) : plain)
+  const sample = { [name('held')]: cell(null), [name('pid')]: cell('42') }
+  const seen = Object.entries((row?.from ? row.from(sample) : sample) as object)
+  const [held, pid] = seen
+  const kept =
+    held?.[0].toLowerCase() === 'held' && held[1] === null && pid?.[0].toLowerCase() === 'pid' && pid[1] === '42'
+  if (kept && seen.length === 2) return
+  throw new DriverUnsupported(
+    'The `transform` of this postgres.js changes plain text or null, by which Lockstep tells a granted lock.',
+    { advice: 'Give Lockstep a `postgres(…)` of its own, without `transform.value` and `transform.row`.' },
+  )
+}
+
+/** More connections than a pool ever has; reconnected ones have new numbers. */
+const MAX_MEMORIES = 1000
+
+/**
+ * What is known of connections, by the process id that the server gave them: postgres.js reconnects in place, so the same object
+ * may be another connection the next time. A number that comes up again after a crash brings back a memory of another life;
+ * that costs a certain answer about a lost COMMIT, never a right one.
+ */
+class Memories {
+  readonly #byPid = new Map<number, ConnectionMemory>()
+
+  of(pid: number): ConnectionMemory {
+    let memory = this.#byPid.get(pid)
+    if (memory === undefined) {
+      if (this.#byPid.size >= MAX_MEMORIES) this.#byPid.clear()
+      this.#byPid.set(pid, (memory = {}))
     }
-    timer = setTimeout(look, ENDED_PROBE_MS)
-  })
-  try {
-    return await Promise.race([reserving, ended])
-  } catch (error) {
-    throw codeOf(error) === 'CONNECTION_ENDED' ? poolClosed(error) : error
-  } finally {
-    clearTimeout(timer)
+    return memory
   }
 }
 
-/** Pools in whose queue a question of ours still stands. */
-const asked = new WeakSet<PostgresJs>()
-
-/** An ended pool refuses a query at once; there is no other way to ask. One that is merely busy answers later: nobody waits for it. */
-async function hasEnded(sql: PostgresJs): Promise<boolean> {
-  if (asked.has(sql)) return false
-  asked.add(sql)
-  let ended = false
-  const query = sql.unsafe(PROBE) as PostgresJsQuery
-  const answered = (): void => void asked.delete(sql)
-  query.execute().then(answered, (error: unknown) => {
-    ended = codeOf(error) === 'CONNECTION_ENDED'
-    answered()
-  })
-  await new Promise((resolve) => setImmediate(resolve))
-  return ended
-}
-
-function poolClosed(cause?: unknown): PoolClosed {
-  return new PoolClosed('The postgres.js pool was ended.', {
-    advice: 'Create a new one, or call lockstep.close() before sql.end().',
-    cause,
-  })
+/** How a connection goes back to where it came from. */
+interface WayBack {
+  readonly memories: Memories
+  release(): void
+  /** Lets the next caller in. */
+  leave(): void
 }
 
 class PostgresJsConnection implements Connection {
   lost = false
   protocolPid: number | undefined
-  /** For this checkout alone: postgres.js reconnects in place, so the same object may be another connection the next time. */
-  readonly memory: ConnectionMemory = {}
+  /** Known with the first answer. */
+  memory: ConnectionMemory | undefined
   readonly client: PostgresJsClient
-  /** The pool it came from; undefined where it is the caller's. */
-  readonly #pool: { readonly sql: PostgresJs; release(): void } | undefined
+  readonly #renames: boolean
+  /** Undefined where the client is the caller's. */
+  readonly #pool: WayBack | undefined
   #physical: PhysicalConnection | undefined
   #closed = false
   #returned = false
 
-  constructor(client: PostgresJsClient, pool: { readonly sql: PostgresJs; release(): void } | undefined) {
+  constructor(client: PostgresJsClient, renames: boolean, pool: WayBack | undefined) {
     this.client = client
+    this.#renames = renames
     this.#pool = pool
   }
 
-  async script(text: string): Promise<StatementResult[]> {
-    if (this.lost) throw alreadyLost()
-    const capture = this.#pool !== undefined && this.#physical === undefined
+  script(text: string): Promise<StatementResult[]> {
+    const capture = this.#isUnknown
+    if (capture && text.length > MAX_TELLING_CHARACTERS) return this.#captureFirst(() => this.script(text))
     const options = capture ? { simple: true, onexecute: this.#capture } : { simple: true }
-    const result = (await this.#guarded(this.client.unsafe(text, [], options))) as PostgresJsResult | PostgresJsResult[]
-    if (capture && this.#physical === undefined) {
-      this.destroy()
-      throw new DriverUnsupported('This version of postgres.js does not tell which connection ran a query.', {
-        advice: 'Use postgres 3.4, or pg.',
-      })
-    }
-    const results = isSeveral(result) ? result : [result]
-    this.protocolPid ??= results[0]?.state?.pid
-    return results.map(toStatementResult)
+    return this.#ask(text, [], options, (result) => {
+      if (capture && this.#isUnknown) {
+        this.destroy()
+        throw unsupported()
+      }
+      const results = isSeveral(result) ? result : [result]
+      this.#learn(results[0]?.state?.pid)
+      const answers = results.map(toStatementResult)
+      return this.#renames ? answers.map(inOurNames) : answers
+    })
   }
 
-  async query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
-    if (this.lost) throw alreadyLost()
-    const result = (await this.#guarded(this.client.unsafe(text, [...values] as never[], { simple: false }))) as PostgresJsResult
-    return toStatementResult(result) as StatementResult<Row>
+  query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
+    if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values))
+    // Prepared as postgres.js prepares its own, unless the caller turned that off: unprepared, a statement with values takes two
+    // round trips.
+    return this.#ask(text, values, { simple: false, prepare: true }, (result) => {
+      return toStatementResult(result as PostgresJsResult) as StatementResult<Row>
+    })
+  }
+
+  #ask<T>(
+    text: string,
+    values: readonly unknown[],
+    options: object,
+    read: (result: PostgresJsResult | PostgresJsResult[]) => T,
+  ): Promise<T> {
+    return new Promise((resolve, reject) => {
+      if (this.lost) return reject(alreadyLost())
+      this.client.unsafe(text, [...values] as never[], options).then(
+        (result) => {
+          try {
+            resolve(read(result as PostgresJsResult | PostgresJsResult[]))
+          } catch (error) {
+            reject(error as Error)
+          }
+        },
+        (error: Error) => {
+          // The query is rejected a moment before the close hook runs.
+          if (endsSession(error)) this.lost = true
+          reject(error)
+        },
+      )
+    })
+  }
+
+  /** Whether it is ours and we do not know yet which physical connection it is. */
+  get #isUnknown(): boolean {
+    return this.#pool !== undefined && this.#physical === undefined
+  }
+
+  #learn(pid: number | undefined): void {
+    if (pid === undefined || this.protocolPid !== undefined) return
+    this.protocolPid = pid
+    this.memory = this.#pool?.memories.of(pid)
   }
 
   release(): void {
@@ -161,11 +204,16 @@ class PostgresJsConnection implements Connection {
   #return(destroy: boolean): void {
     if (this.#returned) return
     this.#returned = true
+    if (destroy) this.lost = true
     // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
     if (this.#closed || this.#pool === undefined) return
-    if (destroy && this.#physical) return this.#physical.terminate()
     if (this.#physical) this.#physical.onclose = null
-    this.#pool.release()
+    if (destroy && this.#physical) {
+      // Else a `sql.end()` before the socket is closed would wait for somebody to release it.
+      this.#physical.reserved = null
+      this.#physical.terminate()
+    } else this.#pool.release()
+    this.#pool.leave()
   }
 
   /**
@@ -177,39 +225,15 @@ class PostgresJsConnection implements Connection {
     physical.onclose = () => {
       this.lost = true
       this.#closed = true
-      this.#revive(physical)
+      this.#pool?.leave()
     }
     return true
   }
 
-  /**
-   * A server that ends a session says why, and postgres.js keeps these last words for whoever opens the connection next. If that
-   * is `reserve()`, it fails with them, and the reopened connection is lost to the pool for ever. So we open it again ourselves,
-   * with a query that may fail; by then the pool has it back. Where callers wait for a connection, the pool does it for us.
-   */
-  #revive(physical: PhysicalConnection): void {
-    const closedOnes = physical.queue
-    // Nobody may take it in the meantime.
-    closedOnes.remove(physical)
-    void this.#reopen(physical, closedOnes)
-  }
-
-  async #reopen(physical: PhysicalConnection, closedOnes: PhysicalConnection['queue']): Promise<void> {
-    if (this.#pool === undefined || (await hasEnded(this.#pool.sql)) || physical.queue !== closedOnes) return
-    const probe = this.#pool.sql.unsafe(PROBE)
-    // Listening the usual way would send it through the pool as well.
-    void Promise.prototype.then.call(probe, ignore, ignore)
-    physical.connect(probe)
-  }
-
-  async #guarded(pending: PromiseLike<unknown>): Promise<unknown> {
-    try {
-      return await pending
-    } catch (error) {
-      // The query is rejected a moment before the close hook runs.
-      if (meansConnectionLost(error)) this.lost = true
-      throw error
-    }
+  /** Without the close hook a lost connection would be released to two users. */
+  async #captureFirst<T>(then: () => Promise<T>): Promise<T> {
+    await this.script(PROBE)
+    return then()
   }
 }
 

@@ -1,4 +1,4 @@
-import { LockstepError, SchemaMissing, SchemaTooOld, StandbyRefused } from '../errors.ts'
+import { SchemaMissing, SchemaTooOld, StandbyRefused } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
 import { type Incarnation, readIncarnation } from './incarnation.ts'
@@ -6,6 +6,7 @@ import { tooNew } from './migrate.ts'
 import { KNOWN_VERSION, NEEDED_VERSION } from './migrations.ts'
 import { CONNECTION_CHECK_PROBE, readiness, ROLLBACK } from './postgres.sql.ts'
 import { codeOf, INVALID_SCHEMA_NAME, UNDEFINED_TABLE } from './sqlstate.ts'
+import { withConnection } from './withConnection.ts'
 
 /** What is asked of a server once, before the first transaction. */
 export interface Readiness {
@@ -16,19 +17,14 @@ export interface Readiness {
 
 /** Makes sure that this server can keep the promises, or says why not. */
 export async function checkReadiness(driver: Driver, schema: string): Promise<Readiness> {
-  const connection = await driver.connect()
-  try {
-    const quoted = quoteIdentifier(schema)
-    await checkSchema(connection, schema)
-    const incarnation = await readIncarnation(connection, quoted)
-    const checksConnections = await canCheckConnections(connection)
-    connection.release()
-    return { incarnation, checksConnections }
-  } catch (error) {
-    if (error instanceof LockstepError) connection.release()
-    else connection.destroy()
-    throw error
-  }
+  return withConnection(driver, (connection) => checkReadinessOn(connection, schema))
+}
+
+/** The same on a connection that is already at hand. */
+export async function checkReadinessOn(connection: Connection, schema: string): Promise<Readiness> {
+  await checkSchema(connection, schema)
+  const incarnation = await readIncarnation(connection, quoteIdentifier(schema))
+  return { incarnation, checksConnections: await canCheckConnections(connection) }
 }
 
 async function checkSchema(connection: Connection, schema: string): Promise<void> {
@@ -46,9 +42,12 @@ async function checkSchema(connection: Connection, schema: string): Promise<void
   }
   if (row.standby === 'true') throw standbyRefused()
   if (Number(row.version ?? 0) < NEEDED_VERSION) {
-    throw new SchemaTooOld(`The schema "${schema}" is at version ${row.version ?? 0}; this library needs ${NEEDED_VERSION}.`, {
-      advice: 'Run `npx pg-lockstep migrate`, or call `await lockstep.migrate()` at start-up.',
-    })
+    throw new SchemaTooOld(
+      `The schema "${schema}" is at version ${row.version ?? 0}; this library needs ${NEEDED_VERSION}.`,
+      {
+        advice: 'Run `npx pg-lockstep migrate`, or call `await lockstep.migrate()` at start-up.',
+      },
+    )
   }
   if (Number(row.floor) > KNOWN_VERSION) throw tooNew(schema, row, KNOWN_VERSION)
 }

@@ -54,6 +54,11 @@ export function meansSessionTimedOut(error: unknown): boolean {
   return TOOK_TOO_LONG_STATES.has(codeOf(error) ?? '')
 }
 
+/** True for an answer after which the server says nothing more on this connection. */
+export function endsSession(error: unknown): boolean {
+  return meansConnectionLost(error) || meansSessionTimedOut(error)
+}
+
 /** True for the two failures that another attempt can mend by itself. */
 export function meansTryAgain(error: unknown): boolean {
   const code = codeOf(error)

@@ -1,51 +1,38 @@
 import { ConnectionLost } from '../errors.ts'
 import { type LockSet, type Patience, terminateStranded, unlockLeftovers } from '../locks/index.ts'
-import { codeOf, type Connection, type Driver, LOCK_NOT_AVAILABLE } from '../postgres/index.ts'
+import { codeOf, type Connection, type Driver, LOCK_NOT_AVAILABLE, type SilenceWatch } from '../postgres/index.ts'
 import { ROLLBACK } from './transactions.sql.ts'
 
 /** Gets a connection, or gives up when the patience ends; one that comes too late goes straight back. */
-export async function checkout(driver: Driver, patience: Patience, locks: LockSet): Promise<Connection> {
-  const pending = driver.connect()
-  const { signal } = patience
+export function checkout(driver: Driver, patience: Patience, locks: LockSet): Promise<Connection> {
+  // A pool with an idle connection gives it at once: no clock needs to be set.
+  if (driver.hasIdle() && !patience.aborted) return driver.connect()
   return new Promise<Connection>((resolve, reject) => {
     let gaveUp = false
-    const onAbort = (): void => {
+    const forget = patience.onEnd(() => {
       gaveUp = true
       reject(patience.failure('connection', locks))
-    }
-    if (signal.aborted) onAbort()
-    else signal.addEventListener('abort', onAbort, { once: true })
-    pending.then(
+    })
+    driver.connect().then(
       (connection) => {
-        signal.removeEventListener('abort', onAbort)
+        forget()
         if (gaveUp) connection.release()
         else resolve(connection)
       },
-      (error: unknown) => {
-        signal.removeEventListener('abort', onAbort)
-        reject(error as Error)
+      (error: Error) => {
+        forget()
+        reject(error)
       },
     )
   })
 }
 
-/** Waits for an answer, but not for ever: a connection that is silent for this long is as good as lost. */
-export async function answered<T>(pending: Promise<T>, silenceMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const silence = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(
-        new ConnectionLost(`The server has not answered for ${Math.round(silenceMs)} ms.`, {
-          advice: 'Look at the network between here and the server, and at the server itself.',
-        }),
-      )
-    }, silenceMs)
+/** Waits for something else that needs a connection, as long as the patience lasts. */
+export function patiently<T>(pending: Promise<T>, patience: Patience, locks: LockSet): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const forget = patience.onEnd(() => reject(patience.failure('connection', locks)))
+    pending.then(resolve, reject).finally(forget)
   })
-  try {
-    return await Promise.race([pending, silence])
-  } finally {
-    clearTimeout(timer)
-  }
 }
 
 /** True where the connection is gone or its state cannot be known: nothing more may be sent through it. */
@@ -54,10 +41,10 @@ export function isUnusable(connection: Connection, error: unknown): boolean {
 }
 
 /** Ends the transaction and gives the connection back; where that cannot be confirmed, the server ends it with the session. */
-export async function rollBack(connection: Connection, silenceMs: number): Promise<void> {
+export async function rollBack(connection: Connection, silence: SilenceWatch): Promise<void> {
   if (connection.lost) return connection.destroy()
   try {
-    await answered(connection.script(ROLLBACK), silenceMs)
+    await silence.script(connection, ROLLBACK)
     connection.release()
   } catch {
     connection.destroy()
@@ -68,13 +55,18 @@ export async function rollBack(connection: Connection, silenceMs: number): Promi
  * Cleans up after a hand-over that failed. A lock that was not granted leaves nothing but an open transaction. Any other error
  * may have struck between its two transactions, when the locks were the session's.
  */
-export async function cleanUpHandOver(connection: Connection, locks: LockSet, error: unknown, silenceMs: number): Promise<void> {
+export async function cleanUpHandOver(
+  connection: Connection,
+  locks: LockSet,
+  error: unknown,
+  silence: SilenceWatch,
+): Promise<void> {
   if (isUnusable(connection, error)) return connection.destroy()
-  if (codeOf(error) === LOCK_NOT_AVAILABLE) return rollBack(connection, silenceMs)
+  if (codeOf(error) === LOCK_NOT_AVAILABLE || locks.length === 0) return rollBack(connection, silence)
   try {
-    await answered(connection.script(`${ROLLBACK}; ${unlockLeftovers(locks)}`), silenceMs)
+    await silence.script(connection, `${ROLLBACK}; ${unlockLeftovers(locks)}`)
     // A direct connection has just answered for its own session; behind a pooler that was perhaps another one.
-    if (connection.memory?.pooled !== false) await answered(connection.script(terminateStranded(locks)), silenceMs)
+    if (connection.memory?.pooled !== false) await silence.script(connection, terminateStranded(locks))
     connection.release()
   } catch {
     connection.destroy()

@@ -1,5 +1,5 @@
-import type { KeyQueue, WaitPlaces } from '../locks/index.ts'
-import type { Driver, Readiness } from '../postgres/index.ts'
+import type { Closing, KeyQueue, RecentLockIds, WaitPlaces } from '../locks/index.ts'
+import type { Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
 import type { TransactionDefaults } from './options.ts'
 
 /** What one Lockstep shares among its transactions. */
@@ -7,13 +7,16 @@ export interface Grounds {
   readonly driver: Driver
   readonly schema: string
   readonly quotedSchema: string
+  readonly lockIds: RecentLockIds
   readonly queue: KeyQueue
   readonly places: WaitPlaces
   readonly defaults: TransactionDefaults
-  /** An answer to BEGIN or COMMIT that has not come for this long means that the connection is lost. */
-  readonly silenceMs: number
-  /** Aborted by `close()`. */
-  readonly closing: AbortSignal
+  readonly silence: SilenceWatch
+  readonly closing: Closing
+  /** What the last connection showed: whether it is direct, that is without a pooler. */
+  readonly route: { direct: boolean }
+  /** What is known of the server; undefined before the first question. */
+  readonly readiness: Readiness | undefined
   /** Asked once; a failure is asked again. */
   ready(): Promise<Readiness>
 }

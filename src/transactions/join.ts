@@ -15,17 +15,20 @@ export interface JoinOptions {
 }
 
 const SAVEPOINT = 'lockstep_join'
+/** In PostgreSQL the two are the same. */
+const SAFE_LEVELS: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
 
 /**
  * Works inside a transaction that the caller opened, on the caller's client. What is read after it is guarded by the locks; what
  * the caller read before is not. Whatever fails here leaves the caller's transaction as it was.
  */
 export async function joinTransaction(grounds: Grounds, client: unknown, options: JoinOptions): Promise<OpenTransaction> {
-  const plan = planTransaction(grounds.schema, options, grounds.defaults)
+  const plan = planTransaction(grounds.lockIds, options, grounds.defaults)
   if ((typeof client !== 'object' && typeof client !== 'function') || client === null) {
     throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })
   }
-  const { checksConnections } = await grounds.ready()
+  // Asking would need another connection, and the joiners may have them all.
+  const checksConnections = grounds.readiness?.checksConnections ?? false
   const connection = grounds.driver.wrap(client)
   try {
     const results = await connection.script(beginJoin(SAVEPOINT)).catch((error: unknown) => {
@@ -61,10 +64,10 @@ export async function joinTransaction(grounds: Grounds, client: unknown, options
 const MAX_LOCK_TIMEOUT_MS = 2_147_483_647
 
 function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | undefined {
-  if (plan.locks.length === 0 || isolation === 'read committed') return undefined
+  if (plan.locks.length === 0 || SAFE_LEVELS.has(isolation)) return undefined
   return new JoinRefused(`The joined transaction is ${isolation.toUpperCase()}: its snapshot is older than any lock taken now.`, {
     advice: 'Open it with lockstep.transaction({ lock, isolation }), which takes the lock before the snapshot, or use READ COMMITTED.',
-    keys: plan.keys,
+    keys: plan.allKeys,
   })
 }
 

@@ -18,7 +18,13 @@ const frames = new AsyncLocalStorage<Frame>()
 
 /** Runs the function inside the frame. */
 export function runInFrame<T>(frame: Frame, fn: () => Promise<T>): Promise<T> {
-  return frames.run({ ...frame, outer: frames.getStore() }, fn)
+  const { grounds, tx, plan } = frame
+  return frames.run({ grounds, tx, plan, outer: frames.getStore() }, fn)
+}
+
+/** Whether the calling code runs in a transaction of any Lockstep. */
+export function isInsideTransaction(): boolean {
+  return frames.getStore() !== undefined
 }
 
 /** The transaction that a call has to join, if any. Throws where it would have to wait for the code that it is called from. */

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { ConnectionLost, LockstepError } from '../errors.ts'
 import { cancelBackend, findHolders, type Patience } from '../locks/index.ts'
 import { lockContended } from '../observe/index.ts'
@@ -12,13 +11,13 @@ import {
   type StatementResult,
   standbyRefused,
 } from '../postgres/index.ts'
-import { answered, checkout, cleanUpHandOver, isUnusable, rollBack } from './connections.ts'
+import { checkout, patiently, cleanUpHandOver, isUnusable, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
 import {
   beginTrying,
   beginWaiting,
-  freeAnswerIndex,
+  hadToWait,
   handOver,
   type Opening,
   type OpeningRow,
@@ -50,18 +49,32 @@ const MAX_ASK_AGAIN_MS = 150
 
 /** Opens the transaction with its locks, or throws with nothing held. */
 export async function open(grounds: Grounds, plan: TransactionPlan, patience: Patience, queued: boolean): Promise<Opened> {
-  const readiness = await grounds.ready()
+  const readiness = grounds.readiness ?? (await patiently(grounds.ready(), patience, plan.locks))
   const state = { contended: queued }
   for (let round = 0; ; round++) {
     const connection = await checkout(grounds.driver, patience, plan.locks)
     const attempt = new OpeningAttempt(grounds, plan, patience, connection, readiness.checksConnections, state)
-    const opened = await attempt.run()
+    const needsHandOver = plan.isolation !== 'read committed' && plan.locks.length > 0
+    const opened = await (needsHandOver ? attempt.enterByHandOver() : attempt.enterDirectly())
     if (opened !== undefined) return opened
-    const delayMs = Math.min(MAX_ASK_AGAIN_MS, MIN_ASK_AGAIN_MS * 2 ** round) * (0.5 + Math.random() / 2)
-    await sleep(Math.min(delayMs, Math.max(1, patience.remainingMs())), undefined, { signal: patience.signal }).catch(() => {
-      throw patience.failure('server', plan.locks)
-    })
+    await pause(round, patience)
+    if (patience.over) throw patience.failure('server', plan.locks)
   }
+}
+
+/** A moment before asking again, or until the patience ends. */
+async function pause(round: number, patience: Patience): Promise<void> {
+  const delayMs = Math.min(MAX_ASK_AGAIN_MS, MIN_ASK_AGAIN_MS * 2 ** round) * (0.5 + Math.random() / 2)
+  await new Promise<void>((resolve) => {
+    const timer = setTimeout(() => {
+      forget()
+      resolve()
+    }, delayMs)
+    const forget = patience.onEnd(() => {
+      clearTimeout(timer)
+      resolve()
+    })
+  })
 }
 
 /** One connection's worth of trying. */
@@ -92,31 +105,31 @@ class OpeningAttempt {
   }
 
   /** Undefined where somebody else holds a lock and there is no place to wait at the server: ask again later. */
-  async run(): Promise<Opened | undefined> {
-    const { isolation, locks } = this.#plan
-    return isolation === 'read committed' || locks.length === 0 ? this.#enterDirectly() : this.#enterByHandOver()
-  }
-
-  async #enterDirectly(): Promise<Opened | undefined> {
+  async enterDirectly(): Promise<Opened | undefined> {
     let placed = false
     try {
-      const [, tried] = await this.#send(beginTrying(this.#opening()), 0)
-      const opened = await this.#accept(tried)
-      if (opened === 'again') return await this.#enterDirectly()
-      if (opened !== undefined) return opened
+      for (;;) {
+        const opening = this.#opening()
+        const results = await this.#send(beginTrying(opening), 0)
+        const opened = this.#accept(results.at(-1))
+        if (opened !== 'unknown life') {
+          if (opened !== undefined) return opened
+          break
+        }
+        await this.#learnLife()
+      }
       this.#reportContention()
       if (this.#patience.over) throw await this.#giveUp()
       placed = this.#grounds.places.tryTake()
       if (!placed) {
-        await rollBack(this.#connection, this.#grounds.silenceMs)
+        await rollBack(this.#connection, this.#grounds.silence)
         return undefined
       }
       for (;;) {
         const waited = await this.#waitSlice((sliceMs) => beginWaiting(this.#opening(), sliceMs))
-        if (waited === undefined) continue
-        const granted = await this.#accept(waited.at(-1))
-        if (granted === 'again') continue
-        return granted
+        const granted = waited && this.#accept(waited.at(-1))
+        if (granted === 'unknown life') await this.#learnLife()
+        else if (granted !== undefined) return granted
       }
     } catch (error) {
       await this.#abandon(error)
@@ -126,7 +139,8 @@ class OpeningAttempt {
     }
   }
 
-  async #enterByHandOver(): Promise<Opened | undefined> {
+  /** As `enterDirectly`, for isolation levels that take their snapshot with the first statement. */
+  async enterByHandOver(): Promise<Opened | undefined> {
     const placed = this.#grounds.places.tryTake()
     try {
       for (;;) {
@@ -135,13 +149,13 @@ class OpeningAttempt {
         const results = await this.#waitSlice((sliceMs) => handOver(opening, placed ? sliceMs : 1, startsOver))
         if (results === undefined) {
           if (placed) continue
-          await rollBack(this.#connection, this.#grounds.silenceMs)
+          await rollBack(this.#connection, this.#grounds.silence)
           return undefined
         }
-        const free = results[freeAnswerIndex(opening)]?.rows[0] as { held: string | null } | undefined
-        if (!startsOver && free?.held === null) this.#reportContention()
-        const granted = await this.#accept(results.at(-1))
-        if (granted !== 'again') return granted
+        if (hadToWait(results)) this.#reportContention()
+        const granted = this.#accept(results.at(-1))
+        if (granted !== 'unknown life') return granted
+        await this.#learnLife()
       }
     } catch (error) {
       await this.#abandon(error)
@@ -152,8 +166,11 @@ class OpeningAttempt {
   }
 
   #opening(): Opening {
-    const { plan, memory } = { plan: this.#plan, memory: this.#connection.memory }
-    const known = memory?.pooled === false && memory.incarnation !== undefined
+    const plan = this.#plan
+    const { memory } = this.#connection
+    // A driver that does not say beforehand which connection it gives us: where the last one was direct and known, so is most
+    // likely this one; if not, it is asked afterwards.
+    const known = memory === undefined ? this.#grounds.route.direct : memory.pooled === false && memory.incarnation !== undefined
     return {
       isolation: plan.isolation,
       locks: plan.locks,
@@ -164,25 +181,36 @@ class OpeningAttempt {
   }
 
   /** Reads the last row of an opening message. Undefined: a lock is taken. */
-  async #accept(result: StatementResult | undefined): Promise<Opened | 'again' | undefined> {
+  #accept(result: StatementResult | undefined): Opened | 'unknown life' | undefined {
     const row = result?.rows[0] as unknown as OpeningRow
     if (row.held === 'standby') throw standbyRefused()
     const pid = Number(row.pid)
     const { memory, protocolPid } = this.#connection
-    if (memory !== undefined && protocolPid !== undefined) memory.pooled = protocolPid !== pid
-    if (row.incarnation === null) {
-      // The first to come after a crash: begin the new life in a transaction of its own, then start over.
-      await this.#rollBackOnly()
-      await answered(readIncarnation(this.#connection, this.#grounds.quotedSchema), this.#grounds.silenceMs)
-      return 'again'
+    if (memory !== undefined && protocolPid !== undefined) {
+      memory.pooled = protocolPid !== pid
+      this.#grounds.route.direct = !memory.pooled
+      if (typeof row.incarnation === 'string') memory.incarnation = row.incarnation
     }
+    // Null: the first to come after a crash. Undefined: not asked, because this connection was thought to be known.
+    const incarnation = row.incarnation === undefined ? memory?.incarnation : (row.incarnation ?? undefined)
+    if (this.#plan.resolvesCommit && incarnation === undefined) return 'unknown life'
     if (row.held === null) return undefined
-    if (memory !== undefined && row.incarnation !== undefined) memory.incarnation = row.incarnation
     // A wait that was given up can still have been granted.
     if (this.#patience.aborted) throw this.#patience.failure('server', this.#plan.locks)
-    const incarnation = row.incarnation ?? memory?.incarnation
-    const trace = this.#plan.resolvesCommit && incarnation !== undefined ? { xid: row.held, pid, incarnation } : undefined
+    const trace = incarnation !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, incarnation } : undefined
     return { connection: this.#connection, trace, contended: this.#state.contended }
+  }
+
+  /** Reads in which life of the server we are, or begins a new one, in a transaction of its own; then we start over. */
+  async #learnLife(): Promise<void> {
+    await this.#rollBackOnly()
+    const pending = this.#grounds.silence.start(this.#connection)
+    try {
+      const { value } = await readIncarnation(this.#connection, this.#grounds.quotedSchema)
+      if (this.#connection.memory !== undefined) this.#connection.memory.incarnation = value
+    } finally {
+      this.#grounds.silence.stop(pending)
+    }
   }
 
   /** Waits at the server for one slice. Undefined: not granted in this slice, and the transaction has failed. */
@@ -201,31 +229,30 @@ class OpeningAttempt {
 
   /** Sends a message that may wait; where the connection is direct, an abort cancels it. */
   async #cancellable(text: string, sliceMs: number): Promise<StatementResult[]> {
-    const { signal } = this.#plan
     const pid = this.#connection.memory?.pooled === false ? this.#connection.protocolPid : undefined
-    if (signal === undefined || pid === undefined) return this.#send(text, sliceMs)
+    if (pid === undefined) return this.#send(text, sliceMs)
     let settled = false
     let sending: Promise<unknown> | undefined
     const cancel = async (): Promise<void> => {
       const other = await this.#grounds.driver.connect()
       // Too late, it would hit whatever the connection runs next.
-      if (!settled) await (sending = other.script(cancelBackend(pid)))
+      if (!settled) sending = this.#grounds.silence.script(other, cancelBackend(pid))
+      await sending?.catch(() => other.destroy())
       other.release()
     }
-    const onAbort = (): void => void cancel().catch(() => undefined)
-    signal.addEventListener('abort', onAbort, { once: true })
+    const forget = this.#patience.onAbort(() => void cancel().catch(() => undefined))
     try {
       return await this.#send(text, sliceMs)
     } finally {
       settled = true
-      signal.removeEventListener('abort', onAbort)
+      forget()
       await sending?.catch(() => undefined)
     }
   }
 
   #send(text: string, mayTakeMs: number): Promise<StatementResult[]> {
     this.#inTransaction = true
-    return answered(this.#connection.script(text), mayTakeMs + this.#grounds.silenceMs)
+    return this.#grounds.silence.script(this.#connection, text, mayTakeMs)
   }
 
   #reportContention(): void {
@@ -250,12 +277,12 @@ class OpeningAttempt {
 
   /** Leaves nothing behind. An error that came out of an aborted wait is told as that. */
   async #abandon(error: unknown): Promise<void> {
-    const { silenceMs } = this.#grounds
+    const { silence } = this.#grounds
     if (error instanceof LockstepError && !isUnusable(this.#connection, error)) {
-      return this.#inTransaction ? rollBack(this.#connection, silenceMs) : this.#connection.release()
+      return this.#inTransaction ? rollBack(this.#connection, silence) : this.#connection.release()
     }
     const lost = isUnusable(this.#connection, error) || meansConnectionLost(error)
-    await cleanUpHandOver(this.#connection, this.#plan.locks, error, silenceMs)
+    await cleanUpHandOver(this.#connection, this.#plan.locks, error, silence)
     if (this.#patience.aborted) throw this.#patience.failure('server', this.#plan.locks)
     if (lost) throw lostWhileOpening(this.#plan, error)
   }

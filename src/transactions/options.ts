@@ -1,5 +1,5 @@
 import { InvalidOption } from '../errors.ts'
-import { type Keys, type LockSet, lockSet } from '../locks/index.ts'
+import { type Keys, type LockSet, lockSet, type RecentLockIds } from '../locks/index.ts'
 import type { Isolation } from './transactions.sql.ts'
 
 /** How often a failed transaction is tried again. */
@@ -41,6 +41,8 @@ export interface TransactionPlan {
   readonly locks: LockSet
   readonly keys: readonly string[]
   readonly sharedKeys: readonly string[]
+  /** Exclusive and shared. */
+  readonly allKeys: readonly string[]
   readonly isolation: Isolation
   /** Whether the caller named the isolation, or takes what is there. */
   readonly isolationStated: boolean
@@ -59,11 +61,11 @@ const MAX_WAIT_MS = 2_147_483_647
 const MAX_ATTEMPTS = 1000
 
 /** Checks a call before anything is sent. */
-export function planTransaction(schema: string, options: TransactionOptions, defaults: TransactionDefaults): TransactionPlan {
+export function planTransaction(ids: RecentLockIds, options: TransactionOptions, defaults: TransactionDefaults): TransactionPlan {
   if (typeof options !== 'object' || options === null) {
     throw new InvalidOption('The options are not an object.', { advice: 'Call transaction({ lock: key`Operation:${id}` }, fn).' })
   }
-  const locks = lockSet(schema, options.lock, options.lockShared)
+  const locks = lockSet(ids, options.lock, options.lockShared)
   const isolation = options.isolation ?? 'read committed'
   if (!ISOLATIONS.includes(isolation)) {
     throw new InvalidOption(`There is no isolation ${JSON.stringify(isolation)}.`, { advice: `Use one of ${ISOLATIONS.join(', ')}.` })
@@ -75,6 +77,7 @@ export function planTransaction(schema: string, options: TransactionOptions, def
     locks,
     keys: locks.filter((lock) => !lock.shared).map((lock) => lock.key),
     sharedKeys: locks.filter((lock) => lock.shared).map((lock) => lock.key),
+    allKeys: locks.map((lock) => lock.key),
     isolation,
     isolationStated: options.isolation !== undefined,
     waitMs: checkWaitMs(options.waitMs, defaults.waitMs),

@@ -15,13 +15,16 @@ export function judge(error: unknown, lost: boolean): { verdict: Verdict; reason
   const conflict = findCause(error, meansTryAgain)
   if (conflict !== undefined) return { verdict: 'conflict', reason: codeOf(conflict) }
   if (findCause(error, meansSessionTimedOut) !== undefined) return { verdict: 'final', reason: codeOf(error) }
-  const connection = findCause(error, (candidate) => candidate instanceof ConnectionLost || meansConnectionLost(candidate))
+  // A socket error may be anybody's, such as a call to another service: it counts only where our connection is gone as well.
+  const connection = lost ? findCause(error, tellsOfLostConnection) : undefined
   if (connection !== undefined) return { verdict: 'connection', reason: codeOf(connection) }
-  // pg says "Connection terminated unexpectedly" without a code: only the connection's end event tells.
-  if (lost && error instanceof Error && codeOf(error) === undefined && error.constructor === Error) {
-    return { verdict: 'connection', reason: undefined }
-  }
   return { verdict: 'final', reason: codeOf(error) }
+}
+
+/** pg says "Connection terminated unexpectedly" in a plain error without a code. */
+function tellsOfLostConnection(candidate: unknown): boolean {
+  if (candidate instanceof ConnectionLost || meansConnectionLost(candidate)) return true
+  return candidate instanceof Error && candidate.constructor === Error && codeOf(candidate) === undefined
 }
 
 /** The pause before the next attempt, with full jitter so that those who collided do not meet again. */

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { CommitOutcomeUnknown, ConnectionLost, LockstepError, LockTimeout, RetriesExhausted, TransactionRolledBack } from '../errors.ts'
-import { closedError, Patience } from '../locks/index.ts'
+import { closedError, Patience, type Ticket } from '../locks/index.ts'
 import {
   lockAbandoned,
   lockAcquired,
@@ -11,12 +11,12 @@ import {
   transactionRetried,
 } from '../observe/index.ts'
 import { codeOf, isSqlState, meansConnectionLost, meansSessionTimedOut } from '../postgres/index.ts'
-import { answered, rollBack } from './connections.ts'
+import { rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
-import { frameToJoin, refuseWaitingForSelf, runInFrame } from './nesting.ts'
+import { frameToJoin, isInsideTransaction, refuseWaitingForSelf, runInFrame } from './nesting.ts'
 import { open, type Opened, type Trace } from './open.ts'
 import type { TransactionPlan } from './options.ts'
-import { type Outcome, resolveOutcome } from './outcome.ts'
+import { type Outcome, resolveCommit, resolveOutcome } from './outcome.ts'
 import { judge, pauseMs } from './retry.ts'
 import { OpenTransaction, type Transaction } from './transaction.ts'
 import { COMMIT } from './transactions.sql.ts'
@@ -33,23 +33,23 @@ type Attempt<T> =
 export async function runTransaction<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>): Promise<T> {
   const outer = frameToJoin(grounds, plan)
   if (outer !== undefined) return outer.tx.nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
-  if (grounds.closing.aborted) throw closedError(plan.keys)
-  await refuseWaitingForSelf(grounds, plan)
+  if (grounds.closing.closed) throw closedError(plan.allKeys)
+  if (plan.locks.length > 0 && isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
   for (let attempt = 1; ; attempt++) {
     const result = await attemptOnce(grounds, plan, fn, attempt)
     if (result.end === 'committed') return result.value
     if (result.end === 'uncertain') {
-      const outcome = result.trace === undefined ? 'unknown' : await resolveOutcome(grounds, plan, result.trace)
+      const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(grounds, plan, result.trace)
       if (outcome === 'committed') return result.value
       if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
     } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
       // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
-      await resolveOutcome(grounds, plan, result.trace)
+      await resolveOutcome(grounds, result.trace)
     }
     const lost = result.end === 'uncertain' || result.lost
     const { verdict, reason } = result.end === 'uncertain' ? { verdict: 'connection' as const, reason: codeOf(result.error) } : judge(result.error, lost)
     if (verdict === 'final') throw result.error
-    if (attempt >= plan.attempts || grounds.closing.aborted) throw exhausted(plan, attempt, result.error, verdict)
+    if (attempt >= plan.attempts || grounds.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
     const delayMs = pauseMs(verdict, attempt)
     if (transactionRetried.hasSubscribers) {
       transactionRetried.publish({ schema: grounds.schema, keys: plan.keys, attempt, delayMs, reason, error: result.error })
@@ -62,17 +62,11 @@ async function attemptOnce<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<
   const patience = new Patience(plan.waitMs, plan.signal, grounds.closing)
   const locked = plan.locks.length > 0
   if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
-  let ticket
+  let ticket: Ticket | undefined
   try {
     if (patience.aborted) throw patience.failure('process', plan.locks)
     if (locked) {
-      if (lockContended.hasSubscribers && grounds.queue.isBusy(plan.locks)) {
-        lockContended.publish({ ...named(grounds, plan), where: 'process' })
-      }
-      ticket = await grounds.queue.enter(plan.locks, patience).catch(() => {
-        const holders = plan.locks.map((lock) => ({ where: 'process' as const, key: lock.key }))
-        throw patience.failure('process', plan.locks, holders)
-      })
+      ticket = grounds.queue.tryEnter(plan.locks) ?? (await waitInProcess(grounds, plan, patience))
     }
     const opened = await open(grounds, plan, patience, ticket?.waited ?? false)
     ticket?.confirm()
@@ -87,11 +81,18 @@ async function attemptOnce<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<
     return result
   } catch (error) {
     if (locked) reportFailedWait(grounds, plan, patience, error)
-    return { end: 'failed', error, lost: error instanceof ConnectionLost, trace: undefined }
+    return { end: 'failed', error, lost: error instanceof ConnectionLost || meansConnectionLost(error), trace: undefined }
   } finally {
     ticket?.release()
-    patience.dispose()
   }
+}
+
+async function waitInProcess(grounds: Grounds, plan: TransactionPlan, patience: Patience): Promise<Ticket> {
+  if (lockContended.hasSubscribers) lockContended.publish({ ...named(grounds, plan), where: 'process' })
+  const ticket = patience.asksOnce ? undefined : await grounds.queue.enter(plan.locks, patience)
+  if (ticket !== undefined) return ticket
+  const holders = plan.locks.map((lock) => ({ where: 'process' as const, key: lock.key }))
+  throw patience.failure('process', plan.locks, holders)
 }
 
 async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, opened: Opened): Promise<Attempt<T>> {
@@ -103,7 +104,7 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
   } catch (error) {
     tx.end()
     const { lost } = connection
-    await rollBack(connection, grounds.silenceMs)
+    await rollBack(connection, grounds.silence)
     return { end: 'failed', error, lost, trace }
   }
   tx.end()
@@ -111,13 +112,9 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     connection.destroy()
     return { end: 'failed', error: connectionLost(plan, tx.firstFailure), lost: true, trace }
   }
-  return commit(grounds, plan, opened, tx, value)
-}
-
-async function commit<T>(grounds: Grounds, plan: TransactionPlan, opened: Opened, tx: OpenTransaction, value: T): Promise<Attempt<T>> {
-  const { connection, trace } = opened
+  const pending = grounds.silence.start(connection)
   try {
-    const [result] = await answered(connection.script(COMMIT), grounds.silenceMs)
+    const [result] = await connection.script(COMMIT)
     connection.release()
     if (result?.command !== 'ROLLBACK') return { end: 'committed', value }
     return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace }
@@ -129,6 +126,8 @@ async function commit<T>(grounds: Grounds, plan: TransactionPlan, opened: Opened
     }
     connection.destroy()
     return { end: 'uncertain', value, error, trace }
+  } finally {
+    grounds.silence.stop(pending)
   }
 }
 
@@ -154,7 +153,7 @@ function reportFailedWait(grounds: Grounds, plan: TransactionPlan, patience: Pat
 function rolledBack(plan: TransactionPlan, cause: unknown): LockstepError {
   return new TransactionRolledBack('The server answered COMMIT with ROLLBACK: a statement had failed and its error was caught.', {
     advice: 'Let errors of statements out of the function, or run the part that may fail in tx.savepoint(). Nothing was written.',
-    keys: plan.keys,
+    keys: plan.allKeys,
     cause,
   })
 }
@@ -162,7 +161,7 @@ function rolledBack(plan: TransactionPlan, cause: unknown): LockstepError {
 function connectionLost(plan: TransactionPlan, cause: unknown): LockstepError {
   return new ConnectionLost('The connection was lost before COMMIT was sent.', {
     advice: 'Nothing was written; it can be done again.',
-    keys: plan.keys,
+    keys: plan.allKeys,
     cause,
   })
 }
@@ -170,7 +169,7 @@ function connectionLost(plan: TransactionPlan, cause: unknown): LockstepError {
 function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
   return new CommitOutcomeUnknown('The connection was lost in COMMIT, and the server can no longer say what became of it.', {
     advice: 'Look for the effect in the data before doing it again.',
-    keys: plan.keys,
+    keys: plan.allKeys,
     cause,
   })
 }
@@ -182,7 +181,7 @@ function exhausted(plan: TransactionPlan, attempts: number, cause: unknown, verd
       verdict === 'conflict'
         ? 'Nothing was written. Declare a lock for what the transactions compete for, or make them shorter.'
         : 'Nothing was written. Look at the connection to the server.',
-    keys: plan.keys,
+    keys: plan.allKeys,
     cause,
     attempts,
   })

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { TransactionControl, TransactionEnded } from '../errors.ts'
 import { alreadyLost, codeOf, type Connection, type StatementResult } from '../postgres/index.ts'
 import { guardClient } from './guardClient.ts'
@@ -24,6 +25,9 @@ export interface Transaction<Client = unknown> {
   /** The driver's own client, for query builders. It is good as long as the transaction. */
   readonly client: Client
 }
+
+/** The savepoint that the current code runs in. */
+const innermost = new AsyncLocalStorage<OpenTransaction>()
 
 /** The library's side of a transaction. */
 export class OpenTransaction implements Transaction {
@@ -76,6 +80,9 @@ export class OpenTransaction implements Transaction {
   /** As `savepoint`, with the library's own class. */
   async nest<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
     this.assertOpen()
+    // Called from inside one of its own savepoints it would wait for itself: there it is a savepoint of that savepoint.
+    const inner = innermost.getStore()
+    if (inner !== undefined && inner !== this && !inner.ended && inner.#isInside(this)) return inner.nest(fn)
     const turn = this.#savepoints.then(() => this.#runSavepoint(fn))
     this.#savepoints = turn.catch(() => undefined)
     return turn
@@ -106,7 +113,7 @@ export class OpenTransaction implements Transaction {
     await this.#connection.script(savepointSql(name))
     const inner = new OpenTransaction(this.#connection, this.isolation, this)
     try {
-      const value = await fn(inner)
+      const value = await innermost.run(inner, () => fn(inner))
       inner.end()
       await this.#connection.script(releaseSavepoint(name))
       return value
@@ -115,6 +122,10 @@ export class OpenTransaction implements Transaction {
       if (!this.#connection.lost) await this.#connection.script(rollbackToSavepoint(name))
       throw error
     }
+  }
+
+  #isInside(outer: OpenTransaction): boolean {
+    return this.#parent !== undefined && (this.#parent === outer || this.#parent.#isInside(outer))
   }
 
   #nextSavepoint(): number {

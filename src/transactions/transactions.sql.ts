@@ -7,9 +7,11 @@ import {
   sessionUnlock,
   transactionLock,
   tryLocks,
+  WAITED,
   waitForLocks,
   watchClient,
 } from '../locks/index.ts'
+import type { StatementResult } from '../postgres/index.ts'
 
 /** The isolation levels that mean something in PostgreSQL; READ UNCOMMITTED is READ COMMITTED there. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
@@ -73,14 +75,14 @@ export function handOver(opening: Opening, waitMs: number, startsOver: boolean):
   const first = startsOver ? `${ROLLBACK};` : ''
   const takeOver = locks.map((lock) => `, ${transactionLock(lock)}::text, ${sessionUnlock(lock)}::text`).join('')
   return `${HAND_OVER_MARK} ${first} ${begin('read committed')} ${watchClient(opening.checksConnections)}
-    SELECT ${tryLocks(locks, `''`)} AS held; ${waitForLocks(locks, waitMs)}
+    ${waitForLocks(locks, waitMs)}
     SELECT ${locks.map(sessionLock).join(', ')}; COMMIT;
     ${begin(opening.isolation)} SELECT ${columns(opening, [])}${takeOver}`
 }
 
-/** Which answer of a hand-over that does not start over tells whether the locks were free: BEGIN, perhaps SET, then this one. */
-export function freeAnswerIndex(opening: Opening): number {
-  return opening.checksConnections ? 2 : 1
+/** Whether a lock of a hand-over was not free at once: one of its waits says so. */
+export function hadToWait(results: readonly StatementResult[]): boolean {
+  return results.some((result) => result.rows[0]?.['wait'] === WAITED)
 }
 
 /** Whether a transaction of this life of the server committed. */
@@ -117,7 +119,8 @@ export function joinLocks(locks: LockSet, waitMs: number, checksConnections: boo
 }
 
 /** Statements that only Lockstep may send inside its transactions. ROLLBACK TO a savepoint is the caller's own affair. */
-const CONTROL = /^\s*(?:begin|start\s+transaction|commit|end|abort|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
+const CONTROL =
+  /^(?:\s|--[^\n]*(?:\n|$)|\/\*[\s\S]*?\*\/)*(?:begin|start\s+transaction|commit|end|abort|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
 
 export function isTransactionControl(text: string): boolean {
   return CONTROL.test(text)

@@ -1,5 +1,6 @@
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
+import { Lockstep } from '../../src/index.ts'
 import { pgBouncerAvailable, startPgBouncer } from './pgbouncer.ts'
 import { startPostgres } from './postgres.ts'
 
@@ -17,7 +18,14 @@ declare module 'vitest' {
  * Called once, before any test, with an empty database of which every test file's own is a copy. What all tests need
  * to find, such as Lockstep's schema, is put there here. It must have closed its connections when it returns.
  */
-export async function prepareTemplate(_url: string): Promise<void> {}
+export async function prepareTemplate(url: string): Promise<void> {
+  const pool = new pg.Pool({ connectionString: url, max: 1 })
+  try {
+    await new Lockstep(pool).migrate()
+  } finally {
+    await pool.end()
+  }
+}
 
 /**
  * One server for all test files: TEST_DATABASE_URL or DATABASE_URL where set (databases are created and dropped beside

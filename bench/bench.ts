@@ -1,0 +1,19 @@
+import type { Goal, ResultRow } from '../tools/judge/report.ts'
+
+/** How thoroughly a bench is run: `smoke` shows that it works, `quick` ends within a minute, `full` is what is published. */
+export type Thoroughness = 'full' | 'quick' | 'smoke'
+
+/** What a bench measured. */
+export interface Measured {
+  readonly results: readonly ResultRow[]
+  readonly goals: readonly Goal[]
+}
+
+/** A claim about time. Every goal is a ratio against a baseline in the same run, or a count. */
+export interface Bench {
+  readonly name: string
+  readonly about: string
+  /** What it is compared with, as source text. */
+  readonly baselines: Readonly<Record<string, string>>
+  run(thoroughness: Thoroughness, tell: (text: string) => void): Promise<Measured>
+}

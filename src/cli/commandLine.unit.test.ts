@@ -1,0 +1,66 @@
+import { describe, expect, test } from 'vitest'
+import { parseCommandLine } from './commandLine.ts'
+import { commands } from './commands.ts'
+import { nearest } from './nearest.ts'
+import { UsageError } from './usageError.ts'
+
+function complaint(line: string): string {
+  try {
+    parseCommandLine(line.split(' '), commands)
+  } catch (error) {
+    if (error instanceof UsageError) return `${error.message} ${error.advice}`
+    throw error
+  }
+  return ''
+}
+
+describe('a command line', () => {
+  test('has its options before or after the command', () => {
+    for (const line of ['--url postgres://a/b --json doctor', 'doctor --json --url=postgres://a/b']) {
+      const { command, call } = parseCommandLine(line.split(' '), commands)
+      expect(command?.name).toBe('doctor')
+      expect(call.values).toEqual({ url: 'postgres://a/b', json: 'true' })
+    }
+  })
+
+  test.each([
+    ['migrat', 'There is no command "migrat". Did you mean `migrate`?'],
+    ['dcotor', 'Did you mean `doctor`?'],
+    ['comp', 'Did you mean `completion`?'],
+    ['frobnicate', 'The commands are migrate, doctor, completion, help.'],
+    ['doctor --jsno', '`doctor` has no option --jsno. Did you mean `--json`?'],
+    ['doctor --to 2', '`doctor` has no option --to. Run `pg-lockstep help doctor`'],
+    ['doctor --url --json', '--url needs a value.'],
+    ['doctor --url', '--url needs a value.'],
+    ['doctor --schema=', '--schema needs a value.'],
+    ['doctor --json=yes', '--json takes no value.'],
+    ['doctor -j', '`doctor` has no option -j.'],
+    ['doctor now', '`doctor` takes no "now".'],
+    ['doctor --driver mysql', '--driver cannot be "mysql". Use pg or postgres.'],
+    ['completion fish', '`completion` does not know "fish". It knows bash, zsh.'],
+    ['completion bash zsh', '`completion` takes one word, not 2.'],
+    ['help migrat', 'Did you mean `migrate`?'],
+    ['--json', 'No command was given.'],
+  ])('%s: %s', (line, expected) => {
+    expect(complaint(line)).toContain(expected)
+  })
+
+  test('that asks for help or the version gets it, whatever else is on it', () => {
+    expect(parseCommandLine([], commands).asks).toBe('help')
+    expect(parseCommandLine(['migrate', '--bogus', '--help'], commands)).toMatchObject({ asks: 'help' })
+    expect(parseCommandLine(['doctor', '-h'], commands)).toMatchObject({ command: { name: 'doctor' }, asks: 'help' })
+    expect(parseCommandLine(['-v'], commands).asks).toBe('version')
+  })
+})
+
+test('the nearest word is a small slip away, or none', () => {
+  expect(nearest('docter', ['migrate', 'doctor'])).toBe('doctor')
+  expect(nearest('fish', ['bash', 'zsh'])).toBeUndefined()
+  expect(nearest('x', ['doctor'])).toBeUndefined()
+  expect(nearest('', ['doctor'])).toBeUndefined()
+})
+
+test('help knows every command', () => {
+  const help = commands.find(({ name }) => name === 'help')
+  expect(help?.words).toEqual(commands.map(({ name }) => name))
+})

@@ -1,0 +1,69 @@
+import { describe, expect, test } from 'vitest'
+import { table } from './table.ts'
+import { terminalOf } from './terminal.ts'
+import { lengthOf, wrap } from './wrap.ts'
+
+describe('table', () => {
+  test('makes columns as wide as they need, with nothing behind the last', () => {
+    expect(
+      table([
+        ['ok', 'clock', 'fine'],
+        ['warn', 'a', ''],
+        ['', '', '→ do it'],
+      ]).split('\n'),
+    ).toEqual(['ok    clock  fine', 'warn  a', '             → do it'])
+  })
+
+  test('wraps the last column under itself', () => {
+    expect(table([['ok', 'one two three four five six seven']], 30).split('\n')).toEqual([
+      'ok  one two three four five',
+      '    six seven',
+    ])
+  })
+
+  test('does not crush the last column in a narrow terminal', () => {
+    const [first] = table([['a'.repeat(20), 'one two three four five six seven']], 22).split('\n')
+    expect(first).toBe(`${'a'.repeat(20)}  one two three four five`)
+  })
+
+  test('does not count colours, nor half of an emoji', () => {
+    const { paint } = terminalOf({ isTTY: true, columns: 80 }, {})
+    expect(lengthOf(paint('red', 'fail'))).toBe(4)
+    expect(lengthOf('🔒')).toBe(1)
+    const rows = [
+      [paint('red', 'fail'), 'x'],
+      ['ok', 'y'],
+    ]
+    expect(table(rows).split('\n').map(lengthOf)).toEqual([7, 7])
+  })
+
+  test('has nothing to say about nothing', () => {
+    expect(table([])).toBe('')
+  })
+})
+
+describe('wrap', () => {
+  test('leaves a word that is too long whole', () => {
+    expect(wrap('a idle_in_transaction_session_timeout b', 10)).toEqual([
+      'a',
+      'idle_in_transaction_session_timeout',
+      'b',
+    ])
+  })
+})
+
+describe('a terminal', () => {
+  test('is coloured only where a person looks and wants it', () => {
+    const painted = (stream: object, env: NodeJS.ProcessEnv): boolean =>
+      terminalOf(stream, env).paint('red', 'x') !== 'x'
+    expect(painted({ isTTY: true }, {})).toBe(true)
+    expect(painted({ isTTY: true }, { NO_COLOR: '1' })).toBe(false)
+    expect(painted({ isTTY: true }, { TERM: 'dumb' })).toBe(false)
+    expect(painted({}, {})).toBe(false)
+  })
+
+  test('has no edge where the output is a file', () => {
+    expect(terminalOf({ columns: 80 }, {}).columns).toBe(Infinity)
+    expect(terminalOf({ isTTY: true, columns: 80 }, {}).columns).toBe(80)
+  })
+})

@@ -1,0 +1,131 @@
+import { connect, type Socket } from 'node:net'
+import pg from 'pg'
+import postgres from 'postgres'
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DriverUnsupported } from '../errors.ts'
+import { describeConnection, type Setting } from './connection.conformance.ts'
+import { driverFor } from './driver.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+
+function pgSetting(name: string, pooled: boolean, url: string, options: pg.PoolConfig = {}): Setting {
+  return {
+    name,
+    pooled,
+    url,
+    open(max, through) {
+      const pool = new pg.Pool({ connectionString: through, max, ...options })
+      return {
+        pool,
+        async borrow() {
+          const client = await pool.connect()
+          return { client, giveBack: () => client.release() }
+        },
+        async end() {
+          if (!pool.ending) await pool.end()
+        },
+      }
+    },
+  }
+}
+
+function postgresJsSetting(name: string, pooled: boolean, url: string, options: postgres.Options<{}> = {}): Setting {
+  return {
+    name,
+    pooled,
+    url,
+    open(max, through) {
+      const sql = postgres(through, { max, onnotice() {}, ...options })
+      return {
+        pool: sql,
+        async borrow() {
+          // Without fetch_types a reserve() that has to open a connection never returns.
+          await sql.unsafe('SELECT 1')
+          const client = await sql.reserve()
+          return { client, giveBack: () => client.release() }
+        },
+        end: () => sql.end({ timeout: 1 }),
+      }
+    },
+  }
+}
+
+const { url, pooledUrl, adminUrl } = database
+
+describeConnection(pgSetting('pg', false, url), adminUrl)
+describeConnection(pgSetting('pg with pipeline', false, url, { pipeline: true }), adminUrl)
+describeConnection(postgresJsSetting('postgres.js', false, url), adminUrl)
+describeConnection(postgresJsSetting('postgres.js in camel case', false, url, { transform: postgres.camel }), adminUrl)
+describeConnection(postgresJsSetting('postgres.js without fetch_types', false, url, { fetch_types: false }), adminUrl)
+if (pooledUrl !== undefined) {
+  describeConnection(pgSetting('pg behind PgBouncer', true, pooledUrl), adminUrl)
+  describeConnection(postgresJsSetting('postgres.js behind PgBouncer', true, pooledUrl, { prepare: false }), adminUrl)
+}
+
+describe('postgres.js as its owner configured it', () => {
+  async function firstRow(options: postgres.Options<{}>): Promise<unknown> {
+    const sql = postgres(url, { max: 1, ...options })
+    try {
+      const connection = await driverFor(sql).connect()
+      const [result] = await connection.script(`SELECT NULL AS held, '7' AS pid`)
+      connection.release()
+      return result?.rows[0]
+    } finally {
+      await sql.end({ timeout: 1 })
+    }
+  }
+
+  test.each([
+    ['camel', postgres.camel],
+    ['pascal', postgres.pascal],
+    ['kebab', postgres.kebab],
+    ['upper case', { column: (name: string) => name.toUpperCase() }],
+    [
+      'rows with other names',
+      { row: (row: object) => Object.fromEntries(Object.entries(row).map(([k, v]) => [k.toUpperCase(), v])) },
+    ],
+  ])('%s: our own statements find their columns', async (_, transform) => {
+    expect(await firstRow({ transform })).toEqual({ held: null, pid: '7' })
+  })
+
+  test.each([
+    ['null turned into undefined', { value: (value: unknown) => value ?? undefined }],
+    ['text turned into numbers', { value: (value: unknown) => (value === null ? null : Number(value)) }],
+    ['rows turned into lists', { row: (row: object) => Object.values(row) as unknown }],
+  ])('%s: refused, because a lock that is taken could look granted', async (_, transform) => {
+    await expect(firstRow({ transform })).rejects.toBeInstanceOf(DriverUnsupported)
+  })
+
+  test('a socket whose buffer is full hides the connection of a long message; we learn it before', async () => {
+    const { hostname, port } = new URL(url)
+    const sockets: Socket[] = []
+    const socket = (): Socket => {
+      const made = connect(Number(port), hostname)
+      const write = made.write.bind(made) as (chunk: Buffer) => boolean
+      made.write = ((chunk: Buffer) => write(chunk) && chunk.length < 16_384) as Socket['write']
+      sockets.push(made)
+      return made
+    }
+    // postgres.js knows the option, its types do not.
+    const options = { max: 1, socket } as postgres.Options<{}>
+    const sql = postgres(url, options)
+    try {
+      const connection = await driverFor(sql).connect()
+      const [result] = await connection.script(`SELECT 1 AS n /* ${'ü'.repeat(20_000)} */`)
+      expect(result?.rows).toEqual([{ n: 1 }])
+      sockets[0]?.destroy()
+      await expect.poll(() => connection.lost).toBe(true)
+      connection.release()
+    } finally {
+      await sql.end({ timeout: 1 })
+    }
+  })
+})
+
+test('what is neither of the two drivers is refused', () => {
+  for (const wrong of [undefined, null, {}, () => undefined, new pg.Client(), 'postgres://localhost']) {
+    expect(() => driverFor(wrong)).toThrow(DriverUnsupported)
+  }
+})

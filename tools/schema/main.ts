@@ -1,0 +1,16 @@
+import { writeFile } from 'node:fs/promises'
+import pg from 'pg'
+import { Lockstep } from '../../src/index.ts'
+import { startPostgres } from '../server/postgres.ts'
+import { dumpFile, dumpOf } from './dump.ts'
+
+// A server of its own, so that nothing but the migrations can have made what is described.
+await using server = await startPostgres()
+const pool = new pg.Pool({ connectionString: server.url(), max: 1 })
+try {
+  const lockstep = new Lockstep(pool)
+  await lockstep.migrate()
+  await writeFile(dumpFile, await dumpOf(pool, lockstep.schema))
+} finally {
+  await pool.end()
+}
