@@ -35,17 +35,19 @@ export const WAITED = 'waited'
 
 /**
  * Waits for the locks in ascending order, `waitMs` at most for all of them together: `lock_timeout` counts for each lock, so
- * what is left is computed before each from the time at which the message arrived. Each tries first, and so tells whether it
- * had to wait.
+ * what is left is computed before each from the time at which the message arrived. Where it is wanted, each tries first and so
+ * tells whether it had to wait.
  */
-export function waitForLocks(locks: LockSet, waitMs: number): string {
+export function waitForLocks(locks: LockSet, waitMs: number, tellsWaiting: boolean): string {
   const bound = Math.max(1, Math.floor(waitMs))
   const left = `greatest(1, ${bound} - floor(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000))::int::text`
   return locks
     .map((lock, index) => {
       const limit = index === 0 ? `SET LOCAL lock_timeout = ${bound};` : `SELECT set_config('lock_timeout', ${left}, true);`
-      const wait = `${call('pg_advisory_xact_lock', lock)}::text || '${WAITED}'`
-      return `${limit} SELECT CASE WHEN NOT ${call('pg_try_advisory_xact_lock', lock)} THEN ${wait} END AS wait;`
+      const wait = call('pg_advisory_xact_lock', lock)
+      if (!tellsWaiting) return `${limit} SELECT ${wait};`
+      const told = `CASE WHEN NOT ${call('pg_try_advisory_xact_lock', lock)} THEN ${wait}::text || '${WAITED}' END`
+      return `${limit} SELECT ${told} AS wait;`
     })
     .join(' ')
 }

@@ -1,6 +1,7 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect as dial, createServer, type Server, type Socket } from 'node:net'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { startProxy } from '../../tools/server/proxy.ts'
 import { ConnectionLost, PoolClosed } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
 import { driverFor } from './driver.ts'
@@ -314,20 +315,23 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       expect(await Promise.all(all.map((each) => each.script('SELECT 1 AS n')))).toHaveLength(3)
     })
 
-    test('a server that cannot be reached for a while costs the pool no place', async () => {
-      await using proxy = await startProxy({ targetPort: Number(new URL(setting.url).port) })
-      const { driver } = open(2, proxy.url(setting.url))
-      const before = await connect(driver)
-      await before.script('SELECT 1')
-      proxy.refuse(true)
-      proxy.cutAll()
-      await lost(before)
-      const refused = await Promise.allSettled(Array.from({ length: 5 }, () => driver.connect()))
-      expect(refused.map(({ status }) => status)).toEqual(Array(5).fill('rejected'))
-      before.release()
-      proxy.refuse(false)
-      const after = await Promise.all([connect(driver), connect(driver)])
-      for (const each of after) expect(await each.script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+    test('a server that refuses connections for a while costs the pool no place', async () => {
+      const relay = await startRelay(setting.url)
+      try {
+        const { driver } = open(2, relay.url)
+        const before = await connect(driver)
+        await before.script('SELECT 1')
+        await relay.stop()
+        await lost(before)
+        before.release()
+        const refused = await Promise.allSettled(Array.from({ length: 5 }, () => driver.connect()))
+        expect(refused.map(({ status }) => status)).toEqual(Array(5).fill('rejected'))
+        await relay.start()
+        const after = await Promise.all([connect(driver), connect(driver)])
+        for (const each of after) expect(await each.script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+      } finally {
+        await relay.stop()
+      }
     })
 
     test.skipIf(setting.pooled)('those who wait are served when a connection is lost before their turn', async () => {
@@ -426,4 +430,40 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       ])
     })
   })
+}
+
+/** A server's second address, which can be taken away and given back: while it is away, connections are refused. */
+async function startRelay(to: string): Promise<{ url: string; start(): Promise<void>; stop(): Promise<void> }> {
+  const target = new URL(to)
+  const sockets = new Set<Socket>()
+  let server: Server | undefined
+  let port = 0
+  const start = async (): Promise<void> => {
+    server = createServer((client) => {
+      const upstream = dial(Number(target.port), target.hostname)
+      for (const socket of [client, upstream]) {
+        sockets.add(socket)
+        socket.on('error', () => undefined)
+        socket.on('close', () => {
+          client.destroy()
+          upstream.destroy()
+        })
+      }
+      client.pipe(upstream).pipe(client)
+    })
+    server.listen(port, '127.0.0.1')
+    await once(server, 'listening')
+    port = (server.address() as AddressInfo).port
+  }
+  const stop = async (): Promise<void> => {
+    if (server?.listening !== true) return
+    const closed = once(server, 'close')
+    server.close()
+    for (const socket of sockets) socket.destroy()
+    await closed
+  }
+  await start()
+  const url = new URL(to)
+  url.port = String(port)
+  return { url: url.href, start, stop }
 }

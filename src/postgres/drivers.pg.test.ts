@@ -37,7 +37,8 @@ function postgresJsSetting(name: string, pooled: boolean, url: string, options: 
     pooled,
     url,
     open(max, through) {
-      const sql = postgres(through, { max, onnotice() {}, ...options })
+      // A pause before each new try would make the tests longer and nothing else.
+      const sql = postgres(through, { max, onnotice() {}, backoff: 0.005, ...options })
       return {
         pool: sql,
         async borrow() {

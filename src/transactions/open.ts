@@ -1,12 +1,14 @@
 import { ConnectionLost, LockstepError } from '../errors.ts'
 import { cancelBackend, findHolders, type Patience } from '../locks/index.ts'
-import { lockContended } from '../observe/index.ts'
+import { lockAcquired, lockContended } from '../observe/index.ts'
 import {
   codeOf,
   type Connection,
+  FEATURE_NOT_SUPPORTED,
   incarnationExpression,
   LOCK_NOT_AVAILABLE,
   meansConnectionLost,
+  READ_ONLY_TRANSACTION,
   readIncarnation,
   type StatementResult,
   standbyRefused,
@@ -38,6 +40,9 @@ export interface Opened {
   readonly trace: Trace | undefined
   readonly contended: boolean
 }
+
+/** How a standby refuses an opening message: no transaction ids, no SERIALIZABLE. */
+const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEATURE_NOT_SUPPORTED])
 
 /** A waiting statement holds a snapshot, which holds up vacuum and CREATE INDEX CONCURRENTLY: no wait lasts longer than this. */
 const SLICE_MS = 2000
@@ -152,7 +157,7 @@ class OpeningAttempt {
           await rollBack(this.#connection, this.#grounds.silence)
           return undefined
         }
-        if (hadToWait(results)) this.#reportContention()
+        if (opening.tellsWaiting && hadToWait(results)) this.#reportContention()
         const granted = this.#accept(results.at(-1))
         if (granted !== 'unknown life') return granted
         await this.#learnLife()
@@ -177,6 +182,7 @@ class OpeningAttempt {
       withXid: plan.resolvesCommit,
       incarnation: plan.resolvesCommit && !known ? incarnationExpression(this.#grounds.quotedSchema) : undefined,
       checksConnections: this.#checksConnections,
+      tellsWaiting: lockContended.hasSubscribers || lockAcquired.hasSubscribers,
     }
   }
 
@@ -284,6 +290,7 @@ class OpeningAttempt {
     const lost = isUnusable(this.#connection, error) || meansConnectionLost(error)
     await cleanUpHandOver(this.#connection, this.#plan.locks, error, silence)
     if (this.#patience.aborted) throw this.#patience.failure('server', this.#plan.locks)
+    if (STANDBY_STATES.has(codeOf(error) ?? '')) throw standbyRefused()
     if (lost) throw lostWhileOpening(this.#plan, error)
   }
 }

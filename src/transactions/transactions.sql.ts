@@ -25,6 +25,8 @@ export interface Opening {
   /** The SQL of the incarnation, where it is not yet known for this connection. */
   readonly incarnation: string | undefined
   readonly checksConnections: boolean
+  /** Whether somebody wants to know if the locks were free at once. */
+  readonly tellsWaiting: boolean
 }
 
 /** The row that every opening message ends with. `held` is null where a lock is taken, `standby` on a standby, else the xid or ''. */
@@ -42,8 +44,9 @@ function begin(isolation: Isolation): string {
 }
 
 function columns(opening: Opening, locks: LockSet): string {
-  const granted = opening.withXid ? 'pg_current_xact_id()::text' : `''`
-  const held = `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE ${tryLocks(locks, granted)} END AS held`
+  // A standby has no ids to give and fails; where none is wanted, it has to be asked.
+  const granted = opening.withXid ? 'pg_current_xact_id()::text' : `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE '' END`
+  const held = `${tryLocks(locks, granted)} AS held`
   const incarnation = opening.incarnation === undefined ? '' : `, ${opening.incarnation} AS incarnation`
   return `${held}, pg_backend_pid()::text AS pid${incarnation}`
 }
@@ -59,7 +62,7 @@ export function beginTrying(opening: Opening): string {
 /** The slow way in, after `beginTrying` was refused or a slice ended: starts over and waits for up to `waitMs`. */
 export function beginWaiting(opening: Opening, waitMs: number): string {
   return `${ROLLBACK}; ${begin(opening.isolation)} ${BEFORE_WAITING} ${watchClient(opening.checksConnections)}
-    ${waitForLocks(opening.locks, waitMs)} ${AFTER_WAITING}
+    ${waitForLocks(opening.locks, waitMs, false)} ${AFTER_WAITING}
     SELECT ${columns(opening, [])}`
 }
 
@@ -73,9 +76,9 @@ export function beginWaiting(opening: Opening, waitMs: number): string {
 export function handOver(opening: Opening, waitMs: number, startsOver: boolean): string {
   const { locks } = opening
   const first = startsOver ? `${ROLLBACK};` : ''
-  const takeOver = locks.map((lock) => `, ${transactionLock(lock)}::text, ${sessionUnlock(lock)}::text`).join('')
+  const takeOver = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
   return `${HAND_OVER_MARK} ${first} ${begin('read committed')} ${watchClient(opening.checksConnections)}
-    ${waitForLocks(locks, waitMs)}
+    ${waitForLocks(locks, waitMs, opening.tellsWaiting)}
     SELECT ${locks.map(sessionLock).join(', ')}; COMMIT;
     ${begin(opening.isolation)} SELECT ${columns(opening, [])}${takeOver}`
 }
@@ -115,7 +118,7 @@ export function beginJoin(name: string): string {
 }
 
 export function joinLocks(locks: LockSet, waitMs: number, checksConnections: boolean, name: string): string {
-  return `${BEFORE_WAITING} ${watchClient(checksConnections)} ${waitForLocks(locks, waitMs)} ${AFTER_WAITING} ${releaseSavepoint(name)}`
+  return `${BEFORE_WAITING} ${watchClient(checksConnections)} ${waitForLocks(locks, waitMs, false)} ${AFTER_WAITING} ${releaseSavepoint(name)}`
 }
 
 /** Statements that only Lockstep may send inside its transactions. ROLLBACK TO a savepoint is the caller's own affair. */
