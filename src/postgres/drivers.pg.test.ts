@@ -38,7 +38,7 @@ function postgresJsSetting(name: string, pooled: boolean, url: string, options: 
     url,
     open(max, through) {
       // A pause before each new try would make the tests longer and nothing else.
-      const sql = postgres(through, { max, onnotice() {}, backoff: 0.005, ...options })
+      const sql = postgres(through, { max, onnotice() {}, backoff: () => 0.005, ...options })
       return {
         pool: sql,
         async borrow() {

@@ -23,8 +23,23 @@ export async function checkReadiness(driver: Driver, schema: string): Promise<Re
 /** The same on a connection that is already at hand. */
 export async function checkReadinessOn(connection: Connection, schema: string): Promise<Readiness> {
   await checkSchema(connection, schema)
-  const incarnation = await readIncarnation(connection, quoteIdentifier(schema))
+  const incarnation = await readIncarnation(connection, quoteIdentifier(schema)).catch((error: unknown) => {
+    throw isMissing(error) ? schemaRenamed(schema, error) : error
+  })
   return { incarnation, checksConnections: await canCheckConnections(connection) }
+}
+
+function isMissing(error: unknown): boolean {
+  const code = codeOf(error)
+  return code === UNDEFINED_TABLE || code === INVALID_SCHEMA_NAME
+}
+
+/** Its functions name the schema as it was called when it was migrated. */
+function schemaRenamed(schema: string, cause: unknown): SchemaMissing {
+  return new SchemaMissing(`The functions of the schema "${schema}" refer to another one, which is not there.`, {
+    advice: 'Was the schema renamed? Give it its old name back, or drop it and migrate again.',
+    cause,
+  })
 }
 
 async function checkSchema(connection: Connection, schema: string): Promise<void> {
@@ -33,8 +48,7 @@ async function checkSchema(connection: Connection, schema: string): Promise<void
     const results = await connection.script(readiness(quoteIdentifier(schema)))
     row = results[0]?.rows[0] as typeof row
   } catch (error) {
-    const code = codeOf(error)
-    if (code !== UNDEFINED_TABLE && code !== INVALID_SCHEMA_NAME) throw error
+    if (!isMissing(error)) throw error
     throw new SchemaMissing(`The database has no Lockstep schema "${schema}".`, {
       advice: 'Run `npx pg-lockstep migrate`, or call `await lockstep.migrate()` at start-up.',
       cause: error,

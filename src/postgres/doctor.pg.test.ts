@@ -1,0 +1,208 @@
+import pg from 'pg'
+import postgres from 'postgres'
+import { afterAll, describe, expect, inject, test, vi } from 'vitest'
+import { pgBouncerAvailable, startPgBouncer } from '../../tools/server/pgbouncer.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { SchemaMissing } from '../errors.ts'
+import { lockId } from '../locks/index.ts'
+import { Lockstep } from '../lockstep.ts'
+import { diagnose, type Finding } from './doctor.ts'
+import { driverFor, type Pool } from './driver.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+afterAll(() => pool.end())
+
+async function examine(subject: Pool, schema = 'lockstep', oldAfterMs?: number): Promise<Map<string, Finding>> {
+  const key = 'Doctor:probe'
+  const found = await diagnose(driverFor(subject), schema, { key, id: lockId(schema, 'lock', key) }, oldAfterMs)
+  for (const { level, advice } of found) expect(advice === '').toBe(level === 'ok')
+  return new Map(found.map((each) => [each.name, each]))
+}
+
+async function examineWith(config: pg.PoolConfig): Promise<Map<string, Finding>> {
+  const configured = new pg.Pool({ connectionString: database.url, ...config })
+  try {
+    return await examine(configured)
+  } finally {
+    await configured.end()
+  }
+}
+
+test('a server as it comes: nothing fails, and both drivers see the same', async () => {
+  const sql = postgres(database.url, { max: 4, transform: postgres.pascal })
+  try {
+    const [one, other] = [await examine(pool), await examine(sql)]
+    expect([...one.keys()]).toEqual([...other.keys()])
+    for (const name of [
+      'server version',
+      'standby',
+      'schema',
+      'lock ids',
+      'pooler',
+      'clock',
+      'session locks',
+      'durability',
+    ]) {
+      expect(one.get(name), name).toMatchObject({ level: 'ok' })
+      expect(other.get(name), name).toMatchObject({ level: 'ok' })
+    }
+    expect([...one.values()].filter(({ level }) => level === 'fail')).toEqual([])
+  } finally {
+    await sql.end()
+  }
+})
+
+test('lockstep.doctor() asks the same', async () => {
+  const names = (await new Lockstep(pool).doctor()).map(({ name }) => name)
+  expect(names).toEqual([...(await examine(pool)).keys()])
+})
+
+describe.skipIf(!pgBouncerAvailable())('poolers', () => {
+  test('transaction mode', async () => {
+    const found = await examineWith({ connectionString: database.pooledUrl, max: 3 })
+    expect(found.get('pooler')).toMatchObject({ level: 'warn', found: 'a pooler in transaction mode' })
+  })
+
+  test('session mode', async () => {
+    const admin = new URL(inject('adminUrl'))
+    await using bouncer = await startPgBouncer({
+      postgresHost: admin.hostname,
+      postgresPort: Number(admin.port || 5432),
+      users: { [decodeURIComponent(admin.username)]: decodeURIComponent(admin.password) },
+      poolMode: 'session',
+    })
+    const found = await examineWith({ connectionString: bouncer.url(database.name), max: 3 })
+    expect(found.get('pooler')).toMatchObject({
+      level: 'warn',
+      found: expect.stringContaining('session mode') as string,
+    })
+  })
+
+  test('one connection through a pooler cannot tell the mode, and says so', async () => {
+    const found = await examineWith({ connectionString: database.pooledUrl, max: 1 })
+    expect(found.get('pooler')).toMatchObject({
+      level: 'warn',
+      found: expect.stringContaining('or one too busy') as string,
+    })
+  })
+})
+
+describe('the schema', () => {
+  test('missing', async () => {
+    const found = await examine(pool, 'nowhere')
+    expect(found.get('schema')).toMatchObject({ level: 'fail', advice: expect.stringContaining('migrate') as string })
+    expect(found.has('lock ids')).toBe(false)
+  })
+
+  test('renamed: its functions look for its old name', async () => {
+    await new Lockstep(pool, { schema: 'before' }).migrate()
+    await pool.query('ALTER SCHEMA before RENAME TO after')
+    expect((await examine(pool, 'after')).get('schema')).toMatchObject({ level: 'fail', found: expect.stringContaining('refer') as string })
+    await expect(new Lockstep(pool, { schema: 'after' }).transaction({}, async () => 1)).rejects.toBeInstanceOf(SchemaMissing)
+    expect(pool.idleCount).toBe(pool.totalCount)
+    expect((await pool.query('SELECT 1 AS n')).rows).toEqual([{ n: 1 }])
+  })
+
+  test('with a lock_id() that gives other numbers', async () => {
+    await new Lockstep(pool, { schema: 'wrong' }).migrate()
+    await pool.query(`
+      CREATE OR REPLACE FUNCTION wrong.lock_id(domain text, key text) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT
+      AS 'SELECT hashtext(key)::bigint'`)
+    const found = await examine(pool, 'wrong')
+    expect(found.get('lock ids')).toMatchObject({ level: 'fail' })
+    expect(found.get('schema')).toMatchObject({ level: 'warn' })
+  })
+})
+
+describe('the pool and its sessions', () => {
+  test('a pool of one is examined without waiting for itself', async () => {
+    const found = await examineWith({ max: 1 })
+    expect(found.get('pool')).toMatchObject({ level: 'warn' })
+    expect(found.get('schema')).toMatchObject({ level: 'ok' })
+    expect((await examineWith({ max: 2 })).get('pool')).toMatchObject({ level: 'ok' })
+  })
+
+  test('synchronous_commit off', async () => {
+    const found = await examineWith({ options: '-c synchronous_commit=off' })
+    expect(found.get('durability')).toMatchObject({ level: 'warn' })
+  })
+
+  test('a time limit for idle transactions', async () => {
+    expect((await examineWith({})).get('idle in transaction')).toMatchObject({ level: 'warn' })
+    const found = await examineWith({ options: '-c idle_in_transaction_session_timeout=60s' })
+    expect(found.get('idle in transaction')).toMatchObject({ level: 'ok' })
+  })
+
+  test('keepalives', async () => {
+    const long = await examineWith({ options: '-c tcp_keepalives_idle=7200' })
+    expect(long.get('keepalive')).toMatchObject({ level: 'warn' })
+    const short = await examineWith({ options: '-c tcp_keepalives_idle=30' })
+    expect(short.get('keepalive')).toMatchObject({ level: 'ok', found: expect.stringContaining('30 s') as string })
+  })
+})
+
+test('a clock that goes ahead or behind', async () => {
+  const now = Date.now.bind(Date)
+  try {
+    for (const [offsetMs, level] of [
+      [-5000, 'warn'],
+      [5000, 'warn'],
+      [0, 'ok'],
+    ] as const) {
+      vi.spyOn(Date, 'now').mockImplementation(() => now() + offsetMs)
+      expect((await examine(pool)).get('clock')).toMatchObject({ level })
+    }
+  } finally {
+    vi.restoreAllMocks()
+  }
+})
+
+test('a transaction that has been open for too long', async () => {
+  const client = new pg.Client({ connectionString: database.url, application_name: 'the forgetful one' })
+  await client.connect()
+  try {
+    await client.query('BEGIN')
+    expect((await examine(pool, 'lockstep', 0)).get('old snapshots')).toMatchObject({
+      level: 'warn',
+      found: expect.stringContaining('the forgetful one') as string,
+    })
+    // Other files' transactions share the server; none is five minutes old.
+    expect((await examine(pool)).get('old snapshots')).toMatchObject({ level: 'ok' })
+  } finally {
+    await client.end()
+  }
+})
+
+test('an idle session with an advisory lock', async () => {
+  const client = new pg.Client({ connectionString: database.url, application_name: 'the holder' })
+  await client.connect()
+  try {
+    await client.query('SELECT pg_advisory_lock(1)')
+    // The server reports the session as idle a moment after its answer.
+    const found = async (): Promise<Finding | undefined> => (await examine(pool)).get('session locks')
+    await expect
+      .poll(found, { interval: 5 })
+      .toMatchObject({ level: 'warn', found: expect.stringContaining('the holder') as string })
+    await client.query('SELECT pg_advisory_unlock(1)')
+    expect(await found()).toMatchObject({ level: 'ok' })
+  } finally {
+    await client.end()
+  }
+})
+
+test('an error in the middle does not put a connection with an open transaction back into the pool', async () => {
+  const broken = new pg.Pool({ connectionString: database.url, options: '-c statement_timeout=1', max: 1 })
+  try {
+    await pool.query('BEGIN; LOCK TABLE lockstep.migrations; COMMIT')
+    const client = await pool.connect()
+    await client.query('BEGIN; LOCK TABLE lockstep.migrations IN ACCESS EXCLUSIVE MODE')
+    await expect(examine(broken)).rejects.toMatchObject({ code: '57014' })
+    await client.query('ROLLBACK')
+    client.release()
+    expect(broken.totalCount).toBe(0)
+  } finally {
+    await broken.end()
+  }
+})

@@ -1,0 +1,130 @@
+import { readFile } from 'node:fs/promises'
+import pg from 'pg'
+import { afterAll, afterEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { dumpFile, dumpOf } from '../../tools/schema/dump.ts'
+import { InvalidOption } from '../errors.ts'
+import { key, lockId } from '../locks/index.ts'
+import { Lockstep } from '../lockstep.ts'
+import { describeSchema } from './describeSchema.ts'
+import { driverFor } from './driver.ts'
+import { checkSchemaName, quoteIdentifier, quoteLiteral } from './identifiers.ts'
+import { KNOWN_VERSION, NEEDED_VERSION, readMigrations } from './migrations.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const pool = new pg.Pool({ connectionString: database.url, max: 3 })
+afterAll(() => pool.end())
+const driver = driverFor(pool)
+
+test('sql/schema.sql is what the migrations result in; `npm run schema` makes it anew', async () => {
+  expect(await dumpOf(pool, 'lockstep')).toBe(await readFile(dumpFile, 'utf8'))
+})
+
+test('the versions that the library names are those of its migrations', async () => {
+  const migrations = await readMigrations()
+  expect(KNOWN_VERSION).toBe(migrations.length)
+  expect(NEEDED_VERSION).toBeLessThanOrEqual(KNOWN_VERSION)
+  for (const { version, compatibleFrom } of migrations) expect(compatibleFrom).toBeLessThanOrEqual(version)
+})
+
+describe('whatever the schema is called', () => {
+  const names = [
+    'Weird "Schema" \\ ü',
+    "it's",
+    'order',
+    'a.b',
+    'public_lockstep',
+    '💥 $1 $& {x}',
+    // Each of these stands in the text of the schema with another meaning.
+    'e',
+    'x',
+    'UTF8',
+    'epoch',
+    'incarnation',
+    'lock_id',
+    'lockstep.',
+    '"lockstep"',
+  ]
+
+  test.each(names)('%j: the same description, the same lock ids, and it works', async (schema) => {
+    const lockstep = new Lockstep(pool, { schema })
+    expect(await lockstep.migrate()).toMatchObject({ from: 0, to: KNOWN_VERSION })
+    expect(await dumpOf(pool, schema)).toBe(await readFile(dumpFile, 'utf8'))
+    const { rows } = await pool.query<{ id: string }>(
+      `SELECT ${quoteIdentifier(schema)}.lock_id('lock', 'Transfer:42')::text AS id`,
+    )
+    expect(rows[0]?.id).toBe(String(lockstep.lockId('Transfer:42')))
+    const answer = await lockstep.transaction({ lock: key`Transfer:${42}`, isolation: 'serializable' }, async (tx) => {
+      const result = await tx.query<{ held: string }>(
+        `SELECT count(*)::text AS held FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`,
+      )
+      return result.rows[0]?.held
+    })
+    expect(answer).toBe('1')
+    await pool.query(`DROP SCHEMA ${quoteIdentifier(schema)} CASCADE`)
+  })
+
+  test.each(['', 'pg_lockstep', 'x'.repeat(64), 'ü'.repeat(32), 'nul\0', 'half \ud800', 'a$$b', 7, null])(
+    '%j is refused before anything is sent',
+    (schema) => {
+      expect(() => checkSchemaName(schema)).toThrow(InvalidOption)
+    },
+  )
+
+  test('no two names share a lock id', () => {
+    expect(new Set(names.map((name) => lockId(name, 'lock', 'Transfer:42'))).size).toBe(names.length)
+  })
+
+  test('quoted names and texts come back from the server as they were', async () => {
+    for (const name of names) {
+      const { rows } = await pool.query(`SELECT ${quoteLiteral(name)} AS ${quoteIdentifier(name)}`)
+      expect(rows).toEqual([{ [name]: name }])
+    }
+  })
+})
+
+test('the description does not depend on the search_path or on how names are quoted', async () => {
+  const options = '-c search_path=lockstep,public -c quote_all_identifiers=on'
+  const other = new pg.Pool({ connectionString: database.url, options, max: 1 })
+  try {
+    expect(await describeSchema(driverFor(other), 'lockstep')).toBe(await describeSchema(driver, 'lockstep'))
+  } finally {
+    await other.end()
+  }
+})
+
+describe('a change by hand shows', () => {
+  afterEach(() => pool.query('DROP SCHEMA changed CASCADE'))
+
+  test.each([
+    ['a column', 'ALTER TABLE changed.epoch ADD COLUMN extra int'],
+    ['a type', 'ALTER TABLE changed.epoch ALTER COLUMN value TYPE numeric'],
+    ['a default', 'ALTER TABLE changed.epoch ALTER COLUMN value SET DEFAULT 7'],
+    ['NOT NULL', 'ALTER TABLE changed.epoch ALTER COLUMN value DROP NOT NULL'],
+    ['a constraint', 'ALTER TABLE changed.epoch ADD CHECK (value < 100)'],
+    ['an index', 'CREATE INDEX ON changed.epoch (value)'],
+    ['a logged incarnation', 'ALTER TABLE changed.incarnation SET LOGGED'],
+    ['a table', 'CREATE TABLE changed.extra ()'],
+    ['a view', 'CREATE VIEW changed.extra AS SELECT 1 AS n'],
+    ['a sequence', 'CREATE SEQUENCE changed.extra'],
+    [
+      'a trigger',
+      'CREATE TRIGGER t BEFORE UPDATE ON changed.epoch FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()',
+    ],
+    [
+      'a function’s body',
+      `CREATE OR REPLACE FUNCTION changed.lock_id(domain text, key text) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS 'SELECT 1::bigint'`,
+    ],
+    ['a function’s property', 'ALTER FUNCTION changed.lock_id(text, text) VOLATILE'],
+    ['a function’s rights', 'ALTER FUNCTION changed.ensure_incarnation() SECURITY DEFINER'],
+    ['a function’s setting', 'ALTER FUNCTION changed.ensure_incarnation() SET work_mem = 1024'],
+  ])('%s', async (_, change) => {
+    const lockstep = new Lockstep(pool, { schema: 'changed' })
+    await lockstep.migrate()
+    const before = await describeSchema(driver, 'changed')
+    await pool.query(change)
+    expect(await describeSchema(driver, 'changed')).not.toBe(before)
+    expect(await lockstep.doctor()).toContainEqual(expect.objectContaining({ name: 'schema', level: 'warn' }))
+  })
+})

@@ -1,0 +1,200 @@
+import { chmod, cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import postgres from 'postgres'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
+import { StandbyRefused } from '../errors.ts'
+import { lockId } from '../locks/index.ts'
+import { Lockstep } from '../lockstep.ts'
+import { diagnose, type Finding } from './doctor.ts'
+import { driverFor } from './driver.ts'
+import type { Incarnation } from './incarnation.ts'
+import { checkReadiness } from './readiness.ts'
+
+/** What only a server of one's own can show: its restarts and crashes, its copies, its limits. */
+
+let place: string
+let server: PostgresServer
+
+beforeAll(async () => {
+  place = await mkdtemp(join(tmpdir(), 'lockstep-lives-'))
+  // The server runs as another user where we are root.
+  await chmod(place, 0o755)
+  server = await startPostgres({
+    dataDir: join(place, 'primary'),
+    settings: { max_connections: '60', max_locks_per_transaction: '10', max_prepared_transactions: '2' },
+  })
+  await withPool(async (pool) => new Lockstep(pool).migrate())
+})
+afterAll(async () => {
+  await server.stop('immediate')
+  await rm(place, { recursive: true, force: true })
+})
+
+async function withPool<T>(work: (pool: pg.Pool) => Promise<T>, url = server.url(), max = 5): Promise<T> {
+  const pool = new pg.Pool({ connectionString: url, max })
+  try {
+    return await work(pool)
+  } finally {
+    await pool.end()
+  }
+}
+
+async function incarnation(database?: string): Promise<Incarnation> {
+  return withPool(async (pool) => (await checkReadiness(driverFor(pool), 'lockstep')).incarnation, server.url(database))
+}
+
+async function findings(url: string, oldAfterMs?: number): Promise<Map<string, Finding>> {
+  const probe = { key: 'Doctor:probe', id: lockId('lockstep', 'lock', 'Doctor:probe') }
+  const found = await withPool((pool) => diagnose(driverFor(pool), 'lockstep', probe, oldAfterMs), url)
+  return new Map(found.map((each) => [each.name, each]))
+}
+
+describe('the incarnation', () => {
+  test('outlives a clean restart', async () => {
+    const before = await incarnation()
+    await server.restart('fast')
+    expect(await incarnation()).toEqual(before)
+  })
+
+  test('ends with a crash, and the epoch grows by one', async () => {
+    const before = await incarnation()
+    await server.crash()
+    await server.start()
+    const after = await incarnation()
+    expect(after.value).not.toBe(before.value)
+    expect(after.epoch).toBe(before.epoch + 1n)
+    expect(after).toMatchObject({ system: before.system, database: before.database, timeline: before.timeline })
+  })
+
+  test('after a crash, twenty at once find one and the same, and the epoch grows by exactly one', async () => {
+    const before = await incarnation()
+    await server.crash()
+    await server.start()
+    const found = await withPool(
+      async (pool) => {
+        // Connected before, so that they ask at the same moment.
+        const clients = await Promise.all(Array.from({ length: 20 }, () => pool.connect()))
+        for (const client of clients) client.release()
+        return Promise.all(clients.map(() => checkReadiness(driverFor(pool), 'lockstep')))
+      },
+      server.url(),
+      20,
+    )
+    expect(new Set(found.map((each) => each.incarnation.value)).size).toBe(1)
+    expect(new Set(found.map((each) => each.incarnation.epoch))).toEqual(new Set([before.epoch + 1n]))
+  })
+
+  test('a transaction begins the new one by itself, through a pool that lived through the crash', async () => {
+    const pool = new pg.Pool({ connectionString: server.url(), max: 3 })
+    const sql = postgres(server.url(), { max: 3, onnotice() {} })
+    try {
+      const both = [new Lockstep(pool), new Lockstep(sql)]
+      for (const lockstep of both) await lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)
+      const before = await incarnation()
+      await server.crash()
+      await server.start()
+      await Promise.all(both.map((lockstep) => lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)))
+      expect((await incarnation()).epoch).toBe(before.epoch + 1n)
+    } finally {
+      await pool.end()
+      await sql.end({ timeout: 1 })
+    }
+  })
+
+  test('a copy of the database has its own, though it brought the row along', async () => {
+    const original = await incarnation()
+    await withPool((pool) => pool.query('CREATE DATABASE copied TEMPLATE postgres'), server.url('template1'))
+    const copy = await incarnation('copied')
+    expect(copy.value).not.toBe(original.value)
+    expect(copy.database).not.toBe(original.database)
+    expect(copy).toMatchObject({ system: original.system, epoch: original.epoch + 1n })
+    expect(await incarnation()).toEqual(original)
+  })
+
+  test('is on disk before anything is derived from it, whatever the session says about durability', async () => {
+    const pool = new pg.Pool({ connectionString: server.url(), options: '-c synchronous_commit=off', max: 1 })
+    const epochs: bigint[] = []
+    try {
+      for (let life = 0; life < 2; life++) {
+        await server.crash()
+        await server.start()
+        const { incarnation: current } = await checkReadiness(driverFor(pool), 'lockstep').catch(() =>
+          // The pool's connection died with the server and may not know yet.
+          checkReadiness(driverFor(pool), 'lockstep'),
+        )
+        epochs.push(current.epoch)
+      }
+    } finally {
+      await pool.end()
+    }
+    expect(epochs[1]).toBe((epochs[0] ?? 0n) + 1n)
+  })
+})
+
+describe('the doctor', () => {
+  test('sees a lock table that is more than half full', async () => {
+    await withPool(async (pool) => {
+      const client = await pool.connect()
+      await client.query('BEGIN')
+      await client.query('SELECT pg_advisory_xact_lock(n) FROM generate_series(1, 400) n')
+      expect((await findings(server.url())).get('lock table')).toMatchObject({ level: 'warn' })
+      await client.query('ROLLBACK')
+      client.release()
+      expect((await findings(server.url())).get('lock table')).toMatchObject({ level: 'ok' })
+    })
+  })
+
+  test('sees a forgotten prepared transaction', async () => {
+    await withPool(async (pool) => {
+      const client = await pool.connect()
+      await client.query('BEGIN')
+      await client.query('SELECT pg_current_xact_id()')
+      await client.query(`PREPARE TRANSACTION 'forgotten'`)
+      const { found, level } = (await findings(server.url(), 0)).get('old snapshots') as Finding
+      expect({ found, level }).toMatchObject({ level: 'warn', found: expect.stringContaining('forgotten') as string })
+      expect((await findings(server.url())).get('old snapshots')).toMatchObject({ level: 'ok' })
+      await client.query(`ROLLBACK PREPARED 'forgotten'`)
+      client.release()
+    })
+  })
+})
+
+describe('a standby', () => {
+  let standby: PostgresServer
+
+  beforeAll(async () => {
+    await server.stop('fast')
+    const dataDir = join(place, 'standby')
+    await cp(server.dataDir, dataDir, { recursive: true, preserveTimestamps: true })
+    await writeFile(join(dataDir, 'standby.signal'), '')
+    await server.start()
+    standby = await startPostgres({
+      dataDir,
+      settings: { max_connections: '60', max_locks_per_transaction: '10', max_prepared_transactions: '2' },
+    })
+  })
+  afterAll(() => standby.stop('immediate'))
+
+  test.each(['pg', 'postgres.js'])('is refused by transaction() and migrate(), through %s', async (name) => {
+    const pool = name === 'pg' ? new pg.Pool({ connectionString: standby.url() }) : postgres(standby.url())
+    try {
+      const lockstep = new Lockstep(pool)
+      await expect(lockstep.transaction({ lock: 'Transfer:1' }, async () => 1)).rejects.toBeInstanceOf(StandbyRefused)
+      await expect(lockstep.transaction({}, async () => 1)).rejects.toBeInstanceOf(StandbyRefused)
+      await expect(lockstep.migrate()).rejects.toBeInstanceOf(StandbyRefused)
+      await expect(new Lockstep(pool, { schema: 'missing' }).migrate()).rejects.toBeInstanceOf(StandbyRefused)
+    } finally {
+      await pool.end()
+    }
+  })
+
+  test('is what the doctor says it is', async () => {
+    const found = await findings(standby.url())
+    expect(found.get('standby')).toMatchObject({ level: 'fail' })
+    expect(found.has('schema')).toBe(false)
+    expect((await findings(server.url())).get('standby')).toMatchObject({ level: 'ok' })
+  })
+})

@@ -1,0 +1,79 @@
+import pg from 'pg'
+import postgres from 'postgres'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Lockstep } from '../index.ts'
+import { key } from '../locks/index.ts'
+
+const CALLERS = 500
+const POOL_SIZE = 10
+
+const database = await testDatabase()
+leakGuard(database)
+const admin = new pg.Pool({ connectionString: database.url })
+const pool = new pg.Pool({ connectionString: database.url, max: POOL_SIZE })
+const sql = postgres(database.url, { max: POOL_SIZE, onnotice: () => undefined })
+afterAll(async () => {
+  await Promise.all([admin.end(), pool.end(), sql.end()])
+})
+
+beforeAll(async () => {
+  await new Lockstep(admin).migrate()
+  await admin.query('CREATE TABLE counter (name text PRIMARY KEY, value int NOT NULL)')
+})
+
+const drivers = [
+  { driver: 'pg', lockstep: new Lockstep(pool) as unknown as Lockstep, unrelated: () => pool.query('SELECT 1') },
+  { driver: 'postgres', lockstep: new Lockstep(sql) as unknown as Lockstep, unrelated: () => sql.unsafe('SELECT 1') },
+]
+
+describe.each(drivers)('$driver', ({ driver, lockstep, unrelated }) => {
+  test.each(['read committed', 'serializable'] as const)(
+    `${CALLERS} callers of one key with a pool of ${POOL_SIZE}, %s: all are served, and a query beside them does not wait`,
+    async (isolation) => {
+      const name = `${driver} ${isolation}`
+      await admin.query('INSERT INTO counter VALUES ($1, 0)', [name])
+      let served = 0
+      let servedWhenAnswered = -1
+      let firstIsIn = (): void => undefined
+      const begun = new Promise<void>((resolve) => (firstIsIn = resolve))
+      const callers = Array.from({ length: CALLERS }, () =>
+        lockstep.transaction({ lock: key`Counter:${name}`, isolation, retry: false, waitMs: false }, async (tx) => {
+          firstIsIn()
+          const { rows } = await tx.query<{ value: number }>('SELECT value FROM counter WHERE name = $1', [name])
+          await tx.query('UPDATE counter SET value = $2 WHERE name = $1', [name, (rows[0]?.value ?? 0) + 1])
+          served++
+        }),
+      )
+      await begun
+      await unrelated()
+      servedWhenAnswered = served
+      await Promise.all(callers)
+      const { rows } = await admin.query('SELECT value FROM counter WHERE name = $1', [name])
+      expect(rows).toEqual([{ value: CALLERS }])
+      // One round trip beside five hundred transactions of four.
+      expect(servedWhenAnswered).toBeLessThan(CALLERS / 10)
+    },
+  )
+
+  test('a crowd that only wants to read goes in together', async () => {
+    let inside = 0
+    let most = 0
+    const readers = Array.from({ length: 50 }, () =>
+      lockstep.transaction({ lockShared: key`Config:${driver}` }, async (tx) => {
+        most = Math.max(most, ++inside)
+        await tx.query('SELECT 1')
+        inside--
+      }),
+    )
+    await Promise.all(readers)
+    expect(most).toBeGreaterThan(1)
+  })
+
+  test('a crowd on as many keys as callers is limited by the pool alone', async () => {
+    const callers = Array.from({ length: 200 }, (_, each) =>
+      lockstep.transaction({ lock: key`Own:${driver}-${each}` }, (tx) => tx.query('SELECT 1')),
+    )
+    expect(await Promise.all(callers)).toHaveLength(200)
+  })
+})

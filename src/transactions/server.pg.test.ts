@@ -1,0 +1,119 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Lockstep } from '../index.ts'
+import { key } from '../locks/index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const admin = new pg.Pool({ connectionString: database.url })
+const pools: pg.Pool[] = [admin]
+afterAll(() => Promise.all(pools.map((pool) => pool.end())))
+
+function lockstep(options: pg.PoolConfig = {}): Lockstep {
+  const pool = new pg.Pool({ connectionString: database.url, ...options })
+  pools.push(pool)
+  return new Lockstep(pool) as unknown as Lockstep
+}
+
+beforeAll(async () => {
+  await new Lockstep(admin).migrate()
+  await admin.query('CREATE TABLE item (id int PRIMARY KEY, value int)')
+})
+
+async function advisoryWaiters(): Promise<number> {
+  const { rows } = await admin.query<{ n: number }>(
+    `SELECT count(*)::int AS n FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+      WHERE locktype = 'advisory' AND NOT granted AND datname = $1`,
+    [database.name],
+  )
+  return rows[0]?.n ?? 0
+}
+
+async function holding(holder: Lockstep, lock: ReturnType<typeof key>): Promise<() => Promise<void>> {
+  let isHeld = (): void => undefined
+  let letGo = (): void => undefined
+  const held = new Promise<void>((resolve) => (isHeld = resolve))
+  const released = new Promise<void>((resolve) => (letGo = resolve))
+  const done = holder.transaction({ lock }, async () => {
+    isHeld()
+    await released
+  })
+  await held
+  return async () => {
+    letGo()
+    await done
+  }
+}
+
+test('a server whose default is another isolation level still gets READ COMMITTED', async () => {
+  const strict = lockstep({ options: '-c default_transaction_isolation=repeatable\\ read' })
+  const letGo = await holding(lockstep(), key`Item:${1}`)
+  const waiting = strict.transaction({ lock: key`Item:${1}` }, async (tx) => {
+    const { rows } = await tx.query(`SELECT count(*)::int AS n, current_setting('transaction_isolation') AS level FROM item`)
+    return rows[0]
+  })
+  while ((await advisoryWaiters()) === 0) await turn()
+  await admin.query('INSERT INTO item VALUES (1, 1)')
+  await letGo()
+  expect(await waiting).toEqual({ n: 1, level: 'read committed' })
+})
+
+test('somebody who waits does not hold up CREATE INDEX CONCURRENTLY for longer than a slice', async () => {
+  const letGo = await holding(lockstep(), key`Item:${2}`)
+  const waiting = lockstep().transaction({ lock: key`Item:${2}` }, () => Promise.resolve('granted'))
+  while ((await advisoryWaiters()) === 0) await turn()
+  // The holder's own transaction has no snapshot while it is idle: only the waiter could be in the way.
+  await admin.query('CREATE INDEX CONCURRENTLY item_value ON item (value)')
+  await letGo()
+  expect(await waiting).toBe('granted')
+})
+
+test('a pool of one connection can hold a lock, wait for one, and time out', async () => {
+  const single = lockstep({ max: 1 })
+  await single.transaction({ lock: key`Item:${3}` }, (tx) => tx.query('SELECT 1'))
+  const letGo = await holding(lockstep(), key`Item:${3}`)
+  await expect(single.transaction({ lock: key`Item:${3}`, waitMs: 100 }, () => Promise.resolve())).rejects.toMatchObject({
+    code: 'LOCKSTEP_LOCK_TIMEOUT',
+  })
+  const waiting = single.transaction({ lock: key`Item:${3}` }, () => Promise.resolve('granted'))
+  await letGo()
+  expect(await waiting).toBe('granted')
+  const strict = single.transaction({ lock: key`Item:${3}`, isolation: 'serializable' }, () => Promise.resolve('granted'))
+  expect(await strict).toBe('granted')
+})
+
+test('several contended keys share one waitMs', async () => {
+  const keys = [key`Item:${4}`, key`Item:${5}`, key`Item:${6}`]
+  const caller = lockstep()
+  const ends = await Promise.all(keys.map((each) => holding(lockstep(), each)))
+  const startedAt = performance.now()
+  const waiting = caller.transaction({ lock: keys, waitMs: 400 }, () => Promise.resolve()).catch((error: unknown) => error)
+  // One after the other becomes free in the order in which they are taken; the last one never does.
+  const inOrder = keys.map((each, index) => ({ id: caller.lockId(each), end: ends[index] })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
+  while ((await advisoryWaiters()) === 0) await turn()
+  await inOrder[0]?.end?.()
+  while ((await advisoryWaiters()) === 0) await turn()
+  await inOrder[1]?.end?.()
+  expect(await waiting).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT' })
+  // Three locks of 400 ms each would be 1,200.
+  expect(performance.now() - startedAt).toBeLessThan(1000)
+  await inOrder[2]?.end?.()
+})
+
+test('plain SQL takes part with lock_id()', async () => {
+  const library = lockstep()
+  const client = await admin.connect()
+  try {
+    await client.query('BEGIN')
+    await client.query(`SELECT pg_advisory_xact_lock(lockstep.lock_id('lock', 'Item:7'))`)
+    await expect(library.transaction({ lock: key`Item:${7}`, waitMs: 0 }, () => Promise.resolve())).rejects.toMatchObject({
+      code: 'LOCKSTEP_LOCK_TIMEOUT',
+      holders: [{ where: 'server', key: 'Item:7' }],
+    })
+  } finally {
+    await client.query('ROLLBACK')
+    client.release()
+  }
+})
