@@ -12,7 +12,12 @@ export interface Comparison {
  * Times two contenders in turns, so that what slows the machine down slows both. The ratio is the median over the pairs: a pause
  * of the machine spoils one pair, not the result. Which of the two goes first alternates.
  */
-export async function compare(baseline: Contender, candidate: Contender, pairs: number, count: number): Promise<Comparison> {
+export async function compare(
+  baseline: Contender,
+  candidate: Contender,
+  pairs: number,
+  count: number,
+): Promise<Comparison> {
   await baseline(count)
   await candidate(count)
   const rounds: { baselineUs: number; candidateUs: number }[] = []

@@ -24,7 +24,11 @@ const ISOLATIONS: readonly Isolation[] = ['read committed', 'serializable']
 export const locks: Bench = {
   name: 'locks',
   about: 'an uncontended transaction with a lock against the hand-written form; round trips counted on the wire',
-  baselines: { pg: withPgByHand.toString(), postgres: withPostgresJsByHand.toString(), sql: `${openByHand.toString()}\n${handOverByHand.toString()}` },
+  baselines: {
+    pg: withPgByHand.toString(),
+    postgres: withPostgresJsByHand.toString(),
+    sql: `${openByHand.toString()}\n${handOverByHand.toString()}`,
+  },
   async run(thoroughness, tell) {
     const { pairs, count } = SIZES[thoroughness]
     const server = await startPostgres({ durable: true })
@@ -44,8 +48,20 @@ export const locks: Bench = {
             tell(`locks: ${driver}, ${isolation}, synchronous_commit ${flush}`)
             const byHand = driver === 'pg' ? withPgByHand(pool, isolation) : withPostgresJsByHand(sql, isolation)
             const lockstep = new Lockstep(driver === 'pg' ? pool : sql) as unknown as Lockstep
-            const { baselineUs, candidateUs, ratio } = await compare(byHand, withLockstep(lockstep, isolation), pairs, count)
-            results.push({ driver, isolation, synchronous_commit: flush, 'by hand µs': baselineUs, 'lockstep µs': candidateUs, ratio })
+            const { baselineUs, candidateUs, ratio } = await compare(
+              byHand,
+              withLockstep(lockstep, isolation),
+              pairs,
+              count,
+            )
+            results.push({
+              driver,
+              isolation,
+              synchronous_commit: flush,
+              'by hand µs': baselineUs,
+              'lockstep µs': candidateUs,
+              ratio,
+            })
             const name = `${driver}, ${isolation}, synchronous_commit ${flush}: ratio to by hand`
             goals.push(goal(name, ratio, '<=', BOUND[thoroughness]))
           }
@@ -121,7 +137,11 @@ function withPostgresJsByHand(sql: postgres.Sql, isolation: Isolation): Contende
 }
 
 /** Counts what goes over the wire for one transaction, and takes off what the caller's statement alone takes. */
-async function roundTripsBesideTheCallers(url: string, driver: 'pg' | 'postgres', isolation: Isolation): Promise<number> {
+async function roundTripsBesideTheCallers(
+  url: string,
+  driver: 'pg' | 'postgres',
+  isolation: Isolation,
+): Promise<number> {
   const proxy = await startProxy({ targetPort: Number(new URL(url).port) })
   const through = proxy.url(url)
   const pool = driver === 'pg' ? new pg.Pool({ connectionString: through, max: 1 }) : postgres(through, { max: 1 })

@@ -36,7 +36,8 @@ async function main(): Promise<number> {
     return values.help === true ? 0 : 2
   }
   if (values.verbose === true) {
-    for (const [baseline, source] of Object.entries(bench.baselines)) process.stderr.write(`-- ${baseline}\n${source}\n\n`)
+    for (const [baseline, source] of Object.entries(bench.baselines))
+      process.stderr.write(`-- ${baseline}\n${source}\n\n`)
   }
   const thoroughness: Thoroughness = values.smoke === true ? 'smoke' : values.quick === true ? 'quick' : 'full'
   const measured = await bench.run(thoroughness, progress)

@@ -70,7 +70,7 @@ function makeClient(driver: DriverName, url: string, options: ClientOptions): Cl
     const pool = quiet(new pg.Pool({ connectionString: url, max: poolSize }))
     const lockstep = new Lockstep(pool, rest)
     return {
-      lockstep: lockstep as unknown as Lockstep,
+      lockstep,
       pool,
       query: async (text) => (await pool.query<Record<string, unknown>>(text)).rows,
       close: async () => {
@@ -83,7 +83,7 @@ function makeClient(driver: DriverName, url: string, options: ClientOptions): Cl
   const sql = postgres(url, { max: poolSize, prepare: false, onnotice: () => undefined, backoff: () => 0.01 })
   const lockstep = new Lockstep(sql, rest)
   return {
-    lockstep: lockstep as unknown as Lockstep,
+    lockstep,
     pool: sql,
     query: async (text) => [...(await sql.unsafe(text))],
     close: async () => {

@@ -18,7 +18,7 @@ CREATE TABLE :"schema".epoch (
 );
 INSERT INTO :"schema".epoch (value) VALUES (0);
 
--- The current life; begins one where the last has ended. A copy of a database (CREATE DATABASE … TEMPLATE, dump and restore)
+-- The current life; begins one where the last has ended. A copy of a database (CREATE DATABASE ... TEMPLATE, dump and restore)
 -- brings the row along, hence the comparison with system identifier and database oid. Call it at READ COMMITTED: the second
 -- look must see what the holder of the lock has committed.
 CREATE FUNCTION :"schema".ensure_incarnation() RETURNS :"schema".incarnation

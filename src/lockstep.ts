@@ -106,7 +106,9 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   async transaction<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> {
     const plan = planTransaction(this.#grounds.lockIds, options, this.#grounds.defaults)
     if (typeof fn !== 'function') {
-      throw new InvalidOption('transaction() was given no function.', { advice: 'Call transaction(options, async (tx) => …).' })
+      throw new InvalidOption('transaction() was given no function.', {
+        advice: 'Call transaction(options, async (tx) => …).',
+      })
     }
     this.#running++
     try {

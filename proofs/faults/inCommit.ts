@@ -58,5 +58,7 @@ export function isCommitRequest(chunk: Buffer): boolean {
 
 /** A CommandComplete with the tag COMMIT as the first message of an answer. */
 function isCommitAnswer(chunk: Buffer): boolean {
-  return chunk.subarray(0, 5).toString('latin1') === 'C\0\0\0\u000B' && chunk.subarray(5, 11).toString('latin1') === 'COMMIT'
+  return (
+    chunk.subarray(0, 5).toString('latin1') === 'C\0\0\0\u000B' && chunk.subarray(5, 11).toString('latin1') === 'COMMIT'
+  )
 }

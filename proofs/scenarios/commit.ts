@@ -32,7 +32,8 @@ interface Verdict {
  */
 export const commit = scenario<Size>({
   name: 'commit',
-  about: 'a connection cut in COMMIT is resolved to what the server did; after a crash in between nobody claims to know',
+  about:
+    'a connection cut in COMMIT is resolved to what the server did; after a crash in between nobody claims to know',
   full: { cuts: 200, crashes: 12, atLeastOfEach: 40 },
   small: { cuts: 24, crashes: 4, atLeastOfEach: 4 },
   async run(size, tell) {
@@ -68,7 +69,8 @@ async function cutMany(lab: Lab, size: Size, tell: Tell): Promise<Findings> {
     await Promise.all(routes.map((route) => route.close()))
   }
   const rows = [...tally.values()]
-  const sum = (pick: (row: (typeof rows)[number]) => number): number => rows.reduce((total, row) => total + pick(row), 0)
+  const sum = (pick: (row: (typeof rows)[number]) => number): number =>
+    rows.reduce((total, row) => total + pick(row), 0)
   const results: ResultRow[] = [...tally].map(([fault, row]) => ({
     fault,
     runs: row.runs,
@@ -80,9 +82,24 @@ async function cutMany(lab: Lab, size: Size, tell: Tell): Promise<Findings> {
   return {
     results,
     goals: [
-      goal('cuts that struck COMMIT in flight', sum((row) => row.struck), '=', size.cuts),
-      goal('callers told what the server did', sum((row) => row.right), '=', size.cuts),
-      goal('of them: the server had committed', sum((row) => row.committed), '>=', size.atLeastOfEach),
+      goal(
+        'cuts that struck COMMIT in flight',
+        sum((row) => row.struck),
+        '=',
+        size.cuts,
+      ),
+      goal(
+        'callers told what the server did',
+        sum((row) => row.right),
+        '=',
+        size.cuts,
+      ),
+      goal(
+        'of them: the server had committed',
+        sum((row) => row.committed),
+        '>=',
+        size.atLeastOfEach,
+      ),
       goal('of them: the server had not', size.cuts - sum((row) => row.committed), '>=', size.atLeastOfEach),
     ],
   }
@@ -104,7 +121,9 @@ async function openRoutes(lab: Lab): Promise<CutRoute[]> {
       const target = place === 'before the pooler' ? Number(new URL(lab.url('pooled')).port) : lab.server.port
       const proxy = await startProxy({ targetPort: target, lingerMs: 20 })
       const bouncer =
-        place === 'behind the pooler' ? await startPgBouncer({ postgresPort: proxy.port, poolMode: 'transaction' }) : undefined
+        place === 'behind the pooler'
+          ? await startPgBouncer({ postgresPort: proxy.port, poolMode: 'transaction' })
+          : undefined
       const url = bouncer?.url('postgres') ?? proxy.url(lab.url(place === 'direct' ? 'direct' : 'pooled'))
       const client = lab.client(driver, url, { silenceMs: SILENCE_MS, poolSize: 3 })
       routes.push({
@@ -144,7 +163,12 @@ async function cutOnce(lab: Lab, route: CutRoute, fault: CommitFault, run: numbe
   const written = rows[0]?.attempt
   // With retries the caller always succeeds in the end; the row must be the last attempt's, and there is only one.
   const right = told === 'committed' ? written === attempt : told === 'rolledBack' && written === undefined
-  return { struck: strike.struck, told, firstCommitted: written === 1, right: right && (!retries || told === 'committed') }
+  return {
+    struck: strike.struck,
+    told,
+    firstCommitted: written === 1,
+    right: right && (!retries || told === 'committed'),
+  }
 }
 
 export function toldBy(error: unknown): Verdict['told'] {

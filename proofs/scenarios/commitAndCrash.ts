@@ -22,7 +22,9 @@ export async function commitAndCrash(lab: Lab, runs: number, tell: Tell): Promis
   for (let run = 0; run < runs; run++) {
     const crash = run % 4 !== 3
     const { told, naive } = await goDownInCommit(lab, run, crash)
-    tell(`commit: ${crash ? 'crash' : 'clean restart'} ${run + 1} of ${runs}, told ${told}, the id alone would say ${naive}`)
+    tell(
+      `commit: ${crash ? 'crash' : 'clean restart'} ${run + 1} of ${runs}, told ${told}, the id alone would say ${naive}`,
+    )
     if (crash) counts.crashes++
     if (crash && told === 'unknown') counts.unknown++
     if (crash && naive === 'committed') counts.misled++

@@ -1,6 +1,5 @@
 import type { Scenario } from '../scenario.ts'
 
-
 import { commit } from './commit.ts'
 import { leftovers } from './leftovers.ts'
 import { order } from './order.ts'

@@ -113,7 +113,14 @@ export const leftovers = scenario<Size>({
       let [misfires, stranded, lame] = [0, 0, 0]
       for (const [name, fault] of Object.entries(FAULTS)) {
         tell(`leftovers: ${name}`)
-        const row = { fault: name, runs: 0, 'struck as meant': 0, 'locks left': 0, 'pools not whole': 0, 'gone after ms (worst)': 0 }
+        const row = {
+          fault: name,
+          runs: 0,
+          'struck as meant': 0,
+          'locks left': 0,
+          'pools not whole': 0,
+          'gone after ms (worst)': 0,
+        }
         for (const setting of settingsFor(name, size)) {
           for (let repetition = 0; repetition < size.repetitions; repetition++) {
             const { struck, goneAfterMs, whole } = await play(lab, setting, fault)

@@ -51,7 +51,7 @@ export const order = scenario<Size>({
 
 /** Two to four different keys in a random order. */
 function draw(): Key[] {
-  const keys = [...KEYS].sort(() => Math.random() - 0.5)
+  const keys = KEYS.toSorted(() => Math.random() - 0.5)
   return keys.slice(0, 2 + Math.floor(Math.random() * 3))
 }
 
@@ -68,9 +68,12 @@ async function withLockstep(lab: Lab, size: Size): Promise<{ done: number; deadl
         const isolation = Math.random() < 0.3 ? 'serializable' : 'read committed'
         const lockShared = shared === undefined ? [] : [shared]
         try {
-          await client.lockstep.transaction({ lock: exclusive, lockShared, isolation, retry: { attempts: 1 } }, async (tx) => {
-            await tx.query('SELECT 1')
-          })
+          await client.lockstep.transaction(
+            { lock: exclusive, lockShared, isolation, retry: { attempts: 1 } },
+            async (tx) => {
+              await tx.query('SELECT 1')
+            },
+          )
           done++
         } catch (error) {
           if ((error as { code?: string }).code !== DEADLOCK) throw error

@@ -32,7 +32,14 @@ export const wallet = scenario<Size>({
         for (const route of ROUTES) {
           tell(`wallet: ${driver}, ${route}`)
           const { failures, sum } = await lockFirst(lab, driver, route, size)
-          results.push({ pattern: 'declared lock', driver, route, increments: wanted, sum, 'failures (40001)': failures })
+          results.push({
+            pattern: 'declared lock',
+            driver,
+            route,
+            increments: wanted,
+            sum,
+            'failures (40001)': failures,
+          })
           goals.push(goal(`${driver}, ${route}: serialization failures`, failures, '=', 0))
           goals.push(goal(`${driver}, ${route}: sum`, sum, '=', wanted))
         }
@@ -55,19 +62,27 @@ export const wallet = scenario<Size>({
   },
 })
 
-async function lockFirst(lab: Lab, driver: DriverName, route: Route, size: Size): Promise<{ failures: number; sum: number }> {
+async function lockFirst(
+  lab: Lab,
+  driver: DriverName,
+  route: Route,
+  size: Size,
+): Promise<{ failures: number; sum: number }> {
   await lab.admin.query(CREATE)
   let failures = 0
   const clients = Array.from({ length: size.clients }, () => lab.client(driver, lab.url(route)))
   await Promise.all(
     clients.map(async ({ lockstep }) => {
-      for (let done = 0; done < size.increments; ) {
+      for (let done = 0; done < size.increments;) {
         try {
           // One attempt: a failure must come to light here, not be mended by a retry.
-          await lockstep.transaction({ lock: WALLET, isolation: 'serializable', retry: { attempts: 1 } }, async (tx) => {
-            const { rows } = await tx.query<{ balance: number }>(READ)
-            await tx.query(WRITE, [(rows[0]?.balance ?? 0) + 1])
-          })
+          await lockstep.transaction(
+            { lock: WALLET, isolation: 'serializable', retry: { attempts: 1 } },
+            async (tx) => {
+              const { rows } = await tx.query<{ balance: number }>(READ)
+              await tx.query(WRITE, [(rows[0]?.balance ?? 0) + 1])
+            },
+          )
           done++
         } catch (error) {
           if ((error as { code?: string }).code !== '40001') throw error
@@ -88,7 +103,7 @@ async function lockInsideBegin(lab: Lab, size: Size): Promise<{ failures: number
     Array.from({ length: size.clients }, async () => {
       const client = new pg.Client({ connectionString: lab.url('direct') })
       await client.connect()
-      for (let done = 0; done < size.increments; ) {
+      for (let done = 0; done < size.increments;) {
         try {
           await client.query(lockInside(lockId))
           const { rows } = await client.query<{ balance: number }>(READ)

@@ -16,7 +16,8 @@ export const MAX_KEY_BYTES = 512
 const FORGOTTEN = new Set(['undefined', 'null', 'NaN', '[object Object]', '[object Promise]'])
 
 /**
- * Builds a key from a template and escapes colons in its parts, so that two different lists of parts never give the same key.
+ * Builds a key from a template and escapes colons in its parts, so that two different lists of parts with colons between them
+ * never give the same key.
  *
  * @example
  * key`Transfer:${accountId}`            // Transfer:42
@@ -68,7 +69,8 @@ function complaintAbout(text: string): string | undefined {
   if (operation.trim() === '') return 'has no operation before the first colon'
   if (resources.every((part) => part.trim() === '')) return 'has no resource after the first colon'
   const forgotten = resources.find((part) => FORGOTTEN.has(part))
-  if (forgotten !== undefined) return `has a forgotten value in it (${forgotten}): every such call would wait for every other`
+  if (forgotten !== undefined)
+    return `has a forgotten value in it (${forgotten}): every such call would wait for every other`
   if (text.includes('\0')) return 'has a NUL byte, which PostgreSQL cannot store'
   if (!text.isWellFormed()) return 'has half a surrogate pair: it is not valid Unicode'
   const bytes = Buffer.byteLength(text)

@@ -47,12 +47,14 @@ export function lockSet(ids: RecentLockIds, exclusive: Keys | undefined, shared:
       advice: 'Lock the concept that they have in common, for example `Ledger:2026-11`.',
     })
   }
-  return [...requests.values()].sort((a, b) => (a.id < b.id ? -1 : 1))
+  return [...requests.values()].toSorted((a, b) => (a.id < b.id ? -1 : 1))
 }
 
 function listOf(option: string, keys: Keys | undefined): readonly Key[] {
   if (keys === undefined) return []
   if (typeof keys === 'string') return [keys]
   if (Array.isArray(keys)) return keys as readonly Key[]
-  throw new InvalidOption(`\`${option}\` is neither a key nor a list of keys.`, { advice: 'Pass a key, or an array of keys.' })
+  throw new InvalidOption(`\`${option}\` is neither a key nor a list of keys.`, {
+    advice: 'Pass a key, or an array of keys.',
+  })
 }

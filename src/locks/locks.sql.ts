@@ -14,7 +14,10 @@ function call(name: string, lock: LockRequest): string {
  * the one construct that promises this order; whoever holds a later lock while it waits for an earlier one makes a deadlock.
  */
 export function tryLocks(locks: LockSet, granted: string): string {
-  return locks.reduceRight((inner, lock) => `CASE WHEN ${call('pg_try_advisory_xact_lock', lock)} THEN ${inner} END`, granted)
+  return locks.reduceRight(
+    (inner, lock) => `CASE WHEN ${call('pg_try_advisory_xact_lock', lock)} THEN ${inner} END`,
+    granted,
+  )
 }
 
 /** Takes one lock for the transaction, at once: for locks that the session already has. */
@@ -43,7 +46,8 @@ export function waitForLocks(locks: LockSet, waitMs: number, tellsWaiting: boole
   const left = `greatest(1, ${bound} - floor(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000))::int::text`
   return locks
     .map((lock, index) => {
-      const limit = index === 0 ? `SET LOCAL lock_timeout = ${bound};` : `SELECT set_config('lock_timeout', ${left}, true);`
+      const limit =
+        index === 0 ? `SET LOCAL lock_timeout = ${bound};` : `SELECT set_config('lock_timeout', ${left}, true);`
       const wait = call('pg_advisory_xact_lock', lock)
       if (!tellsWaiting) return `${limit} SELECT ${wait};`
       const told = `CASE WHEN NOT ${call('pg_try_advisory_xact_lock', lock)} THEN ${wait}::text || '${WAITED}' END`

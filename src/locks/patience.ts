@@ -1,4 +1,11 @@
-import { type LockHolder, LockAborted, LockstepClosed, type LockstepError, LockTimeout, type WaitStage } from '../errors.ts'
+import {
+  type LockHolder,
+  LockAborted,
+  LockstepClosed,
+  type LockstepError,
+  LockTimeout,
+  type WaitStage,
+} from '../errors.ts'
 import type { Closing } from './closing.ts'
 import type { LockSet } from './lockSet.ts'
 
@@ -123,7 +130,8 @@ function described(stage: WaitStage, holders: readonly LockHolder[]): string {
   if (stage === 'connection') return ': the pool had no free connection, or the server did not answer'
   const [holder] = holders
   if (holder === undefined) return ''
-  const who = holder.application === undefined ? `backend ${holder.pid}` : `backend ${holder.pid} (${holder.application})`
+  const who =
+    holder.application === undefined ? `backend ${holder.pid}` : `backend ${holder.pid} (${holder.application})`
   const since = holder.openForMs === undefined ? '' : `, its transaction open for ${holder.openForMs} ms`
   return `: ${who} holds ${holder.key}${since}`
 }

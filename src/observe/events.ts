@@ -107,7 +107,8 @@ export const events = {
 export type EventName = keyof typeof events
 
 /** The message of the event of that name. */
-export type EventMessage<Name extends EventName> = (typeof events)[Name] extends EventChannel<infer Message> ? Message : never
+export type EventMessage<Name extends EventName> =
+  (typeof events)[Name] extends EventChannel<infer Message> ? Message : never
 
 /**
  * Listens to one event; the answer stops it.

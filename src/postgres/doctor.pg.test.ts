@@ -99,8 +99,13 @@ describe('the schema', () => {
   test('renamed: its functions look for its old name', async () => {
     await new Lockstep(pool, { schema: 'before' }).migrate()
     await pool.query('ALTER SCHEMA before RENAME TO after')
-    expect((await examine(pool, 'after')).get('schema')).toMatchObject({ level: 'fail', found: expect.stringContaining('refer') as string })
-    await expect(new Lockstep(pool, { schema: 'after' }).transaction({}, async () => 1)).rejects.toBeInstanceOf(SchemaMissing)
+    expect((await examine(pool, 'after')).get('schema')).toMatchObject({
+      level: 'fail',
+      found: expect.stringContaining('refer') as string,
+    })
+    await expect(new Lockstep(pool, { schema: 'after' }).transaction({}, async () => 1)).rejects.toBeInstanceOf(
+      SchemaMissing,
+    )
     expect(pool.idleCount).toBe(pool.totalCount)
     expect((await pool.query('SELECT 1 AS n')).rows).toEqual([{ n: 1 }])
   })

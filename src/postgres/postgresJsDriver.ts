@@ -32,7 +32,10 @@ interface PostgresJsResult extends Array<Record<string, unknown>> {
 const MAX_TELLING_CHARACTERS = 4000
 
 function toStatementResult(result: PostgresJsResult): StatementResult {
-  return { rows: Array.from(result), rowCount: result.count ?? result.length, command: result.command ?? '' }
+  // A plain array: theirs carries the connection's secrets along. Array.from and slice take ten times as long on it.
+  const rows: Record<string, unknown>[] = []
+  for (let index = 0; index < result.length; index++) rows.push(result[index] as Record<string, unknown>)
+  return { rows, rowCount: result.count ?? rows.length, command: result.command ?? '' }
 }
 
 /** Our own statements name their columns in lower case; the caller may have postgres.js rename them. */

@@ -23,8 +23,10 @@ export async function checkReadiness(driver: Driver, schema: string): Promise<Re
 /** The same on a connection that is already at hand. */
 export async function checkReadinessOn(connection: Connection, schema: string): Promise<Readiness> {
   await checkSchema(connection, schema)
-  const incarnation = await readIncarnation(connection, quoteIdentifier(schema)).catch((error: unknown) => {
-    throw isMissing(error) ? schemaRenamed(schema, error) : error
+  const incarnation = await readIncarnation(connection, quoteIdentifier(schema)).catch(async (error: unknown) => {
+    if (!isMissing(error)) throw error
+    await connection.script(ROLLBACK)
+    throw schemaRenamed(schema, error)
   })
   return { incarnation, checksConnections: await canCheckConnections(connection) }
 }

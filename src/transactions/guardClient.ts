@@ -11,7 +11,7 @@ export function guardClient(client: unknown, assertOpen: () => void): unknown {
   return new Proxy(client as object, {
     apply(target, _self, args: unknown[]) {
       assertOpen()
-      return Reflect.apply(target as (...given: unknown[]) => unknown, undefined, args) as unknown
+      return Reflect.apply(target as (...given: unknown[]) => unknown, undefined, args)
     },
     get(target, property) {
       const value: unknown = Reflect.get(target, property, target)

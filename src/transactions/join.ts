@@ -22,7 +22,11 @@ const SAFE_LEVELS: ReadonlySet<string> = new Set(['read committed', 'read uncomm
  * Works inside a transaction that the caller opened, on the caller's client. What is read after it is guarded by the locks; what
  * the caller read before is not. Whatever fails here leaves the caller's transaction as it was.
  */
-export async function joinTransaction(grounds: Grounds, client: unknown, options: JoinOptions): Promise<OpenTransaction> {
+export async function joinTransaction(
+  grounds: Grounds,
+  client: unknown,
+  options: JoinOptions,
+): Promise<OpenTransaction> {
   const plan = planTransaction(grounds.lockIds, options, grounds.defaults)
   if ((typeof client !== 'object' && typeof client !== 'function') || client === null) {
     throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })
@@ -34,7 +38,8 @@ export async function joinTransaction(grounds: Grounds, client: unknown, options
     const results = await connection.script(beginJoin(SAVEPOINT)).catch((error: unknown) => {
       throw codeOf(error) === NO_ACTIVE_TRANSACTION ? noTransaction(error) : error
     })
-    const { isolation, standby } = results.at(-1)?.rows[0] as { isolation: Isolation; standby: string }
+    const row = results.at(-1)?.rows[0] as unknown
+    const { isolation, standby } = row as { isolation: Isolation; standby: string }
     const refusal = standby === 'true' ? standbyRefused() : refusalOf(isolation, plan)
     if (refusal !== undefined) {
       await connection.script(releaseSavepoint(SAVEPOINT))
@@ -65,10 +70,14 @@ const MAX_LOCK_TIMEOUT_MS = 2_147_483_647
 
 function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | undefined {
   if (plan.locks.length === 0 || SAFE_LEVELS.has(isolation)) return undefined
-  return new JoinRefused(`The joined transaction is ${isolation.toUpperCase()}: its snapshot is older than any lock taken now.`, {
-    advice: 'Open it with lockstep.transaction({ lock, isolation }), which takes the lock before the snapshot, or use READ COMMITTED.',
-    keys: plan.allKeys,
-  })
+  return new JoinRefused(
+    `The joined transaction is ${isolation.toUpperCase()}: its snapshot is older than any lock taken now.`,
+    {
+      advice:
+        'Open it with lockstep.transaction({ lock, isolation }), which takes the lock before the snapshot, or use READ COMMITTED.',
+      keys: plan.allKeys,
+    },
+  )
 }
 
 function noTransaction(cause: unknown): JoinRefused {

@@ -56,7 +56,9 @@ export async function refuseWaitingForSelf(grounds: Grounds, plan: TransactionPl
 
 async function onSameDatabase(one: Grounds, other: Grounds): Promise<boolean> {
   const [here, there] = await Promise.all([one.ready(), other.ready()])
-  return here.incarnation.system === there.incarnation.system && here.incarnation.database === there.incarnation.database
+  return (
+    here.incarnation.system === there.incarnation.system && here.incarnation.database === there.incarnation.database
+  )
 }
 
 function refuseUnlessCovered(frame: Frame, plan: TransactionPlan): void {
@@ -73,15 +75,19 @@ function refuseUnlessCovered(frame: Frame, plan: TransactionPlan): void {
         ? `The inner transaction wants ${first.key} exclusively, which the outer one holds shared.`
         : `The inner transaction wants ${missing.map((lock) => lock.key).join(', ')}, which the outer one does not hold.`,
       {
-        advice: 'Declare every lock in the outermost transaction: taken later, it would come after the first read and out of order.',
+        advice:
+          'Declare every lock in the outermost transaction: taken later, it would come after the first read and out of order.',
         keys: missing.map((lock) => lock.key),
       },
     )
   }
   if (plan.isolationStated && plan.isolation !== frame.plan.isolation) {
-    throw new NestedTransaction(`The inner transaction wants ${plan.isolation}, the outer one is ${frame.plan.isolation}.`, {
-      advice: 'Give the outermost transaction the isolation that its parts need.',
-      keys: plan.keys,
-    })
+    throw new NestedTransaction(
+      `The inner transaction wants ${plan.isolation}, the outer one is ${frame.plan.isolation}.`,
+      {
+        advice: 'Give the outermost transaction the isolation that its parts need.',
+        keys: plan.keys,
+      },
+    )
   }
 }

@@ -53,7 +53,12 @@ const MIN_ASK_AGAIN_MS = 10
 const MAX_ASK_AGAIN_MS = 150
 
 /** Opens the transaction with its locks, or throws with nothing held. */
-export async function open(grounds: Grounds, plan: TransactionPlan, patience: Patience, queued: boolean): Promise<Opened> {
+export async function open(
+  grounds: Grounds,
+  plan: TransactionPlan,
+  patience: Patience,
+  queued: boolean,
+): Promise<Opened> {
   const readiness = grounds.readiness ?? (await patiently(grounds.ready(), patience, plan.locks))
   const state = { contended: queued }
   for (let round = 0; ; round++) {
@@ -175,7 +180,8 @@ class OpeningAttempt {
     const { memory } = this.#connection
     // A driver that does not say beforehand which connection it gives us: where the last one was direct and known, so is most
     // likely this one; if not, it is asked afterwards.
-    const known = memory === undefined ? this.#grounds.route.direct : memory.pooled === false && memory.incarnation !== undefined
+    const known =
+      memory === undefined ? this.#grounds.route.direct : memory.pooled === false && memory.incarnation !== undefined
     return {
       isolation: plan.isolation,
       locks: plan.locks,
@@ -203,7 +209,8 @@ class OpeningAttempt {
     if (row.held === null) return undefined
     // A wait that was given up can still have been granted.
     if (this.#patience.aborted) throw this.#patience.failure('server', this.#plan.locks)
-    const trace = incarnation !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, incarnation } : undefined
+    const trace =
+      incarnation !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, incarnation } : undefined
     return { connection: this.#connection, trace, contended: this.#state.contended }
   }
 

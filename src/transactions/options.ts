@@ -61,14 +61,22 @@ const MAX_WAIT_MS = 2_147_483_647
 const MAX_ATTEMPTS = 1000
 
 /** Checks a call before anything is sent. */
-export function planTransaction(ids: RecentLockIds, options: TransactionOptions, defaults: TransactionDefaults): TransactionPlan {
+export function planTransaction(
+  ids: RecentLockIds,
+  options: TransactionOptions,
+  defaults: TransactionDefaults,
+): TransactionPlan {
   if (typeof options !== 'object' || options === null) {
-    throw new InvalidOption('The options are not an object.', { advice: 'Call transaction({ lock: key`Operation:${id}` }, fn).' })
+    throw new InvalidOption('The options are not an object.', {
+      advice: 'Call transaction({ lock: key`Operation:${id}` }, fn).',
+    })
   }
   const locks = lockSet(ids, options.lock, options.lockShared)
   const isolation = options.isolation ?? 'read committed'
   if (!ISOLATIONS.includes(isolation)) {
-    throw new InvalidOption(`There is no isolation ${JSON.stringify(isolation)}.`, { advice: `Use one of ${ISOLATIONS.join(', ')}.` })
+    throw new InvalidOption(`There is no isolation ${JSON.stringify(isolation)}.`, {
+      advice: `Use one of ${ISOLATIONS.join(', ')}.`,
+    })
   }
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
@@ -88,7 +96,10 @@ export function planTransaction(ids: RecentLockIds, options: TransactionOptions,
 }
 
 /** Checks the defaults of the whole library. */
-export function planDefaults(options: { waitMs?: number | false | undefined; retry?: RetryOptions | undefined }): TransactionDefaults {
+export function planDefaults(options: {
+  waitMs?: number | false | undefined
+  retry?: RetryOptions | undefined
+}): TransactionDefaults {
   return {
     waitMs: checkWaitMs(options.waitMs, DEFAULT_WAIT_MS),
     attempts: checkAttempts(options.retry?.attempts, DEFAULT_ATTEMPTS),
@@ -109,7 +120,9 @@ export function checkWaitMs(waitMs: number | false | undefined, otherwise: numbe
 function checkAttempts(attempts: number | undefined, otherwise: number): number {
   if (attempts === undefined) return otherwise
   if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
-    throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, { advice: `Use 1 to ${MAX_ATTEMPTS}, or retry: false.` })
+    throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, {
+      advice: `Use 1 to ${MAX_ATTEMPTS}, or retry: false.`,
+    })
   }
   return attempts
 }

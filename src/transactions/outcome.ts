@@ -56,7 +56,8 @@ async function ask(grounds: Grounds, trace: Trace): Promise<Outcome | 'later'> {
   try {
     const expression = incarnationExpression(grounds.quotedSchema)
     const [result] = await grounds.silence.script(connection, commitStatus(expression, trace.incarnation, trace.xid))
-    const { standby, status } = result?.rows[0] as { standby: string; status: string | null }
+    const row = result?.rows[0] as unknown
+    const { standby, status } = row as { standby: string; status: string | null }
     let answer: Outcome | 'later'
     if (standby === 'true') answer = 'later'
     else if (status === 'committed') answer = 'committed'

@@ -1,5 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { CommitOutcomeUnknown, ConnectionLost, LockstepError, LockTimeout, RetriesExhausted, TransactionRolledBack } from '../errors.ts'
+import {
+  CommitOutcomeUnknown,
+  ConnectionLost,
+  LockstepError,
+  LockTimeout,
+  RetriesExhausted,
+  TransactionRolledBack,
+} from '../errors.ts'
 import { closedError, Patience, type Ticket } from '../locks/index.ts'
 import {
   lockAbandoned,
@@ -47,18 +54,33 @@ export async function runTransaction<T>(grounds: Grounds, plan: TransactionPlan,
       await resolveOutcome(grounds, result.trace)
     }
     const lost = result.end === 'uncertain' || result.lost
-    const { verdict, reason } = result.end === 'uncertain' ? { verdict: 'connection' as const, reason: codeOf(result.error) } : judge(result.error, lost)
+    const { verdict, reason } =
+      result.end === 'uncertain'
+        ? { verdict: 'connection' as const, reason: codeOf(result.error) }
+        : judge(result.error, lost)
     if (verdict === 'final') throw result.error
     if (attempt >= plan.attempts || grounds.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
     const delayMs = pauseMs(verdict, attempt)
     if (transactionRetried.hasSubscribers) {
-      transactionRetried.publish({ schema: grounds.schema, keys: plan.keys, attempt, delayMs, reason, error: result.error })
+      transactionRetried.publish({
+        schema: grounds.schema,
+        keys: plan.keys,
+        attempt,
+        delayMs,
+        reason,
+        error: result.error,
+      })
     }
     await sleep(delayMs)
   }
 }
 
-async function attemptOnce<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, attempt: number): Promise<Attempt<T>> {
+async function attemptOnce<T>(
+  grounds: Grounds,
+  plan: TransactionPlan,
+  fn: Body<T>,
+  attempt: number,
+): Promise<Attempt<T>> {
   const patience = new Patience(plan.waitMs, plan.signal, grounds.closing)
   const locked = plan.locks.length > 0
   if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
@@ -76,12 +98,21 @@ async function attemptOnce<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<
     }
     const result = await runOpened(grounds, plan, fn, opened)
     if (locked && lockReleased.hasSubscribers) {
-      lockReleased.publish({ ...named(grounds, plan), holdMs: performance.now() - acquiredAt, outcome: outcomeOf(result.end) })
+      lockReleased.publish({
+        ...named(grounds, plan),
+        holdMs: performance.now() - acquiredAt,
+        outcome: outcomeOf(result.end),
+      })
     }
     return result
   } catch (error) {
     if (locked) reportFailedWait(grounds, plan, patience, error)
-    return { end: 'failed', error, lost: error instanceof ConnectionLost || meansConnectionLost(error), trace: undefined }
+    return {
+      end: 'failed',
+      error,
+      lost: error instanceof ConnectionLost || meansConnectionLost(error),
+      trace: undefined,
+    }
   } finally {
     ticket?.release()
   }
@@ -131,7 +162,10 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
   }
 }
 
-function named(grounds: Grounds, plan: TransactionPlan): { schema: string; keys: readonly string[]; sharedKeys: readonly string[] } {
+function named(
+  grounds: Grounds,
+  plan: TransactionPlan,
+): { schema: string; keys: readonly string[]; sharedKeys: readonly string[] } {
   return { schema: grounds.schema, keys: plan.keys, sharedKeys: plan.sharedKeys }
 }
 
@@ -151,11 +185,15 @@ function reportFailedWait(grounds: Grounds, plan: TransactionPlan, patience: Pat
 }
 
 function rolledBack(plan: TransactionPlan, cause: unknown): LockstepError {
-  return new TransactionRolledBack('The server answered COMMIT with ROLLBACK: a statement had failed and its error was caught.', {
-    advice: 'Let errors of statements out of the function, or run the part that may fail in tx.savepoint(). Nothing was written.',
-    keys: plan.allKeys,
-    cause,
-  })
+  return new TransactionRolledBack(
+    'The server answered COMMIT with ROLLBACK: a statement had failed and its error was caught.',
+    {
+      advice:
+        'Let errors of statements out of the function, or run the part that may fail in tx.savepoint(). Nothing was written.',
+      keys: plan.allKeys,
+      cause,
+    },
+  )
 }
 
 function connectionLost(plan: TransactionPlan, cause: unknown): LockstepError {
@@ -167,15 +205,24 @@ function connectionLost(plan: TransactionPlan, cause: unknown): LockstepError {
 }
 
 function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
-  return new CommitOutcomeUnknown('The connection was lost in COMMIT, and the server can no longer say what became of it.', {
-    advice: 'Look for the effect in the data before doing it again.',
-    keys: plan.allKeys,
-    cause,
-  })
+  return new CommitOutcomeUnknown(
+    'The connection was lost in COMMIT, and the server can no longer say what became of it.',
+    {
+      advice: 'Look for the effect in the data before doing it again.',
+      keys: plan.allKeys,
+      cause,
+    },
+  )
 }
 
-function exhausted(plan: TransactionPlan, attempts: number, cause: unknown, verdict: 'conflict' | 'connection'): unknown {
-  if (attempts === 1) return verdict === 'connection' && !(cause instanceof LockstepError) ? connectionLost(plan, cause) : cause
+function exhausted(
+  plan: TransactionPlan,
+  attempts: number,
+  cause: unknown,
+  verdict: 'conflict' | 'connection',
+): unknown {
+  if (attempts === 1)
+    return verdict === 'connection' && !(cause instanceof LockstepError) ? connectionLost(plan, cause) : cause
   return new RetriesExhausted(`${attempts} attempts failed, the last with ${codeOf(cause) ?? 'a lost connection'}.`, {
     advice:
       verdict === 'conflict'

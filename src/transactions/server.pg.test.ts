@@ -14,7 +14,7 @@ afterAll(() => Promise.all(pools.map((pool) => pool.end())))
 function lockstep(options: pg.PoolConfig = {}): Lockstep {
   const pool = new pg.Pool({ connectionString: database.url, ...options })
   pools.push(pool)
-  return new Lockstep(pool) as unknown as Lockstep
+  return new Lockstep(pool)
 }
 
 beforeAll(async () => {
@@ -51,7 +51,9 @@ test('a server whose default is another isolation level still gets READ COMMITTE
   const strict = lockstep({ options: '-c default_transaction_isolation=repeatable\\ read' })
   const letGo = await holding(lockstep(), key`Item:${1}`)
   const waiting = strict.transaction({ lock: key`Item:${1}` }, async (tx) => {
-    const { rows } = await tx.query(`SELECT count(*)::int AS n, current_setting('transaction_isolation') AS level FROM item`)
+    const { rows } = await tx.query(
+      `SELECT count(*)::int AS n, current_setting('transaction_isolation') AS level FROM item`,
+    )
     return rows[0]
   })
   while ((await advisoryWaiters()) === 0) await turn()
@@ -74,13 +76,17 @@ test('a pool of one connection can hold a lock, wait for one, and time out', asy
   const single = lockstep({ max: 1 })
   await single.transaction({ lock: key`Item:${3}` }, (tx) => tx.query('SELECT 1'))
   const letGo = await holding(lockstep(), key`Item:${3}`)
-  await expect(single.transaction({ lock: key`Item:${3}`, waitMs: 100 }, () => Promise.resolve())).rejects.toMatchObject({
+  await expect(
+    single.transaction({ lock: key`Item:${3}`, waitMs: 100 }, () => Promise.resolve()),
+  ).rejects.toMatchObject({
     code: 'LOCKSTEP_LOCK_TIMEOUT',
   })
   const waiting = single.transaction({ lock: key`Item:${3}` }, () => Promise.resolve('granted'))
   await letGo()
   expect(await waiting).toBe('granted')
-  const strict = single.transaction({ lock: key`Item:${3}`, isolation: 'serializable' }, () => Promise.resolve('granted'))
+  const strict = single.transaction({ lock: key`Item:${3}`, isolation: 'serializable' }, () =>
+    Promise.resolve('granted'),
+  )
   expect(await strict).toBe('granted')
 })
 
@@ -89,9 +95,13 @@ test('several contended keys share one waitMs', async () => {
   const caller = lockstep()
   const ends = await Promise.all(keys.map((each) => holding(lockstep(), each)))
   const startedAt = performance.now()
-  const waiting = caller.transaction({ lock: keys, waitMs: 400 }, () => Promise.resolve()).catch((error: unknown) => error)
+  const waiting = caller
+    .transaction({ lock: keys, waitMs: 400 }, () => Promise.resolve())
+    .catch((error: unknown) => error)
   // One after the other becomes free in the order in which they are taken; the last one never does.
-  const inOrder = keys.map((each, index) => ({ id: caller.lockId(each), end: ends[index] })).toSorted((a, b) => (a.id < b.id ? -1 : 1))
+  const inOrder = keys
+    .map((each, index) => ({ id: caller.lockId(each), end: ends[index] }))
+    .toSorted((a, b) => (a.id < b.id ? -1 : 1))
   while ((await advisoryWaiters()) === 0) await turn()
   await inOrder[0]?.end?.()
   while ((await advisoryWaiters()) === 0) await turn()
@@ -108,7 +118,9 @@ test('plain SQL takes part with lock_id()', async () => {
   try {
     await client.query('BEGIN')
     await client.query(`SELECT pg_advisory_xact_lock(lockstep.lock_id('lock', 'Item:7'))`)
-    await expect(library.transaction({ lock: key`Item:${7}`, waitMs: 0 }, () => Promise.resolve())).rejects.toMatchObject({
+    await expect(
+      library.transaction({ lock: key`Item:${7}`, waitMs: 0 }, () => Promise.resolve()),
+    ).rejects.toMatchObject({
       code: 'LOCKSTEP_LOCK_TIMEOUT',
       holders: [{ where: 'server', key: 'Item:7' }],
     })

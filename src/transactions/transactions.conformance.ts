@@ -87,14 +87,14 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       await admin.query('CREATE TABLE IF NOT EXISTS account (id int PRIMARY KEY, balance int NOT NULL)')
       if (route === 'direct') return
       // Others use the pooler's server connections all the time, so that ours never come back by themselves.
-      let stopped = false
+      const busyness = { goesOn: true }
       const busy = Array.from({ length: BUSY_CLIENTS }, async () => {
         const client = new pg.Client({ connectionString: url })
         await client.connect()
-        while (!stopped) await client.query('BEGIN; SELECT 1; COMMIT')
+        while (busyness.goesOn) await client.query('BEGIN; SELECT 1; COMMIT')
         await client.end()
       })
-      open.push({ close: async () => ((stopped = true), void (await Promise.all(busy))) })
+      open.push({ close: async () => ((busyness.goesOn = false), void (await Promise.all(busy))) })
     })
 
     beforeEach(() => {
@@ -192,22 +192,28 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       expect(waitedMs).toBeGreaterThanOrEqual(50)
     })
 
-    test.each(['read committed', 'serializable'] as const)('%s: an abort ends the wait and leaves nothing', async (isolation) => {
-      const letGo = await hold(one)
-      const controller = new AbortController()
-      const waiting = other.transaction({ lock, isolation, signal: controller.signal }, nothing)
-      const outcome = waiting.catch((error: unknown) => error)
-      await somebodyWaits()
-      controller.abort(new Error('no longer wanted'))
-      const error = await outcome
-      expect(error).toBeInstanceOf(LockAborted)
-      expect((error as LockAborted).cause).toEqual(new Error('no longer wanted'))
-      const { rows } = await admin.query(`SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-        WHERE locktype = 'advisory' AND NOT granted AND datname = $1`, [database.name])
-      expect(rows).toEqual([])
-      await letGo()
-      await one.transaction({ lock, waitMs: 0 }, nothing)
-    })
+    test.each(['read committed', 'serializable'] as const)(
+      '%s: an abort ends the wait and leaves nothing',
+      async (isolation) => {
+        const letGo = await hold(one)
+        const controller = new AbortController()
+        const waiting = other.transaction({ lock, isolation, signal: controller.signal }, nothing)
+        const outcome = waiting.catch((error: unknown) => error)
+        await somebodyWaits()
+        controller.abort(new Error('no longer wanted'))
+        const error = await outcome
+        expect(error).toBeInstanceOf(LockAborted)
+        expect((error as LockAborted).cause).toEqual(new Error('no longer wanted'))
+        const { rows } = await admin.query(
+          `SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+        WHERE locktype = 'advisory' AND NOT granted AND datname = $1`,
+          [database.name],
+        )
+        expect(rows).toEqual([])
+        await letGo()
+        await one.transaction({ lock, waitMs: 0 }, nothing)
+      },
+    )
 
     test('a wait is over when the lock is free, whatever slice it is in', async () => {
       const letGo = await hold(one)
@@ -236,7 +242,10 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       await somebodyWaits()
       await letGo()
       expect(await waiting).toEqual(before)
-      const serializable = await other.transaction({ lock, isolation: 'serializable' }, async (tx) => (await tx.query(show)).rows)
+      const serializable = await other.transaction(
+        { lock, isolation: 'serializable' },
+        async (tx) => (await tx.query(show)).rows,
+      )
       expect(serializable).toEqual(before)
     })
 

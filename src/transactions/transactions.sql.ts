@@ -45,7 +45,9 @@ function begin(isolation: Isolation): string {
 
 function columns(opening: Opening, locks: LockSet): string {
   // A standby has no ids to give and fails; where none is wanted, it has to be asked.
-  const granted = opening.withXid ? 'pg_current_xact_id()::text' : `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE '' END`
+  const granted = opening.withXid
+    ? 'pg_current_xact_id()::text'
+    : `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE '' END`
   const held = `${tryLocks(locks, granted)} AS held`
   const incarnation = opening.incarnation === undefined ? '' : `, ${opening.incarnation} AS incarnation`
   return `${held}, pg_backend_pid()::text AS pid${incarnation}`

@@ -64,7 +64,9 @@ export function formatTable(rows: readonly ResultRow[]): string {
   const numeric = columns.map((column) => rows.every((row) => typeof row[column] !== 'string'))
   const line = (texts: readonly string[]): string =>
     texts
-      .map((text, index) => (numeric[index] === true ? text.padStart(widths[index] ?? 0) : text.padEnd(widths[index] ?? 0)))
+      .map((text, index) =>
+        numeric[index] === true ? text.padStart(widths[index] ?? 0) : text.padEnd(widths[index] ?? 0),
+      )
       .join('  ')
       .trimEnd()
   return [line(columns), line(widths.map((width) => '-'.repeat(width))), ...cells.map(line)].join('\n')

@@ -1,0 +1,115 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { InvalidKey } from '../errors.ts'
+import { checkKey, key, type KeyPart, MAX_KEY_BYTES } from './key.ts'
+
+describe('a key', () => {
+  test.each([
+    'Transfer:42',
+    'Position:BTC-USD:kraken',
+    'Ledger:global',
+    'Überweisung:ß:日本',
+    'Order:o\'brien\\"',
+    'Emoji:👩‍👩‍👧‍👦',
+    'A::b',
+    `A:${'x'.repeat(MAX_KEY_BYTES - 2)}`,
+  ])('%j names a concept', (candidate) => {
+    expect(checkKey(candidate)).toBe(candidate)
+  })
+
+  test.each([
+    ['empty', ''],
+    ['a generic label', 'lock'],
+    ['nothing but a colon', ':'],
+    ['nothing but colons', '::'],
+    ['no resource', 'a:'],
+    ['a blank resource', 'a: '],
+    ['no operation', ':b'],
+    ['a blank operation', ' :b'],
+    ['NUL', 'Transfer:a\0b'],
+    ['half a surrogate pair', 'Transfer:\ud83d'],
+    ['the other half', 'Transfer:\ude00x'],
+    ['too long', `A:${'x'.repeat(MAX_KEY_BYTES - 1)}`],
+    ['too long in UTF-8 only', `A:${'ü'.repeat(MAX_KEY_BYTES / 2)}`],
+    ['undefined in a template', `Transfer:${String(undefined)}`],
+    ['null in a template', `Transfer:${String(null)}:x`],
+    ['NaN in a template', `Transfer:${Number.NaN}`],
+    ['an object in a template', 'Transfer:[object Object]'],
+    ['a promise in a template', 'Transfer:[object Promise]'],
+    ['a number', 42],
+    ['undefined', undefined],
+    ['null', null],
+    ['an object', {}],
+    ['a list', ['Transfer:1']],
+    ['a String object', Object('Transfer:1')],
+  ])('is not %s', (_, candidate) => {
+    expect(() => checkKey(candidate)).toThrow(InvalidKey)
+  })
+
+  test('the error names the key, cut where it is long, and says what to write', () => {
+    const failure = (candidate: unknown): InvalidKey => {
+      try {
+        checkKey(candidate)
+      } catch (error) {
+        return error as InvalidKey
+      }
+      throw new Error('it was accepted')
+    }
+    expect(failure('lock')).toMatchObject({ code: 'LOCKSTEP_INVALID_KEY', keys: ['lock'] })
+    expect(failure('x'.repeat(5000)).message.length).toBeLessThan(300)
+    expect(failure('lock').advice).toContain('Operation:resource')
+  })
+})
+
+describe('key``', () => {
+  test('reads as it is written, and escapes what would be read as a separator', () => {
+    expect(key`Transfer:${42}`).toBe('Transfer:42')
+    expect(key`Transfer:${42n}:${'b'}`).toBe('Transfer:42:b')
+    expect(key`Position:${'A:B'}:${'50%'}`).toBe('Position:A%3AB:50%25')
+    expect(key`Ledger:global`).toBe('Ledger:global')
+  })
+
+  test.each([[undefined], [null], [''], [{}], [Symbol('s')], [true], [Promise.resolve(1)], [Number.NaN]])(
+    'refuses %o as a part',
+    (part) => {
+      expect(() => key`Transfer:${part as KeyPart}`).toThrow(InvalidKey)
+    },
+  )
+
+  /** Any text that may stand in a part, with those characters in it that escaping is about. */
+  const part = fc.oneof(
+    fc.string({ unit: 'binary', minLength: 1, maxLength: 12 }),
+    fc.string({ unit: fc.constantFrom('%', ':', '2', '3', '5', 'A', 'a', ' '), minLength: 1, maxLength: 8 }),
+    fc.constantFrom('%3A', '%253A', ':', '%', '::', '%25'),
+  )
+  const usable = part.filter((text) => !text.includes('\0') && !['undefined', 'null', 'NaN'].includes(text))
+
+  function keyOf(parts: readonly string[]): string {
+    const strings = ['T:', ...Array<string>(parts.length - 1).fill(':'), '']
+    return key(Object.assign(strings, { raw: strings }), ...parts)
+  }
+
+  test('different lists of parts give different keys', () => {
+    const lists = fc.array(usable, { minLength: 1, maxLength: 4 })
+    fc.assert(
+      fc.property(lists, lists, (one, other) => {
+        const blank = (list: readonly string[]): boolean => list.every((text) => text.trim() === '')
+        fc.pre(!blank(one) && !blank(other))
+        const same = JSON.stringify(one) === JSON.stringify(other)
+        expect(keyOf(one) === keyOf(other)).toBe(same)
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
+  test('the parts can be read back from the key', () => {
+    fc.assert(
+      fc.property(fc.array(usable, { minLength: 1, maxLength: 4 }), (parts) => {
+        fc.pre(parts.some((text) => text.trim() !== ''))
+        const [, ...read] = keyOf(parts).split(':')
+        expect(read.map((text) => text.replaceAll('%3A', ':').replaceAll('%25', '%'))).toEqual(parts)
+      }),
+      { numRuns: 2000 },
+    )
+  })
+})

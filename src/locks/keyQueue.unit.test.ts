@@ -1,0 +1,227 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import type { Key } from './key.ts'
+import { KeyQueue, type Ticket, type Waiting } from './keyQueue.ts'
+import { type LockRequest, type LockSet } from './lockSet.ts'
+
+function lock(id: number, shared = false): LockRequest {
+  return { id: BigInt(id), key: `Account:${id}` as Key, shared }
+}
+
+/** A patience that ends when the test says so. */
+class Impatience implements Waiting {
+  readonly #listeners = new Set<() => void>()
+  ended = false
+
+  get listening(): number {
+    return this.#listeners.size
+  }
+
+  onEnd(listener: () => void): () => void {
+    if (this.ended) listener()
+    else this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  end(): void {
+    this.ended = true
+    for (const listener of this.#listeners) listener()
+    this.#listeners.clear()
+  }
+}
+
+/** Every promise that can settle now has settled. */
+function settled(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}
+
+interface Caller {
+  readonly number: number
+  readonly locks: LockSet
+  readonly patience: Impatience
+  state: 'waiting' | 'asking' | 'confirmed' | 'gone'
+  ticket: Ticket | undefined
+}
+
+/** What must be true of the queue at every moment, whatever has happened. */
+function checkExclusion(callers: readonly Caller[]): void {
+  const inside = callers.filter(({ state }) => state === 'asking' || state === 'confirmed')
+  const holders = new Map<bigint, { readonly shared: boolean }[]>()
+  for (const caller of inside) {
+    for (const each of caller.locks) holders.set(each.id, [...(holders.get(each.id) ?? []), each])
+  }
+  for (const [id, list] of holders) {
+    if (list.some(({ shared }) => !shared)) expect(list, `key ${id}`).toHaveLength(1)
+  }
+}
+
+const schedule = fc.record({
+  callers: fc.array(
+    fc.uniqueArray(fc.record({ id: fc.integer({ min: 1, max: 3 }), shared: fc.boolean() }), {
+      selector: ({ id }) => id,
+      minLength: 1,
+      maxLength: 3,
+    }),
+    { minLength: 1, maxLength: 8 },
+  ),
+  steps: fc.array(fc.record({ who: fc.nat(7), what: fc.constantFrom('enter', 'confirm', 'release', 'abort') }), {
+    maxLength: 60,
+  }),
+})
+
+test('in any schedule: nobody is beside an exclusive holder, nobody is forgotten, nothing is left', async () => {
+  await fc.assert(
+    fc.asyncProperty(schedule, async ({ callers: sets, steps }) => {
+      const queue = new KeyQueue()
+      const callers: Caller[] = []
+      const enter = (number: number): void => {
+        const locks = (sets[number] ?? []).toSorted((a, b) => a.id - b.id).map(({ id, shared }) => lock(id, shared))
+        const caller: Caller = { number, locks, patience: new Impatience(), state: 'waiting', ticket: undefined }
+        callers.push(caller)
+        void queue.enter(locks, caller.patience).then((ticket) => {
+          caller.ticket = ticket
+          caller.state = ticket === undefined ? 'gone' : 'asking'
+          return undefined
+        })
+      }
+      const leave = (caller: Caller): void => {
+        caller.state = 'gone'
+        caller.ticket?.release()
+        // Once more does nothing.
+        caller.ticket?.release()
+      }
+      for (const { who, what } of steps) {
+        const caller = callers.findLast(({ number, state }) => number === who && state !== 'gone')
+        if (what === 'enter' && who < sets.length && caller === undefined) enter(who)
+        else if (what === 'confirm' && caller?.state === 'asking') {
+          caller.state = 'confirmed'
+          caller.ticket?.confirm()
+        } else if (what === 'release' && caller?.ticket !== undefined) leave(caller)
+        else if (what === 'abort') caller?.patience.end()
+        await settled()
+        checkExclusion(callers)
+      }
+      // Everybody who still waits gets in when those before have gone.
+      for (let round = 0; callers.some(({ state }) => state !== 'gone'); round++) {
+        const inside = callers.filter(({ state }) => state === 'asking' || state === 'confirmed')
+        expect(inside, 'somebody waits for nobody').not.toHaveLength(0)
+        for (const caller of inside) leave(caller)
+        await settled()
+        checkExclusion(callers)
+        expect(round).toBeLessThan(100)
+      }
+      expect(queue.size).toBe(0)
+      for (const { patience } of callers) expect(patience.listening).toBe(0)
+    }),
+    { numRuns: 400 },
+  )
+})
+
+test('callers of one key get in by their order of arrival; nobody overtakes, shared or not', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.boolean(), { minLength: 2, maxLength: 20 }), async (shares) => {
+      const queue = new KeyQueue()
+      const order: number[] = []
+      const done = shares.map(async (shared, number) => {
+        const ticket = await queue.enter([lock(1, shared)], new Impatience())
+        order.push(number)
+        ticket?.confirm()
+        await settled()
+        ticket?.release()
+      })
+      await Promise.all(done)
+      expect(order).toEqual(order.toSorted((a, b) => a - b))
+      expect(queue.size).toBe(0)
+    }),
+    { numRuns: 100 },
+  )
+})
+
+test('one shared caller asks for all; with its confirmation the others come in, up to the next exclusive one', async () => {
+  const queue = new KeyQueue()
+  const inside: string[] = []
+  const enter = (name: string, shared: boolean): Promise<Ticket | undefined> => {
+    return queue.enter([lock(1, shared)], new Impatience()).then((ticket) => {
+      inside.push(name)
+      return ticket
+    })
+  }
+  const first = enter('first', true)
+  const others = [enter('second', true), enter('third', true), enter('writer', false), enter('late', true)]
+  await settled()
+  expect(inside).toEqual(['first'])
+  ;(await first)?.confirm()
+  await settled()
+  expect(inside).toEqual(['first', 'second', 'third'])
+  ;(await first)?.release()
+  for (const reader of [others[0], others[1]]) (await reader)?.release()
+  await settled()
+  expect(inside).toEqual(['first', 'second', 'third', 'writer'])
+  ;(await others[2])?.release()
+  ;(await others[3])?.release()
+  expect(queue.size).toBe(0)
+})
+
+test('a shared caller that fails to get the server’s lock hands the asking on', async () => {
+  const queue = new KeyQueue()
+  const first = await queue.enter([lock(1, true)], new Impatience())
+  const second = queue.enter([lock(1, true)], new Impatience())
+  first?.release()
+  expect((await second)?.waited).toBe(true)
+  ;(await second)?.release()
+  expect(queue.size).toBe(0)
+})
+
+test('a writer that gives up lets the readers behind it in', async () => {
+  const queue = new KeyQueue()
+  const reader = await queue.enter([lock(1, true)], new Impatience())
+  reader?.confirm()
+  const impatience = new Impatience()
+  const writer = queue.enter([lock(1)], impatience)
+  const behind = queue.enter([lock(1, true)], new Impatience())
+  impatience.end()
+  expect(await writer).toBeUndefined()
+  ;(await behind)?.release()
+  reader?.release()
+  expect(queue.size).toBe(0)
+})
+
+test('giving up at the second key gives the first one back', async () => {
+  const queue = new KeyQueue()
+  const holder = queue.tryEnter([lock(2)])
+  const impatience = new Impatience()
+  const both = queue.enter([lock(1), lock(2)], impatience)
+  await settled()
+  expect(queue.isBusy([lock(1)])).toBe(true)
+  impatience.end()
+  expect(await both).toBeUndefined()
+  expect(queue.isBusy([lock(1)])).toBe(false)
+  expect(queue.tryEnter([lock(1), lock(2)])).toBeUndefined()
+  holder?.release()
+  expect(queue.size).toBe(0)
+})
+
+test('whose patience is over before does not wait at all', async () => {
+  const queue = new KeyQueue()
+  const holder = queue.tryEnter([lock(1)])
+  const over = new Impatience()
+  over.end()
+  expect(await queue.enter([lock(1)], over)).toBeUndefined()
+  holder?.release()
+  expect(queue.size).toBe(0)
+})
+
+test('a thousand callers of one key, each in its turn', async () => {
+  const queue = new KeyQueue()
+  let inside = 0
+  await Promise.all(
+    Array.from({ length: 1000 }, async () => {
+      const ticket = await queue.enter([lock(1)], new Impatience())
+      expect(++inside).toBe(1)
+      await Promise.resolve()
+      inside--
+      ticket?.release()
+    }),
+  )
+  expect(queue.size).toBe(0)
+})

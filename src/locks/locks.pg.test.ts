@@ -1,0 +1,239 @@
+import fc from 'fast-check'
+import pg from 'pg'
+import { afterAll, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Lockstep } from '../lockstep.ts'
+import { findHolders } from './holders.ts'
+import type { Key } from './key.ts'
+import { lockId, RecentLockIds } from './lockId.ts'
+import { type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
+import { sessionLock, sessionUnlock, tryLocks, unlockLeftovers, waitForLocks } from './locks.sql.ts'
+import { driverFor } from '../postgres/index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const pool = new pg.Pool({ connectionString: database.url, max: 5 })
+afterAll(() => pool.end())
+
+function locksOf(...keys: readonly Key[]): LockSet {
+  return lockSet(new RecentLockIds('lockstep'), keys, undefined)
+}
+
+async function withClient<T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  const client = await pool.connect()
+  try {
+    return await work(client)
+  } finally {
+    await client.query('ROLLBACK')
+    client.release()
+  }
+}
+
+describe('lock_id() in SQL is lockId() in the library', () => {
+  async function compare(on: pg.Pool, texts: readonly string[]): Promise<void> {
+    const { rows } = await on.query<{ id: string }>(
+      `SELECT lockstep.lock_id('lock', text)::text AS id FROM unnest($1::text[]) WITH ORDINALITY AS given (text, n) ORDER BY n`,
+      [texts],
+    )
+    expect(rows.map(({ id }) => id)).toEqual(texts.map((text) => String(lockId('lockstep', 'lock', text))))
+  }
+
+  test('for any text of Unicode that PostgreSQL can store', async () => {
+    const anyText = fc.string({ unit: 'binary', maxLength: 40 }).map((text) => text.replaceAll('\0', ''))
+    const nasty = fc.constantFrom(
+      '',
+      "'",
+      '"',
+      '\\',
+      '\\x00',
+      "E'\\000'",
+      '\u0301e\u0301',
+      'é',
+      'e\u0301',
+      '👩‍👩‍👧‍👦',
+      '𝒳',
+      '\ufeff',
+      '\u202e',
+      '\uffff',
+      '\u{10ffff}',
+      'ﬀ',
+      '\r\n\t',
+      '$1',
+      'NULL',
+      '{a,b}',
+    )
+    const key = fc.tuple(fc.oneof(anyText, nasty), fc.oneof(anyText, nasty)).map(([a, b]) => `${a}:${b}`)
+    await fc.assert(
+      fc.asyncProperty(fc.array(key, { minLength: 250, maxLength: 300 }), (texts) => compare(pool, texts)),
+      { numRuns: 10 },
+    )
+  })
+
+  test.each(['lock', 'migrate', 'incarnation'] as const)('for the domain %s', async (domain) => {
+    const { rows } = await pool.query<{ id: string }>(`SELECT lockstep.lock_id($1, 'A:b')::text AS id`, [domain])
+    expect(rows[0]?.id).toBe(String(lockId('lockstep', domain, 'A:b')))
+  })
+
+  test.each([
+    ['LATIN1', fc.string({ unit: fc.integer({ min: 1, max: 255 }).map((code) => String.fromCharCode(code)) })],
+    // Any bytes: it stores the client's UTF-8 as it comes.
+    ['SQL_ASCII', fc.string({ unit: 'binary' }).map((text) => text.replaceAll('\0', ''))],
+  ])('in a database with the encoding %s', async (encoding, text) => {
+    const name = `${database.name}_${encoding.toLowerCase()}`
+    await pool.query(`CREATE DATABASE ${name} ENCODING '${encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
+    const other = new pg.Pool({ connectionString: database.url.replace(database.name, name), max: 1 })
+    try {
+      await new Lockstep(other).migrate()
+      await fc.assert(
+        fc.asyncProperty(fc.array(text, { minLength: 250, maxLength: 300 }), (texts) => compare(other, texts)),
+        { numRuns: 2 },
+      )
+      expect(await new Lockstep(other).transaction({ lock: 'Zahlung:ü' }, async () => 'works')).toBe('works')
+    } finally {
+      await other.end()
+      await pool.query(`DROP DATABASE ${name} WITH (FORCE)`)
+    }
+  })
+
+  test('keys that hashtext() cannot tell apart have ids of their own', async () => {
+    const { rows } = await pool.query<{ keys: string[] }>(`
+      SELECT array_agg('Account:' || n) AS keys FROM generate_series(1, 200000) n
+       GROUP BY hashtext('Account:' || n) HAVING count(*) > 1`)
+    // 32 bits: 200,000 keys have about 4.7 collisions. The hash is the same on every platform of one byte order.
+    expect(rows.length).toBeGreaterThan(0)
+    for (const { keys } of rows)
+      expect(new Set(keys.map((key) => lockId('lockstep', 'lock', key))).size).toBe(keys.length)
+  })
+})
+
+describe('many keys in one message', () => {
+  const many = locksOf(...Array.from({ length: MAX_KEYS }, (_, n): Key => `Account:${n}`))
+
+  test('as many as are allowed are tried in one nested expression', async () => {
+    await withClient(async (client) => {
+      await client.query('BEGIN')
+      const { rows } = await client.query<{ held: string }>(`SELECT ${tryLocks(many, `'all'`)} AS held`)
+      expect(rows).toEqual([{ held: 'all' }])
+      const held = await client.query(`SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`)
+      expect(held.rowCount).toBe(MAX_KEYS)
+    })
+  })
+
+  test('the first that is taken stops the trying: no later one is held', async () => {
+    await withClient(async (holder) => {
+      const taken = many[100]
+      await holder.query('BEGIN')
+      await holder.query('SELECT pg_advisory_xact_lock($1)', [String(taken?.id)])
+      await withClient(async (client) => {
+        await client.query('BEGIN')
+        const { rows } = await client.query<{ held: string | null }>(`SELECT ${tryLocks(many, `'all'`)} AS held`)
+        expect(rows).toEqual([{ held: null }])
+        const held = await client.query<{ id: string }>(`
+          SELECT ((classid::bigint << 32) | objid::bigint)::text AS id FROM pg_locks
+           WHERE locktype = 'advisory' AND pid = pg_backend_pid()`)
+        const ids = new Set(many.slice(0, 100).map(({ id }) => String(id)))
+        expect(new Set(held.rows.map(({ id }) => id))).toEqual(ids)
+      })
+    })
+  })
+
+  test('as many are waited for, and as many are given back', async () => {
+    await withClient(async (client) => {
+      await client.query(`BEGIN; ${waitForLocks(many, 1000, true)}`)
+      await client.query(`SELECT ${many.map(sessionLock).join(', ')}`)
+      await client.query('COMMIT')
+      const held = `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`
+      expect((await client.query(held)).rowCount).toBe(MAX_KEYS)
+      await client.query(`SELECT ${many.slice(1).map(sessionUnlock).join(', ')}`)
+      await client.query(unlockLeftovers(many))
+      expect((await client.query(held)).rowCount).toBe(0)
+    })
+  })
+})
+
+test.each([true, false])(
+  'the wait for several keys is bounded as a whole, though lock_timeout counts for each',
+  async (tellsWaiting) => {
+    const locks = locksOf('Slow:1', 'Slow:2', 'Slow:3')
+    const waitMs = 450
+    await withClient(async (watcher) => {
+      const holders = await Promise.all(locks.map(() => pool.connect()))
+      try {
+        for (const [n, lock] of locks.entries()) {
+          await holders[n]?.query('BEGIN')
+          await holders[n]?.query('SELECT pg_advisory_xact_lock($1)', [String(lock.id)])
+        }
+        await withWaiter(async (waiter) => {
+          const waiterPid = (waiter as unknown as { processID: number }).processID
+          const startedAt = performance.now()
+          const waiting = waiter
+            .query(`BEGIN; ${waitForLocks(locks, waitMs, tellsWaiting)}`)
+            .catch((error: unknown) => ({ error, tookMs: performance.now() - startedAt }))
+          // Each of the first two is given up when half of the time has gone into it: three times half is more than the whole.
+          for (const [n, lock] of locks.slice(0, 2).entries()) {
+            await expect.poll(() => waitsFor(watcher, waiterPid, lock.id), { interval: 5, timeout: 5000 }).toBe(true)
+            const spent = `SELECT pg_sleep(greatest(0, ${(n + 1) * 0.2} - extract(epoch FROM clock_timestamp() - query_start)))
+            FROM pg_stat_activity WHERE pid = ${waiterPid}`
+            await watcher.query(spent)
+            await holders[n]?.query('ROLLBACK')
+          }
+          const outcome = (await waiting) as { error: { code: string }; tookMs: number }
+          expect(outcome.error.code).toBe('55P03')
+          expect(outcome.tookMs).toBeGreaterThan(waitMs - 50)
+          expect(outcome.tookMs).toBeLessThan(waitMs + 250)
+        })
+      } finally {
+        for (const holder of holders) {
+          await holder.query('ROLLBACK')
+          holder.release()
+        }
+      }
+    })
+
+    async function withWaiter(work: (client: pg.Client) => Promise<void>): Promise<void> {
+      const client = new pg.Client(database.url)
+      await client.connect()
+      try {
+        await work(client)
+      } finally {
+        await client.end()
+      }
+    }
+
+    async function waitsFor(watcher: pg.PoolClient, pid: number, id: bigint): Promise<boolean> {
+      const { rowCount } = await watcher.query(
+        `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = $1
+          AND ((classid::bigint << 32) | objid::bigint) = $2`,
+        [pid, String(id)],
+      )
+      return rowCount === 1
+    }
+  },
+)
+
+test('holders are named by their keys, whatever the sign of the id', async () => {
+  const keys = Array.from({ length: 9 }, (_, n): Key => `Holding:${n}`)
+  const locks = locksOf(...keys)
+  expect(new Set(locks.map(({ id }) => id < 0n)).size).toBe(2)
+  const holder = new pg.Client({ connectionString: database.url, application_name: 'the holder' })
+  await holder.connect()
+  try {
+    await holder.query('BEGIN')
+    for (const { id } of locks) await holder.query('SELECT pg_advisory_xact_lock($1)', [String(id)])
+    const connection = await driverFor(pool).connect()
+    const found = await findHolders(connection, [...locks, ...locksOf('Holding:nobody')])
+    connection.release()
+    expect(found.map(({ key }) => key).toSorted()).toEqual(keys)
+    for (const each of found) {
+      expect(each).toMatchObject({
+        where: 'server',
+        application: 'the holder',
+        pid: (holder as unknown as { processID: number }).processID,
+      })
+      expect(each.openForMs).toBeGreaterThanOrEqual(0)
+    }
+    await holder.query('ROLLBACK')
+  } finally {
+    await holder.end()
+  }
+})

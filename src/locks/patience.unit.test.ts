@@ -1,0 +1,134 @@
+import { getEventListeners } from 'node:events'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { LockAborted, LockstepClosed, LockTimeout } from '../errors.ts'
+import { Closing } from './closing.ts'
+import type { Key } from './key.ts'
+import { Patience } from './patience.ts'
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
+afterEach(() => void vi.useRealTimers())
+
+const locks = [{ id: 1n, key: 'Account:1' as Key, shared: false }]
+
+test('it ends when the time is up, once for everybody who asked', () => {
+  const patience = new Patience(1000, undefined, new Closing())
+  const heard: string[] = []
+  patience.onEnd(() => heard.push('first'))
+  patience.onEnd(() => heard.push('second'))
+  const forget = patience.onEnd(() => heard.push('forgotten'))
+  forget()
+  vi.advanceTimersByTime(999)
+  expect(heard).toEqual([])
+  expect(patience.over).toBe(false)
+  vi.advanceTimersByTime(1)
+  expect(heard).toEqual(['first', 'second'])
+  expect(patience.over).toBe(true)
+  expect(patience.aborted).toBe(false)
+  expect(vi.getTimerCount()).toBe(0)
+  expect(patience.failure('server', locks)).toBeInstanceOf(LockTimeout)
+  expect(patience.failure('server', locks)).toMatchObject({ keys: ['Account:1'], waitedMs: 1000, waitedFor: 'server' })
+})
+
+test('what has been waited in one place is not there for the next', () => {
+  const patience = new Patience(1000, undefined, new Closing())
+  const forget = patience.onEnd(() => undefined)
+  vi.advanceTimersByTime(700)
+  forget()
+  expect(patience.remainingMs()).toBe(300)
+  const heard = vi.fn()
+  patience.onEnd(heard)
+  vi.advanceTimersByTime(299)
+  expect(heard).not.toHaveBeenCalled()
+  vi.advanceTimersByTime(1)
+  expect(heard).toHaveBeenCalledOnce()
+})
+
+test('who asks after the end is told at once', () => {
+  const patience = new Patience(10, undefined, new Closing())
+  vi.advanceTimersByTime(10)
+  const heard = vi.fn()
+  patience.onEnd(heard)()
+  expect(heard).toHaveBeenCalledOnce()
+})
+
+test('false waits for ever', () => {
+  const patience = new Patience(false, undefined, new Closing())
+  const heard = vi.fn()
+  const forget = patience.onEnd(heard)
+  expect(vi.getTimerCount()).toBe(0)
+  expect(patience.remainingMs()).toBe(Infinity)
+  vi.advanceTimersByTime(10 ** 9)
+  expect(heard).not.toHaveBeenCalled()
+  expect(patience.over).toBe(false)
+  forget()
+})
+
+test('0 asks once: there is no patience for a lock', () => {
+  const patience = new Patience(0, undefined, new Closing())
+  expect(patience.asksOnce).toBe(true)
+  expect(patience.over).toBe(true)
+})
+
+test('the caller’s signal ends it, with the caller’s reason', () => {
+  const controller = new AbortController()
+  const patience = new Patience(1000, controller.signal, new Closing())
+  const [ended, aborted] = [vi.fn(), vi.fn()]
+  patience.onEnd(ended)
+  patience.onAbort(aborted)
+  const reason = new Error('changed my mind')
+  controller.abort(reason)
+  expect(ended).toHaveBeenCalledOnce()
+  expect(aborted).toHaveBeenCalledOnce()
+  expect(patience).toMatchObject({ over: true, aborted: true })
+  expect(patience.failure('process', locks)).toBeInstanceOf(LockAborted)
+  expect(patience.failure('process', locks)).toMatchObject({ cause: reason, keys: ['Account:1'] })
+  expect(vi.getTimerCount()).toBe(0)
+})
+
+test('a signal that was aborted before ends it at once', () => {
+  const patience = new Patience(1000, AbortSignal.abort(), new Closing())
+  const heard = vi.fn()
+  patience.onEnd(heard)
+  expect(heard).toHaveBeenCalledOnce()
+  expect(patience.over).toBe(true)
+})
+
+test('closing ends it', () => {
+  const closing = new Closing()
+  const patience = new Patience(1000, undefined, closing)
+  const heard = vi.fn()
+  patience.onEnd(heard)
+  closing.close()
+  expect(heard).toHaveBeenCalledOnce()
+  expect(patience.failure('process', locks)).toBeInstanceOf(LockstepClosed)
+  expect(vi.getTimerCount()).toBe(0)
+})
+
+test('an end by time is no abort', () => {
+  const patience = new Patience(10, undefined, new Closing())
+  const heard = vi.fn()
+  patience.onAbort(heard)
+  vi.advanceTimersByTime(10)
+  expect(heard).not.toHaveBeenCalled()
+})
+
+test('ten thousand waits leave nothing on a signal that lives as long as the program', () => {
+  const controller = new AbortController()
+  const closing = new Closing()
+  for (let round = 0; round < 10_000; round++) {
+    const patience = new Patience(1000, controller.signal, closing)
+    const forget = patience.onEnd(() => undefined)
+    if (round % 2 === 0) patience.onEnd(() => undefined)()
+    forget()
+  }
+  expect(getEventListeners(controller.signal, 'abort')).toEqual([])
+  expect(vi.getTimerCount()).toBe(0)
+})
+
+test.each(['process', 'connection', 'server'] as const)('a timeout says what it waited for: %s', (stage) => {
+  const patience = new Patience(5, undefined, new Closing())
+  const holder = { where: 'server' as const, key: 'Account:1', pid: 42, application: 'other', openForMs: 7 }
+  const failure = patience.failure(stage, locks, [holder]) as LockTimeout
+  expect(failure).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: stage, holders: [holder] })
+  if (stage === 'server') expect(failure.message).toContain('backend 42 (other) holds Account:1')
+})

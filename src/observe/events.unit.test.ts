@@ -1,0 +1,49 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { expect, expectTypeOf, test } from 'vitest'
+import { type EventMessage, events, lockRequested, on } from './events.ts'
+
+const message = { schema: 'lockstep', keys: ['Transfer:1'], sharedKeys: [] }
+
+test('each event is a channel of its own, called by its name', () => {
+  for (const [name, channel] of Object.entries(events)) expect(channel.name).toBe(`lockstep:${name}`)
+  expect(new Set(Object.values(events)).size).toBe(Object.keys(events).length)
+})
+
+test('on() hears until it is stopped, and stopping one listener does not stop the same function heard twice', () => {
+  const heard: unknown[] = []
+  const listener = (each: unknown): void => void heard.push(each)
+  const stopFirst = on('lock.requested', listener)
+  const stopSecond = on('lock.requested', listener)
+  lockRequested.publish(message)
+  expect(heard).toEqual([message, message])
+  stopFirst()
+  stopFirst()
+  lockRequested.publish(message)
+  expect(heard).toHaveLength(3)
+  stopSecond()
+  lockRequested.publish(message)
+  expect(heard).toHaveLength(3)
+})
+
+test('hasSubscribers says whether building a message is worth it', () => {
+  expect(lockRequested.hasSubscribers).toBe(false)
+  const stop = on('lock.requested', () => undefined)
+  expect(lockRequested.hasSubscribers).toBe(true)
+  stop()
+  expect(lockRequested.hasSubscribers).toBe(false)
+})
+
+test('they are Node’s own channels: other tools hear them without us', () => {
+  const heard: unknown[] = []
+  const listener = (each: unknown): void => void heard.push(each)
+  subscribe('lockstep:lock.requested', listener)
+  lockRequested.publish(message)
+  unsubscribe('lockstep:lock.requested', listener)
+  lockRequested.publish(message)
+  expect(heard).toEqual([message])
+})
+
+test('messages are typed by their event', () => {
+  expectTypeOf<EventMessage<'lock.released'>['outcome']>().toEqualTypeOf<'committed' | 'rolledBack' | 'unknown'>()
+  expectTypeOf<EventMessage<'migration.applied'>>().toHaveProperty('version')
+})

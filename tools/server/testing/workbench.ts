@@ -1,0 +1,185 @@
+import pg from 'pg'
+import postgres, { type Sql } from 'postgres'
+import { afterAll, afterEach, beforeAll, expect } from 'vitest'
+import { Lockstep, type LockstepOptions, type Transaction } from '../../../src/index.ts'
+import { type Proxy, startProxy } from '../proxy.ts'
+import type { TestDatabase } from '../testDatabase.ts'
+
+/** The two drivers, for `describe.each`. */
+export const DRIVERS = ['pg', 'postgres.js'] as const
+export type DriverName = (typeof DRIVERS)[number]
+
+export interface ClientOptions extends LockstepOptions {
+  /** Default: the file's own database. */
+  readonly url?: string
+  /** The size of the pool. Default 4. */
+  readonly max?: number
+}
+
+/** One Lockstep with a pool of its own, as another process would have it. */
+export interface Client {
+  readonly lockstep: Lockstep
+  readonly pool: pg.Pool | Sql
+  /** A second Lockstep on the same pool. */
+  again(options?: LockstepOptions): Lockstep
+  /** Runs a query on the same pool, outside Lockstep. */
+  query(text: string): Promise<Record<string, unknown>[]>
+  /** Runs the function in a transaction as the driver's own users open it: what `join()` is for. */
+  begin<T>(options: string, work: (client: object) => Promise<T>): Promise<T>
+  end(): Promise<void>
+}
+
+/** What the tests of transactions have at hand: clients, a table, and a view of the server. */
+export interface Workbench {
+  /** Straight to the server, for looking at it. */
+  readonly admin: pg.Pool
+  /** Closed after the test. */
+  open(driver: DriverName, options?: ClientOptions): Client
+  /** In front of the server; closed after the test. */
+  proxy(): Promise<Proxy>
+  /** What is written in the table, sorted. It is emptied after each test. */
+  notes(): Promise<string[]>
+  /** How many advisory locks are granted in the file's database. */
+  locksHeld(): Promise<number>
+  /** Comes back when so many backends wait for an advisory lock. */
+  waiters(count: number): Promise<void>
+  /** Comes back when the backend is gone. */
+  gone(pid: number): Promise<void>
+}
+
+/** A signal that one part of a test gives to another. */
+export interface Signal {
+  readonly given: Promise<void>
+  give(): void
+}
+
+export function signal(): Signal {
+  let give = (): void => undefined
+  const given = new Promise<void>((resolve) => (give = resolve))
+  return { given, give }
+}
+
+/** Writes into the table of the workbench. */
+export async function note(tx: Transaction, id: string): Promise<void> {
+  await tx.query('INSERT INTO notes VALUES ($1)', [id])
+}
+
+export async function pidOf(tx: Transaction): Promise<number> {
+  const { rows } = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+  return rows[0]?.pid ?? 0
+}
+
+/** How a call failed; fails itself where it did not. */
+export async function failureOf(pending: Promise<unknown>): Promise<unknown> {
+  return pending.then(
+    (value) => {
+      throw new Error(`It did not fail, but gave ${JSON.stringify(value)}`)
+    },
+    (error: unknown) => error,
+  )
+}
+
+const POLL = { interval: 5, timeout: 5000 }
+
+/** Sets a bench up in the file's database. After each test nothing may be locked. */
+export function workbench(database: TestDatabase): Workbench {
+  const admin = new pg.Pool({ connectionString: database.url, max: 3, application_name: 'workbench' })
+  const clients = new Set<Client>()
+  const proxies = new Set<Proxy>()
+
+  const locks = async (granted: boolean): Promise<number> => {
+    const { rows } = await admin.query<{ n: number }>(
+      `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND granted = $1
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+      [granted],
+    )
+    return rows[0]?.n ?? -1
+  }
+
+  beforeAll(async () => {
+    await new Lockstep(admin).migrate()
+    await admin.query('CREATE TABLE notes (id text PRIMARY KEY)')
+  })
+  afterEach(async () => {
+    await expect.poll(() => locks(true), POLL).toBe(0)
+    for (const client of clients) await client.end()
+    clients.clear()
+    for (const proxy of proxies) await proxy.close()
+    proxies.clear()
+    await admin.query('TRUNCATE notes')
+  })
+  afterAll(() => admin.end())
+
+  return {
+    admin,
+    open(driver, options = {}) {
+      const { url = database.url, max = 4, ...rest } = options
+      const client = driver === 'pg' ? pgClient(url, max, rest) : postgresJsClient(url, max, rest)
+      clients.add(client)
+      return client
+    },
+    async proxy() {
+      const { hostname, port } = new URL(database.url)
+      const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432), lingerMs: 20 })
+      proxies.add(proxy)
+      return proxy
+    },
+    async notes() {
+      const { rows } = await admin.query<{ id: string }>('SELECT id FROM notes ORDER BY id')
+      return rows.map((row) => row.id)
+    },
+    locksHeld: () => locks(true),
+    waiters: (count) => expect.poll(() => locks(false), POLL).toBe(count),
+    async gone(pid) {
+      const alive = async (): Promise<number | null> =>
+        (await admin.query('SELECT 1 FROM pg_stat_activity WHERE pid = $1', [pid])).rowCount
+      await expect.poll(alive, POLL).toBe(0)
+    },
+  }
+}
+
+function pgClient(url: string, max: number, options: LockstepOptions): Client {
+  const pool = new pg.Pool({ connectionString: url, max })
+  const lockstep = new Lockstep(pool, options)
+  return {
+    lockstep: lockstep as unknown as Lockstep,
+    pool,
+    again: (more) => new Lockstep(pool, more) as unknown as Lockstep,
+    query: async (text) => (await pool.query<Record<string, unknown>>(text)).rows,
+    async begin(how, work) {
+      const client = await pool.connect()
+      try {
+        await client.query(`BEGIN ${how}`)
+        const value = await work(client)
+        await client.query('COMMIT')
+        return value
+      } catch (error) {
+        await client.query('ROLLBACK')
+        throw error
+      } finally {
+        client.release()
+      }
+    },
+    async end() {
+      await lockstep.close()
+      if (!pool.ending) await pool.end()
+    },
+  }
+}
+
+function postgresJsClient(url: string, max: number, options: LockstepOptions): Client {
+  // A pause before each new connection would make the tests longer and nothing else.
+  const sql = postgres(url, { max, onnotice: () => {}, backoff: 0.005 })
+  const lockstep = new Lockstep(sql, options)
+  return {
+    lockstep: lockstep as unknown as Lockstep,
+    pool: sql,
+    again: (more) => new Lockstep(sql, more) as unknown as Lockstep,
+    query: async (text) => [...(await sql.unsafe<Record<string, unknown>[]>(text))],
+    begin: async (how, work) => (await sql.begin(how, (client) => work(client))) as Awaited<ReturnType<typeof work>>,
+    async end() {
+      await lockstep.close()
+      await sql.end({ timeout: 1 })
+    },
+  }
+}
