@@ -1,15 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
-import { ADVISORY_LOCKS } from './leftovers.sql.ts'
+import { ADVISORY_LOCKS, ADVISORY_WAITERS } from './leftovers.sql.ts'
 
 /** How long the server has to notice that somebody has gone. */
 export const GRACE_MS = 2000
 
 /** Waits until no advisory lock is held or waited for, and says how long it took; undefined after the grace. */
-export async function timeUntilNoLocks(admin: pg.Pool): Promise<number | undefined> {
+export function timeUntilNoLocks(admin: pg.Pool): Promise<number | undefined> {
+  return timeUntilNone(admin, ADVISORY_LOCKS)
+}
+
+/** The same for those that wait, while somebody may still hold. */
+export function timeUntilNoWaiters(admin: pg.Pool): Promise<number | undefined> {
+  return timeUntilNone(admin, ADVISORY_WAITERS)
+}
+
+async function timeUntilNone(admin: pg.Pool, question: string): Promise<number | undefined> {
   const startedAt = performance.now()
   for (;;) {
-    const { rows } = await admin.query(ADVISORY_LOCKS)
+    const { rows } = await admin.query(question)
     const tookMs = performance.now() - startedAt
     if (rows.length === 0) return tookMs
     if (tookMs > GRACE_MS) return undefined

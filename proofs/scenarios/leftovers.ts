@@ -1,7 +1,7 @@
 import { type Isolation, key, LockAborted, LockstepError, LockTimeout } from 'pg-lockstep'
 import { startProxy } from '../../tools/server/proxy.ts'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
-import { timeUntilNoLocks, waitFor } from '../checkers/leftovers.ts'
+import { timeUntilNoLocks, timeUntilNoWaiters, waitFor } from '../checkers/leftovers.ts'
 import { SOMEBODY_HOLDS, SOMEBODY_WAITS } from '../checkers/leftovers.sql.ts'
 import { poolIsWhole } from '../checkers/wholePool.ts'
 import { strikeNextCommit } from '../faults/inCommit.ts'
@@ -48,7 +48,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
       const waiting = failure(victim.lockstep.transaction({ lock: WALLET, isolation, signal }, nothing))
       await waitFor(lab.admin, SOMEBODY_WAITS)
       controller.abort(new Error('no longer wanted'))
-      return (await waiting) instanceof LockAborted
+      return (await waiting) instanceof LockAborted && (await timeUntilNoWaiters(lab.admin)) !== undefined
     }),
   'thrown error': async ({ victim, isolation }) => {
     const thrown = new Error('insufficient funds')
@@ -96,7 +96,8 @@ const FAULTS: Readonly<Record<string, Fault>> = {
       const killed = startProcess('lockingProcess.ts', [driver, lab.url(route), WALLET, isolation])
       await waitFor(lab.admin, SOMEBODY_WAITS)
       await killed.kill()
-      return true
+      // The holder still holds: the dead one must leave the queue by itself.
+      return (await timeUntilNoWaiters(lab.admin)) !== undefined
     }),
 }
 

@@ -32,8 +32,8 @@ test('transaction() takes keys only', () => {
     // @ts-expect-error names no resource
     void lockstep.transaction({ lockShared: 'lock' }, fn)
     // @ts-expect-error an object cannot stand in a key
-    key`Transfer:${{}}`
+    void key`Transfer:${{}}`
     // @ts-expect-error a forgotten value
-    key`Transfer:${undefined}`
+    void key`Transfer:${undefined}`
   })
 })

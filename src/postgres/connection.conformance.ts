@@ -10,8 +10,14 @@ import { driverFor } from './driver.ts'
 export interface OpenPool {
   readonly pool: object
   /** A client as the caller's own code gets it, for `wrap()`. */
-  borrow(): Promise<{ readonly client: object; giveBack(): void }>
+  borrow(this: void): Promise<Borrowed>
   end(): Promise<void>
+}
+
+/** A client in its owner's hands. */
+export interface Borrowed {
+  readonly client: object
+  giveBack(this: void): void
 }
 
 /** One way to configure a driver. */
@@ -347,7 +353,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       await terminate(first.protocolPid ?? 0)
       await lost(first)
       first.release()
-      expect(await Promise.all(waiting)).toEqual(Array(5).fill([{ n: 1 }]))
+      expect(await Promise.all(waiting)).toEqual(waiting.map(() => [{ n: 1 }]))
     })
 
     test('callers beyond the pool’s size wait for their turn', async () => {
@@ -363,7 +369,9 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
         connection.release()
       }
       await Promise.all(Array.from({ length: 40 }, work))
-      expect(most).toBe(2)
+      // Where the second connection takes long to open, the first may do it all.
+      expect(most).toBeLessThanOrEqual(2)
+      expect(inside).toBe(0)
     })
 
     test('an ended pool says so, whether it was used before or not', async () => {

@@ -104,8 +104,8 @@ describe('postgres.js as its owner configured it', () => {
     const sockets: Socket[] = []
     const socket = (): Socket => {
       const made = connect(Number(port), hostname)
-      const write = made.write.bind(made) as (chunk: Buffer) => boolean
-      made.write = ((chunk: Buffer) => write(chunk) && chunk.length < 16_384) as Socket['write']
+      const write = made.write.bind(made)
+      made.write = (chunk: Buffer) => write(chunk) && chunk.length < 16_384
       sockets.push(made)
       return made
     }

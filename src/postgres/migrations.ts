@@ -22,7 +22,7 @@ export const MIGRATIONS_DIRECTORY = new URL('../../sql/', import.meta.url)
 
 /** The migrations in order. */
 export async function readMigrations(directory: URL = MIGRATIONS_DIRECTORY): Promise<Migration[]> {
-  const files = (await readdir(directory)).filter((file) => FILE_NAME.test(file)).sort()
+  const files = (await readdir(directory)).filter((file) => FILE_NAME.test(file)).toSorted()
   return Promise.all(
     files.map(async (file, index) => {
       const [, number, name] = FILE_NAME.exec(file) as unknown as [string, string, string]
