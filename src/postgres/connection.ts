@@ -20,7 +20,11 @@ export interface ConnectionMemory {
 
 /** One connection in our hands. The two drivers differ in everything but this. */
 export interface Connection {
-  /** One simple-query message with any number of statements: one round trip. */
+  /**
+   * One simple-query message with any number of statements: one round trip. Each statement that returns rows has a result of its
+   * own, in their order. Of those without rows nothing can be counted on but that the last result has the last command tag:
+   * postgres.js lets them share the result before them.
+   */
   script(text: string): Promise<StatementResult[]>
   /** One statement with parameters. */
   query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>

@@ -4,7 +4,9 @@ import postgres from 'postgres'
 import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DriverUnsupported } from '../errors.ts'
-import { describeConnection, type Setting } from './connection.conformance.ts'
+import { describeConnection } from './connection.conformance.ts'
+import type { Setting } from './connectionBench.conformance.ts'
+import { describeConnectionLoss } from './connectionLoss.conformance.ts'
 import { driverFor } from './driver.ts'
 
 const database = await testDatabase()
@@ -55,14 +57,20 @@ function postgresJsSetting(name: string, pooled: boolean, url: string, options: 
 
 const { url, pooledUrl, adminUrl } = database
 
-describeConnection(pgSetting('pg', false, url), adminUrl)
-describeConnection(pgSetting('pg with pipeline', false, url, { pipeline: true }), adminUrl)
-describeConnection(postgresJsSetting('postgres.js', false, url), adminUrl)
-describeConnection(postgresJsSetting('postgres.js in camel case', false, url, { transform: postgres.camel }), adminUrl)
-describeConnection(postgresJsSetting('postgres.js without fetch_types', false, url, { fetch_types: false }), adminUrl)
+const settings = [
+  pgSetting('pg', false, url),
+  pgSetting('pg with pipeline', false, url, { pipeline: true }),
+  postgresJsSetting('postgres.js', false, url),
+  postgresJsSetting('postgres.js in camel case', false, url, { transform: postgres.camel }),
+  postgresJsSetting('postgres.js without fetch_types', false, url, { fetch_types: false }),
+]
 if (pooledUrl !== undefined) {
-  describeConnection(pgSetting('pg behind PgBouncer', true, pooledUrl), adminUrl)
-  describeConnection(postgresJsSetting('postgres.js behind PgBouncer', true, pooledUrl, { prepare: false }), adminUrl)
+  settings.push(pgSetting('pg behind PgBouncer', true, pooledUrl))
+  settings.push(postgresJsSetting('postgres.js behind PgBouncer', true, pooledUrl, { prepare: false }))
+}
+for (const setting of settings) {
+  describeConnection(setting, adminUrl)
+  describeConnectionLoss(setting, adminUrl)
 }
 
 describe('postgres.js as its owner configured it', () => {

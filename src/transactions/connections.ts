@@ -40,6 +40,12 @@ export function isUnusable(connection: Connection, error: unknown): boolean {
   return connection.lost || error instanceof ConnectionLost || codeOf(error) === undefined
 }
 
+/** What the server said before it closed a connection that is lost, where the driver tells. Nothing is sent through one. */
+export async function lastWords(connection: Connection): Promise<unknown> {
+  const refusal = await connection.script(ROLLBACK).catch((error: unknown) => error)
+  return refusal instanceof ConnectionLost ? refusal.cause : undefined
+}
+
 /** Ends the transaction and gives the connection back; where that cannot be confirmed, the server ends it with the session. */
 export async function rollBack(connection: Connection, silence: SilenceWatch): Promise<void> {
   if (connection.lost) return connection.destroy()

@@ -1,5 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { NestedTransaction } from '../errors.ts'
+import { Patience } from '../locks/index.ts'
+import { patiently } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
 import type { OpenTransaction } from './transaction.ts'
@@ -46,7 +48,10 @@ export async function refuseWaitingForSelf(grounds: Grounds, plan: TransactionPl
       const outer = held.get(lock.id)
       return outer !== undefined && !(outer.shared && lock.shared)
     })
-    if (clash === undefined || !(await onSameDatabase(grounds, frame.grounds))) continue
+    if (clash === undefined) continue
+    // Asking needs a connection, and the outer transaction may have the last one.
+    const patience = new Patience(plan.waitMs, plan.signal, grounds.closing)
+    if (!(await patiently(onSameDatabase(grounds, frame.grounds), patience, plan.locks))) continue
     throw new NestedTransaction(`The lock on ${clash.key} is held by the transaction that this call is made from.`, {
       advice: 'It would wait for itself. Use the outer transaction, or the same Lockstep, which joins it.',
       keys: [clash.key],

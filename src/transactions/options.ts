@@ -72,9 +72,9 @@ export function planTransaction(
     })
   }
   const locks = lockSet(ids, options.lock, options.lockShared)
-  const isolation = options.isolation ?? 'read committed'
+  const { isolation = 'read committed' } = options
   if (!ISOLATIONS.includes(isolation)) {
-    throw new InvalidOption(`There is no isolation ${JSON.stringify(isolation)}.`, {
+    throw new InvalidOption(`There is no isolation ${String(isolation)}.`, {
       advice: `Use one of ${ISOLATIONS.join(', ')}.`,
     })
   }
@@ -90,7 +90,7 @@ export function planTransaction(
     isolationStated: options.isolation !== undefined,
     waitMs: checkWaitMs(options.waitMs, defaults.waitMs),
     signal: options.signal,
-    attempts: options.retry === false ? 1 : checkAttempts(options.retry?.attempts, defaults.attempts),
+    attempts: options.retry === false ? 1 : checkAttempts(options.retry, defaults.attempts),
     resolvesCommit: options.retry !== false,
   }
 }
@@ -102,7 +102,7 @@ export function planDefaults(options: {
 }): TransactionDefaults {
   return {
     waitMs: checkWaitMs(options.waitMs, DEFAULT_WAIT_MS),
-    attempts: checkAttempts(options.retry?.attempts, DEFAULT_ATTEMPTS),
+    attempts: checkAttempts(options.retry, DEFAULT_ATTEMPTS),
   }
 }
 
@@ -117,12 +117,16 @@ export function checkWaitMs(waitMs: number | false | undefined, otherwise: numbe
   return waitMs
 }
 
-function checkAttempts(attempts: number | undefined, otherwise: number): number {
-  if (attempts === undefined) return otherwise
-  if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
-    throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, {
-      advice: `Use 1 to ${MAX_ATTEMPTS}, or retry: false.`,
+function checkAttempts(retry: RetryOptions | undefined, otherwise: number): number {
+  if (retry === undefined) return otherwise
+  if (typeof retry !== 'object' || retry === null) {
+    throw new InvalidOption(`retry is ${String(retry)}.`, {
+      advice: 'Use { attempts }; in a call also false. A Lockstep has no retry: false, because it is a choice of each call.',
     })
+  }
+  const { attempts = otherwise } = retry
+  if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
+    throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, { advice: `Use 1 to ${MAX_ATTEMPTS}, or retry: false.` })
   }
   return attempts
 }

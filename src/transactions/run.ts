@@ -18,7 +18,7 @@ import {
   transactionRetried,
 } from '../observe/index.ts'
 import { codeOf, isSqlState, meansConnectionLost, meansSessionTimedOut } from '../postgres/index.ts'
-import { rollBack } from './connections.ts'
+import { lastWords, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import { frameToJoin, isInsideTransaction, refuseWaitingForSelf, runInFrame } from './nesting.ts'
 import { open, type Opened, type Trace } from './open.ts'
@@ -55,7 +55,7 @@ export async function runTransaction<T>(grounds: Grounds, plan: TransactionPlan,
     }
     const lost = result.end === 'uncertain' || result.lost
     const { verdict, reason } =
-      result.end === 'uncertain'
+      result.end === 'uncertain' && !meansSessionTimedOut(result.error)
         ? { verdict: 'connection' as const, reason: codeOf(result.error) }
         : judge(result.error, lost)
     if (verdict === 'final') throw result.error
@@ -136,12 +136,13 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     tx.end()
     const { lost } = connection
     await rollBack(connection, grounds.silence)
-    return { end: 'failed', error, lost, trace }
+    return { end: 'failed', error: tx.reasonOf(error), lost, trace }
   }
   tx.end()
   if (connection.lost) {
+    const cause = (await lastWords(connection)) ?? tx.firstFailure
     connection.destroy()
-    return { end: 'failed', error: connectionLost(plan, tx.firstFailure), lost: true, trace }
+    return { end: 'failed', error: connectionLost(plan, cause), lost: true, trace }
   }
   const pending = grounds.silence.start(connection)
   try {

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { TransactionControl, TransactionEnded } from '../errors.ts'
-import { alreadyLost, codeOf, type Connection, type StatementResult } from '../postgres/index.ts'
+import { TransactionControl, TransactionEnded, TransactionRolledBack } from '../errors.ts'
+import { alreadyLost, codeOf, type Connection, meansTryAgain, type StatementResult } from '../postgres/index.ts'
 import { guardClient } from './guardClient.ts'
 import {
   type Isolation,
@@ -26,8 +26,16 @@ export interface Transaction<Client = unknown> {
   readonly client: Client
 }
 
-/** The savepoint that the current code runs in. */
-const innermost = new AsyncLocalStorage<OpenTransaction>()
+/** A savepoint that the current code runs in, and what is around it: perhaps another Lockstep's. */
+interface SavepointFrame {
+  readonly tx: OpenTransaction
+  readonly outer: SavepointFrame | undefined
+}
+
+const savepoints = new AsyncLocalStorage<SavepointFrame>()
+
+/** Every statement after a failed one, until the transaction or its savepoint is rolled back. */
+const IN_FAILED_TRANSACTION = '25P02'
 
 /** The library's side of a transaction. */
 export class OpenTransaction implements Transaction {
@@ -64,9 +72,12 @@ export class OpenTransaction implements Transaction {
       })
     }
     try {
-      return await this.#connection.query<Row>(text, values)
+      const result = await this.#connection.query<Row>(text, values)
+      // A statement that succeeds proves that an earlier failure was undone.
+      this.firstFailure = undefined
+      return result
     } catch (error) {
-      this.#noteFailure(error)
+      this.firstFailure ??= error
       // pg's lost connection has no code of its own.
       if (this.#connection.lost && codeOf(error) === undefined) throw alreadyLost(error)
       throw error
@@ -81,8 +92,10 @@ export class OpenTransaction implements Transaction {
   async nest<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
     this.assertOpen()
     // Called from inside one of its own savepoints it would wait for itself: there it is a savepoint of that savepoint.
-    const inner = innermost.getStore()
-    if (inner !== undefined && inner !== this && !inner.ended && inner.#isInside(this)) return inner.nest(fn)
+    for (let frame = savepoints.getStore(); frame !== undefined; frame = frame.outer) {
+      if (frame.tx === this) break
+      if (!frame.tx.ended && frame.tx.#isInside(this)) return frame.tx.nest(fn)
+    }
     const turn = this.#savepoints.then(() => this.#runSavepoint(fn))
     this.#savepoints = turn.catch(() => undefined)
     return turn
@@ -113,15 +126,25 @@ export class OpenTransaction implements Transaction {
     await this.#connection.script(savepointSql(name))
     const inner = new OpenTransaction(this.#connection, this.isolation, this)
     try {
-      const value = await innermost.run(inner, () => fn(inner))
+      this.assertOpen()
+      const value = await savepoints.run({ tx: inner, outer: savepoints.getStore() }, () => fn(inner))
       inner.end()
-      await this.#connection.script(releaseSavepoint(name))
+      // A savepoint that was not awaited: by now the connection may serve a stranger, who has a savepoint of the same name.
+      this.assertOpen()
+      await this.#connection.script(releaseSavepoint(name)).catch((error: unknown) => {
+        throw codeOf(error) === IN_FAILED_TRANSACTION ? savepointRolledBack(inner.firstFailure) : error
+      })
       return value
     } catch (error) {
       inner.end()
-      if (!this.#connection.lost) await this.#connection.script(rollbackToSavepoint(name))
-      throw error
+      if (!this.ended && !this.#connection.lost) await this.#connection.script(rollbackToSavepoint(name))
+      throw inner.reasonOf(error)
     }
+  }
+
+  /** The error by which a failure is judged: of a caught conflict, later statements only say that something had failed. */
+  reasonOf(error: unknown): unknown {
+    return codeOf(error) === IN_FAILED_TRANSACTION && meansTryAgain(this.firstFailure) ? this.firstFailure : error
   }
 
   #isInside(outer: OpenTransaction): boolean {
@@ -131,9 +154,11 @@ export class OpenTransaction implements Transaction {
   #nextSavepoint(): number {
     return this.#parent === undefined ? ++this.#savepointCount : this.#parent.#nextSavepoint()
   }
+}
 
-  #noteFailure(error: unknown): void {
-    this.firstFailure ??= error
-    if (this.#parent !== undefined) this.#parent.#noteFailure(error)
-  }
+function savepointRolledBack(cause: unknown): TransactionRolledBack {
+  return new TransactionRolledBack('The savepoint was rolled back: a statement in it had failed and its error was caught.', {
+    advice: 'Let errors of statements out of the function. What the savepoint did is undone; the transaction goes on.',
+    cause,
+  })
 }

@@ -125,8 +125,31 @@ export function joinLocks(locks: LockSet, waitMs: number, checksConnections: boo
 
 /** Statements that only Lockstep may send inside its transactions. ROLLBACK TO a savepoint is the caller's own affair. */
 const CONTROL =
-  /^(?:\s|--[^\n]*(?:\n|$)|\/\*[\s\S]*?\*\/)*(?:begin|start\s+transaction|commit|end|abort|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
+  /^(?:begin|start\s+transaction|commit|end|abort|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
 
 export function isTransactionControl(text: string): boolean {
-  return CONTROL.test(text)
+  return CONTROL.test(text.slice(startOfStatement(text)))
+}
+
+/** Where the first statement begins, behind blanks, empty statements and comments, which PostgreSQL nests. */
+function startOfStatement(text: string): number {
+  const skipped = /[\s;]+|--[^\n\r]*/y
+  for (let at = 0; ; ) {
+    skipped.lastIndex = at
+    const end = skipped.test(text) ? skipped.lastIndex : endOfComment(text, at)
+    if (end === at) return at
+    at = end
+  }
+}
+
+function endOfComment(text: string, start: number): number {
+  if (!text.startsWith('/*', start)) return start
+  const border = /\/\*|\*\//g
+  border.lastIndex = start
+  let depth = 0
+  for (let found = border.exec(text); found !== null; found = border.exec(text)) {
+    depth += found[0] === '/*' ? 1 : -1
+    if (depth === 0) return border.lastIndex
+  }
+  return text.length
 }

@@ -1,0 +1,159 @@
+import { describe, expect, test } from 'vitest'
+import { startRelay } from '../../tools/server/relay.ts'
+import { ConnectionLost } from '../errors.ts'
+import { connectionBench, type Setting } from './connectionBench.conformance.ts'
+
+/** What every driver promises of connections that end without having been asked to. */
+export function describeConnectionLoss(setting: Setting, adminUrl: string): void {
+  describe(setting.name, () => {
+    const { connect, gone, lost, open, sleeps, stillWaiting, terminate } = connectionBench(setting, adminUrl)
+
+    test.skipIf(setting.pooled)('a backend that is terminated while idle is noticed without a query', async () => {
+      const { driver } = open(1)
+      const connection = await connect(driver)
+      await connection.script('BEGIN')
+      await terminate(connection.protocolPid ?? 0)
+      await lost(connection)
+      await expect(connection.script('SELECT 1')).rejects.toBeInstanceOf(ConnectionLost)
+      await expect(connection.query('SELECT $1::int', [1])).rejects.toBeInstanceOf(ConnectionLost)
+      connection.release()
+      const next = await connect(driver)
+      expect(await next.script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+      expect(next.lost).toBe(false)
+    })
+
+    test('a backend that is terminated during a query: the error comes, and by then the connection is known as lost', async () => {
+      const { driver } = open(1)
+      const connection = await connect(driver)
+      const results = await connection.script('BEGIN; SELECT pg_backend_pid() AS pid')
+      const pid = results.at(-1)?.rows[0]?.['pid'] as number
+      const sleeping = connection
+        .script('SELECT pg_sleep(60)')
+        .catch((error: unknown) => ({ error, lost: connection.lost }))
+      await sleeps(pid)
+      await terminate(pid)
+      expect(await sleeping).toMatchObject({ error: expect.any(Error) as Error, lost: true })
+      connection.release()
+      expect(await (await connect(driver)).script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+    })
+
+    test.skipIf(setting.pooled)('a session that the server ends by its own clock is lost', async () => {
+      const { driver } = open(1)
+      const connection = await connect(driver)
+      await connection.script(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = 1`)
+      await lost(connection)
+      connection.release()
+      expect(await (await connect(driver)).script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+    })
+
+    test.skipIf(setting.pooled)('a lost connection that its holder gives back is not given to two others', async () => {
+      const { driver } = open(1)
+      const first = await connect(driver)
+      await first.script('SELECT 1')
+      await terminate(first.protocolPid ?? 0)
+      await lost(first)
+      // pg keeps its place until it is given back; postgres.js has already opened it again for the next.
+      if (driver.name === 'pg') first.release()
+      const second = await connect(driver)
+      await second.script('BEGIN')
+      first.release()
+      const third = connect(driver)
+      expect(await stillWaiting(third, second)).toBe(true)
+      expect(await second.script('COMMIT')).toMatchObject([{ command: 'COMMIT' }])
+      second.release()
+      expect(await (await third).script('SELECT 3 AS n')).toMatchObject([{ rows: [{ n: 3 }] }])
+    })
+
+    test.skipIf(setting.pooled)('one lost after nothing but a query is not given to two others either', async () => {
+      const { driver } = open(1)
+      const first = await connect(driver)
+      const { rows } = await first.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+      await terminate(rows[0]?.pid ?? 0)
+      await lost(first)
+      first.destroy()
+      const second = await connect(driver)
+      await second.script('BEGIN')
+      const third = connect(driver)
+      expect(await stillWaiting(third, second)).toBe(true)
+      await second.script('COMMIT')
+      second.release()
+      await third
+    })
+
+    test.skipIf(setting.pooled)('a connection lost in the pool ends no process and is replaced', async () => {
+      const { driver } = open(1)
+      const first = await connect(driver)
+      await first.script('SELECT 1')
+      const pid = first.protocolPid ?? 0
+      first.release()
+      await terminate(pid)
+      await gone(pid)
+      const works = async (): Promise<unknown> => {
+        // Until the driver has seen the end, it gives out the dead connection: its user is told by an error.
+        const connection = await connect(driver)
+        try {
+          return await connection.script('SELECT 2 AS n')
+        } catch {
+          return []
+        } finally {
+          connection.release()
+        }
+      }
+      await expect.poll(works, { interval: 5, timeout: 5000 }).toMatchObject([{ rows: [{ n: 2 }] }])
+    })
+
+    test('the pool is whole after many were lost, destroyed and released', async () => {
+      const { driver } = open(3)
+      for (let round = 0; round < 4; round++) {
+        const connections = await Promise.all([connect(driver), connect(driver), connect(driver)])
+        const [a, b, c] = connections
+        const results = await Promise.all(
+          connections.map((each) => each.script('BEGIN; SELECT pg_backend_pid() AS pid')),
+        )
+        await terminate(results[0]?.at(-1)?.rows[0]?.['pid'] as number)
+        await expect(a.script('SELECT pg_sleep(60)')).rejects.toThrow()
+        a.release()
+        b.destroy()
+        await c.script('ROLLBACK')
+        c.release()
+      }
+      const all = await Promise.all([connect(driver), connect(driver), connect(driver)])
+      expect(await Promise.all(all.map((each) => each.script('SELECT 1 AS n')))).toHaveLength(3)
+    })
+
+    test('a server that refuses connections for a while costs the pool no place', async () => {
+      const relay = await startRelay(setting.url)
+      try {
+        const { driver } = open(2, relay.url)
+        const before = await connect(driver)
+        await before.script('SELECT 1')
+        await relay.stop()
+        await lost(before)
+        before.release()
+        const refused = await Promise.allSettled(Array.from({ length: 5 }, () => driver.connect()))
+        expect(refused.map(({ status }) => status)).toEqual(Array(5).fill('rejected'))
+        await relay.start()
+        const after = await Promise.all([connect(driver), connect(driver)])
+        for (const each of after) expect(await each.script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+      } finally {
+        await relay.stop()
+      }
+    })
+
+    test.skipIf(setting.pooled)('those who wait are served when a connection is lost before their turn', async () => {
+      const { driver } = open(1)
+      const first = await connect(driver)
+      await first.script('BEGIN')
+      const waiting = Array.from({ length: 5 }, async () => {
+        const connection = await driver.connect()
+        const results = await connection.script('SELECT 1 AS n')
+        connection.release()
+        return results[0]?.rows
+      })
+      await terminate(first.protocolPid ?? 0)
+      await lost(first)
+      first.release()
+      expect(await Promise.all(waiting)).toEqual(waiting.map(() => [{ n: 1 }]))
+    })
+  })
+}

@@ -1,0 +1,176 @@
+import { describe, expect, test } from 'vitest'
+import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DriverUnsupported, JoinRefused, LockTimeout, type Transaction, TransactionControl } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+async function settingOf(tx: Transaction, name: string): Promise<unknown> {
+  return (await tx.query<{ value: string }>('SELECT current_setting($1) AS value', [name])).rows[0]?.value
+}
+
+describe.each(DRIVERS)('join(), %s', (driver) => {
+  test("works in the caller's transaction, and its lock lasts until the caller's COMMIT", async () => {
+    const caller = bench.open(driver)
+    const other = bench.open(driver)
+    const busy = (): Promise<unknown> =>
+      failureOf(other.lockstep.transaction({ lock: 'Transfer:1', waitMs: 0 }, async () => 1))
+    await caller
+      .begin('', async (client) => {
+        const tx = await caller.lockstep.join(client, { lock: 'Transfer:1', lockShared: 'Ledger:open' })
+        expect(tx.isolation).toBe('read committed')
+        await note(tx, 'joined')
+        expect(await bench.locksHeld()).toBe(2)
+        expect(await busy()).toBeInstanceOf(LockTimeout)
+        expect(await other.lockstep.transaction({ lockShared: 'Ledger:open', waitMs: 0 }, async () => 'both')).toBe(
+          'both',
+        )
+        await tx.savepoint((inner) => note(inner, 'in a savepoint'))
+        await tx.savepoint((inner) => note(inner, 'in a savepoint')).catch(() => undefined)
+        await expect(tx.query('COMMIT')).rejects.toBeInstanceOf(TransactionControl)
+        expect(await bench.notes()).toEqual([])
+      })
+      .catch((error: { code?: string }) => {
+        // postgres.js rolls back whatever has had an error, caught or not.
+        expect([driver, error.code]).toEqual(['postgres.js', '23505'])
+      })
+    expect(await bench.notes()).toEqual(driver === 'pg' ? ['in a savepoint', 'joined'] : [])
+    expect(await bench.locksHeld()).toBe(0)
+    expect(await other.lockstep.transaction({ lock: 'Transfer:1', waitMs: 0 }, async () => 'free')).toBe('free')
+  })
+
+  test('who waits for a joined lock gets it with the COMMIT, and sees what was written', async () => {
+    const caller = bench.open(driver)
+    const other = bench.open(driver)
+    let seen: Promise<number> | undefined
+    await caller.begin('', async (client) => {
+      const tx = await caller.lockstep.join(client, { lock: 'Transfer:1' })
+      seen = other.lockstep.transaction({ lock: 'Transfer:1' }, async (next) => {
+        return (await next.query('SELECT 1 FROM notes')).rowCount
+      })
+      await bench.waiters(1)
+      await note(tx, 'joined')
+    })
+    expect(await seen).toBe(1)
+  })
+
+  test('waits for a lock that a transaction() holds, and what it reads then is new', async () => {
+    const caller = bench.open(driver)
+    const holder = bench.open(driver)
+    const leave = signal()
+    const holding = holder.lockstep.transaction({ lock: 'Transfer:1' }, async (tx) => {
+      await leave.given
+      await note(tx, 'by the holder')
+    })
+    await expect.poll(() => bench.locksHeld()).toBe(1)
+    const seen = caller.begin('', async (client) => {
+      const tx = await caller.lockstep.join(client, { lock: 'Transfer:1' })
+      return (await tx.query('SELECT 1 FROM notes')).rowCount
+    })
+    await bench.waiters(1)
+    leave.give()
+    await holding
+    expect(await seen).toBe(1)
+  })
+
+  test('a client without a transaction is refused', async () => {
+    const { lockstep, pool } = bench.open(driver)
+    const error = await failureOf(lockstep.join(pool, { lock: 'Transfer:1' }))
+    expect(error).toBeInstanceOf(JoinRefused)
+    expect(error).toMatchObject({ code: 'LOCKSTEP_JOIN_REFUSED', cause: { code: '25P01' } })
+    expect(await failureOf(lockstep.join(pool))).toBeInstanceOf(JoinRefused)
+    expect(await bench.locksHeld()).toBe(0)
+  })
+
+  test.each([[undefined], [null], [1], ['client'], [{}], [() => undefined]])('%o is no client', async (client) => {
+    const { lockstep } = bench.open(driver)
+    const error = await failureOf(lockstep.join(client as unknown as object, { lock: 'Transfer:1' }))
+    expect(error).toBeInstanceOf(DriverUnsupported)
+  })
+
+  test.each(['repeatable read', 'serializable'])(
+    '%s with a lock is refused, and the transaction stays usable',
+    async (level) => {
+      const caller = bench.open(driver)
+      await caller.begin(`isolation level ${level}`, async (client) => {
+        const before = await caller.lockstep.join(client)
+        expect(before.isolation).toBe(level)
+        await note(before, 'before')
+        const error = await failureOf(caller.lockstep.join(client, { lock: 'Transfer:1' }))
+        expect(error).toBeInstanceOf(JoinRefused)
+        expect(error).toMatchObject({ keys: ['Transfer:1'] })
+        expect(await bench.locksHeld()).toBe(0)
+        await note(before, 'after')
+      })
+      expect(await bench.notes()).toEqual(['after', 'before'])
+    },
+  )
+
+  test.each([0, 100])('a timeout (waitMs %i) holds nothing and leaves the transaction usable', async (waitMs) => {
+    const caller = bench.open(driver)
+    const holder = bench.open(driver)
+    const leave = signal()
+    const taken = ['Transfer:1', 'Transfer:2'] as const
+    // The lock that is taken last is the one that is not free: what comes before it must be given back.
+    const [free, busy] = taken.toSorted((a, b) => (caller.lockstep.lockId(a) < caller.lockstep.lockId(b) ? -1 : 1))
+    const holding = holder.lockstep.transaction({ lock: busy ?? taken[0] }, () => leave.given)
+    await expect.poll(() => bench.locksHeld()).toBe(1)
+    await caller.begin('', async (client) => {
+      const before = await caller.lockstep.join(client, { lock: 'Ledger:open' })
+      await before.query(`SET LOCAL lock_timeout = '7s'`)
+      await note(before, 'before')
+      const startedAt = performance.now()
+      const error = await failureOf(caller.lockstep.join(client, { lock: [...taken], waitMs }))
+      expect(error).toBeInstanceOf(LockTimeout)
+      expect(error).toMatchObject({ waitedFor: 'server' })
+      expect((error as LockTimeout).keys.toSorted()).toEqual(['Transfer:1', 'Transfer:2'])
+      expect(performance.now() - startedAt).toBeLessThan(waitMs + 2000)
+      expect(await settingOf(before, 'lock_timeout')).toBe('7s')
+      expect(await holder.lockstep.transaction({ lock: free ?? taken[0], waitMs: 0 }, async () => 'free')).toBe('free')
+      expect(await bench.locksHeld()).toBe(2)
+      await note(before, 'after')
+    })
+    leave.give()
+    await holding
+    expect(await bench.notes()).toEqual(['after', 'before'])
+  })
+
+  test("the caller's own settings are as they were", async () => {
+    const { lockstep, begin } = bench.open(driver)
+    await begin('', async (client) => {
+      const before = await lockstep.join(client)
+      await before.query(`SET LOCAL lock_timeout = '5s'`)
+      await before.query(`SET LOCAL client_connection_check_interval = '9s'`)
+      const tx = await lockstep.join(client, { lock: ['Transfer:1', 'Transfer:2'] })
+      expect(await settingOf(tx, 'lock_timeout')).toBe('5s')
+      expect(await settingOf(tx, 'client_connection_check_interval')).toBe('9s')
+    })
+  })
+
+  test('a savepoint of the same name, and a second join(), do no harm', async () => {
+    const { lockstep, begin } = bench.open(driver)
+    await begin('', async (client) => {
+      const tx = await lockstep.join(client, { lock: 'Transfer:1' })
+      await tx.query('SAVEPOINT lockstep_join')
+      await note(tx, 'undone')
+      await lockstep.join(client, { lock: 'Transfer:2' })
+      await tx.query('ROLLBACK TO lockstep_join')
+      await note(tx, 'kept')
+    })
+    expect(await bench.notes()).toEqual(['kept'])
+  })
+
+  test('more joiners than the pool has connections do not hang', async () => {
+    const { lockstep, begin } = bench.open(driver, { max: 2 })
+    const joiners = Array.from({ length: 8 }, (_, index) =>
+      begin('', async (client) => {
+        const tx = await lockstep.join(client, { lock: 'Transfer:1' })
+        await note(tx, `joiner ${index}`)
+      }),
+    )
+    await Promise.all(joiners)
+    expect(await bench.notes()).toHaveLength(8)
+  })
+})
