@@ -140,10 +140,6 @@ class PostgresJsConnection implements Connection {
     if (capture && text.length > MAX_TELLING_CHARACTERS) return this.#captureFirst(() => this.script(text))
     const options = capture ? { simple: true, onexecute: this.#capture } : { simple: true }
     return this.#ask(text, [], options, (result) => {
-      if (capture && this.#isUnknown) {
-        this.destroy()
-        throw unsupported()
-      }
       const results = isSeveral(result) ? result : [result]
       this.#learn(results[0]?.state?.pid)
       const answers = results.map(toStatementResult)
@@ -170,11 +166,10 @@ class PostgresJsConnection implements Connection {
       if (this.lost) return reject(alreadyLost())
       this.client.unsafe(text, [...values] as never[], options).then(
         (result) => {
-          try {
-            resolve(read(result as PostgresJsResult | PostgresJsResult[]))
-          } catch (error) {
-            reject(error as Error)
-          }
+          if (!this.#isUnknown) return resolve(read(result as PostgresJsResult | PostgresJsResult[]))
+          // It was asked to tell which connection it took, and did not.
+          this.destroy()
+          reject(unsupported())
         },
         (error: Error) => {
           // The query is rejected a moment before the close hook runs.

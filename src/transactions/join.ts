@@ -1,6 +1,6 @@
 import { DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
 import type { Keys } from '../locks/index.ts'
-import { codeOf, LOCK_NOT_AVAILABLE, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
+import { codeOf, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
 import type { Grounds } from './grounds.ts'
 import { planTransaction, type TransactionPlan } from './options.ts'
 import { OpenTransaction } from './transaction.ts'
@@ -28,7 +28,7 @@ export async function joinTransaction(
   options: JoinOptions,
 ): Promise<OpenTransaction> {
   const plan = planTransaction(grounds.lockIds, options, grounds.defaults)
-  if ((typeof client !== 'object' && typeof client !== 'function') || client === null) {
+  if (!canSend(client, grounds.driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) {
     throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })
   }
   // Asking would need another connection, and the joiners may have them all.
@@ -53,17 +53,22 @@ export async function joinTransaction(
     // lock_timeout 0 would mean: for ever.
     const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : plan.waitMs
     try {
-      await connection.script(joinLocks(plan.locks, waitMs, checksConnections, SAVEPOINT))
+      const answers = await connection.script(joinLocks(plan.locks, waitMs, checksConnections, SAVEPOINT))
+      if (answers.at(-1)?.rows[0]?.['joined'] !== 'true') throw timedOut(plan, performance.now() - startedAt)
     } catch (error) {
-      if (!connection.lost) await connection.script(rollbackToSavepoint(SAVEPOINT))
-      if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error
-      throw timedOut(plan, performance.now() - startedAt, error)
+      if (!connection.lost && !(error instanceof LockTimeout)) await connection.script(rollbackToSavepoint(SAVEPOINT))
+      throw error
     }
     return new OpenTransaction(connection, isolation)
   } finally {
     // Only our listeners: the client stays the caller's.
     connection.release()
   }
+}
+
+function canSend(client: unknown, methods: readonly string[]): boolean {
+  if ((typeof client !== 'object' && typeof client !== 'function') || client === null) return false
+  return methods.every((method) => typeof (client as Record<string, unknown>)[method] === 'function')
 }
 
 const MAX_LOCK_TIMEOUT_MS = 2_147_483_647
@@ -87,7 +92,7 @@ function noTransaction(cause: unknown): JoinRefused {
   })
 }
 
-function timedOut(plan: TransactionPlan, waitedMs: number, cause: unknown): LockTimeout {
+function timedOut(plan: TransactionPlan, waitedMs: number): LockTimeout {
   const keys = plan.locks.map((lock) => lock.key)
   return new LockTimeout(`The lock on ${keys.join(', ')} was not granted within ${Math.round(waitedMs)} ms.`, {
     advice: 'Nothing of it is held, and the joined transaction is as it was.',
@@ -95,6 +100,5 @@ function timedOut(plan: TransactionPlan, waitedMs: number, cause: unknown): Lock
     waitedMs,
     waitedFor: 'server',
     holders: [],
-    cause,
   })
 }

@@ -119,8 +119,19 @@ export function beginJoin(name: string): string {
   return `SAVEPOINT ${name}; SELECT current_setting('transaction_isolation') AS isolation, pg_is_in_recovery()::text AS standby`
 }
 
+/**
+ * Waits for the locks inside the caller's transaction and answers whether they were granted. That they were not is no error on
+ * the wire: postgres.js rolls a transaction back in which there was one, caught or not. What the block had locked by then is
+ * given back with it.
+ */
 export function joinLocks(locks: LockSet, waitMs: number, checksConnections: boolean, name: string): string {
-  return `${BEFORE_WAITING} ${watchClient(checksConnections)} ${waitForLocks(locks, waitMs, false)} ${AFTER_WAITING} ${releaseSavepoint(name)}`
+  return `${BEFORE_WAITING} ${watchClient(checksConnections)}
+    DO $join$ BEGIN
+      EXECUTE $locks$ ${waitForLocks(locks, waitMs, false)} $locks$;
+      PERFORM set_config('lockstep.joined', 'true', true);
+    EXCEPTION WHEN lock_not_available THEN PERFORM set_config('lockstep.joined', 'false', true);
+    END $join$;
+    ${AFTER_WAITING} ${releaseSavepoint(name)}; SELECT current_setting('lockstep.joined') AS joined`
 }
 
 /** Statements that only Lockstep may send inside its transactions. ROLLBACK TO a savepoint is the caller's own affair. */
