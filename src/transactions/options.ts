@@ -121,12 +121,15 @@ function checkAttempts(retry: RetryOptions | undefined, otherwise: number): numb
   if (retry === undefined) return otherwise
   if (typeof retry !== 'object' || retry === null) {
     throw new InvalidOption(`retry is ${String(retry)}.`, {
-      advice: 'Use { attempts }; in a call also false. A Lockstep has no retry: false, because it is a choice of each call.',
+      advice:
+        'Use { attempts }; in a call also false. A Lockstep has no retry: false, because it is a choice of each call.',
     })
   }
   const { attempts = otherwise } = retry
   if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
-    throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, { advice: `Use 1 to ${MAX_ATTEMPTS}, or retry: false.` })
+    throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, {
+      advice: `Use 1 to ${MAX_ATTEMPTS}, or retry: false.`,
+    })
   }
   return attempts
 }

@@ -157,8 +157,12 @@ export class OpenTransaction implements Transaction {
 }
 
 function savepointRolledBack(cause: unknown): TransactionRolledBack {
-  return new TransactionRolledBack('The savepoint was rolled back: a statement in it had failed and its error was caught.', {
-    advice: 'Let errors of statements out of the function. What the savepoint did is undone; the transaction goes on.',
-    cause,
-  })
+  return new TransactionRolledBack(
+    'The savepoint was rolled back: a statement in it had failed and its error was caught.',
+    {
+      advice:
+        'Let errors of statements out of the function. What the savepoint did is undone; the transaction goes on.',
+      cause,
+    },
+  )
 }

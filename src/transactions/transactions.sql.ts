@@ -145,7 +145,7 @@ export function isTransactionControl(text: string): boolean {
 /** Where the first statement begins, behind blanks, empty statements and comments, which PostgreSQL nests. */
 function startOfStatement(text: string): number {
   const skipped = /[\s;]+|--[^\n\r]*/y
-  for (let at = 0; ; ) {
+  for (let at = 0; ;) {
     skipped.lastIndex = at
     const end = skipped.test(text) ? skipped.lastIndex : endOfComment(text, at)
     if (end === at) return at

@@ -1,0 +1,244 @@
+import pg from 'pg'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { Proxy } from '../../tools/server/proxy.ts'
+import { type Client, DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import {
+  DriverUnsupported,
+  InvalidKey,
+  InvalidOption,
+  key,
+  Lockstep,
+  LockstepError,
+  type LockstepOptions,
+  type Pool,
+  PoolClosed,
+  type TransactionOptions,
+} from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+const INVALID_KEY = 'LOCKSTEP_INVALID_KEY'
+const INVALID_OPTION = 'LOCKSTEP_INVALID_OPTION'
+
+/** What a caller without types may hand over. */
+const wrongKeys: readonly (readonly [string, unknown])[] = [
+  ['empty', ''],
+  ['generic', 'lock'],
+  ['without an operation', ':42'],
+  ['with a blank operation', '  :42'],
+  ['without a resource', 'Transfer:'],
+  ['with blank resources', 'Transfer: : '],
+  ['too long', `Transfer:${'x'.repeat(504)}`],
+  ['too long in bytes', `Transfer:${'ü'.repeat(252)}`],
+  ['with a NUL byte', 'Transfer:a\0b'],
+  ['with half a surrogate pair', 'Transfer:\ud800'],
+  ['with a forgotten value', 'Transfer:undefined'],
+  ['with a forgotten null', 'Position:null:kraken'],
+  ['with a forgotten number', 'Transfer:NaN'],
+  ['with a forgotten object', 'Transfer:[object Object]'],
+  ['with a forgotten promise', 'Transfer:[object Promise]'],
+]
+
+const notKeys: readonly unknown[] = [null, 42, 42n, true, {}, Symbol('Transfer:42'), () => 'Transfer:42', new Date(0)]
+
+const many = Array.from({ length: 257 }, (_, index) => `Transfer:${index}`)
+
+const allUndefined = Object.fromEntries(
+  ['lock', 'lockShared', 'isolation', 'waitMs', 'signal', 'retry'].map((name) => [name, undefined]),
+)
+
+const wrongOptions: readonly (readonly [string, unknown])[] = [
+  ['no options', undefined],
+  ['null for options', null],
+  ['a key for options', 'Transfer:42'],
+  ['257 keys', { lock: many }],
+  ['257 keys in both lists', { lock: many.slice(0, 200), lockShared: many.slice(200) }],
+  ['one key both shared and exclusive', { lock: ['Ledger:open', 'Order:1'], lockShared: 'Ledger:open' }],
+  ['keys in an object', { lock: { a: 'Order:1' } }],
+  ['keys in a set', { lockShared: new Set(['Order:1']) }],
+  ['negative waitMs', { waitMs: -1 }],
+  ['waitMs NaN', { waitMs: Number.NaN }],
+  ['waitMs Infinity', { waitMs: Infinity }],
+  ['waitMs beyond every timer', { waitMs: 2 ** 31 }],
+  ['waitMs in words', { waitMs: '100' }],
+  ['waitMs true', { waitMs: true }],
+  ['waitMs null', { waitMs: null }],
+  ['an unknown isolation', { isolation: 'snapshot' }],
+  ['an isolation in capitals', { isolation: 'SERIALIZABLE' }],
+  ['SQL for an isolation', { isolation: 'serializable; DROP TABLE notes' }],
+  ['isolation null', { isolation: null }],
+  ['a number for an isolation', { isolation: 1n }],
+  ['a controller for a signal', { signal: new AbortController() }],
+  ['something like a signal', { signal: { aborted: false, addEventListener: () => undefined } }],
+  ['signal null', { signal: null }],
+  ['retry true', { retry: true }],
+  ['a number for retry', { retry: 3 }],
+  ['retry null', { retry: null }],
+  ['no attempts', { retry: { attempts: 0 } }],
+  ['half an attempt', { retry: { attempts: 1.5 } }],
+  ['attempts NaN', { retry: { attempts: Number.NaN } }],
+  ['attempts in words', { retry: { attempts: '3' } }],
+  ['too many attempts', { retry: { attempts: 1001 } }],
+]
+
+describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
+  let proxy: Proxy
+  let client: Client
+  let ran = 0
+  const fn = async (): Promise<void> => void ran++
+
+  beforeEach(async () => {
+    proxy = await bench.proxy()
+    client = bench.open(driver, { url: proxy.url(database.url) })
+  })
+  afterEach(async () => {
+    expect(ran).toBe(0)
+    expect([proxy.roundTrips, proxy.connections.length]).toEqual([0, 0])
+    expect(await bench.locksHeld()).toBe(0)
+  })
+
+  async function refused(options: unknown, code: string): Promise<LockstepError> {
+    const error = await failureOf(client.lockstep.transaction(options as TransactionOptions, fn))
+    expect(error).toBeInstanceOf(LockstepError)
+    expect(error).toMatchObject({ code })
+    expect((error as LockstepError).advice).not.toBe('')
+    return error as LockstepError
+  }
+
+  test.each(wrongKeys)('a key %s', async (_, wrong) => {
+    for (const options of [{ lock: wrong }, { lockShared: wrong }, { lock: ['Order:1', wrong] }]) {
+      expect(await refused(options, INVALID_KEY)).toBeInstanceOf(InvalidKey)
+      const joined = await failureOf(client.lockstep.join(client.pool, options as TransactionOptions))
+      expect(joined).toBeInstanceOf(InvalidKey)
+    }
+    expect(() => client.lockstep.lockId(wrong as 'Order:1')).toThrow(InvalidKey)
+  })
+
+  test('what is no string', async () => {
+    for (const wrong of notKeys) {
+      await refused({ lock: [wrong] }, INVALID_KEY)
+      await refused({ lockShared: ['Order:1', wrong] }, INVALID_KEY)
+      await refused({ lock: wrong }, INVALID_OPTION)
+      expect(() => client.lockstep.lockId(wrong as 'Order:1')).toThrow(InvalidKey)
+    }
+    await refused({ lock: [undefined] }, INVALID_KEY)
+    await refused({ lock: ['Order:1', ['Order:2']] }, INVALID_KEY)
+  })
+
+  test.each(wrongOptions)('%s', async (_, options) => {
+    expect(await refused(options, INVALID_OPTION)).toBeInstanceOf(InvalidOption)
+  })
+
+  test.each([[undefined], [null], ['fn'], [{}]])('%o for a function', async (wrong) => {
+    const call = client.lockstep.transaction({ lock: 'Order:1' }, wrong as unknown as typeof fn)
+    expect(await failureOf(call)).toMatchObject({ code: INVALID_OPTION })
+  })
+
+  test('a signal that is aborted already', async () => {
+    const reason = new Error('changed my mind')
+    const options = { lock: 'Order:1', signal: AbortSignal.abort(reason) } as const
+    expect(await refused(options, 'LOCKSTEP_LOCK_ABORTED')).toMatchObject({ cause: reason, keys: ['Order:1'] })
+    await refused({ signal: AbortSignal.abort() }, 'LOCKSTEP_LOCK_ABORTED')
+  })
+
+  test('a Lockstep that was closed', async () => {
+    await client.lockstep.close()
+    await refused({ lock: 'Order:1' }, 'LOCKSTEP_CLOSED')
+    await refused({}, 'LOCKSTEP_CLOSED')
+    // What is wrong with the call is said first.
+    await refused({ waitMs: -1 }, INVALID_OPTION)
+  })
+
+  test('a pool that was ended', async () => {
+    await client.pool.end()
+    expect(await refused({ lock: 'Order:1' }, 'LOCKSTEP_POOL_CLOSED')).toBeInstanceOf(PoolClosed)
+    await refused({ isolation: 'serializable' }, 'LOCKSTEP_POOL_CLOSED')
+    await expect(client.lockstep.migrate()).rejects.toBeInstanceOf(PoolClosed)
+    await expect(client.lockstep.doctor()).rejects.toBeInstanceOf(PoolClosed)
+  })
+})
+
+describe.each(DRIVERS)('what is allowed at the borders, %s', (driver) => {
+  test.each<[string, TransactionOptions]>([
+    ['no keys', { lock: [], lockShared: [] }],
+    ['one key twice', { lock: ['Order:1', 'Order:1'], lockShared: ['Ledger:open', 'Ledger:open'] }],
+    ['the longest key', { lock: `Transfer:${'x'.repeat(503)}` }],
+    ['quotes, percent signs and astral characters', { lock: `Transfer:'"\\%s$1;--😀` }],
+    ['256 keys', { lock: many.slice(0, 256) as `${string}:${string}`[], isolation: 'serializable' }],
+    ['undefined wherever it may stand', allUndefined as unknown as TransactionOptions],
+    ['waitMs 0 on a pool without a connection', { lock: 'Order:1', waitMs: 0 }],
+    ['the longest waitMs', { lock: 'Order:1', waitMs: 2 ** 31 - 1 }],
+    ['part of a millisecond', { lock: 'Order:1', waitMs: 2000.5, isolation: 'serializable' }],
+    ['no limit', { lock: 'Order:1', waitMs: false, isolation: 'serializable' }],
+    ['one attempt', { retry: { attempts: 1 } }],
+    ['a thousand attempts', { retry: { attempts: 1000 } }],
+  ])('%s', async (_, options) => {
+    const { lockstep } = bench.open(driver)
+    expect(await lockstep.transaction(options, async () => 'ran')).toBe('ran')
+  })
+})
+
+describe('key`…`', () => {
+  test.each([[undefined], [null], [{}], [true], [[1]], [Symbol('x')]])('refuses %o for a part', (part) => {
+    expect(() => key`Transfer:${part as unknown as string}`).toThrow(InvalidKey)
+  })
+
+  test.each([[''], [Number.NaN], ['undefined'], ['\0'], ['\udc00'], ['x'.repeat(600)]])('refuses %o', (part) => {
+    expect(() => key`Transfer:${part}`).toThrow(InvalidKey)
+  })
+})
+
+describe('new Lockstep()', () => {
+  const pool = new pg.Pool({ connectionString: database.url })
+
+  test.each<[string, unknown]>([
+    ['nothing', undefined],
+    ['null', null],
+    ['an empty object', {}],
+    ['a URL', database.url],
+    ['a function', () => undefined],
+    ['a single pg.Client', new pg.Client(database.url)],
+  ])('refuses %s for a pool', (_, wrong) => {
+    expect(() => new Lockstep(wrong as Pool)).toThrow(DriverUnsupported)
+    expect(() => new Lockstep(wrong as Pool)).toThrow(expect.objectContaining({ code: 'LOCKSTEP_DRIVER_UNSUPPORTED' }))
+  })
+
+  test.each<[string, unknown]>([
+    ['an empty schema', { schema: '' }],
+    ['a schema that PostgreSQL would cut', { schema: 'x'.repeat(64) }],
+    ['a schema that PostgreSQL would cut, in bytes', { schema: 'ü'.repeat(32) }],
+    ["one of PostgreSQL's own", { schema: 'pg_lockstep' }],
+    ['a NUL byte', { schema: 'a\0b' }],
+    ['half a surrogate pair', { schema: 'a\ud800' }],
+    ['an end of a function body', { schema: 'a$$b' }],
+    ['a schema that is no string', { schema: 7 }],
+    ['an object for a schema', { schema: {} }],
+    ['silenceMs 0', { silenceMs: 0 }],
+    ['negative silenceMs', { silenceMs: -1 }],
+    ['silenceMs NaN', { silenceMs: Number.NaN }],
+    ['silenceMs Infinity', { silenceMs: Infinity }],
+    ['silenceMs in words', { silenceMs: '300' }],
+    ['negative waitMs', { waitMs: -1 }],
+    ['waitMs in words', { waitMs: '1s' }],
+    ['no attempts', { retry: { attempts: 0 } }],
+    ['retry false, which is a choice of each call', { retry: false }],
+    ['a number for retry', { retry: 3 }],
+  ])('refuses %s', (_, options) => {
+    expect(() => new Lockstep(pool, options as LockstepOptions)).toThrow(InvalidOption)
+    expect(() => new Lockstep(pool, options as LockstepOptions)).toThrow(
+      expect.objectContaining({ code: INVALID_OPTION }),
+    )
+    expect(pool.totalCount).toBe(0)
+  })
+
+  test.each(['lockstep', 'x'.repeat(63), 'with "quotes" and \'more\'', 'ümläut', 'select', 'UPPER', ' '])(
+    'takes the schema %o',
+    (schema) => {
+      expect(new Lockstep(pool, { schema }).schema).toBe(schema)
+      expect(pool.totalCount).toBe(0)
+    },
+  )
+})
