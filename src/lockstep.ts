@@ -62,6 +62,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   readonly #grounds: Grounds
   readonly #closing = new Closing()
   #running = 0
+  #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
   #readiness: Readiness | undefined
   #asking: Promise<Readiness> | undefined
@@ -71,6 +72,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
     const schema = checkSchemaName(options.schema ?? 'lockstep')
     const readiness = (): Readiness | undefined => this.#readiness
     this.#grounds = {
+      pool,
       driver,
       schema,
       quotedSchema: quoteIdentifier(schema),
@@ -161,7 +163,9 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   /** Refuses new calls, turns away those that wait, and waits for those that run. The pool stays the caller's to close. */
   async close(): Promise<void> {
     this.#closing.close()
-    if (this.#running > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
+    if (this.#running === 0) return
+    this.#idle ??= new Promise<void>((resolve) => (this.#whenIdle = resolve))
+    await this.#idle
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -170,7 +174,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
 
   #ready(): Promise<Readiness> {
     if (this.#readiness !== undefined) return Promise.resolve(this.#readiness)
-    this.#asking ??= checkReadiness(this.#grounds.driver, this.#grounds.schema)
+    this.#asking ??= checkReadiness(this.#grounds.driver, this.#grounds.schema, this.#grounds.silence)
       .then((readiness) => (this.#readiness = readiness))
       .finally(() => (this.#asking = undefined))
     return this.#asking

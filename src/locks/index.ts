@@ -27,11 +27,10 @@ export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './
 export {
   AFTER_WAITING,
   BEFORE_WAITING,
+  beforeHandOver,
   cancelBackend,
-  HAND_OVER_MARK,
   sessionLock,
   sessionUnlock,
-  terminateStranded,
   transactionLock,
   tryLocks,
   unlockLeftovers,

@@ -56,42 +56,36 @@ export function waitForLocks(locks: LockSet, waitMs: number, tellsWaiting: boole
     .join(' ')
 }
 
-/** For the length of a wait, the backend looks after its client. */
+/** For the length of a wait: the backend looks after its client, and only `lock_timeout` ends the wait. */
 export function watchClient(checksConnections: boolean): string {
   return checksConnections ? `SET LOCAL client_connection_check_interval = ${CONNECTION_CHECK_MS};` : ''
+}
+
+/** The same where the transaction that waits is over before the caller's begins: nothing has to be put back. */
+export function beforeHandOver(checksConnections: boolean): string {
+  return `${watchClient(checksConnections)} SET LOCAL statement_timeout = 0;`
 }
 
 /** Keeps the caller's own settings, for `AFTER_WAITING` to put back: they are its business for the rest of the transaction. */
 export const BEFORE_WAITING = `
     SELECT set_config('lockstep.lock_timeout', current_setting('lock_timeout'), true),
-           set_config('lockstep.connection_check', current_setting('client_connection_check_interval'), true);`
+           set_config('lockstep.statement_timeout', current_setting('statement_timeout'), true),
+           set_config('lockstep.connection_check', current_setting('client_connection_check_interval'), true);
+    SET LOCAL statement_timeout = 0;`
 
 export const AFTER_WAITING = `
     SELECT set_config('lock_timeout', current_setting('lockstep.lock_timeout'), true),
+           set_config('statement_timeout', current_setting('lockstep.statement_timeout'), true),
            set_config('client_connection_check_interval', current_setting('lockstep.connection_check'), true);`
 
-/** Unlocks what a failed hand-over may have left on the session, without a warning where it left nothing. */
+/** Unlocks what a failed hand-over may have left on the session. After its rollback the session's locks are all it can have. */
 export function unlockLeftovers(locks: LockSet): string {
-  const unlocks = locks.map((lock) => {
-    return `SELECT ${sessionUnlock(lock)} FROM pg_locks
-      WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted AND ${isLock(lock.id)} LIMIT 1;`
-  })
-  return unlocks.join(' ')
-}
-
-/** Stands at the head of a hand-over's message, so that a backend whose last message it was can be told. */
-export const HAND_OVER_MARK = '/* lockstep hand-over */'
-
-/**
- * A session lock of ours lives only inside one message. A backend that holds one, is idle and last ran a hand-over was left
- * behind: an error struck between its two transactions and a pooler took the server connection away from us.
- */
-export function terminateStranded(locks: LockSet): string {
+  const id = '((classid::bigint << 32) | objid::bigint)'
   return `
-    SELECT pg_terminate_backend(a.pid)
-      FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-     WHERE l.locktype = 'advisory' AND l.granted AND a.state = 'idle' AND a.datname = current_database()
-       AND a.query LIKE '${HAND_OVER_MARK}%' AND a.pid <> pg_backend_pid() AND (${locks.map((lock) => isLock(lock.id)).join(' OR ')})`
+    SELECT CASE mode WHEN 'ShareLock' THEN pg_advisory_unlock_shared(${id}) ELSE pg_advisory_unlock(${id}) END
+      FROM pg_locks
+     WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND pid = pg_backend_pid()
+       AND ${id} IN (${locks.map((lock) => lock.id).join(', ')})`
 }
 
 /** Who holds these locks now. */

@@ -9,6 +9,9 @@ import {
 import type { Closing } from './closing.ts'
 import type { LockSet } from './lockSet.ts'
 
+/** How long a caller that does not wait for locks waits for a connection to ask through. */
+const ASKS_ONCE_MS = 1000
+
 /**
  * How long one caller is willing to wait, in all places together: its `waitMs`, its `signal`, and the library's own closing.
  */
@@ -33,7 +36,7 @@ export class Patience {
    * are set up by the first who asks: most callers never wait.
    */
   onEnd(listener: () => void): () => void {
-    if (this.#ended || this.aborted || (!this.asksOnce && this.remainingMs() <= 0)) {
+    if (this.#ended || this.aborted || this.#timeLeftMs() <= 0) {
       listener()
       return () => undefined
     }
@@ -100,7 +103,12 @@ export class Patience {
   #arm(): void {
     this.#caller?.addEventListener('abort', this.#end)
     this.#stopHearingClosing = this.#closing.onClose(this.#end)
-    if (this.#waitMs !== false && !this.asksOnce) this.#timer = setTimeout(this.#end, Math.max(0, this.remainingMs()))
+    if (this.#waitMs !== false) this.#timer = setTimeout(this.#end, this.#timeLeftMs())
+  }
+
+  /** What is left until the clock ends it. */
+  #timeLeftMs(): number {
+    return this.asksOnce ? ASKS_ONCE_MS - this.waitedMs : this.remainingMs()
   }
 
   #disarm(): void {

@@ -1,4 +1,4 @@
-import { ConnectionLost } from '../errors.ts'
+import { ConnectionLost, TransactionEnded } from '../errors.ts'
 
 /** What one statement gave back. */
 export interface StatementResult<Row = Record<string, unknown>> {
@@ -52,6 +52,13 @@ export interface Driver {
   connect(): Promise<Connection>
   /** Wraps a client on which the caller opened a transaction. Release and destroy leave it alone. */
   wrap(client: unknown): Connection
+}
+
+/** The error for using a connection after it was given back: by now it may serve somebody else. */
+export function alreadyReturned(): TransactionEnded {
+  return new TransactionEnded('The transaction of this connection has ended.', {
+    advice: 'Await everything inside the function; start a new transaction for what comes after it.',
+  })
 }
 
 /** The error for using a connection after its end was seen. */

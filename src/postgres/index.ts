@@ -20,7 +20,14 @@
  *
  * **A standby is refused**: advisory locks there do not exclude the primary's.
  */
-export { alreadyLost, type Connection, type ConnectionMemory, type Driver, type StatementResult } from './connection.ts'
+export {
+  alreadyLost,
+  alreadyReturned,
+  type Connection,
+  type ConnectionMemory,
+  type Driver,
+  type StatementResult,
+} from './connection.ts'
 export { describeSchema } from './describeSchema.ts'
 export { diagnose, type Finding } from './doctor.ts'
 export { driverFor, type Pool } from './driver.ts'

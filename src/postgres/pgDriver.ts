@@ -1,5 +1,12 @@
 import { PoolClosed } from '../errors.ts'
-import { alreadyLost, type Connection, type ConnectionMemory, type Driver, type StatementResult } from './connection.ts'
+import {
+  alreadyLost,
+  alreadyReturned,
+  type Connection,
+  type ConnectionMemory,
+  type Driver,
+  type StatementResult,
+} from './connection.ts'
 import { endsSession } from './sqlstate.ts'
 
 /** How `pg` answers. */
@@ -13,6 +20,8 @@ export interface PgClient {
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   removeListener(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   readonly processID?: number | null
+  /** `I`: in no transaction; `T`: in one; `E`: in one that has failed. */
+  getTransactionStatus?(): string | null
 }
 
 /** A `pg` client that came from a pool. */
@@ -26,6 +35,7 @@ export interface PgPool {
   connect(callback: (error: Error | undefined, client: PgPoolClient | undefined) => void): void
   readonly options?: { readonly max?: number }
   readonly idleCount?: number
+  readonly waitingCount?: number
   readonly ending?: boolean
   readonly ended?: boolean
   on?(event: 'error', listener: (error: Error) => void): unknown
@@ -76,20 +86,35 @@ export function pgDriver(pool: PgPool): Driver {
   return {
     name: 'pg',
     poolSize: pool.options?.max ?? PG_DEFAULT_POOL_SIZE,
-    hasIdle: () => (pool.idleCount ?? 0) > 0,
+    // Those who asked in this very tick are still waiting for what looks idle.
+    hasIdle: () => (pool.idleCount ?? 0) > (pool.waitingCount ?? 0),
     connect() {
       return new Promise((resolve, reject) => {
-        if (pool.ending === true || pool.ended === true) return reject(poolClosed())
-        pool.connect((error, client) => {
-          if (client === undefined) reject(error ?? poolClosed())
-          else resolve(new PgConnection(client, memoryOf(client), (destroy) => client.release(destroy)))
-        })
+        const take = (): void => {
+          if (pool.ending === true || pool.ended === true) return reject(poolClosed())
+          pool.connect((error, client) => {
+            if (client === undefined) return reject(error ?? poolClosed())
+            if (isClean(client)) {
+              return resolve(new PgConnection(client, memoryOf(client), (destroy) => client.release(destroy)))
+            }
+            // Somebody released it with a transaction open: our COMMIT would commit theirs.
+            client.release(true)
+            take()
+          })
+        }
+        take()
       })
     },
     wrap(client) {
-      return new PgConnection(client as PgClient, {}, () => undefined)
+      return new PgConnection(client as PgClient, {}, undefined)
     },
   }
+}
+
+/** Whether the client is in no transaction, as far as this version of pg can tell. */
+function isClean(client: PgClient): boolean {
+  const status = client.getTransactionStatus?.()
+  return status === undefined || status === null || status === 'I'
 }
 
 function poolClosed(): PoolClosed {
@@ -104,7 +129,8 @@ class PgConnection implements Connection {
   #lastWords: Error | undefined
   readonly client: PgClient
   readonly memory: ConnectionMemory
-  readonly #giveBack: (destroy: boolean) => void
+  /** Undefined where the client is the caller's. */
+  readonly #giveBack: ((destroy: boolean) => void) | undefined
   #returned = false
   /** Without a listener a checked-out client's error event would end the process. */
   readonly #onLost = (error?: Error): void => {
@@ -112,7 +138,7 @@ class PgConnection implements Connection {
     this.#lastWords ??= error
   }
 
-  constructor(client: PgClient, memory: ConnectionMemory, giveBack: (destroy: boolean) => void) {
+  constructor(client: PgClient, memory: ConnectionMemory, giveBack: ((destroy: boolean) => void) | undefined) {
     this.client = client
     this.memory = memory
     this.#giveBack = giveBack
@@ -137,6 +163,7 @@ class PgConnection implements Connection {
 
   #ask<T>(send: (callback: PgCallback) => unknown, read: (result: unknown) => T): Promise<T> {
     return new Promise((resolve, reject) => {
+      if (this.#returned && this.#giveBack !== undefined) return reject(alreadyReturned())
       if (this.lost) return reject(alreadyLost(this.#lastWords))
       send((error, result) => {
         if (error === null || error === undefined) return resolve(read(result))
@@ -161,7 +188,7 @@ class PgConnection implements Connection {
     if (destroy) this.lost = true
     this.client.removeListener('end', this.#onLost)
     // The pool attaches its own error listener inside release: ours goes only after that, so that no moment is without one.
-    this.#giveBack(destroy)
+    this.#giveBack?.(destroy)
     this.client.removeListener('error', this.#onLost)
   }
 }

@@ -12,7 +12,8 @@ export function readiness(schema: string): string {
   return `
     SELECT pg_is_in_recovery()::text AS standby,
            (SELECT max(version) FROM ${schema}.migrations)::text AS version,
-           (SELECT max(compatible_from) FROM ${schema}.migrations)::text AS floor`
+           (SELECT max(compatible_from) FROM ${schema}.migrations)::text AS floor,
+           (SELECT setting FROM pg_settings WHERE name = 'transaction_timeout') AS timeout`
 }
 
 /** The life of the server that we are in; begins a new one where the last has ended. Its own transaction, at READ COMMITTED. */

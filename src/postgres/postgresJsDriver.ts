@@ -1,5 +1,12 @@
 import { DriverUnsupported } from '../errors.ts'
-import { alreadyLost, type Connection, type ConnectionMemory, type Driver, type StatementResult } from './connection.ts'
+import {
+  alreadyLost,
+  alreadyReturned,
+  type Connection,
+  type ConnectionMemory,
+  type Driver,
+  type StatementResult,
+} from './connection.ts'
 import { PROBE } from './postgres.sql.ts'
 import {
   type PhysicalConnection,
@@ -163,6 +170,7 @@ class PostgresJsConnection implements Connection {
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
   ): Promise<T> {
     return new Promise((resolve, reject) => {
+      if (this.#returned && this.#pool !== undefined) return reject(alreadyReturned())
       if (this.lost) return reject(alreadyLost())
       this.client.unsafe(text, [...values] as never[], options).then(
         (result) => {
@@ -205,12 +213,14 @@ class PostgresJsConnection implements Connection {
     if (destroy) this.lost = true
     // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
     if (this.#closed || this.#pool === undefined) return
-    if (this.#physical) this.#physical.onclose = null
     if (destroy && this.#physical) {
       // Else a `sql.end()` before the socket is closed would wait for somebody to release it.
       this.#physical.reserved = null
-      this.#physical.terminate()
-    } else this.#pool.release()
+      // Its place is free when it has closed: on a dead network that takes until TCP gives up.
+      return this.#physical.terminate()
+    }
+    if (this.#physical) this.#physical.onclose = null
+    this.#pool.release()
     this.#pool.leave()
   }
 

@@ -6,6 +6,7 @@ import { tooNew } from './migrate.ts'
 import { KNOWN_VERSION, NEEDED_VERSION } from './migrations.ts'
 import { CONNECTION_CHECK_PROBE, readiness, ROLLBACK } from './postgres.sql.ts'
 import { codeOf, INVALID_SCHEMA_NAME, UNDEFINED_TABLE } from './sqlstate.ts'
+import type { SilenceWatch } from './silenceWatch.ts'
 import { withConnection } from './withConnection.ts'
 
 /** What is asked of a server once, before the first transaction. */
@@ -13,22 +14,28 @@ export interface Readiness {
   readonly incarnation: Incarnation
   /** Whether the server can notice that a waiting client has gone. */
   readonly checksConnections: boolean
+  /** `transaction_timeout` of the server, which ends a session that waits longer; Infinity where there is none. */
+  readonly longestStatementMs: number
 }
 
 /** Makes sure that this server can keep the promises, or says why not. */
-export async function checkReadiness(driver: Driver, schema: string): Promise<Readiness> {
-  return withConnection(driver, (connection) => checkReadinessOn(connection, schema))
+export async function checkReadiness(driver: Driver, schema: string, silence?: SilenceWatch): Promise<Readiness> {
+  return withConnection(driver, (connection) => checkReadinessOn(connection, schema), silence)
 }
 
 /** The same on a connection that is already at hand. */
 export async function checkReadinessOn(connection: Connection, schema: string): Promise<Readiness> {
-  await checkSchema(connection, schema)
+  const timeoutMs = await checkSchema(connection, schema)
   const incarnation = await readIncarnation(connection, quoteIdentifier(schema)).catch(async (error: unknown) => {
     if (!isMissing(error)) throw error
     await connection.script(ROLLBACK)
     throw schemaRenamed(schema, error)
   })
-  return { incarnation, checksConnections: await canCheckConnections(connection) }
+  return {
+    incarnation,
+    checksConnections: await canCheckConnections(connection),
+    longestStatementMs: timeoutMs === 0 ? Infinity : timeoutMs,
+  }
 }
 
 function isMissing(error: unknown): boolean {
@@ -44,8 +51,9 @@ function schemaRenamed(schema: string, cause: unknown): SchemaMissing {
   })
 }
 
-async function checkSchema(connection: Connection, schema: string): Promise<void> {
-  let row: { standby: string; version: string | null; floor: string | null }
+/** Gives the server's `transaction_timeout`. */
+async function checkSchema(connection: Connection, schema: string): Promise<number> {
+  let row: { standby: string; version: string | null; floor: string | null; timeout: string | null }
   try {
     const results = await connection.script(readiness(quoteIdentifier(schema)))
     row = results[0]?.rows[0] as typeof row
@@ -66,6 +74,7 @@ async function checkSchema(connection: Connection, schema: string): Promise<void
     )
   }
   if (Number(row.floor) > KNOWN_VERSION) throw tooNew(schema, row, KNOWN_VERSION)
+  return Number(row.timeout ?? 0)
 }
 
 /** The error for a server on which locks do not exclude the primary's. */

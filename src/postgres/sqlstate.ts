@@ -8,6 +8,7 @@ export const UNDEFINED_TABLE = '42P01'
 export const INVALID_SCHEMA_NAME = '3F000'
 export const READ_ONLY_TRANSACTION = '25006'
 export const FEATURE_NOT_SUPPORTED = '0A000'
+export const IN_FAILED_TRANSACTION = '25P02'
 export const NO_ACTIVE_TRANSACTION = '25P01'
 
 /** Socket errors of Node, and the codes that postgres.js gives its own. */

@@ -1,19 +1,28 @@
 import { LockstepError } from '../errors.ts'
-import type { Connection, Driver } from './connection.ts'
+import { alreadyLost, type Connection, type Driver } from './connection.ts'
+import type { SilenceWatch } from './silenceWatch.ts'
 
 /**
  * Lends a connection for one piece of work. After an error that is not ours its state is not known, a transaction may still be
- * open on it: then it does not go back to the pool.
+ * open on it: then it does not go back to the pool. All of the work must be done before the silence becomes suspicious.
  */
-export async function withConnection<T>(driver: Driver, work: (connection: Connection) => Promise<T>): Promise<T> {
+export async function withConnection<T>(
+  driver: Driver,
+  work: (connection: Connection) => Promise<T>,
+  silence?: SilenceWatch,
+): Promise<T> {
   const connection = await driver.connect()
+  const pending = silence?.start(connection)
   try {
     const value = await work(connection)
     connection.release()
     return value
   } catch (error) {
+    const { lost } = connection
     if (error instanceof LockstepError) connection.release()
     else connection.destroy()
-    throw error
+    throw lost && !(error instanceof LockstepError) ? alreadyLost(error) : error
+  } finally {
+    if (pending !== undefined) silence?.stop(pending)
   }
 }

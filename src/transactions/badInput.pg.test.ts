@@ -1,12 +1,13 @@
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
-import { type Client, DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
+import { type Client, DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import {
   DriverUnsupported,
   InvalidKey,
   InvalidOption,
+  type Key,
   key,
   Lockstep,
   LockstepError,
@@ -44,7 +45,7 @@ const wrongKeys: readonly (readonly [string, unknown])[] = [
 
 const notKeys: readonly unknown[] = [null, 42, 42n, true, {}, Symbol('Transfer:42'), () => 'Transfer:42', new Date(0)]
 
-const many = Array.from({ length: 257 }, (_, index) => `Transfer:${index}`)
+const many: readonly Key[] = Array.from({ length: 257 }, (_, index): Key => `Transfer:${index}`)
 
 const allUndefined = Object.fromEntries(
   ['lock', 'lockShared', 'isolation', 'waitMs', 'signal', 'retry'].map((name) => [name, undefined]),
@@ -91,6 +92,7 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
   const fn = async (): Promise<void> => void ran++
 
   beforeEach(async () => {
+    ran = 0
     proxy = await bench.proxy()
     client = bench.open(driver, { url: proxy.url(database.url) })
   })
@@ -167,8 +169,8 @@ describe.each(DRIVERS)('what is allowed at the borders, %s', (driver) => {
     ['one key twice', { lock: ['Order:1', 'Order:1'], lockShared: ['Ledger:open', 'Ledger:open'] }],
     ['the longest key', { lock: `Transfer:${'x'.repeat(503)}` }],
     ['quotes, percent signs and astral characters', { lock: `Transfer:'"\\%s$1;--😀` }],
-    ['256 keys', { lock: many.slice(0, 256) as `${string}:${string}`[], isolation: 'serializable' }],
-    ['undefined wherever it may stand', allUndefined as unknown as TransactionOptions],
+    ['256 keys', { lock: many.slice(0, 256), isolation: 'serializable' }],
+    ['undefined wherever it may stand', allUndefined],
     ['waitMs 0 on a pool without a connection', { lock: 'Order:1', waitMs: 0 }],
     ['the longest waitMs', { lock: 'Order:1', waitMs: 2 ** 31 - 1 }],
     ['part of a millisecond', { lock: 'Order:1', waitMs: 2000.5, isolation: 'serializable' }],
@@ -178,6 +180,28 @@ describe.each(DRIVERS)('what is allowed at the borders, %s', (driver) => {
   ])('%s', async (_, options) => {
     const { lockstep } = bench.open(driver)
     expect(await lockstep.transaction(options, async () => 'ran')).toBe('ran')
+  })
+})
+
+describe.each(DRIVERS)('what goes into tx.query(), %s', (driver) => {
+  test('what is no text is refused', async () => {
+    const { lockstep } = bench.open(driver)
+    await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      for (const wrong of [undefined, null, 7, { text: 'SELECT 1' }]) {
+        expect(await failureOf(tx.query(wrong as unknown as string))).toMatchObject({ code: 'LOCKSTEP_INVALID_OPTION' })
+      }
+      await note(tx, 'goes on')
+    })
+    expect(await bench.notes()).toEqual(['goes on'])
+  })
+
+  test('a value that cannot be sent fails alone: the connection is good afterwards', async () => {
+    const { lockstep, query } = bench.open(driver, { max: 1 })
+    const circular: Record<string, unknown> = {}
+    circular['self'] = circular
+    const failed = lockstep.transaction({ lock: 'Order:1' }, (tx) => tx.query('SELECT $1::json', [circular]))
+    expect(await failureOf(failed)).toBeInstanceOf(Error)
+    expect(await query('SELECT 1 AS one')).toEqual([{ one: 1 }])
   })
 })
 

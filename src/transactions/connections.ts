@@ -1,7 +1,7 @@
 import { ConnectionLost } from '../errors.ts'
-import { type LockSet, type Patience, terminateStranded, unlockLeftovers } from '../locks/index.ts'
-import { codeOf, type Connection, type Driver, LOCK_NOT_AVAILABLE, type SilenceWatch } from '../postgres/index.ts'
-import { ROLLBACK } from './transactions.sql.ts'
+import type { LockSet, Patience } from '../locks/index.ts'
+import { codeOf, type Connection, type Driver, IN_FAILED_TRANSACTION, type SilenceWatch } from '../postgres/index.ts'
+import { PROBE, ROLLBACK } from './transactions.sql.ts'
 
 /** Gets a connection, or gives up when the patience ends; one that comes too late goes straight back. */
 export function checkout(driver: Driver, patience: Patience, locks: LockSet): Promise<Connection> {
@@ -46,35 +46,39 @@ export async function lastWords(connection: Connection): Promise<unknown> {
   return refusal instanceof ConnectionLost ? refusal.cause : undefined
 }
 
-/** Ends the transaction and gives the connection back; where that cannot be confirmed, the server ends it with the session. */
-export async function rollBack(connection: Connection, silence: SilenceWatch): Promise<void> {
-  if (connection.lost) return connection.destroy()
+/**
+ * Ends the transaction and gives the connection back; where that cannot be confirmed, the server ends it with the session. True
+ * if it was confirmed.
+ */
+export async function rollBack(
+  connection: Connection,
+  silence: SilenceWatch,
+  text: string = ROLLBACK,
+): Promise<boolean> {
   try {
-    await silence.script(connection, ROLLBACK)
-    connection.release()
+    if (!connection.lost) {
+      await silence.script(connection, text)
+      connection.release()
+      return true
+    }
   } catch {
-    connection.destroy()
+    // Out of the pool, below.
   }
+  connection.destroy()
+  return false
 }
 
 /**
- * Cleans up after a hand-over that failed. A lock that was not granted leaves nothing but an open transaction. Any other error
- * may have struck between its two transactions, when the locks were the session's.
+ * After an error in answer to COMMIT: whether the session goes on. Then the connection is back in its pool. A statement that was
+ * cancelled before COMMIT could run leaves the transaction open.
  */
-export async function cleanUpHandOver(
-  connection: Connection,
-  locks: LockSet,
-  error: unknown,
-  silence: SilenceWatch,
-): Promise<void> {
-  if (isUnusable(connection, error)) return connection.destroy()
-  if (codeOf(error) === LOCK_NOT_AVAILABLE || locks.length === 0) return rollBack(connection, silence)
+export async function isStillAnswering(connection: Connection, silence: SilenceWatch): Promise<boolean> {
+  if (connection.lost) return false
   try {
-    await silence.script(connection, `${ROLLBACK}; ${unlockLeftovers(locks)}`)
-    // A direct connection has just answered for its own session; behind a pooler that was perhaps another one.
-    if (connection.memory?.pooled !== false) await silence.script(connection, terminateStranded(locks))
+    await silence.script(connection, PROBE)
     connection.release()
-  } catch {
-    connection.destroy()
+    return true
+  } catch (error) {
+    return codeOf(error) === IN_FAILED_TRANSACTION && rollBack(connection, silence)
   }
 }

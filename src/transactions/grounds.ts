@@ -4,6 +4,8 @@ import type { TransactionDefaults } from './options.ts'
 
 /** What one Lockstep shares among its transactions. */
 export interface Grounds {
+  /** The caller's pool: the same for two Locksteps on one. */
+  readonly pool: object
   readonly driver: Driver
   readonly schema: string
   readonly quotedSchema: string

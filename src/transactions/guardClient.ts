@@ -5,8 +5,8 @@ const NOT_THE_CALLERS = new Set<string | symbol>(['release', 'end'])
 
 /** A query of postgres.js: it is sent when somebody waits for it, which may be long after it was made. */
 interface LazyQuery {
-  handler(query: LazyQuery): unknown
-  reject(error: unknown): void
+  handler: (query: LazyQuery) => unknown
+  readonly reject: (error: unknown) => void
 }
 
 /**

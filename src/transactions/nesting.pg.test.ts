@@ -9,7 +9,7 @@ import {
   workbench,
 } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { type Lockstep, LockTimeout, NestedTransaction, TransactionEnded } from '../index.ts'
+import { type Lockstep, LockTimeout, NestedTransaction, TransactionEnded, TransactionRolledBack } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -187,47 +187,61 @@ describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
     expect(await bench.notes()).toEqual(['inner', 'middle'])
   })
 
-  test('a savepoint that nobody awaited ends with its transaction and does not reach the next one', async () => {
+  test('a query of the outer tx beside a savepoint waits for its end, and is not undone with it', async () => {
+    const { lockstep } = bench.open(driver)
+    await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      const undone = tx.savepoint(async (inner) => {
+        await note(inner, 'undone')
+        throw new Error('inner')
+      })
+      const [savepoint] = await Promise.allSettled([undone, note(tx, 'beside')])
+      expect(savepoint).toMatchObject({ status: 'rejected' })
+    })
+    expect(await bench.notes()).toEqual(['beside'])
+  })
+
+  test('a savepoint that nobody awaited takes its transaction with it, and does not reach the next one', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const opened = signal()
     const ended = signal()
-    const stray = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
-      const pending = tx.savepoint(async (inner) => {
-        await note(inner, 'stray')
-        opened.give()
-        await ended.given
-        throw new Error('too late to undo it')
-      })
+    let stray: Promise<unknown> | undefined
+    const first = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      stray = failureOf(
+        tx.savepoint(async (inner) => {
+          await note(inner, 'stray')
+          opened.give()
+          await ended.given
+          throw new Error('too late to undo it')
+        }),
+      )
       await opened.given
-      return { pending: pending.catch((error: unknown) => error) }
     })
+    expect(await failureOf(first)).toBeInstanceOf(TransactionRolledBack)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await tx.savepoint(async (inner) => {
         await note(inner, 'next')
         ended.give()
-        expect(await stray.pending).toBeInstanceOf(Error)
+        expect(await stray).toBeInstanceOf(Error)
         await note(inner, 'still there')
       })
     })
-    expect(await bench.notes()).toEqual(['next', 'still there', 'stray'])
+    expect(await bench.notes()).toEqual(['next', 'still there'])
   })
 
   test('one that waited for its turn until the outer had ended is refused', async () => {
     const { lockstep } = bench.open(driver)
     const ended = signal()
     let ran = false
-    const strays = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
-      const first = tx.savepoint(() => ended.given)
-      const second = tx.savepoint(async () => {
+    let strays: Promise<unknown>[] = []
+    const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      const second = async (): Promise<void> => {
         ran = true
-      })
-      await tx.query('SELECT 1')
-      return { all: Promise.allSettled([first, second]) }
+      }
+      strays = [tx.savepoint(() => ended.given), tx.savepoint(second), lockstep.transaction({}, second)].map(failureOf)
     })
+    expect(await failureOf(outer)).toBeInstanceOf(TransactionRolledBack)
     ended.give()
-    const [, second] = await strays.all
-    expect(second).toMatchObject({ status: 'rejected' })
-    expect((second as PromiseRejectedResult).reason).toBeInstanceOf(TransactionEnded)
+    for (const error of await Promise.all(strays)) expect(error).toBeInstanceOf(TransactionEnded)
     expect(ran).toBe(false)
   })
 })

@@ -18,10 +18,17 @@ export interface Frame {
 /** One for all Locksteps of a process: two of them on one database could wait for each other through one caller. */
 const frames = new AsyncLocalStorage<Frame>()
 
+/** The innermost frame that is still open: a job that starts itself anew would else make an endless chain of ended ones. */
+function openFrame(): Frame | undefined {
+  let frame = frames.getStore()
+  while (frame !== undefined && frame.tx.ended) frame = frame.outer
+  return frame
+}
+
 /** Runs the function inside the frame. */
 export function runInFrame<T>(frame: Frame, fn: () => Promise<T>): Promise<T> {
   const { grounds, tx, plan } = frame
-  return frames.run({ grounds, tx, plan, outer: frames.getStore() }, fn)
+  return frames.run({ grounds, tx, plan, outer: openFrame() }, fn)
 }
 
 /** Whether the calling code runs in a transaction of any Lockstep. */
@@ -60,6 +67,7 @@ export async function refuseWaitingForSelf(grounds: Grounds, plan: TransactionPl
 }
 
 async function onSameDatabase(one: Grounds, other: Grounds): Promise<boolean> {
+  if (one.pool === other.pool) return true
   const [here, there] = await Promise.all([one.ready(), other.ready()])
   return (
     here.incarnation.system === there.incarnation.system && here.incarnation.database === there.incarnation.database

@@ -10,17 +10,20 @@ import {
   meansConnectionLost,
   READ_ONLY_TRANSACTION,
   readIncarnation,
+  type Readiness,
   type StatementResult,
   standbyRefused,
 } from '../postgres/index.ts'
-import { checkout, patiently, cleanUpHandOver, isUnusable, rollBack } from './connections.ts'
+import { checkout, isUnusable, patiently, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
 import {
   beginTrying,
   beginWaiting,
+  cleanUpHandOver,
   hadToWait,
   handOver,
+  incarnationOf,
   type Opening,
   type OpeningRow,
   ROLLBACK,
@@ -48,6 +51,9 @@ const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEAT
 const SLICE_MS = 2000
 /** Behind a pooler an abort cannot cancel the statement, which may be anybody's by then: it waits for the slice to end. */
 const POOLED_SLICE_MS = 500
+/** Without a place, every fourth question waits this long: who only asks is never served where others stand in line. */
+const UNPLACED_SLICE_MS = 60
+const UNPLACED_ROUNDS = 4
 /** Asking again, where all places for waiting at the server are taken. */
 const MIN_ASK_AGAIN_MS = 10
 const MAX_ASK_AGAIN_MS = 150
@@ -63,9 +69,8 @@ export async function open(
   const state = { contended: queued }
   for (let round = 0; ; round++) {
     const connection = await checkout(grounds.driver, patience, plan.locks)
-    const attempt = new OpeningAttempt(grounds, plan, patience, connection, readiness.checksConnections, state)
-    const needsHandOver = plan.isolation !== 'read committed' && plan.locks.length > 0
-    const opened = await (needsHandOver ? attempt.enterByHandOver() : attempt.enterDirectly())
+    const attempt = new OpeningAttempt(grounds, plan, patience, connection, readiness, state)
+    const opened = await (attempt.byHandOver ? attempt.enterByHandOver(round) : attempt.enterDirectly(round))
     if (opened !== undefined) return opened
     await pause(round, patience)
     if (patience.over) throw patience.failure('server', plan.locks)
@@ -89,11 +94,12 @@ async function pause(round: number, patience: Patience): Promise<void> {
 
 /** One connection's worth of trying. */
 class OpeningAttempt {
+  readonly byHandOver: boolean
   readonly #grounds: Grounds
   readonly #plan: TransactionPlan
   readonly #patience: Patience
   readonly #connection: Connection
-  readonly #checksConnections: boolean
+  readonly #readiness: Readiness
   readonly #state: { contended: boolean }
   /** Whether the server has a transaction open for us, be it a failed one. */
   #inTransaction = false
@@ -103,25 +109,25 @@ class OpeningAttempt {
     plan: TransactionPlan,
     patience: Patience,
     connection: Connection,
-    checksConnections: boolean,
+    readiness: Readiness,
     state: { contended: boolean },
   ) {
+    this.byHandOver = plan.isolation !== 'read committed' && plan.locks.length > 0
     this.#grounds = grounds
     this.#plan = plan
     this.#patience = patience
     this.#connection = connection
-    this.#checksConnections = checksConnections
+    this.#readiness = readiness
     this.#state = state
   }
 
   /** Undefined where somebody else holds a lock and there is no place to wait at the server: ask again later. */
-  async enterDirectly(): Promise<Opened | undefined> {
+  async enterDirectly(round: number): Promise<Opened | undefined> {
     let placed = false
     try {
       for (;;) {
-        const opening = this.#opening()
-        const results = await this.#send(beginTrying(opening), 0)
-        const opened = this.#accept(results.at(-1))
+        const results = await this.#send(beginTrying(this.#opening()), 0)
+        const opened = this.#accept(results)
         if (opened !== 'unknown life') {
           if (opened !== undefined) return opened
           break
@@ -131,16 +137,17 @@ class OpeningAttempt {
       this.#reportContention()
       if (this.#patience.over) throw await this.#giveUp()
       placed = this.#grounds.places.tryTake()
-      if (!placed) {
-        await rollBack(this.#connection, this.#grounds.silence)
-        return undefined
-      }
-      for (;;) {
-        const waited = await this.#waitSlice((sliceMs) => beginWaiting(this.#opening(), sliceMs))
-        const granted = waited && this.#accept(waited.at(-1))
+      const longest = this.#longestSlice(placed, round)
+      while (longest > 0) {
+        const waited = await this.#waitSlice((sliceMs) => beginWaiting(this.#opening(), sliceMs), longest)
+        const granted = waited && this.#accept(waited)
         if (granted === 'unknown life') await this.#learnLife()
         else if (granted !== undefined) return granted
+        else if (!placed) break
       }
+      await this.#leave()
+      this.#connection.release()
+      return undefined
     } catch (error) {
       await this.#abandon(error)
       throw error
@@ -150,20 +157,21 @@ class OpeningAttempt {
   }
 
   /** As `enterDirectly`, for isolation levels that take their snapshot with the first statement. */
-  async enterByHandOver(): Promise<Opened | undefined> {
+  async enterByHandOver(round: number): Promise<Opened | undefined> {
     const placed = this.#grounds.places.tryTake()
     try {
+      const longest = Math.max(1, this.#longestSlice(placed, round))
       for (;;) {
         const opening = this.#opening()
-        const startsOver = this.#inTransaction
-        const results = await this.#waitSlice((sliceMs) => handOver(opening, placed ? sliceMs : 1, startsOver))
+        const results = await this.#waitSlice((sliceMs) => handOver(opening, sliceMs), longest)
         if (results === undefined) {
+          await this.#leave()
           if (placed) continue
-          await rollBack(this.#connection, this.#grounds.silence)
+          this.#connection.release()
           return undefined
         }
         if (opening.tellsWaiting && hadToWait(results)) this.#reportContention()
-        const granted = this.#accept(results.at(-1))
+        const granted = this.#accept(results)
         if (granted !== 'unknown life') return granted
         await this.#learnLife()
       }
@@ -173,6 +181,17 @@ class OpeningAttempt {
     } finally {
       if (placed) this.#grounds.places.give()
     }
+  }
+
+  /** How long this attempt may wait at the server at a time; 0: not at all. */
+  #longestSlice(placed: boolean, round: number): number {
+    if (!placed) {
+      // With one connection for everything nobody ever has a place, and nobody who holds a lock is kept waiting.
+      const waits = this.#grounds.driver.poolSize === 1 || round % UNPLACED_ROUNDS === UNPLACED_ROUNDS - 1
+      return waits ? UNPLACED_SLICE_MS : 0
+    }
+    const whole = this.#connection.memory?.pooled === false ? SLICE_MS : POOLED_SLICE_MS
+    return Math.min(whole, this.#readiness.longestStatementMs / 2)
   }
 
   #opening(): Opening {
@@ -187,24 +206,25 @@ class OpeningAttempt {
       locks: plan.locks,
       withXid: plan.resolvesCommit,
       incarnation: plan.resolvesCommit && !known ? incarnationExpression(this.#grounds.quotedSchema) : undefined,
-      checksConnections: this.#checksConnections,
+      checksConnections: this.#readiness.checksConnections,
       tellsWaiting: lockContended.hasSubscribers || lockAcquired.hasSubscribers,
     }
   }
 
-  /** Reads the last row of an opening message. Undefined: a lock is taken. */
-  #accept(result: StatementResult | undefined): Opened | 'unknown life' | undefined {
-    const row = result?.rows[0] as unknown as OpeningRow
+  /** Reads the answers to an opening message. Undefined: a lock is taken. */
+  #accept(results: readonly StatementResult[]): Opened | 'unknown life' | undefined {
+    const row = results.at(-1)?.rows[0] as unknown as OpeningRow
     if (row.held === 'standby') throw standbyRefused()
     const pid = Number(row.pid)
+    const told = this.byHandOver ? incarnationOf(results) : row.incarnation
     const { memory, protocolPid } = this.#connection
     if (memory !== undefined && protocolPid !== undefined) {
       memory.pooled = protocolPid !== pid
       this.#grounds.route.direct = !memory.pooled
-      if (typeof row.incarnation === 'string') memory.incarnation = row.incarnation
+      if (typeof told === 'string') memory.incarnation = told
     }
     // Null: the first to come after a crash. Undefined: not asked, because this connection was thought to be known.
-    const incarnation = row.incarnation === undefined ? memory?.incarnation : (row.incarnation ?? undefined)
+    const incarnation = told === undefined ? memory?.incarnation : (told ?? undefined)
     if (this.#plan.resolvesCommit && incarnation === undefined) return 'unknown life'
     if (row.held === null) return undefined
     // A wait that was given up can still have been granted.
@@ -216,7 +236,7 @@ class OpeningAttempt {
 
   /** Reads in which life of the server we are, or begins a new one, in a transaction of its own; then we start over. */
   async #learnLife(): Promise<void> {
-    await this.#rollBackOnly()
+    await this.#leave()
     const pending = this.#grounds.silence.start(this.#connection)
     try {
       const { value } = await readIncarnation(this.#connection, this.#grounds.quotedSchema)
@@ -227,9 +247,8 @@ class OpeningAttempt {
   }
 
   /** Waits at the server for one slice. Undefined: not granted in this slice, and the transaction has failed. */
-  async #waitSlice(message: (sliceMs: number) => string): Promise<StatementResult[] | undefined> {
-    const whole = this.#connection.memory?.pooled === false ? SLICE_MS : POOLED_SLICE_MS
-    const sliceMs = Math.max(1, Math.min(whole, this.#patience.remainingMs()))
+  async #waitSlice(message: (sliceMs: number) => string, longest: number): Promise<StatementResult[] | undefined> {
+    const sliceMs = Math.max(1, Math.min(longest, this.#patience.remainingMs()))
     try {
       return await this.#cancellable(message(sliceMs), sliceMs)
     } catch (error) {
@@ -259,7 +278,8 @@ class OpeningAttempt {
     } finally {
       settled = true
       forget()
-      await sending?.catch(() => undefined)
+      // A cancel whose answer is lost may still be on its way: nobody else may run a statement here.
+      await sending?.catch(() => this.#connection.destroy())
     }
   }
 
@@ -276,26 +296,33 @@ class OpeningAttempt {
     lockContended.publish({ schema: this.#grounds.schema, keys, sharedKeys, where: 'server' })
   }
 
-  async #rollBackOnly(): Promise<void> {
-    await this.#send(ROLLBACK, 0)
+  /** The message that leaves the server without a transaction and without a lock of ours. */
+  get #leaving(): string {
+    return this.byHandOver ? cleanUpHandOver(this.#plan.locks) : ROLLBACK
+  }
+
+  async #leave(): Promise<void> {
+    await this.#send(this.#leaving, 0)
     this.#inTransaction = false
   }
 
   /** The error for a wait that has ended, with who was in the way. Leaves the transaction rolled back. */
   async #giveUp(): Promise<LockstepError> {
-    await this.#rollBackOnly()
-    const holders = this.#patience.aborted ? [] : await findHolders(this.#connection, this.#plan.locks).catch(() => [])
+    await this.#leave()
+    if (this.#patience.aborted) return this.#patience.failure('server', this.#plan.locks)
+    const pending = this.#grounds.silence.start(this.#connection)
+    const holders = await findHolders(this.#connection, this.#plan.locks).catch(() => [])
+    this.#grounds.silence.stop(pending)
     return this.#patience.failure('server', this.#plan.locks, holders)
   }
 
   /** Leaves nothing behind. An error that came out of an aborted wait is told as that. */
   async #abandon(error: unknown): Promise<void> {
-    const { silence } = this.#grounds
-    if (error instanceof LockstepError && !isUnusable(this.#connection, error)) {
-      return this.#inTransaction ? rollBack(this.#connection, silence) : this.#connection.release()
-    }
     const lost = isUnusable(this.#connection, error) || meansConnectionLost(error)
-    await cleanUpHandOver(this.#connection, this.#plan.locks, error, silence)
+    if (lost) this.#connection.destroy()
+    else if (this.#inTransaction) await rollBack(this.#connection, this.#grounds.silence, this.#leaving)
+    else this.#connection.release()
+    if (error instanceof LockstepError && !(error instanceof ConnectionLost)) return
     if (this.#patience.aborted) throw this.#patience.failure('server', this.#plan.locks)
     if (STANDBY_STATES.has(codeOf(error) ?? '')) throw standbyRefused()
     if (lost) throw lostWhileOpening(this.#plan, error)

@@ -72,12 +72,7 @@ export function planTransaction(
     })
   }
   const locks = lockSet(ids, options.lock, options.lockShared)
-  const { isolation = 'read committed' } = options
-  if (!ISOLATIONS.includes(isolation)) {
-    throw new InvalidOption(`There is no isolation ${String(isolation)}.`, {
-      advice: `Use one of ${ISOLATIONS.join(', ')}.`,
-    })
-  }
+  const isolation = checkIsolation(options.isolation)
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }
@@ -104,6 +99,13 @@ export function planDefaults(options: {
     waitMs: checkWaitMs(options.waitMs, DEFAULT_WAIT_MS),
     attempts: checkAttempts(options.retry, DEFAULT_ATTEMPTS),
   }
+}
+
+function checkIsolation(isolation: unknown = 'read committed'): Isolation {
+  if (ISOLATIONS.includes(isolation as Isolation)) return isolation as Isolation
+  throw new InvalidOption(`There is no isolation ${String(isolation)}.`, {
+    advice: `Use one of ${ISOLATIONS.join(', ')}.`,
+  })
 }
 
 export function checkWaitMs(waitMs: number | false | undefined, otherwise: number | false): number | false {

@@ -21,11 +21,11 @@ const MAX_PAUSE_MS = 500
  * Asks the server what became of a transaction. The answer is only taken from the same life of the server: after a crash its id
  * may be somebody else's. Where it is still in progress, its session is ended first: an answer that is not final is none.
  */
-export async function resolveOutcome(grounds: Grounds, trace: Trace): Promise<Outcome> {
+export async function resolveOutcome(grounds: Grounds, trace: Trace, commitSent = false): Promise<Outcome> {
   const startedAt = performance.now()
   let pauseMs = MIN_PAUSE_MS
   while (performance.now() - startedAt < RESOLVE_MS) {
-    const answer = await ask(grounds, trace)
+    const answer = await ask(grounds, trace, commitSent)
     if (answer !== 'later') return answer
     await sleep(pauseMs * (0.5 + Math.random() / 2))
     pauseMs = Math.min(MAX_PAUSE_MS, pauseMs * 2)
@@ -36,7 +36,7 @@ export async function resolveOutcome(grounds: Grounds, trace: Trace): Promise<Ou
 /** The same for a transaction whose COMMIT was sent, and tells who listens. */
 export async function resolveCommit(grounds: Grounds, plan: TransactionPlan, trace: Trace): Promise<Outcome> {
   const startedAt = performance.now()
-  const outcome = await resolveOutcome(grounds, trace)
+  const outcome = await resolveOutcome(grounds, trace, true)
   if (commitResolved.hasSubscribers) {
     const tookMs = performance.now() - startedAt
     commitResolved.publish({ schema: grounds.schema, keys: plan.keys, xid: trace.xid, outcome, tookMs })
@@ -44,7 +44,7 @@ export async function resolveCommit(grounds: Grounds, plan: TransactionPlan, tra
   return outcome
 }
 
-async function ask(grounds: Grounds, trace: Trace): Promise<Outcome | 'later'> {
+async function ask(grounds: Grounds, trace: Trace, commitSent: boolean): Promise<Outcome | 'later'> {
   let connection
   try {
     // The library may be closing meanwhile: its running transactions are still seen to their end.
@@ -63,7 +63,7 @@ async function ask(grounds: Grounds, trace: Trace): Promise<Outcome | 'later'> {
     else if (status === 'committed') answer = 'committed'
     else if (status === 'aborted') answer = 'rolledBack'
     else if (status === 'in progress') {
-      await grounds.silence.script(connection, terminateTransaction(trace.pid, trace.xid))
+      await grounds.silence.script(connection, terminateTransaction(trace.pid, trace.xid, commitSent))
       answer = 'later'
     } else answer = 'unknown'
     connection.release()

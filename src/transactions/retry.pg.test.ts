@@ -18,8 +18,12 @@ const database = await testDatabase()
 leakGuard(database)
 const bench = workbench(database)
 
-beforeAll(() => bench.admin.query('CREATE TABLE doctors (name text PRIMARY KEY, on_call boolean NOT NULL)').then())
-beforeEach(() => bench.admin.query(`TRUNCATE doctors; INSERT INTO doctors VALUES ('ann', true), ('bob', true)`).then())
+beforeAll(async () => {
+  await bench.admin.query('CREATE TABLE doctors (name text PRIMARY KEY, on_call boolean NOT NULL)')
+})
+beforeEach(async () => {
+  await bench.admin.query(`TRUNCATE doctors; INSERT INTO doctors VALUES ('ann', true), ('bob', true)`)
+})
 
 /** One row of the table, changed by a transaction that began its snapshot before: 40001. */
 async function collide(tx: Transaction): Promise<void> {
@@ -96,7 +100,7 @@ describe.each(DRIVERS)('a conflict, %s', (driver) => {
   })
 
   test.each([
-    ['caught', async (tx: Transaction) => void (await collide(tx).catch(() => undefined))],
+    ['caught', (tx: Transaction) => collide(tx).catch(() => undefined)],
     [
       'caught, with a statement after it',
       async (tx: Transaction) => {
@@ -260,6 +264,23 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
     expect(heard).toMatchObject([{ attempt: 1, error: { code: 'LOCKSTEP_CONNECTION_LOST' } }])
     expect(await bench.notes()).toEqual(['through another'])
     proxy.cutAll()
+  })
+
+  test('one that falls silent in the very first question does not stop all later calls', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 50 })
+    proxy.onClientData((chunk, connection) => {
+      if (!chunk.includes('migrations')) return 'forward'
+      proxy.onClientData(undefined)
+      connection.silence()
+      return 'hold'
+    })
+    try {
+      await lockstep.transaction({ lock: 'Order:1', waitMs: 300 }, async () => 'ran').catch(() => undefined)
+      expect(await lockstep.transaction({ lock: 'Order:1', waitMs: 300 }, async () => 'ran')).toBe('ran')
+    } finally {
+      proxy.cutAll()
+    }
   })
 
   test.each([

@@ -18,7 +18,7 @@ import {
   transactionRetried,
 } from '../observe/index.ts'
 import { codeOf, isSqlState, meansConnectionLost, meansSessionTimedOut } from '../postgres/index.ts'
-import { lastWords, rollBack } from './connections.ts'
+import { isStillAnswering, lastWords, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import { frameToJoin, isInsideTransaction, refuseWaitingForSelf, runInFrame } from './nesting.ts'
 import { open, type Opened, type Trace } from './open.ts'
@@ -138,7 +138,13 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     await rollBack(connection, grounds.silence)
     return { end: 'failed', error: tx.reasonOf(error), lost, trace }
   }
+  const unfinished = tx.hasOpenSavepoint
   tx.end()
+  if (unfinished) {
+    // Half of it may be done: committing that would be worse than nothing.
+    await rollBack(connection, grounds.silence)
+    return { end: 'failed', error: leftOpen(plan), lost: false, trace }
+  }
   if (connection.lost) {
     const cause = (await lastWords(connection)) ?? tx.firstFailure
     connection.destroy()
@@ -152,10 +158,9 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace }
   } catch (error) {
     // A server that answers COMMIT with an error of its own has rolled back; one that is gone has not answered.
-    if (isSqlState(error) && !connection.lost && !meansConnectionLost(error) && !meansSessionTimedOut(error)) {
-      connection.release()
-      return { end: 'failed', error, lost: false, trace }
-    }
+    // One that goes on answering was not at its end when it said so; a FATAL or PANIC can have any code.
+    const rolledBackByServer = isSqlState(error) && (await isStillAnswering(connection, grounds.silence))
+    if (rolledBackByServer) return { end: 'failed', error, lost: false, trace }
     connection.destroy()
     return { end: 'uncertain', value, error, trace }
   } finally {
@@ -193,6 +198,16 @@ function rolledBack(plan: TransactionPlan, cause: unknown): LockstepError {
         'Let errors of statements out of the function, or run the part that may fail in tx.savepoint(). Nothing was written.',
       keys: plan.allKeys,
       cause,
+    },
+  )
+}
+
+function leftOpen(plan: TransactionPlan): LockstepError {
+  return new TransactionRolledBack(
+    'The function returned while a savepoint or an inner transaction was still running.',
+    {
+      advice: 'Await every tx.savepoint() and every inner transaction() inside the function. Nothing was written.',
+      keys: plan.allKeys,
     },
   )
 }

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { TransactionControl, TransactionEnded, TransactionRolledBack } from '../errors.ts'
+import { randomBytes } from 'node:crypto'
+import { InvalidOption, TransactionControl, TransactionEnded, TransactionRolledBack } from '../errors.ts'
 import { alreadyLost, codeOf, type Connection, meansTryAgain, type StatementResult } from '../postgres/index.ts'
 import { guardClient } from './guardClient.ts'
 import {
@@ -34,6 +35,9 @@ interface SavepointFrame {
 
 const savepoints = new AsyncLocalStorage<SavepointFrame>()
 
+/** No savepoint of ours has the name of anybody else's. */
+const PROCESS = randomBytes(4).toString('hex')
+
 /** Every statement after a failed one, until the transaction or its savepoint is rolled back. */
 const IN_FAILED_TRANSACTION = '25P02'
 
@@ -42,8 +46,9 @@ export class OpenTransaction implements Transaction {
   readonly isolation: Isolation
   readonly #connection: Connection
   readonly #parent: OpenTransaction | undefined
-  /** Savepoints of one transaction nest; two that ran side by side would undo each other. */
-  #savepoints: Promise<unknown> = Promise.resolve()
+  /** Savepoints of one transaction nest; two that ran side by side would undo each other, and what runs beside them. */
+  #turns: Promise<unknown> = Promise.resolve()
+  #pending = 0
   #savepointCount = 0
   #ended = false
   #client: unknown
@@ -66,11 +71,23 @@ export class OpenTransaction implements Transaction {
 
   async query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
     this.assertOpen()
+    if (typeof text !== 'string') {
+      throw new InvalidOption(`tx.query() was given ${text === null ? 'null' : `a ${typeof text}`} for a statement.`, {
+        advice: 'Pass the text of one statement, and its values as a list.',
+      })
+    }
     if (isTransactionControl(text)) {
       throw new TransactionControl(`tx.query() was given ${JSON.stringify(text.trim().slice(0, 30))}.`, {
         advice: 'Return from the function to commit, throw to roll back, use tx.savepoint() for a part.',
       })
     }
+    if (this.#pending === 0 || this.#isCalledFromInside()) return this.#run(text, values)
+    // Beside an open savepoint it would become part of it, and be undone with it.
+    return this.#inTurn(() => this.#run<Row>(text, values))
+  }
+
+  async #run<Row>(text: string, values: readonly unknown[] | undefined): Promise<StatementResult<Row>> {
+    this.assertOpen()
     try {
       const result = await this.#connection.query<Row>(text, values)
       // A statement that succeeds proves that an earlier failure was undone.
@@ -96,8 +113,26 @@ export class OpenTransaction implements Transaction {
       if (frame.tx === this) break
       if (!frame.tx.ended && frame.tx.#isInside(this)) return frame.tx.nest(fn)
     }
-    const turn = this.#savepoints.then(() => this.#runSavepoint(fn))
-    this.#savepoints = turn.catch(() => undefined)
+    return this.#inTurn(() => this.#runSavepoint(fn))
+  }
+
+  /** Whether a savepoint, or something that waits for its end, is not over yet. */
+  get hasOpenSavepoint(): boolean {
+    return this.#pending > 0
+  }
+
+  #isCalledFromInside(): boolean {
+    for (let frame = savepoints.getStore(); frame !== undefined; frame = frame.outer) {
+      if (!frame.tx.ended && frame.tx.#isInside(this)) return true
+    }
+    return false
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    this.#pending++
+    const turn = this.#turns.then(work)
+    const over = (): void => void this.#pending--
+    this.#turns = turn.then(over, over)
     return turn
   }
 
@@ -122,7 +157,7 @@ export class OpenTransaction implements Transaction {
 
   async #runSavepoint<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
     this.assertOpen()
-    const name = `lockstep_${this.#nextSavepoint()}`
+    const name = `lockstep_${PROCESS}_${this.#nextSavepoint()}`
     await this.#connection.script(savepointSql(name))
     const inner = new OpenTransaction(this.#connection, this.isolation, this)
     try {

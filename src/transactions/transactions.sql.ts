@@ -1,12 +1,13 @@
 import {
   AFTER_WAITING,
   BEFORE_WAITING,
-  HAND_OVER_MARK,
+  beforeHandOver,
   type LockSet,
   sessionLock,
   sessionUnlock,
   transactionLock,
   tryLocks,
+  unlockLeftovers,
   WAITED,
   waitForLocks,
   watchClient,
@@ -38,6 +39,8 @@ export interface OpeningRow {
 
 export const COMMIT = 'COMMIT'
 export const ROLLBACK = 'ROLLBACK'
+/** Fails in a transaction that has failed, and does nothing else. */
+export const PROBE = 'SELECT 1'
 
 function begin(isolation: Isolation): string {
   return `BEGIN ISOLATION LEVEL ${isolation.toUpperCase()};`
@@ -71,18 +74,30 @@ export function beginWaiting(opening: Opening, waitMs: number): string {
 /**
  * The hand-over, for REPEATABLE READ and SERIALIZABLE: there the first statement takes the snapshot for the whole transaction,
  * so the lock must be held before it. One message of two transactions: the first waits for the locks as transaction locks (all
- * waiting and failing happens there), takes them once more for the session and commits; the second begins with them, takes them
- * over as its own and gives the session's back. The session locks live only inside this message: nothing is left to unlock
- * after COMMIT, and a pooler that gives the transaction another server for each transaction never sees one.
+ * waiting happens there), takes them once more for the session and commits; the second takes them over as its own and gives the
+ * session's back. AND CHAIN leaves no moment between the two: whatever strikes, the server connection is in a transaction, so
+ * that a pooler cannot give it to anybody else before `cleanUpHandOver` was there, and closes it if we are gone.
  */
-export function handOver(opening: Opening, waitMs: number, startsOver: boolean): string {
+export function handOver(opening: Opening, waitMs: number): string {
   const { locks } = opening
-  const first = startsOver ? `${ROLLBACK};` : ''
+  const life = opening.incarnation === undefined ? '' : `SELECT ${opening.incarnation} AS incarnation;`
   const takeOver = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
-  return `${HAND_OVER_MARK} ${first} ${begin('read committed')} ${watchClient(opening.checksConnections)}
+  return `${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
     ${waitForLocks(locks, waitMs, opening.tellsWaiting)}
-    SELECT ${locks.map(sessionLock).join(', ')}; COMMIT;
-    ${begin(opening.isolation)} SELECT ${columns(opening, [])}${takeOver}`
+    SELECT ${locks.map(sessionLock).join(', ')}; COMMIT AND CHAIN;
+    SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()};
+    SELECT ${columns({ ...opening, incarnation: undefined }, [])}${takeOver}`
+}
+
+/** Ends a hand-over that failed, wherever it did, and unlocks what it may have left on the session. */
+export function cleanUpHandOver(locks: LockSet): string {
+  return `ROLLBACK AND CHAIN; ${unlockLeftovers(locks)}; COMMIT`
+}
+
+/** The incarnation that a hand-over read in its first transaction. */
+export function incarnationOf(results: readonly StatementResult[]): string | null | undefined {
+  const found = results.find((result) => result.rows[0] !== undefined && 'incarnation' in result.rows[0])
+  return found?.rows[0]?.['incarnation'] as string | null | undefined
 }
 
 /** Whether a lock of a hand-over was not free at once: one of its waits says so. */
@@ -97,9 +112,13 @@ export function commitStatus(incarnation: string, life: string, xid: string): st
            CASE WHEN ${incarnation} = '${life}' THEN pg_xact_status('${xid}'::xid8) ELSE 'another life' END AS status`
 }
 
-/** Ends the session in which a transaction is still open, and no other. */
-export function terminateTransaction(pid: number, xid: string): string {
-  return `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ${pid} AND backend_xid = '${xid}'::xid8::xid`
+/**
+ * Ends the session in which a transaction is still open, and no other. One that is at work on COMMIT is left alone: it may wait for
+ * a synchronous standby, and ending it would commit without.
+ */
+export function terminateTransaction(pid: number, xid: string, commitSent: boolean): string {
+  const idle = commitSent ? `AND state LIKE 'idle in transaction%'` : ''
+  return `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ${pid} AND backend_xid = '${xid}'::xid8::xid ${idle}`
 }
 
 export function savepoint(name: string): string {

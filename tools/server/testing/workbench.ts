@@ -21,12 +21,12 @@ export interface Client {
   readonly lockstep: Lockstep
   readonly pool: pg.Pool | Sql
   /** A second Lockstep on the same pool. */
-  again(options?: LockstepOptions): Lockstep
+  readonly again: (options?: LockstepOptions) => Lockstep
   /** Runs a query on the same pool, outside Lockstep. */
-  query(text: string): Promise<Record<string, unknown>[]>
+  readonly query: (text: string) => Promise<Record<string, unknown>[]>
   /** Runs the function in a transaction as the driver's own users open it: what `join()` is for. */
-  begin<T>(options: string, work: (client: object) => Promise<T>): Promise<T>
-  end(): Promise<void>
+  readonly begin: <T>(options: string, work: (client: object) => Promise<T>) => Promise<T>
+  readonly end: () => Promise<void>
 }
 
 /** What the tests of transactions have at hand: clients, a table, and a view of the server. */
@@ -151,9 +151,9 @@ function pgClient(url: string, max: number, options: LockstepOptions): Client {
   const pool = new pg.Pool({ connectionString: url, max })
   const lockstep = new Lockstep(pool, options)
   return {
-    lockstep: lockstep as unknown as Lockstep,
+    lockstep,
     pool,
-    again: (more) => new Lockstep(pool, more) as unknown as Lockstep,
+    again: (more) => new Lockstep(pool, more),
     query: async (text) => (await pool.query<Record<string, unknown>>(text)).rows,
     async begin(how, work) {
       const client = await pool.connect()
@@ -181,9 +181,9 @@ function postgresJsClient(url: string, max: number, options: LockstepOptions): C
   const sql = postgres(url, { max, onnotice: () => {}, backoff: () => 0.005 })
   const lockstep = new Lockstep(sql, options)
   return {
-    lockstep: lockstep as unknown as Lockstep,
+    lockstep,
     pool: sql,
-    again: (more) => new Lockstep(sql, more) as unknown as Lockstep,
+    again: (more) => new Lockstep(sql, more),
     query: async (text) => [...(await sql.unsafe<Record<string, unknown>[]>(text))],
     begin: async (how, work) => (await sql.begin(how, (client) => work(client))) as Awaited<ReturnType<typeof work>>,
     async end() {
