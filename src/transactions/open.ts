@@ -138,12 +138,11 @@ class OpeningAttempt {
       if (this.#patience.over) throw await this.#giveUp()
       placed = this.#grounds.places.tryTake()
       const longest = this.#longestSlice(placed, round)
-      while (longest > 0) {
+      for (let goesOn = longest > 0; goesOn; goesOn = placed) {
         const waited = await this.#waitSlice((sliceMs) => beginWaiting(this.#opening(), sliceMs), longest)
         const granted = waited && this.#accept(waited)
         if (granted === 'unknown life') await this.#learnLife()
         else if (granted !== undefined) return granted
-        else if (!placed) break
       }
       await this.#leave()
       this.#connection.release()
