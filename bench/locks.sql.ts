@@ -12,12 +12,14 @@ export function openByHand(lockId: bigint): string {
   return `BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(${lockId}), pg_current_xact_id()::text, pg_backend_pid()`
 }
 
-/** SERIALIZABLE: the lock is held before the snapshot is taken, nothing is left on the session, a killed waiter does not stay. */
+/**
+ * SERIALIZABLE: the lock is held before the snapshot is taken, a killed waiter does not stay, the role's statement_timeout does not
+ * cut the wait, and nothing is ever left on the session, behind a pooler either.
+ */
 export function handOverByHand(lockId: bigint): string {
   return `BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_connection_check_interval = 1000;
-    SET LOCAL lock_timeout = 2000; SELECT pg_advisory_xact_lock(${lockId});
-    SELECT pg_advisory_lock(${lockId}); COMMIT;
-    BEGIN ISOLATION LEVEL SERIALIZABLE;
+    SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 2000; SELECT pg_advisory_xact_lock(${lockId});
+    SELECT pg_advisory_lock(${lockId}); COMMIT AND CHAIN; SET TRANSACTION ISOLATION LEVEL SERIALIZABLE;
     SELECT pg_advisory_xact_lock(${lockId}), pg_advisory_unlock(${lockId}), pg_current_xact_id()::text, pg_backend_pid()`
 }
 

@@ -64,12 +64,10 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     name: 'postgres',
     poolSize: pool.size,
     hasIdle: () => pool.hasIdle(),
-    async connect() {
-      const reserved = await pool.reserve()
-      return new PostgresJsConnection(reserved, renames, {
-        memories,
-        release: () => reserved.release(),
-        leave: () => pool.leave(),
+    connect() {
+      return pool.reserve().then((reserved) => {
+        const way = { memories, release: () => reserved.release(), leave: () => pool.leave() }
+        return new PostgresJsConnection(reserved, renames, way)
       })
     },
     wrap(client) {

@@ -73,7 +73,13 @@ export class PostgresJsPool {
   }
 
   /** A connection for one user, who calls `leave()` once it is released, terminated or seen to be lost. */
-  async reserve(): Promise<PostgresJsReserved> {
+  reserve(): Promise<PostgresJsReserved> {
+    if (!this.hasIdle()) return this.#reserveLater()
+    this.#free--
+    return this.#sql.reserve()
+  }
+
+  async #reserveLater(): Promise<PostgresJsReserved> {
     if (this.#free > 0) this.#free--
     else await new Promise<void>((resolve) => this.#waiting.push(resolve))
     try {

@@ -69,7 +69,13 @@ export class OpenTransaction implements Transaction {
     this.#ended = true
   }
 
-  async query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
+  query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
+    if (this.#pending === 0 || this.#isCalledFromInside()) return this.#run(text, values)
+    // Beside an open savepoint it would become part of it, and be undone with it.
+    return this.#inTurn(() => this.#run<Row>(text, values))
+  }
+
+  #checkStatement(text: unknown): void {
     this.assertOpen()
     if (typeof text !== 'string') {
       throw new InvalidOption(`tx.query() was given ${text === null ? 'null' : `a ${typeof text}`} for a statement.`, {
@@ -81,13 +87,10 @@ export class OpenTransaction implements Transaction {
         advice: 'Return from the function to commit, throw to roll back, use tx.savepoint() for a part.',
       })
     }
-    if (this.#pending === 0 || this.#isCalledFromInside()) return this.#run(text, values)
-    // Beside an open savepoint it would become part of it, and be undone with it.
-    return this.#inTurn(() => this.#run<Row>(text, values))
   }
 
   async #run<Row>(text: string, values: readonly unknown[] | undefined): Promise<StatementResult<Row>> {
-    this.assertOpen()
+    this.#checkStatement(text)
     try {
       const result = await this.#connection.query<Row>(text, values)
       // A statement that succeeds proves that an earlier failure was undone.
