@@ -167,23 +167,22 @@ class PostgresJsConnection implements Connection {
     options: object,
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
   ): Promise<T> {
-    return new Promise((resolve, reject) => {
-      if (this.#returned && this.#pool !== undefined) return reject(alreadyReturned())
-      if (this.lost) return reject(alreadyLost())
-      this.client.unsafe(text, [...values] as never[], options).then(
-        (result) => {
-          if (!this.#isUnknown) return resolve(read(result as PostgresJsResult | PostgresJsResult[]))
-          // It was asked to tell which connection it took, and did not.
-          this.destroy()
-          reject(unsupported())
-        },
-        (error: Error) => {
-          // The query is rejected a moment before the close hook runs.
-          if (endsSession(error)) this.lost = true
-          reject(error)
-        },
-      )
-    })
+    if (this.#returned && this.#pool !== undefined) return Promise.reject(alreadyReturned())
+    if (this.lost) return Promise.reject(alreadyLost())
+    const answer = this.client.unsafe(text, [...values] as never[], options) as Promise<unknown>
+    return answer.then(
+      (result) => {
+        if (!this.#isUnknown) return read(result as PostgresJsResult | PostgresJsResult[])
+        // It was asked to tell which connection it took, and did not.
+        this.destroy()
+        throw unsupported()
+      },
+      (error: unknown) => {
+        // The query is rejected a moment before the close hook runs.
+        if (endsSession(error)) this.lost = true
+        throw error
+      },
+    )
   }
 
   /** Whether it is ours and we do not know yet which physical connection it is. */
