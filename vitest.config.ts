@@ -9,6 +9,7 @@ export default defineConfig({
     // Tests, examples and the desk use the public names, as a user's program does, but run on the source.
     alias: [
       { find: /^pg-lockstep$/, replacement: `${source}/index.ts` },
+      { find: 'pg-lockstep/prometheus', replacement: `${source}/observe/prometheus.ts` },
       { find: /^pg-lockstep\/([^/]+)$/, replacement: `${source}/$1/index.ts` },
     ],
   },

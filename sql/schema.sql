@@ -46,6 +46,17 @@ unlogged table incarnation
   constraint incarnation_one_check CHECK (one)
   constraint incarnation_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX incarnation_pkey ON lockstep.incarnation USING btree (one)
+unlogged table lock_names
+  column id bigint not null
+  column key text not null
+  column seen_at timestamp with time zone not null default clock_timestamp()
+  constraint lock_names_pkey PRIMARY KEY (id)
+  CREATE INDEX lock_names_seen_at ON lockstep.lock_names USING btree (seen_at)
+  CREATE UNIQUE INDEX lock_names_pkey ON lockstep.lock_names USING btree (id)
+table lock_rows
+  column id bigint not null
+  constraint lock_rows_pkey PRIMARY KEY (id)
+  CREATE UNIQUE INDEX lock_rows_pkey ON lockstep.lock_rows USING btree (id)
 table migrations
   column version integer not null
   column name text not null
@@ -53,3 +64,14 @@ table migrations
   column applied_at timestamp with time zone not null default clock_timestamp()
   constraint migrations_pkey PRIMARY KEY (version)
   CREATE UNIQUE INDEX migrations_pkey ON lockstep.migrations USING btree (version)
+table rollout
+  column prefix text not null
+  column mode text not null
+  column percent integer
+  column reason text not null default ''::text
+  column changed_at timestamp with time zone not null default clock_timestamp()
+  constraint rollout_check CHECK (((mode = 'percent'::text) = (percent IS NOT NULL)))
+  constraint rollout_mode_check CHECK ((mode = ANY (ARRAY['off'::text, 'observe'::text, 'on'::text, 'percent'::text])))
+  constraint rollout_percent_check CHECK (((percent >= 0) AND (percent <= 100)))
+  constraint rollout_pkey PRIMARY KEY (prefix)
+  CREATE UNIQUE INDEX rollout_pkey ON lockstep.rollout USING btree (prefix)

@@ -36,6 +36,24 @@ export interface LockTimedOut extends LockRequested {
   readonly holders: readonly LockHolder[]
 }
 
+/** A wait has passed the threshold of slowness, and goes on. */
+export interface LockSlow extends LockRequested {
+  readonly waitedMs: number
+  readonly waitedFor: WaitStage
+  /** Who is in the way, as far as it could be found out without waiting for a connection. */
+  readonly holders: readonly LockHolder[]
+}
+
+/** An observed key: the lock was not asked for, and would not have been free. Told once it would have been granted. */
+export interface LockWouldWait {
+  readonly schema: string
+  readonly key: string
+  /** How long the caller would have waited. */
+  readonly waitMs: number
+  /** False where it was followed no longer than the bound, and would have waited longer still. */
+  readonly granted: boolean
+}
+
 /** The caller's signal ended the wait. */
 export interface LockAbandoned extends LockRequested {
   readonly waitedMs: number
@@ -68,6 +86,14 @@ export interface CommitResolved {
   readonly tookMs: number
 }
 
+/** A trigger has put the keys of a prefix back to `observe`: they are not locked any more. */
+export interface RolloutSwitchedBack {
+  readonly schema: string
+  readonly prefix: string
+  /** Why, in a sentence. */
+  readonly reason: string
+}
+
 /** A migration was applied. */
 export interface MigrationApplied {
   readonly schema: string
@@ -86,6 +112,9 @@ export const lockAcquired = eventChannel<LockAcquired>('lock.acquired')
 export const lockTimedOut = eventChannel<LockTimedOut>('lock.timedOut')
 export const lockAbandoned = eventChannel<LockAbandoned>('lock.abandoned')
 export const lockReleased = eventChannel<LockReleased>('lock.released')
+export const lockSlow = eventChannel<LockSlow>('lock.slow')
+export const lockWouldWait = eventChannel<LockWouldWait>('lock.wouldWait')
+export const rolloutSwitchedBack = eventChannel<RolloutSwitchedBack>('rollout.switchedBack')
 export const transactionRetried = eventChannel<TransactionRetried>('transaction.retried')
 export const commitResolved = eventChannel<CommitResolved>('commit.resolved')
 export const migrationApplied = eventChannel<MigrationApplied>('migration.applied')
@@ -98,6 +127,9 @@ export const events = {
   'lock.timedOut': lockTimedOut,
   'lock.abandoned': lockAbandoned,
   'lock.released': lockReleased,
+  'lock.slow': lockSlow,
+  'lock.wouldWait': lockWouldWait,
+  'rollout.switchedBack': rolloutSwitchedBack,
   'transaction.retried': transactionRetried,
   'commit.resolved': commitResolved,
   'migration.applied': migrationApplied,

@@ -1,0 +1,24 @@
+-- compatible-from: 1
+-- The names of recent locks, so that people read keys and not numbers. A cache: written in the background, bounded, and
+-- UNLOGGED, since after a crash the processes write it anew.
+CREATE UNLOGGED TABLE :"schema".lock_names (
+  id bigint PRIMARY KEY,
+  key text NOT NULL,
+  seen_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX lock_names_seen_at ON :"schema".lock_names (seen_at);
+
+-- Which keys are locked, which only observed. Followed by every process that was told to.
+CREATE TABLE :"schema".rollout (
+  prefix text PRIMARY KEY,
+  mode text NOT NULL CHECK (mode IN ('off', 'observe', 'on', 'percent')),
+  percent integer CHECK (percent BETWEEN 0 AND 100),
+  reason text NOT NULL DEFAULT '',
+  changed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  CHECK ((mode = 'percent') = (percent IS NOT NULL))
+);
+
+-- A row a key, for places without advisory locks: locked FOR UPDATE, and deleted again when nobody holds it.
+CREATE TABLE :"schema".lock_rows (
+  id bigint PRIMARY KEY
+);
