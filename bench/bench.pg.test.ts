@@ -1,5 +1,7 @@
+import { readdirSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { locks } from './locks.ts'
+import { observeAgainst } from './observe.ts'
 
 /** Times are no business of a test; that the bench runs, and what it counts, is. */
 test('bench locks measures every driver and isolation, and counts two round trips', { timeout: 120_000 }, async () => {
@@ -9,4 +11,19 @@ test('bench locks measures every driver and isolation, and counts two round trip
   const counted = goals.filter((goal) => goal.name.includes('round trips'))
   expect(counted).toHaveLength(4)
   expect(counted.filter((goal) => !goal.holds)).toEqual([])
+})
+
+test('bench observe hears the candidate and never the baseline, and leaves no copy', { timeout: 120_000 }, async () => {
+  const bench = observeAgainst('src')
+  const [stub] = Object.values(bench.baselines)
+  expect(stub).toContain('export const lockAcquired = silent')
+  const { results, goals } = await bench.run('smoke', () => undefined)
+  expect(results).toHaveLength(6)
+  for (const row of results) expect(row['ratio']).toBeGreaterThan(0)
+  expect(goals.filter((goal) => goal.name.includes('ratio'))).toHaveLength(6)
+  const counted = goals.filter((goal) => goal.name.includes('counted'))
+  expect(counted.map((goal) => goal.value)).toEqual([55, 55, 55])
+  expect(counted.filter((goal) => !goal.holds)).toEqual([])
+  const left = readdirSync(new URL('../.lockstep/', import.meta.url))
+  expect(left.filter((name) => name.startsWith('bench-observe-'))).toEqual([])
 })

@@ -3,8 +3,9 @@ import { endProgress, progress } from '../tools/judge/progress.ts'
 import { describeMachine, printReport } from '../tools/judge/report.ts'
 import type { Bench, Thoroughness } from './bench.ts'
 import { locks } from './locks.ts'
+import { observe } from './observe.ts'
 
-const benches: Readonly<Record<string, Bench>> = { locks }
+const benches: Readonly<Record<string, Bench>> = { locks, observe }
 
 const USAGE = `npm run bench -- NAME [--quick | --smoke] [--json] [--verbose]
 

@@ -25,6 +25,7 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_SCHEMA_TOO_NEW'
   | 'LOCKSTEP_MIGRATION_FAILED'
   | 'LOCKSTEP_DRIVER_UNSUPPORTED'
+  | 'LOCKSTEP_STRATEGY_UNSUPPORTED'
 
 /** What every Lockstep error carries beside its message. */
 export interface LockstepErrorDetails {
@@ -182,4 +183,9 @@ export class MigrationFailed extends LockstepError {
 /** The object given to `new Lockstep()` is neither a `pg` pool nor a postgres.js `sql`, or a version that cannot be used safely. */
 export class DriverUnsupported extends LockstepError {
   readonly code = 'LOCKSTEP_DRIVER_UNSUPPORTED'
+}
+
+/** `strategy: 'table'` cannot keep the promise here. Nothing was sent. */
+export class StrategyUnsupported extends LockstepError {
+  readonly code = 'LOCKSTEP_STRATEGY_UNSUPPORTED'
 }

@@ -1,5 +1,23 @@
 import { InvalidOption } from './errors.ts'
-import { closedError, Closing, type Key, checkKey, KeyQueue, lockId, RecentLockIds, WaitPlaces } from './locks/index.ts'
+import {
+  advisoryMethod,
+  checkKey,
+  closedError,
+  Closing,
+  type Key,
+  KeyQueue,
+  lockId,
+  RecentLockIds,
+  type RollbackTriggers,
+  type Rollout,
+  RolloutInDatabase,
+  rolloutInProcess,
+  type RolloutSource,
+  RolloutTrigger,
+  rowMethod,
+  ShadowWatch,
+  WaitPlaces,
+} from './locks/index.ts'
 import {
   checkReadiness,
   checkSchemaName,
@@ -23,6 +41,7 @@ import {
   planDefaults,
   planTransaction,
   type RetryOptions,
+  type Strategy,
   runTransaction,
   type Transaction,
   type TransactionOptions,
@@ -38,6 +57,14 @@ export interface LockstepOptions {
   readonly retry?: RetryOptions
   /** An answer to BEGIN or COMMIT that has not come for this long means that the connection is lost. Default 30,000. */
   readonly silenceMs?: number
+  /** Which keys are locked, observed or left alone. Default: all are locked. */
+  readonly rollout?: Rollout
+  /** When a prefix is put back to `observe` by itself. Only together with `rollout`. */
+  readonly rollback?: RollbackTriggers
+  /** A wait that lasts longer is told by the event `lock.slow`. Default 100. */
+  readonly slowWaitMs?: number
+  /** `'table'` locks a row for each key, for places without advisory locks; READ COMMITTED only. Default `'advisory'`. */
+  readonly strategy?: Strategy
 }
 
 /** The client of the driver that a Lockstep works with: what `tx.client` is. */
@@ -48,6 +75,7 @@ export type ClientOf<P extends Pool> = P extends { reserve(): Promise<infer Clie
     : unknown
 
 const DEFAULT_SILENCE_MS = 30_000
+const DEFAULT_SLOW_WAIT_MS = 100
 
 /**
  * Correct concurrency on the PostgreSQL you already have.
@@ -59,6 +87,8 @@ const DEFAULT_SILENCE_MS = 30_000
  * })
  */
 export class Lockstep<P extends Pool = PgPool | PostgresJs> {
+  /** The rules in the database: read, set and removed here, followed by every Lockstep with `rollout: 'database'`. */
+  readonly rollout: RolloutInDatabase
   readonly #grounds: Grounds
   readonly #closing = new Closing()
   #running = 0
@@ -70,6 +100,10 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   constructor(pool: P, options: LockstepOptions = {}) {
     const driver = driverFor(pool)
     const schema = checkSchemaName(options.schema ?? 'lockstep')
+    const defaults = planDefaults(options)
+    const silence = new SilenceWatch(checkMilliseconds('silenceMs', options.silenceMs ?? DEFAULT_SILENCE_MS))
+    this.rollout = new RolloutInDatabase(driver, schema, silence)
+    const rollout = rolloutSource(options, this.rollout)
     const readiness = (): Readiness | undefined => this.#readiness
     this.#grounds = {
       pool,
@@ -79,10 +113,15 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
       lockIds: new RecentLockIds(schema),
       queue: new KeyQueue(),
       places: WaitPlaces.of(pool, driver.poolSize),
-      defaults: planDefaults(options),
-      silence: new SilenceWatch(checkSilence(options.silenceMs)),
+      defaults,
+      silence,
       closing: this.#closing,
       route: { direct: false },
+      method: defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod,
+      rollout,
+      trigger: rollout && options.rollback && new RolloutTrigger(schema, rollout, options.rollback),
+      shadows: new ShadowWatch(schema, driver, silence, this.#closing),
+      slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {
         return readiness()
       },
@@ -181,7 +220,21 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   }
 }
 
-function checkSilence(silenceMs: number = DEFAULT_SILENCE_MS): number {
-  if (Number.isFinite(silenceMs) && silenceMs > 0) return silenceMs
-  throw new InvalidOption(`silenceMs is ${String(silenceMs)}.`, { advice: 'Use a number of milliseconds above 0.' })
+function checkMilliseconds(name: string, milliseconds: number): number {
+  if (Number.isFinite(milliseconds) && milliseconds > 0) return milliseconds
+  throw new InvalidOption(`${name} is ${String(milliseconds)}.`, { advice: 'Use a number of milliseconds above 0.' })
+}
+
+function rolloutSource(options: LockstepOptions, inDatabase: RolloutInDatabase): RolloutSource | undefined {
+  const { rollout, rollback, strategy } = options
+  if (rollout === undefined) {
+    if (rollback === undefined) return undefined
+    throw new InvalidOption('`rollback` was given without `rollout`.', { advice: "Add rollout: 'on' or 'database'." })
+  }
+  if (strategy === 'table') {
+    throw new InvalidOption("`rollout` was given together with strategy 'table'.", {
+      advice: 'Observing needs advisory locks: leave one of the two out.',
+    })
+  }
+  return rollout === 'database' ? inDatabase : rolloutInProcess(rollout)
 }

@@ -3,7 +3,8 @@ import type { Scenario } from '../scenario.ts'
 import { commit } from './commit.ts'
 import { leftovers } from './leftovers.ts'
 import { order } from './order.ts'
+import { rollout } from './rollout.ts'
 import { wallet } from './wallet.ts'
 
 /** Every scenario by its name: `npm run attack -- NAME`. */
-export const scenarios: Readonly<Record<string, Scenario>> = { wallet, order, leftovers, commit }
+export const scenarios: Readonly<Record<string, Scenario>> = { wallet, order, leftovers, commit, rollout }

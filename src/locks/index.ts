@@ -32,11 +32,30 @@ export {
   sessionLock,
   sessionUnlock,
   transactionLock,
-  tryLocks,
+  advisoryMethod,
+  type LockMethod,
+  rowMethod,
   unlockLeftovers,
   WAITED,
-  waitForLocks,
   watchClient,
 } from './locks.sql.ts'
 export { closedError, Patience } from './patience.ts'
+export {
+  checkMode,
+  decide,
+  LOCKED,
+  longestRule,
+  operationPrefix,
+  type Rollout,
+  type RolloutDecision,
+  rolloutInProcess,
+  type RolloutMode,
+  type RolloutRule,
+  type RolloutSource,
+} from './rollout.ts'
+export { RolloutInDatabase, type StoredRolloutRule } from './rolloutInDatabase.ts'
+export { type RollbackTriggers, RolloutTrigger } from './rolloutTrigger.ts'
+export { lookForOthers, markShadows } from './rollout.sql.ts'
+export { type Shadow, shadowOf } from './shadow.ts'
+export { ShadowWatch } from './shadowWatch.ts'
 export { WaitPlaces } from './waitPlaces.ts'

@@ -36,18 +36,23 @@ export function sessionUnlock(lock: LockRequest): string {
 /** What a wait answers that was one: the lock was not free at once. */
 export const WAITED = 'waited'
 
+/** Sets the limit of the next wait of a message to what is left of `waitMs`. */
+function lockTimeout(waitMs: number, index: number): string {
+  const bound = Math.max(1, Math.floor(waitMs))
+  if (index === 0) return `SET LOCAL lock_timeout = ${bound};`
+  const spent = 'floor(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)'
+  return `SELECT set_config('lock_timeout', greatest(1, ${bound} - ${spent})::int::text, true);`
+}
+
 /**
  * Waits for the locks in ascending order, `waitMs` at most for all of them together: `lock_timeout` counts for each lock, so
  * what is left is computed before each from the time at which the message arrived. Where it is wanted, each tries first and so
  * tells whether it had to wait.
  */
 export function waitForLocks(locks: LockSet, waitMs: number, tellsWaiting: boolean): string {
-  const bound = Math.max(1, Math.floor(waitMs))
-  const left = `greatest(1, ${bound} - floor(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000))::int::text`
   return locks
     .map((lock, index) => {
-      const limit =
-        index === 0 ? `SET LOCAL lock_timeout = ${bound};` : `SELECT set_config('lock_timeout', ${left}, true);`
+      const limit = lockTimeout(waitMs, index)
       const wait = call('pg_advisory_xact_lock', lock)
       if (!tellsWaiting) return `${limit} SELECT ${wait};`
       const told = `CASE WHEN NOT ${call('pg_try_advisory_xact_lock', lock)} THEN ${wait}::text || '${WAITED}' END`
@@ -109,4 +114,47 @@ function isLock(id: bigint): string {
 /** Stops the statement that a backend runs. */
 export function cancelBackend(pid: number): string {
   return `SELECT pg_cancel_backend(${pid})`
+}
+
+/** How a key is locked. */
+export interface LockMethod {
+  readonly name: 'advisory' | 'table'
+  /** An expression: `granted` where all locks were free, null where one was not. */
+  tryLocks(locks: LockSet, granted: string): string
+  /** Statements that wait for the locks, `waitMs` at most. */
+  waitForLocks(locks: LockSet, waitMs: number, tellsWaiting: boolean): string
+  /** An expression: how many of the locks exist at all; undefined where all of them always do. */
+  existing(locks: LockSet): string | undefined
+}
+
+/** PostgreSQL's advisory locks. */
+export const advisoryMethod: LockMethod = { name: 'advisory', tryLocks, waitForLocks, existing: () => undefined }
+
+/**
+ * A row for each key, for places without advisory locks. The upsert makes the row or locks the one that is there, waits for
+ * whoever has it, and writes nothing to it. Only for READ COMMITTED: what is read afterwards is younger than the lock there.
+ */
+export function rowMethod(schema: string): LockMethod {
+  const table = `${schema}.lock_rows`
+  const strength = (lock: LockRequest): string => (lock.shared ? 'SHARE' : 'UPDATE')
+  return {
+    name: 'table',
+    tryLocks: (locks, granted) =>
+      locks.reduceRight((inner, lock) => {
+        const row = `SELECT id FROM ${table} WHERE id = ${lock.id} FOR ${strength(lock)} SKIP LOCKED`
+        return `CASE WHEN (${row}) IS NOT NULL THEN ${inner} END`
+      }, granted),
+    waitForLocks: (locks, waitMs) =>
+      locks
+        .map((lock, index) => {
+          const upsert = `INSERT INTO ${table} (id) VALUES (${lock.id}) ON CONFLICT (id)`
+          const lockRow = lock.shared
+            ? `${upsert} DO NOTHING; SELECT 1 FROM ${table} WHERE id = ${lock.id} FOR SHARE;`
+            : `${upsert} DO UPDATE SET id = EXCLUDED.id WHERE false;`
+          return `${lockTimeout(waitMs, index)} ${lockRow}`
+        })
+        .join(' '),
+    existing: (locks) =>
+      `(SELECT count(*) FROM ${table} WHERE id IN (${locks.map((lock) => lock.id).join(', ')}))::text`,
+  }
 }

@@ -16,6 +16,8 @@ const ASKS_ONCE_MS = 1000
  * How long one caller is willing to wait, in all places together: its `waitMs`, its `signal`, and the library's own closing.
  */
 export class Patience {
+  /** Where the caller is waiting now. */
+  stage: WaitStage = 'process'
   readonly #startedAt = performance.now()
   readonly #waitMs: number | false
   readonly #caller: AbortSignal | undefined

@@ -1,43 +1,56 @@
 import { type EventMessage, type EventName, on } from './events.ts'
 
-/** What a label of a metric may hold. */
 type Labels = Readonly<Record<string, string>>
 
-interface PrometheusCounter {
-  labels(labels: Labels): { inc(): void }
+interface Counter {
+  inc(value?: number): void
 }
 
-interface PrometheusHistogram {
-  labels(labels: Labels): { observe(value: number): void }
+interface Histogram {
+  observe(value: number): void
 }
 
 interface MetricConfiguration {
   name: string
   help: string
   labelNames: string[]
+  /** Registries of prom-client's own class, which cannot be named here without depending on it: anything takes a `never`. */
   registers?: never[]
 }
 
-/** The part of prom-client that is used: pass the module itself. */
+/** The part of prom-client that is used. Pass the module itself: the library does not import it. */
 export interface PrometheusClient {
-  readonly Counter: new (configuration: MetricConfiguration) => PrometheusCounter
-  readonly Histogram: new (configuration: MetricConfiguration & { buckets: number[] }) => PrometheusHistogram
+  readonly Counter: new (configuration: MetricConfiguration) => { labels(labels: Labels): Counter }
+  readonly Histogram: new (configuration: MetricConfiguration & { buckets: number[] }) => {
+    labels(labels: Labels): Histogram
+  }
+}
+
+/** A `Registry` of prom-client. */
+export interface PrometheusRegistry {
+  registerMetric(metric: never): void
+  getSingleMetric(name: string): unknown
 }
 
 /** Options of `lockstepMetrics()`. */
-export interface LockstepMetricsOptions<Registry = unknown> {
+export interface LockstepMetricsOptions {
   /** Where the metrics are registered. Default: prom-client's own registry. */
-  readonly register?: Registry
-  /** Label by whole key as well. Each key is a time series of its own: only for a handful of keys. */
+  readonly register?: PrometheusRegistry
+  /** Label by whole key as well. Each key is a time series of its own: only for a handful of keys. Default false. */
   readonly byKey?: boolean
-  /** How many different operations, and keys where they are asked for, get a label of their own; the rest is `other`. Default 200. */
+  /** How many different values each label may have; the rest is counted as `other`. Default 200. */
   readonly maxLabelValues?: number
 }
 
 const DEFAULT_MAX_LABEL_VALUES = 200
+/** What is over the bound. */
 const OTHER = 'other'
-/** From a millisecond to half a minute. */
-const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+/** The operation of a transaction that has no key. */
+const NONE = 'none'
+/** Why an attempt failed where the driver gave no code, which it does only for a lost connection. */
+const NO_CODE = 'connection'
+/** From a millisecond, about the quickest transaction, to half a minute, the default of `waitMs`. */
+const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
 /**
  * Counts and times what the locks do, for Prometheus. The answer stops it; the metrics stay in their registry.
@@ -47,149 +60,169 @@ const BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
  * const stop = lockstepMetrics(client)
  */
 export function lockstepMetrics(client: PrometheusClient, options: LockstepMetricsOptions = {}): () => void {
-  const metrics = new Metrics(client, options)
+  const { byKey = false, maxLabelValues = DEFAULT_MAX_LABEL_VALUES } = options
+  if (!Number.isInteger(maxLabelValues) || maxLabelValues < 1)
+    throw new RangeError(`maxLabelValues is ${maxLabelValues}. Use a whole number above 0.`)
+  const metrics = makeMetrics(client, options.register, byKey)
+  const table = new SeriesTable(metrics, byKey, maxLabelValues)
+  const reasons = new Bound(maxLabelValues)
+  const prefixes = new Bound(maxLabelValues)
   const stops: (() => void)[] = []
-  const hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void): void => {
-    stops.push(on(name, listener))
-  }
-  const acquired = metrics.counter('lockstep_lock_acquired_total', 'Locks that were granted.')
-  const wait = metrics.histogram('lockstep_lock_wait_seconds', 'From asking for a lock to having it.')
-  const hold = metrics.histogram('lockstep_lock_hold_seconds', 'From having a lock to the end of its transaction.')
-  const contention = metrics.counter('lockstep_lock_contention_total', 'Locks that were not free at once.', ['where'])
-  const timeout = metrics.counter('lockstep_lock_timeout_total', 'Locks that were not granted within waitMs.')
-  const abandoned = metrics.counter('lockstep_lock_abandoned_total', 'Waits that were given up by their caller.')
-  const slow = metrics.counter('lockstep_lock_slow_total', 'Waits that passed the threshold of slowness.')
-  const wouldWait = metrics.histogram(
-    'lockstep_lock_would_wait_seconds',
-    'Observed keys: how long the lock would have been waited for.',
-  )
-  const retry = metrics.counter('lockstep_transaction_retry_total', 'Attempts that failed and were made again.', [
-    'reason',
-  ])
-  const resolved = metrics.counter('lockstep_commit_resolved_total', 'Lost COMMITs, by what became of them.', [
-    'outcome',
-  ])
-  const switched = metrics.plainCounter(
-    'lockstep_rollout_switched_back_total',
-    'Prefixes that a trigger put back to observe.',
-    'prefix',
-  )
+  const hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void): void =>
+    void stops.push(on(name, listener))
 
-  hear('lock.acquired', (event) => {
-    metrics.forEach(event, (labels) => {
-      acquired(labels)
-      wait(labels, event.waitMs / 1000)
-    })
+  hear('lock.acquired', ({ keys, sharedKeys, waitMs }) => {
+    for (const series of table.of(keys, sharedKeys)) {
+      series.acquired.inc()
+      series.wait.observe(waitMs / 1000)
+    }
   })
-  hear('lock.released', (event) => metrics.forEach(event, (labels) => hold(labels, event.holdMs / 1000)))
-  hear('lock.contended', (event) => metrics.forEach(event, (labels) => contention(labels, event.where)))
-  hear('lock.timedOut', (event) => metrics.forEach(event, (labels) => timeout(labels)))
-  hear('lock.abandoned', (event) => metrics.forEach(event, (labels) => abandoned(labels)))
-  hear('lock.slow', (event) => metrics.forEach(event, (labels) => slow(labels)))
-  hear('lock.wouldWait', (event) =>
-    metrics.forEach({ keys: [event.key], sharedKeys: [] }, (labels) => wouldWait(labels, event.waitMs / 1000)),
-  )
-  hear('transaction.retried', (event) => {
-    metrics.forEach({ keys: event.keys, sharedKeys: [] }, (labels) => retry(labels, event.reason ?? 'connection'))
+  hear('lock.released', ({ keys, sharedKeys, holdMs }) => {
+    for (const series of table.of(keys, sharedKeys)) series.hold.observe(holdMs / 1000)
   })
-  hear('commit.resolved', (event) => {
-    metrics.forEach({ keys: event.keys, sharedKeys: [] }, (labels) => resolved(labels, event.outcome))
+  hear('lock.contended', ({ keys, sharedKeys, where }) => {
+    for (const { labels } of table.of(keys, sharedKeys)) metrics.contention.labels({ ...labels, where }).inc()
   })
-  hear('rollout.switchedBack', (event) => switched(metrics.bounded(event.prefix)))
+  hear('lock.timedOut', ({ keys, sharedKeys }) => {
+    for (const series of table.of(keys, sharedKeys)) series.timeout.inc()
+  })
+  hear('lock.abandoned', ({ keys, sharedKeys }) => {
+    for (const series of table.of(keys, sharedKeys)) series.abandoned.inc()
+  })
+  hear('lock.slow', ({ keys, sharedKeys }) => {
+    for (const series of table.of(keys, sharedKeys)) series.slow.inc()
+  })
+  hear('lock.wouldWait', ({ key, waitMs }) => {
+    for (const { labels } of table.of([key])) metrics.wouldWait.labels(labels).observe(waitMs / 1000)
+  })
+  hear('transaction.retried', ({ keys, reason = NO_CODE }) => {
+    const shown = reasons.bounded(reason)
+    for (const { labels } of table.of(keys)) metrics.retry.labels({ ...labels, reason: shown }).inc()
+  })
+  hear('commit.resolved', ({ keys, outcome }) => {
+    for (const { labels } of table.of(keys)) metrics.resolved.labels({ ...labels, outcome }).inc()
+  })
+  hear('rollout.switchedBack', ({ prefix }) => metrics.switchedBack.labels({ prefix: prefixes.bounded(prefix) }).inc())
+
   return () => stops.forEach((stop) => stop())
 }
 
-/** The labels of one key, made once. */
-interface KeyLabels {
-  readonly labels: Labels
-  /** The children of prom-client, by metric and further label: finding one by its labels takes longer than counting. */
-  readonly children: Map<object, unknown>
+type Metrics = ReturnType<typeof makeMetrics>
+
+// What each of them means is told in docs/reference/prometheus.md, which a test compares with this list.
+function makeMetrics(client: PrometheusClient, register: PrometheusRegistry | undefined, byKey: boolean) {
+  const who = byKey ? ['operation', 'key'] : ['operation']
+  const registers = register === undefined ? {} : { registers: [register as never] }
+  const counter = (name: string, help: string, labelNames: string[]) =>
+    new client.Counter({ name: `lockstep_${name}`, help, labelNames, ...registers })
+  const histogram = (name: string, help: string) =>
+    new client.Histogram({
+      name: `lockstep_${name}`,
+      help,
+      labelNames: who,
+      buckets: [...BUCKETS_SECONDS],
+      ...registers,
+    })
+  return {
+    acquired: counter('lock_acquired_total', 'Locks that were granted.', who),
+    wait: histogram('lock_wait_seconds', 'From asking for a lock to having it.'),
+    hold: histogram('lock_hold_seconds', 'From having a lock to the end of its transaction.'),
+    contention: counter('lock_contention_total', 'Locks that were not free at once.', [...who, 'where']),
+    timeout: counter('lock_timeout_total', 'Locks that were not granted within waitMs.', who),
+    abandoned: counter('lock_abandoned_total', 'Waits that their caller gave up.', who),
+    slow: counter('lock_slow_total', 'Waits that passed the threshold of slowness.', who),
+    wouldWait: histogram('lock_would_wait_seconds', 'How long the lock of an observed key would have been waited for.'),
+    retry: counter('transaction_retry_total', 'Attempts that failed and were made again.', [...who, 'reason']),
+    resolved: counter('commit_resolved_total', 'COMMITs whose answer was lost, by what had become of them.', [
+      ...who,
+      'outcome',
+    ]),
+    switchedBack: counter('rollout_switched_back_total', 'Prefixes that a trigger put back to observe.', ['prefix']),
+  }
 }
 
-type Named = { readonly keys: readonly string[]; readonly sharedKeys: readonly string[] }
+/** The time series of one operation, or of one key. Found once: finding them by their labels takes longer than counting. */
+class Series {
+  readonly labels: Labels
+  readonly acquired: Counter
+  readonly wait: Histogram
+  readonly hold: Histogram
+  readonly timeout: Counter
+  readonly abandoned: Counter
+  readonly slow: Counter
 
-class Metrics {
-  readonly #client: PrometheusClient
-  readonly #registers: { registers?: never[] }
+  constructor(metrics: Metrics, labels: Labels) {
+    this.labels = labels
+    this.acquired = metrics.acquired.labels(labels)
+    this.wait = metrics.wait.labels(labels)
+    this.hold = metrics.hold.labels(labels)
+    this.timeout = metrics.timeout.labels(labels)
+    this.abandoned = metrics.abandoned.labels(labels)
+    this.slow = metrics.slow.labels(labels)
+    // A series that begins at 1 has not risen, to Prometheus: without the zero the first timeout would raise no alert.
+    for (const counter of [this.acquired, this.timeout, this.abandoned, this.slow]) counter.inc(0)
+    for (const where of ['process', 'server']) metrics.contention.labels({ ...labels, where }).inc(0)
+    for (const outcome of ['committed', 'rolledBack', 'unknown']) metrics.resolved.labels({ ...labels, outcome }).inc(0)
+  }
+}
+
+/** Finds the series of keys. */
+class SeriesTable {
+  readonly #metrics: Metrics
   readonly #byKey: boolean
-  readonly #maxLabelValues: number
-  readonly #values = new Map<string, KeyLabels>()
+  readonly #operations: Bound
+  readonly #keys: Bound
+  /** By operation, or by key. Lists of one, so that the common case of one key has its answer ready. */
+  readonly #known = new Map<string, readonly [Series]>()
+
+  constructor(metrics: Metrics, byKey: boolean, maxLabelValues: number) {
+    this.#metrics = metrics
+    this.#byKey = byKey
+    this.#operations = new Bound(maxLabelValues)
+    this.#keys = new Bound(maxLabelValues)
+  }
+
+  /** Each series once, however many of the keys fall into it. */
+  of(keys: readonly string[], sharedKeys: readonly string[] = []): Iterable<Series> {
+    const count = keys.length + sharedKeys.length
+    if (count <= 1) return this.#find(keys[0] ?? sharedKeys[0] ?? NONE)
+    const found = new Set<Series>()
+    for (const key of keys) found.add(this.#find(key)[0])
+    for (const key of sharedKeys) found.add(this.#find(key)[0])
+    return found
+  }
+
+  #find(key: string): readonly [Series] {
+    const colon = key.indexOf(':')
+    const operation = colon === -1 ? key : key.slice(0, colon)
+    return this.#known.get(this.#byKey ? key : operation) ?? this.#meet(operation, key)
+  }
+
+  /** The series of what is new, or over the bound. */
+  #meet(operation: string, key: string): readonly [Series] {
+    const shown = this.#operations.bounded(operation)
+    const labels: Labels = this.#byKey ? { operation: shown, key: this.#keys.bounded(key) } : { operation: shown }
+    // Keys over the bound share one series for each operation; an operation has no colon and so is never taken for a key.
+    const name = labels['key'] === undefined || labels['key'] === OTHER ? shown : key
+    let series = this.#known.get(name)
+    if (series === undefined) this.#known.set(name, (series = [new Series(this.#metrics, labels)]))
+    return series
+  }
+}
+
+/** The first so many different values as they are, all others as `other`. */
+class Bound {
+  readonly #max: number
   readonly #seen = new Set<string>()
-  readonly #labelNames: string[]
 
-  constructor(client: PrometheusClient, options: LockstepMetricsOptions) {
-    this.#client = client
-    this.#registers = options.register === undefined ? {} : { registers: [options.register as never] }
-    this.#byKey = options.byKey ?? false
-    this.#maxLabelValues = options.maxLabelValues ?? DEFAULT_MAX_LABEL_VALUES
-    this.#labelNames = this.#byKey ? ['operation', 'key'] : ['operation']
+  constructor(max: number) {
+    this.#max = max
   }
 
-  counter(name: string, help: string, more: string[] = []): (key: KeyLabels, value?: string) => void {
-    const metric = new this.#client.Counter({
-      name,
-      help,
-      labelNames: [...this.#labelNames, ...more],
-      ...this.#registers,
-    })
-    const [label] = more
-    const identities = new Map<string, object>()
-    return (key, value = '') => {
-      let identity = identities.get(value)
-      if (identity === undefined) identities.set(value, (identity = {}))
-      child(key, identity, () =>
-        metric.labels(label === undefined ? key.labels : { ...key.labels, [label]: value }),
-      ).inc()
-    }
-  }
-
-  histogram(name: string, help: string): (key: KeyLabels, seconds: number) => void {
-    const metric = new this.#client.Histogram({
-      name,
-      help,
-      labelNames: this.#labelNames,
-      buckets: BUCKETS,
-      ...this.#registers,
-    })
-    return (key, seconds) => child(key, metric, () => metric.labels(key.labels)).observe(seconds)
-  }
-
-  plainCounter(name: string, help: string, label: string): (value: string) => void {
-    const metric = new this.#client.Counter({ name, help, labelNames: [label], ...this.#registers })
-    return (value) => metric.labels({ [label]: value }).inc()
-  }
-
-  /** Calls back once for each operation, or each key where that is wanted. A transaction without keys counts as `none`. */
-  forEach({ keys, sharedKeys }: Named, count: (labels: KeyLabels) => void): void {
-    if (keys.length === 1 && sharedKeys.length === 0) return count(this.#labelsOf(keys[0] as string))
-    const all = new Set([...keys, ...sharedKeys].map((key) => this.#labelsOf(key)))
-    if (all.size === 0) all.add(this.#labelsOf('none:'))
-    for (const labels of all) count(labels)
-  }
-
-  /** The value itself, or `other` once there are too many. */
   bounded(value: string): string {
     if (this.#seen.has(value)) return value
-    if (this.#seen.size >= this.#maxLabelValues) return OTHER
+    if (this.#seen.size >= this.#max) return OTHER
     this.#seen.add(value)
     return value
   }
-
-  #labelsOf(key: string): KeyLabels {
-    const operation = key.slice(0, key.indexOf(':'))
-    const named = this.#byKey ? key : operation
-    let labels = this.#values.get(named)
-    if (labels !== undefined) return labels
-    const shown = this.bounded(named)
-    if (shown === OTHER && named !== OTHER) return this.#labelsOf(this.#byKey ? `${OTHER}:` : `${OTHER}:`)
-    labels = { labels: this.#byKey ? { operation, key: shown } : { operation: shown }, children: new Map() }
-    this.#values.set(named, labels)
-    return labels
-  }
-}
-
-function child<T>(key: KeyLabels, identity: object, make: () => T): T {
-  let found = key.children.get(identity)
-  if (found === undefined) key.children.set(identity, (found = make()))
-  return found as T
 }

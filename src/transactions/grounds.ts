@@ -1,4 +1,13 @@
-import type { Closing, KeyQueue, RecentLockIds, WaitPlaces } from '../locks/index.ts'
+import type {
+  Closing,
+  KeyQueue,
+  LockMethod,
+  RecentLockIds,
+  RolloutSource,
+  RolloutTrigger,
+  ShadowWatch,
+  WaitPlaces,
+} from '../locks/index.ts'
 import type { Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
 import type { TransactionDefaults } from './options.ts'
 
@@ -17,6 +26,13 @@ export interface Grounds {
   readonly closing: Closing
   /** What the last connection showed: whether it is direct, that is without a pooler. */
   readonly route: { direct: boolean }
+  readonly method: LockMethod
+  /** Undefined where every key is locked. */
+  readonly rollout: RolloutSource | undefined
+  readonly trigger: RolloutTrigger | undefined
+  readonly shadows: ShadowWatch
+  /** A wait that lasts longer is told as slow. */
+  readonly slowWaitMs: number
   /** What is known of the server; undefined before the first question. */
   readonly readiness: Readiness | undefined
   /** Asked once; a failure is asked again. */

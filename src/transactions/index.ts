@@ -41,6 +41,7 @@ export {
   planDefaults,
   planTransaction,
   type RetryOptions,
+  type Strategy,
   type TransactionDefaults,
   type TransactionOptions,
   type TransactionPlan,

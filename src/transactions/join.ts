@@ -53,7 +53,9 @@ export async function joinTransaction(
     // lock_timeout 0 would mean: for ever.
     const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : plan.waitMs
     try {
-      const answers = await connection.script(joinLocks(plan.locks, waitMs, checksConnections, SAVEPOINT))
+      const answers = await connection.script(
+        joinLocks(grounds.method, plan.locks, waitMs, checksConnections, SAVEPOINT),
+      )
       if (answers.at(-1)?.rows[0]?.['joined'] !== 'true') throw timedOut(plan, performance.now() - startedAt)
     } catch (error) {
       if (!connection.lost && !(error instanceof LockTimeout)) await connection.script(rollbackToSavepoint(SAVEPOINT))

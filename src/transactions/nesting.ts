@@ -75,8 +75,8 @@ async function onSameDatabase(one: Grounds, other: Grounds): Promise<boolean> {
 }
 
 function refuseUnlessCovered(frame: Frame, plan: TransactionPlan): void {
-  const held = new Map(frame.plan.locks.map((lock) => [lock.id, lock]))
-  const missing = plan.locks.filter((lock) => {
+  const held = new Map(frame.plan.declared.map((lock) => [lock.id, lock]))
+  const missing = plan.declared.filter((lock) => {
     const outer = held.get(lock.id)
     return outer === undefined || (outer.shared && !lock.shared)
   })

@@ -24,6 +24,7 @@ import {
   hadToWait,
   handOver,
   incarnationOf,
+  shadowsOf,
   type Opening,
   type OpeningRow,
   ROLLBACK,
@@ -65,6 +66,7 @@ export async function open(
   patience: Patience,
   queued: boolean,
 ): Promise<Opened> {
+  patience.stage = 'connection'
   const readiness = grounds.readiness ?? (await patiently(grounds.ready(), patience, plan.locks))
   const state = { contended: queued }
   for (let round = 0; ; round++) {
@@ -103,6 +105,8 @@ class OpeningAttempt {
   readonly #state: { contended: boolean }
   /** Whether the server has a transaction open for us, be it a failed one. */
   #inTransaction = false
+  /** Whether one of the locks has yet to be made. */
+  #isNew = false
 
   constructor(
     grounds: Grounds,
@@ -134,8 +138,8 @@ class OpeningAttempt {
         }
         await this.#learnLife()
       }
-      this.#reportContention()
-      if (this.#patience.over) throw await this.#giveUp()
+      if (!this.#isNew) this.#reportContention()
+      if (this.#patience.over && !this.#isNew) throw await this.#giveUp()
       placed = this.#grounds.places.tryTake()
       const longest = this.#longestSlice(placed, round)
       for (let goesOn = longest > 0; goesOn; goesOn = placed) {
@@ -186,7 +190,8 @@ class OpeningAttempt {
   #longestSlice(placed: boolean, round: number): number {
     if (!placed) {
       // With one connection for everything nobody ever has a place, and nobody who holds a lock is kept waiting.
-      const waits = this.#grounds.driver.poolSize === 1 || round % UNPLACED_ROUNDS === UNPLACED_ROUNDS - 1
+      const waits =
+        this.#isNew || this.#grounds.driver.poolSize === 1 || round % UNPLACED_ROUNDS === UNPLACED_ROUNDS - 1
       return waits ? UNPLACED_SLICE_MS : 0
     }
     const whole = this.#connection.memory?.pooled === false ? SLICE_MS : POOLED_SLICE_MS
@@ -202,7 +207,9 @@ class OpeningAttempt {
       memory === undefined ? this.#grounds.route.direct : memory.pooled === false && memory.incarnation !== undefined
     return {
       isolation: plan.isolation,
+      method: this.#grounds.method,
       locks: plan.locks,
+      shadows: plan.shadows,
       withXid: plan.resolvesCommit,
       incarnation: plan.resolvesCommit && !known ? incarnationExpression(this.#grounds.quotedSchema) : undefined,
       checksConnections: this.#readiness.checksConnections,
@@ -225,12 +232,25 @@ class OpeningAttempt {
     // Null: the first to come after a crash. Undefined: not asked, because this connection was thought to be known.
     const incarnation = told === undefined ? memory?.incarnation : (told ?? undefined)
     if (this.#plan.resolvesCommit && incarnation === undefined) return 'unknown life'
-    if (row.held === null) return undefined
+    if (row.held === null) {
+      // A row that is not there yet is not somebody else's.
+      this.#isNew = row.existing !== undefined && Number(row.existing) < this.#plan.locks.length
+      return undefined
+    }
     // A wait that was given up can still have been granted.
     if (this.#patience.aborted) throw this.#patience.failure('server', this.#plan.locks)
     const trace =
       incarnation !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, incarnation } : undefined
+    if (this.#plan.shadows.length > 0) this.#followShadows(results)
     return { connection: this.#connection, trace, contended: this.#state.contended }
+  }
+
+  #followShadows(results: readonly StatementResult[]): void {
+    const { places, began } = shadowsOf(results)
+    for (const place of places) {
+      const shadow = this.#plan.shadows[place]
+      if (shadow !== undefined) this.#grounds.shadows.follow(shadow, began)
+    }
   }
 
   /** Reads in which life of the server we are, or begins a new one, in a transaction of its own; then we start over. */
@@ -288,6 +308,7 @@ class OpeningAttempt {
   }
 
   #reportContention(): void {
+    this.#patience.stage = 'server'
     if (this.#state.contended) return
     this.#state.contended = true
     if (!lockContended.hasSubscribers) return

@@ -1,5 +1,6 @@
-import { InvalidOption } from '../errors.ts'
-import { type Keys, type LockSet, lockSet, type RecentLockIds } from '../locks/index.ts'
+import { InvalidOption, StrategyUnsupported } from '../errors.ts'
+import { type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
+import { keysOf } from './rollOut.ts'
 import type { Isolation } from './transactions.sql.ts'
 
 /** How often a failed transaction is tried again. */
@@ -30,15 +31,23 @@ export interface TransactionOptions {
   readonly retry?: false | RetryOptions
 }
 
+/** How keys are locked: with advisory locks, or with a row for each where there are none. */
+export type Strategy = 'advisory' | 'table'
+
 /** The same for the whole library. */
 export interface TransactionDefaults {
   readonly waitMs: number | false
   readonly attempts: number
+  readonly strategy: Strategy
 }
 
 /** A checked call. */
 export interface TransactionPlan {
+  /** The locks that are taken: those that were declared, less those that the rollout leaves out. */
   readonly locks: LockSet
+  readonly declared: LockSet
+  /** Stand-ins for the keys that are only observed. */
+  readonly shadows: readonly Shadow[]
   readonly keys: readonly string[]
   readonly sharedKeys: readonly string[]
   /** Exclusive and shared. */
@@ -73,13 +82,16 @@ export function planTransaction(
   }
   const locks = lockSet(ids, options.lock, options.lockShared)
   const isolation = checkIsolation(options.isolation)
+  if (defaults.strategy === 'table' && isolation !== 'read committed' && locks.length > 0)
+    throw onlyReadCommitted(isolation, locks)
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }
   return {
     locks,
-    keys: locks.filter((lock) => !lock.shared).map((lock) => lock.key),
-    sharedKeys: locks.filter((lock) => lock.shared).map((lock) => lock.key),
+    declared: locks,
+    shadows: [],
+    ...keysOf(locks),
     allKeys: locks.map((lock) => lock.key),
     isolation,
     isolationStated: options.isolation !== undefined,
@@ -94,11 +106,28 @@ export function planTransaction(
 export function planDefaults(options: {
   waitMs?: number | false | undefined
   retry?: RetryOptions | undefined
+  strategy?: Strategy | undefined
 }): TransactionDefaults {
   return {
     waitMs: checkWaitMs(options.waitMs, DEFAULT_WAIT_MS),
     attempts: checkAttempts(options.retry, DEFAULT_ATTEMPTS),
+    strategy: checkStrategy(options.strategy),
   }
+}
+
+function checkStrategy(strategy: unknown = 'advisory'): Strategy {
+  if (strategy === 'advisory' || strategy === 'table') return strategy
+  throw new InvalidOption(`There is no strategy ${String(strategy)}.`, { advice: "Use 'advisory' or 'table'." })
+}
+
+function onlyReadCommitted(isolation: Isolation, locks: LockSet): StrategyUnsupported {
+  return new StrategyUnsupported(
+    `With strategy 'table' a lock cannot be had before the snapshot of ${isolation.toUpperCase()}.`,
+    {
+      advice: "Use READ COMMITTED, or strategy 'advisory'.",
+      keys: locks.map((lock) => lock.key),
+    },
+  )
 }
 
 function checkIsolation(isolation: unknown = 'read committed'): Isolation {

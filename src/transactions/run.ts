@@ -3,6 +3,7 @@ import {
   CommitOutcomeUnknown,
   ConnectionLost,
   LockstepError,
+  type LockstepErrorCode,
   LockTimeout,
   RetriesExhausted,
   TransactionRolledBack,
@@ -18,7 +19,7 @@ import {
   transactionRetried,
 } from '../observe/index.ts'
 import { codeOf, isSqlState, meansConnectionLost, meansSessionTimedOut } from '../postgres/index.ts'
-import { isStillAnswering, lastWords, rollBack } from './connections.ts'
+import { isStillAnswering, lastWords, patiently, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import { frameToJoin, isInsideTransaction, refuseWaitingForSelf, runInFrame } from './nesting.ts'
 import { open, type Opened, type Trace } from './open.ts'
@@ -26,7 +27,9 @@ import type { TransactionPlan } from './options.ts'
 import { type Outcome, resolveCommit, resolveOutcome } from './outcome.ts'
 import { judge, pauseMs } from './retry.ts'
 import { OpenTransaction, type Transaction } from './transaction.ts'
+import { rollOut } from './rollOut.ts'
 import { COMMIT } from './transactions.sql.ts'
+import { watchWait } from './waitWatch.ts'
 
 type Body<T> = (tx: Transaction) => Promise<T>
 
@@ -37,7 +40,34 @@ type Attempt<T> =
   | { readonly end: 'uncertain'; readonly value: T; readonly error: unknown; readonly trace: Trace | undefined }
 
 /** Runs the function in a transaction with its locks, and again where that can help. */
-export async function runTransaction<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>): Promise<T> {
+export async function runTransaction<T>(grounds: Grounds, declared: TransactionPlan, fn: Body<T>): Promise<T> {
+  if (grounds.rollout === undefined) return runAttempts(grounds, declared, fn)
+  const patience = new Patience(declared.waitMs, declared.signal, grounds.closing)
+  const young = declared.locks.length > 0 ? grounds.rollout.freshen() : undefined
+  if (young !== undefined) await patiently(young, patience, declared.locks)
+  const plan = rollOut(grounds, declared)
+  const { trigger } = grounds
+  if (trigger === undefined || plan.locks.length === 0) return runAttempts(grounds, plan, fn)
+  const keys = plan.locks.map((lock) => lock.key)
+  try {
+    const value = await runAttempts(grounds, plan, fn)
+    trigger.sawEnd(keys, false)
+    return value
+  } catch (error) {
+    trigger.sawEnd(keys, error instanceof LockstepError && HARM.has(error.code))
+    throw error
+  }
+}
+
+/** Failures that locking may have brought about. */
+const HARM: ReadonlySet<LockstepErrorCode> = new Set([
+  'LOCKSTEP_LOCK_TIMEOUT',
+  'LOCKSTEP_RETRIES_EXHAUSTED',
+  'LOCKSTEP_CONNECTION_LOST',
+  'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN',
+])
+
+async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>): Promise<T> {
   const outer = frameToJoin(grounds, plan)
   if (outer !== undefined) return outer.tx.nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
   if (grounds.closing.closed) throw closedError(plan.allKeys)
@@ -85,12 +115,14 @@ async function attemptOnce<T>(
   const locked = plan.locks.length > 0
   if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
   let ticket: Ticket | undefined
+  const unwatch = locked ? watchWait(grounds, plan, patience) : undefined
   try {
     if (patience.aborted) throw patience.failure('process', plan.locks)
     if (locked) {
       ticket = grounds.queue.tryEnter(plan.locks) ?? (await waitInProcess(grounds, plan, patience))
     }
     const opened = await open(grounds, plan, patience, ticket?.waited ?? false)
+    unwatch?.()
     ticket?.confirm()
     const acquiredAt = performance.now()
     if (locked && lockAcquired.hasSubscribers) {
@@ -114,6 +146,7 @@ async function attemptOnce<T>(
       trace: undefined,
     }
   } finally {
+    unwatch?.()
     ticket?.release()
   }
 }

@@ -3,13 +3,15 @@ import {
   BEFORE_WAITING,
   beforeHandOver,
   type LockSet,
+  lookForOthers,
+  markShadows,
+  type Shadow,
   sessionLock,
   sessionUnlock,
   transactionLock,
-  tryLocks,
+  type LockMethod,
   unlockLeftovers,
   WAITED,
-  waitForLocks,
   watchClient,
 } from '../locks/index.ts'
 import type { StatementResult } from '../postgres/index.ts'
@@ -20,7 +22,10 @@ export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 /** What an opening message must bring back. */
 export interface Opening {
   readonly isolation: Isolation
+  readonly method: LockMethod
   readonly locks: LockSet
+  /** Keys that are only observed. */
+  readonly shadows: readonly Shadow[]
   /** The transaction's id, by which the server can be asked later whether it committed. Taking one costs no disk flush. */
   readonly withXid: boolean
   /** The SQL of the incarnation, where it is not yet known for this connection. */
@@ -35,6 +40,8 @@ export interface OpeningRow {
   readonly held: string | null
   readonly pid: string
   readonly incarnation?: string | null
+  /** How many of the locks exist; not told where all of them always do. */
+  readonly existing?: string
 }
 
 export const COMMIT = 'COMMIT'
@@ -51,9 +58,24 @@ function columns(opening: Opening, locks: LockSet): string {
   const granted = opening.withXid
     ? 'pg_current_xact_id()::text'
     : `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE '' END`
-  const held = `${tryLocks(locks, granted)} AS held`
+  const held = `${opening.method.tryLocks(locks, granted)} AS held`
   const incarnation = opening.incarnation === undefined ? '' : `, ${opening.incarnation} AS incarnation`
-  return `${held}, pg_backend_pid()::text AS pid${incarnation}`
+  const shadows = opening.shadows.length === 0 ? '' : `, ${markShadows(opening.shadows)} AS marks`
+  const existing = locks.length === 0 ? undefined : opening.method.existing(locks)
+  const exist = existing === undefined ? '' : `, ${existing} AS existing`
+  return `${held}, pg_backend_pid()::text AS pid${incarnation}${shadows}${exist}`
+}
+
+function look(opening: Opening): string {
+  return opening.shadows.length === 0 ? '' : lookForOthers(opening.shadows)
+}
+
+/** Which observed keys were not free, by their place; and when the transaction began, by the server's clock. */
+export function shadowsOf(results: readonly StatementResult[]): { places: number[]; began: number } {
+  const found = results.find((result) => result.rows[0] !== undefined && 'shadows' in result.rows[0])
+  const row = found?.rows[0] as { shadows: string; began: string } | undefined
+  if (row === undefined || row.shadows === '') return { places: [], began: 0 }
+  return { places: row.shadows.split(',').map(Number), began: Number(row.began) }
 }
 
 /**
@@ -61,13 +83,13 @@ function columns(opening: Opening, locks: LockSet): string {
  * a wait are not touched because nobody waits. At READ COMMITTED every later statement has a younger snapshot than the locks.
  */
 export function beginTrying(opening: Opening): string {
-  return `${begin(opening.isolation)} SELECT ${columns(opening, opening.locks)}`
+  return `${begin(opening.isolation)} ${look(opening)} SELECT ${columns(opening, opening.locks)}`
 }
 
 /** The slow way in, after `beginTrying` was refused or a slice ended: starts over and waits for up to `waitMs`. */
 export function beginWaiting(opening: Opening, waitMs: number): string {
   return `${ROLLBACK}; ${begin(opening.isolation)} ${BEFORE_WAITING} ${watchClient(opening.checksConnections)}
-    ${waitForLocks(opening.locks, waitMs, false)} ${AFTER_WAITING}
+    ${opening.method.waitForLocks(opening.locks, waitMs, false)} ${AFTER_WAITING} ${look(opening)}
     SELECT ${columns(opening, [])}`
 }
 
@@ -83,9 +105,9 @@ export function handOver(opening: Opening, waitMs: number): string {
   const life = opening.incarnation === undefined ? '' : `SELECT ${opening.incarnation} AS incarnation;`
   const takeOver = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
   return `${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
-    ${waitForLocks(locks, waitMs, opening.tellsWaiting)}
+    ${opening.method.waitForLocks(locks, waitMs, opening.tellsWaiting)}
     SELECT ${locks.map(sessionLock).join(', ')}; COMMIT AND CHAIN;
-    SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()};
+    SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${look(opening)}
     SELECT ${columns({ ...opening, incarnation: undefined }, [])}${takeOver}`
 }
 
@@ -143,10 +165,16 @@ export function beginJoin(name: string): string {
  * the wire: postgres.js rolls a transaction back in which there was one, caught or not. What the block had locked by then is
  * given back with it.
  */
-export function joinLocks(locks: LockSet, waitMs: number, checksConnections: boolean, name: string): string {
+export function joinLocks(
+  method: LockMethod,
+  locks: LockSet,
+  waitMs: number,
+  checksConnections: boolean,
+  name: string,
+): string {
   return `${BEFORE_WAITING} ${watchClient(checksConnections)}
     DO $join$ BEGIN
-      EXECUTE $locks$ ${waitForLocks(locks, waitMs, false)} $locks$;
+      EXECUTE $locks$ ${method.waitForLocks(locks, waitMs, false)} $locks$;
       PERFORM set_config('lockstep.joined', 'true', true);
     EXCEPTION WHEN lock_not_available THEN PERFORM set_config('lockstep.joined', 'false', true);
     END $join$;

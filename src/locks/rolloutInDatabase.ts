@@ -1,0 +1,118 @@
+import { InvalidOption } from '../errors.ts'
+import { type Driver, quoteIdentifier, type SilenceWatch, withConnection } from '../postgres/index.ts'
+import { checkMode, LOCKED, longestRule, type RolloutMode, type RolloutRule, type RolloutSource } from './rollout.ts'
+import { rolloutRules, setRolloutRule, unsetRolloutRule } from './rollout.sql.ts'
+
+/** A rule as the database has it. */
+export interface StoredRolloutRule extends RolloutRule {
+  readonly reason: string
+  readonly changedAt: Date
+}
+
+/** Rules older than this are read again in the background. */
+const YOUNG_MS = 1000
+/** Rules older than this are not used: a process that was quiet for an hour must not go on with those of an hour ago. */
+const MAX_AGE_MS = 3000
+const MAX_PREFIX_BYTES = 512
+
+/** The rules in the database, read when they are used and are no longer young: no polling while nobody locks. */
+export class RolloutInDatabase implements RolloutSource {
+  readonly #driver: Driver
+  readonly #schema: string
+  readonly #silence: SilenceWatch
+  #rules: readonly StoredRolloutRule[] = []
+  #readAt = -Infinity
+  #reading: Promise<void> | undefined
+
+  constructor(driver: Driver, schema: string, silence: SilenceWatch) {
+    this.#driver = driver
+    this.#schema = quoteIdentifier(schema)
+    this.#silence = silence
+  }
+
+  ruleFor(key: string): RolloutRule {
+    return longestRule(this.#rules, key) ?? LOCKED
+  }
+
+  freshen(): Promise<void> | undefined {
+    const ageMs = performance.now() - this.#readAt
+    if (ageMs < YOUNG_MS) return undefined
+    this.#reading ??= this.#read().finally(() => (this.#reading = undefined))
+    if (ageMs > MAX_AGE_MS) return this.#reading
+    this.#reading.catch(() => undefined)
+    return undefined
+  }
+
+  /** All rules, as they are now. */
+  async list(): Promise<readonly StoredRolloutRule[]> {
+    await this.#read()
+    return this.#rules
+  }
+
+  /** Sets the mode of the keys that begin with the prefix. */
+  async set(prefix: string, mode: RolloutMode, reason = ''): Promise<void> {
+    const checked = checkMode(mode)
+    if (typeof checked !== 'string' && !Number.isInteger(checked.percent)) {
+      throw new InvalidOption(`${checked.percent} is no whole percentage.`, { advice: 'Use 0 to 100.' })
+    }
+    const values = [
+      checkPrefix(prefix),
+      typeof checked === 'string' ? checked : 'percent',
+      typeof checked === 'string' ? null : String(checked.percent),
+      reason,
+    ]
+    await this.#change(setRolloutRule(this.#schema), values)
+  }
+
+  /** Removes the rule of exactly this prefix. True if there was one. */
+  async unset(prefix: string): Promise<boolean> {
+    return (await this.#change(unsetRolloutRule(this.#schema), [checkPrefix(prefix)])) > 0
+  }
+
+  switchBack(prefix: string, reason: string): Promise<void> {
+    return this.set(prefix, 'observe', reason)
+  }
+
+  async #change(text: string, values: readonly unknown[]): Promise<number> {
+    const { rowCount } = await withConnection(
+      this.#driver,
+      (connection) => connection.query(text, values),
+      this.#silence,
+    )
+    this.#readAt = -Infinity
+    return rowCount
+  }
+
+  async #read(): Promise<void> {
+    const askedAt = performance.now()
+    const text = rolloutRules(this.#schema)
+    const { rows } = await withConnection(
+      this.#driver,
+      (connection) => connection.query<StoredRow>(text),
+      this.#silence,
+    )
+    this.#rules = rows.map((row) => ({
+      prefix: row.prefix,
+      mode: row.mode === 'percent' ? { percent: Number(row.percent) } : (row.mode as 'off' | 'observe' | 'on'),
+      reason: row.reason,
+      changedAt: new Date(row.changed),
+    }))
+    this.#readAt = askedAt
+  }
+}
+
+interface StoredRow {
+  readonly prefix: string
+  readonly mode: string
+  readonly percent: string | null
+  readonly reason: string
+  readonly changed: string
+}
+
+function checkPrefix(prefix: unknown): string {
+  if (typeof prefix === 'string' && Buffer.byteLength(prefix) <= MAX_PREFIX_BYTES && !prefix.includes('\0'))
+    return prefix
+  throw new InvalidOption('The prefix is no text, or too long.', {
+    advice: "Use the beginning of keys, for example 'Transfer:', or '' for all keys.",
+  })
+}

@@ -1,0 +1,129 @@
+import * as client from 'prom-client'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { LockAborted, LockTimeout } from '../errors.ts'
+import { lockstepMetrics } from './prometheus.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+let register = new client.Registry()
+let stop = (): void => undefined
+
+beforeEach(() => {
+  register = new client.Registry()
+  stop = lockstepMetrics(client, { register })
+})
+afterEach(() => stop())
+
+/** The value of one series, as Prometheus would read it; undefined where there is none. */
+async function value(series: string): Promise<number | undefined> {
+  const line = (await register.metrics()).split('\n').find((each) => each.startsWith(`${series} `))
+  return line === undefined ? undefined : Number(line.slice(series.length + 1))
+}
+
+/** How often things happened to orders. */
+async function counted(): Promise<Record<string, number | undefined>> {
+  const order = '{operation="Order"}'
+  return {
+    acquired: await value(`lockstep_lock_acquired_total${order}`),
+    waits: await value(`lockstep_lock_wait_seconds_count${order}`),
+    holds: await value(`lockstep_lock_hold_seconds_count${order}`),
+    contendedInProcess: await value('lockstep_lock_contention_total{operation="Order",where="process"}'),
+    contendedAtServer: await value('lockstep_lock_contention_total{operation="Order",where="server"}'),
+    timeouts: await value(`lockstep_lock_timeout_total${order}`),
+    abandoned: await value(`lockstep_lock_abandoned_total${order}`),
+  }
+}
+
+const nothing = { contendedInProcess: 0, contendedAtServer: 0, timeouts: 0, abandoned: 0 }
+const once = { acquired: 1, waits: 1, holds: 1, ...nothing }
+const twice = { acquired: 2, waits: 2, holds: 2, ...nothing }
+
+test.each(['read committed', 'serializable'] as const)('uncontended, %s', async (isolation) => {
+  const { lockstep } = bench.open('pg')
+  await lockstep.transaction({ lock: ['Order:1', 'Order:2'], lockShared: 'Ledger:open', isolation }, async (tx) => {
+    await tx.query('SELECT pg_sleep(0.02)')
+  })
+  expect(await counted()).toEqual(once)
+  expect(await value('lockstep_lock_acquired_total{operation="Ledger"}')).toBe(1)
+  const held = await value('lockstep_lock_hold_seconds_sum{operation="Order"}')
+  expect(held).toBeGreaterThan(0.019)
+  expect(held).toBeLessThan(10)
+  expect(await value('lockstep_lock_wait_seconds_sum{operation="Order"}')).toBeGreaterThan(0)
+})
+
+test('contended in the process', async () => {
+  const { lockstep } = bench.open('pg')
+  const [held, leave] = [signal(), signal()]
+  const first = lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
+  await held.given
+  const second = lockstep.transaction({ lock: 'Order:1' }, async () => undefined)
+  await expect.poll(counted).toMatchObject({ contendedInProcess: 1 })
+  leave.give()
+  await Promise.all([first, second])
+  expect(await counted()).toEqual({ ...twice, contendedInProcess: 1 })
+})
+
+test.each(['read committed', 'serializable'] as const)('contended at the server, %s', async (isolation) => {
+  const [holder, waiter] = [bench.open('pg'), bench.open('pg')]
+  const [held, leave] = [signal(), signal()]
+  const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
+  await held.given
+  const second = waiter.lockstep.transaction({ lock: 'Order:1', isolation }, async () => undefined)
+  await bench.waiters(1)
+  leave.give()
+  await Promise.all([first, second])
+  expect(await counted()).toEqual({ ...twice, contendedAtServer: 1 })
+})
+
+test('timeout, and a wait that its caller gives up', async () => {
+  const [holder, waiter] = [bench.open('pg'), bench.open('pg')]
+  await holder.lockstep.transaction({ lock: 'Order:1' }, async () => undefined)
+  const [held, leave] = [signal(), signal()]
+  const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
+  await held.given
+  const late = failureOf(waiter.lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => undefined))
+  expect(await late).toBeInstanceOf(LockTimeout)
+  expect(await counted()).toMatchObject({ contendedAtServer: 1, timeouts: 1, abandoned: 0 })
+  const abort = new AbortController()
+  const given = { lock: 'Order:1', signal: abort.signal } as const
+  const impatient = failureOf(waiter.lockstep.transaction(given, async () => undefined))
+  await bench.waiters(1)
+  abort.abort()
+  expect(await impatient).toBeInstanceOf(LockAborted)
+  leave.give()
+  await first
+  expect(await counted()).toEqual({ ...twice, contendedAtServer: 2, timeouts: 1, abandoned: 1 })
+})
+
+test('retry: every attempt asks for its locks', async () => {
+  const { lockstep } = bench.open('pg')
+  await bench.admin.query(`INSERT INTO notes VALUES ('a')`)
+  let attempts = 0
+  await lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async (tx) => {
+    await tx.query('SELECT count(*) FROM notes')
+    // Changed by somebody else after the snapshot: 40001.
+    if (++attempts === 1) await bench.admin.query(`UPDATE notes SET id = 'b'`)
+    await tx.query(`UPDATE notes SET id = 'c'`)
+  })
+  expect(attempts).toBe(2)
+  expect(await counted()).toEqual(twice)
+  expect(await value('lockstep_transaction_retry_total{operation="Order",reason="40001"}')).toBe(1)
+})
+
+test('a COMMIT whose answer is lost', async () => {
+  const proxy = await bench.proxy()
+  const { lockstep } = bench.open('pg', { url: proxy.url(database.url) })
+  await lockstep.transaction({ lock: 'Order:1' }, async () => {
+    proxy.onServerData((chunk) => {
+      if (!chunk.includes('COMMIT\0')) return 'forward'
+      proxy.onServerData(undefined)
+      return 'cut-before'
+    })
+  })
+  expect(await counted()).toEqual(once)
+  expect(await value('lockstep_commit_resolved_total{operation="Order",outcome="committed"}')).toBe(1)
+})

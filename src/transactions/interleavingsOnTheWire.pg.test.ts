@@ -1,0 +1,330 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
+import type { ProxyConnection } from '../../tools/server/proxy.ts'
+import { DRIVERS, failureOf, note, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { LockAborted, LockTimeout } from '../index.ts'
+import { on } from '../observe/index.ts'
+
+/** Answers that come late, never, or other than they were meant, at the one moment at which it matters. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+const POLL = { interval: 5, timeout: 5000 }
+/** Long enough for an answer over loopback, short enough to wait for. */
+const SILENCE_MS = 300
+
+const COMMIT = query('COMMIT')
+
+/** One simple Query as it goes over the wire. */
+function query(text: string): Buffer {
+  return message('Q', `${text}\0`)
+}
+
+function message(type: string, body: string): Buffer {
+  const bytes = Buffer.alloc(5 + Buffer.byteLength(body))
+  bytes.write(type)
+  bytes.writeInt32BE(bytes.length - 1, 1)
+  bytes.write(body, 5)
+  return bytes
+}
+
+/** What stands between client and server, for one connection. */
+interface Between {
+  readonly client: Socket
+  readonly server: Socket
+}
+
+/** Gives what is to be sent on in place of what came; undefined where nothing is. */
+type Rewrite = (chunk: Buffer, between: Between) => Buffer | undefined
+
+const forgers: { close(): void }[] = []
+afterEach(() => forgers.splice(0).forEach((each) => each.close()))
+
+/** A way to the server on which what is said can be put in other words. */
+async function forge(rewrite: { toServer: Rewrite; toClient?: Rewrite }): Promise<string> {
+  const { hostname, port } = new URL(database.url)
+  const sockets = new Set<Socket>()
+  const listener = createServer((client) => {
+    const server = connect(Number(port || 5432), hostname)
+    const between = { client, server }
+    for (const [from, to, change] of [
+      [client, server, rewrite.toServer],
+      [server, client, rewrite.toClient],
+    ] as const) {
+      sockets.add(from)
+      from.on('data', (chunk) => {
+        const sent = change === undefined ? chunk : change(chunk, between)
+        if (sent !== undefined && to.writable) to.write(sent)
+      })
+      from.on('error', () => undefined)
+      from.on('close', () => to.end())
+    }
+  })
+  forgers.push({ close: () => (listener.close(), sockets.forEach((socket) => socket.destroy())) })
+  listener.listen(0, '127.0.0.1')
+  await once(listener, 'listening')
+  const forged = new URL(database.url)
+  forged.hostname = '127.0.0.1'
+  forged.port = String((listener.address() as AddressInfo).port)
+  return forged.href
+}
+
+describe.each(DRIVERS)('COMMIT that is answered with an error, %s', (driver) => {
+  const ENDS = ['at once', 'at the next message'] as const
+
+  test.each(ENDS.flatMap((end) => ['FATAL', 'PANIC'].map((severity) => ({ severity, end }))))(
+    '$severity of a code that nobody knows, and the end $end: it is looked up, not taken for a rollback',
+    async ({ severity, end }) => {
+      const answer = message('E', `S${severity}\0V${severity}\0C58030\0Mcould not fsync file\0\0`)
+      let armed = false
+      const struck = new WeakSet<Socket>()
+      const url = await forge({
+        toServer(chunk, { client, server }) {
+          if (struck.has(client)) {
+            client.destroy()
+            server.destroy()
+          } else if (armed && chunk.equals(COMMIT)) {
+            armed = false
+            struck.add(client)
+          }
+          return chunk
+        },
+        toClient(chunk, { client }) {
+          if (!struck.has(client)) return chunk
+          if (end === 'at once') client.end(answer)
+          else client.write(answer)
+          return undefined
+        },
+      })
+      const { lockstep } = bench.open(driver, { url })
+      await lockstep.transaction({}, async () => undefined)
+      const outcomes: string[] = []
+      const stop = on('commit.resolved', ({ outcome }) => outcomes.push(outcome))
+      let runs = 0
+      const value = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+        await note(tx, `run ${++runs}`)
+        armed = true
+        return 'done'
+      })
+      stop()
+      expect(value).toBe('done')
+      expect(outcomes).toEqual(['committed'])
+      expect(await bench.notes()).toEqual(['run 1'])
+    },
+  )
+
+  test('a cancel before it could run: nothing is written, and the connection goes back clean', async () => {
+    let armed = false
+    const url = await forge({
+      // A cancel that strikes as COMMIT begins leaves the transaction open, and failed. Nobody can aim at so short a
+      // statement, so one that takes longer is in its place.
+      toServer: (chunk) => (armed && chunk.equals(COMMIT) ? ((armed = false), query('SELECT pg_sleep(60)')) : chunk),
+    })
+    const client = bench.open(driver, { url, max: 1 })
+    await client.lockstep.transaction({}, async () => undefined)
+    let pid = 0
+    const cancelled = failureOf(
+      client.lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+        await note(tx, 'lost')
+        pid = await pidOf(tx)
+        armed = true
+      }),
+    )
+    const isCommitting = async (): Promise<unknown> => {
+      const { rows } = await bench.admin.query('SELECT wait_event FROM pg_stat_activity WHERE pid = $1', [pid])
+      return (rows[0] as { wait_event?: string } | undefined)?.wait_event
+    }
+    await expect.poll(isCommitting, POLL).toBe('PgSleep')
+    await bench.admin.query('SELECT pg_cancel_backend($1)', [pid])
+    expect(await cancelled).toMatchObject({ code: '57014' })
+    expect(await client.query('SELECT pg_backend_pid() AS pid')).toEqual([{ pid }])
+    expect(await bench.locksHeld()).toBe(0)
+    expect(await bench.notes()).toEqual([])
+  })
+})
+
+describe('COMMIT that waits for a synchronous standby', () => {
+  let server: PostgresServer
+  beforeAll(async () => {
+    server = await startPostgres()
+  })
+  afterAll(() => server.stop('immediate'))
+
+  test.each(DRIVERS)('%s: is left alone, and is committed when the server says so', async (driver) => {
+    const { lockstep, query: ask, end } = bench.open(driver, { url: server.url(), silenceMs: SILENCE_MS })
+    const watcher = bench.open('pg', { url: server.url(), max: 1 })
+    await lockstep.migrate()
+    await ask('CREATE TABLE IF NOT EXISTS notes (id text PRIMARY KEY)')
+    await lockstep.transaction({}, async () => undefined)
+    await watcher.query(`ALTER SYSTEM SET synchronous_standby_names = 'gone'`)
+    await watcher.query('SELECT pg_reload_conf()')
+    const setting = `SELECT current_setting('synchronous_standby_names') AS names`
+    await expect.poll(async () => (await watcher.query(setting))[0]?.['names'], POLL).toBe('gone')
+    let pid = 0
+    let settled = false
+    const committing = lockstep
+      .transaction({ lock: 'Order:1' }, async (tx) => {
+        await note(tx, driver)
+        pid = await pidOf(tx)
+        return 'done'
+      })
+      .finally(() => (settled = true))
+    const waiting = async (): Promise<unknown> =>
+      (await watcher.query(`SELECT wait_event AS event FROM pg_stat_activity WHERE pid = ${pid}`))[0]?.['event']
+    await expect.poll(waiting, POLL).toBe('SyncRep')
+    // By then it was given up for silent, and whoever looks it up has been through the end of a round at least once.
+    const rounds = new Set<unknown>()
+    const lookedUp = async (): Promise<number> => {
+      const asked = `SELECT query_start::text AS at FROM pg_stat_activity WHERE query LIKE 'SELECT pg_terminate_backend%'`
+      for (const { at } of await watcher.query(asked)) rounds.add(at)
+      return rounds.size
+    }
+    await expect.poll(lookedUp, POLL).toBeGreaterThan(1)
+    expect(await waiting()).toBe('SyncRep')
+    expect(settled).toBe(false)
+    await watcher.query('ALTER SYSTEM RESET synchronous_standby_names')
+    await watcher.query('SELECT pg_reload_conf()')
+    expect(await committing).toBe('done')
+    expect(await ask(`SELECT id FROM notes WHERE id = '${driver}'`)).toEqual([{ id: driver }])
+    await end()
+  })
+})
+
+describe.each(DRIVERS)('a connection that falls silent, %s', (driver) => {
+  test.each([{ attempts: 1 }, { attempts: 3 }])(
+    'in the question whether the server is ready, with %o: later calls ask anew',
+    { timeout: 15_000 },
+    async (retry) => {
+      const proxy = await bench.proxy()
+      const client = bench.open(driver, { url: proxy.url(database.url), silenceMs: SILENCE_MS })
+      await client.query('SELECT 1')
+      proxy.silence()
+      const during = client.lockstep.transaction({ waitMs: 2 * SILENCE_MS, retry }, async () => 'ran')
+      expect((await failureOf(during)) as Error).toHaveProperty('code')
+      proxy.resume()
+      expect(await client.lockstep.transaction({ waitMs: 5000 }, async () => 'ran')).toBe('ran')
+    },
+  )
+
+  test('in the question who is in the way: the caller is told, and the key is free', { timeout: 10_000 }, async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: SILENCE_MS })
+    await lockstep.transaction({}, async () => undefined)
+    const [held, letGo] = [signal(), signal()]
+    const holding = bench.open(driver).lockstep.transaction({ lock: 'Order:1' }, async () => {
+      held.give()
+      await letGo.given
+    })
+    await held.given
+    const asked = signal()
+    proxy.onClientData((chunk, connection) => {
+      if (chunk.includes('pg_locks')) {
+        connection.silence()
+        asked.give()
+      }
+      return 'forward'
+    })
+    const timedOut = failureOf(lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => 'ran'))
+    await asked.given
+    proxy.onClientData(undefined)
+    letGo.give()
+    await holding
+    const next = lockstep.transaction({ lock: 'Order:1', waitMs: 5000 }, async () => 'ran')
+    const error = await timedOut
+    expect(error).toBeInstanceOf(LockTimeout)
+    expect((error as LockTimeout).holders).toEqual([])
+    expect(await next).toBe('ran')
+  })
+})
+
+describe.each(DRIVERS)('a cancel that comes late, %s', (driver) => {
+  test('because it was stuck on the wire: hits nobody', async () => {
+    const proxy = await bench.proxy()
+    const client = bench.open(driver, { url: proxy.url(database.url), max: 3, silenceMs: SILENCE_MS })
+    const { lockstep } = client
+    // From the second transaction on, the connection is known to be direct.
+    await Promise.all([1, 2, 3].map(() => lockstep.transaction({}, (tx) => tx.query('SELECT pg_sleep(0.01)'))))
+    const [held, letGo, stuck] = [signal(), signal(), signal()]
+    const holding = bench.open(driver).lockstep.transaction({ lock: 'Order:1' }, async () => {
+      held.give()
+      await letGo.given
+    })
+    await held.given
+    let late: ProxyConnection | undefined
+    proxy.onClientData((chunk, connection) => {
+      if (!chunk.includes('pg_cancel_backend')) return 'forward'
+      late = connection
+      stuck.give()
+      return 'hold'
+    })
+    const controller = new AbortController()
+    const aborted = failureOf(lockstep.transaction({ lock: 'Order:1', signal: controller.signal }, async () => 'ran'))
+    await bench.waiters(1)
+    controller.abort()
+    await stuck.given
+    letGo.give()
+    await holding
+    expect(await aborted).toBeInstanceOf(LockAborted)
+
+    // Everything that the pool has is at work on somebody else's statements when the cancel arrives.
+    const blocker = await bench.admin.connect()
+    await blocker.query('SELECT pg_advisory_lock(4711)')
+    const innocents = [1, 2, 3].map(() => client.query('SELECT pg_advisory_xact_lock(4711)').then(() => 'well'))
+    const outcomes = Promise.allSettled(innocents)
+    // postgres.js does not open another connection before the stuck one has closed.
+    await bench.waiters(driver === 'pg' ? 3 : 2)
+    const before = await backends()
+    late?.release()
+    // Its session has worked off what was stuck, and has ended.
+    await expect.poll(backends, POLL).toBeLessThan(before)
+    await blocker.query('SELECT pg_advisory_unlock(4711)')
+    blocker.release()
+    expect((await outcomes).map((each) => each.status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled'])
+  })
+
+  async function backends(): Promise<number> {
+    const { rows } = await bench.admin.query<{ n: number }>(
+      `SELECT count(*)::int AS n FROM pg_stat_activity WHERE datname = current_database() AND application_name <> 'workbench'`,
+    )
+    return rows[0]?.n ?? 0
+  }
+
+  test('because the pool had no connection for it: is not sent at all', async () => {
+    const proxy = await bench.proxy()
+    const client = bench.open(driver, { url: proxy.url(database.url), max: 2 })
+    const { lockstep } = client
+    await Promise.all([1, 2].map(() => lockstep.transaction({}, (tx) => tx.query('SELECT 1'))))
+    const [held, letGo, busy, finish] = [signal(), signal(), signal(), signal()]
+    const holding = bench.open(driver).lockstep.transaction({ lock: 'Order:1' }, async () => {
+      held.give()
+      await letGo.given
+    })
+    await held.given
+    let sent = 0
+    proxy.onClientData((chunk) => {
+      if (chunk.includes('pg_cancel_backend')) sent++
+      return 'forward'
+    })
+    const other = lockstep.transaction({ lock: 'Stock:1' }, async () => {
+      busy.give()
+      await finish.given
+    })
+    await busy.given
+    const controller = new AbortController()
+    const aborted = failureOf(lockstep.transaction({ lock: 'Order:1', signal: controller.signal }, async () => 'ran'))
+    await bench.waiters(1)
+    controller.abort()
+    letGo.give()
+    await holding
+    expect(await aborted).toBeInstanceOf(LockAborted)
+    finish.give()
+    await other
+    expect(await Promise.all([1, 2].map(() => lockstep.transaction({}, async () => 'well')))).toEqual(['well', 'well'])
+    expect(sent).toBe(0)
+  })
+})

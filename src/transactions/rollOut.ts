@@ -1,0 +1,24 @@
+import { decide, type LockRequest, type LockSet, type Shadow, shadowOf } from '../locks/index.ts'
+import type { Grounds } from './grounds.ts'
+import type { TransactionPlan } from './options.ts'
+
+/** The call as the rollout has it: only some of its keys locked, some observed. */
+export function rollOut(grounds: Grounds, plan: TransactionPlan): TransactionPlan {
+  if (grounds.rollout === undefined) return plan
+  const locks: LockRequest[] = []
+  const shadows: Shadow[] = []
+  for (const lock of plan.declared) {
+    const decision = decide(grounds.rollout.ruleFor(lock.key).mode, lock)
+    if (decision === 'on') locks.push(lock)
+    else if (decision === 'observe') shadows.push(shadowOf(grounds.schema, lock))
+  }
+  return { ...plan, ...keysOf(locks), locks, shadows }
+}
+
+/** The names of locks, as events have them. */
+export function keysOf(locks: LockSet): { keys: readonly string[]; sharedKeys: readonly string[] } {
+  return {
+    keys: locks.filter((lock) => !lock.shared).map((lock) => lock.key),
+    sharedKeys: locks.filter((lock) => lock.shared).map((lock) => lock.key),
+  }
+}
