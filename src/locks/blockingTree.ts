@@ -27,7 +27,7 @@ export interface Backend {
 
 /** One session in the blocking tree, with those who wait because of it. */
 export interface BlockingNode extends Backend {
-  /** What it waits for itself; undefined for the root, which waits for nobody. */
+  /** What it waits for itself; undefined for a root, unless it stands in a circle. */
   readonly waitsFor: Wanted | undefined
   readonly blocks: readonly BlockingNode[]
   /** It stands in the tree once more: there it has what it blocks. So it is with several blockers, and in a circle. */
@@ -62,12 +62,17 @@ export function edgesOf(locks: readonly Contested[]): Edge[] {
   return locks.flatMap(({ id, key, holders, waiters }) => {
     const wanted: Wanted = { id, key, kind: 'advisory' }
     return waiters.flatMap((waiter, place) => {
-      const inTheWay = holders.filter((holder) => conflict(waiter, holder))
-      const ahead = waiters.slice(0, place).findLast((other) => conflict(waiter, other))
-      const blockers = inTheWay.length > 0 || ahead === undefined ? inTheWay : [ahead]
+      const holding = holders.filter((holder) => conflict(waiter, holder))
+      const blockers = holding.length > 0 ? holding : nearestAhead(waiters, place)
       return blockers.map((blocker) => ({ waiter, blocker, wanted }))
     })
   })
+}
+
+function nearestAhead(waiters: readonly Claim[], place: number): Claim[] {
+  const waiter = waiters[place] as Claim
+  const ahead = waiters.slice(0, place).findLast((other) => conflict(waiter, other))
+  return ahead === undefined ? [] : [ahead]
 }
 
 function conflict(one: Claim, other: Claim): boolean {
@@ -79,13 +84,13 @@ function conflict(one: Claim, other: Claim): boolean {
  * up after its `deadlock_timeout`, the one with the lowest pid takes the root. Each session has its followers once.
  */
 export function blockingTree(edges: readonly Edge[]): BlockingNode[] {
-  const followers = new Map<number, Map<number, Edge>>()
   const backends = new Map<number, Backend>()
-  const waiting = new Set<number>()
+  const followers = new Map<number, Map<number, Edge>>()
+  const firstBlocker = new Map<number, Edge>()
   for (const edge of edges) {
     const { waiter, blocker } = edge
     for (const each of [blocker, waiter]) if (!backends.has(each.pid)) backends.set(each.pid, each)
-    waiting.add(waiter.pid)
+    if (!firstBlocker.has(waiter.pid)) firstBlocker.set(waiter.pid, edge)
     const own = followers.get(blocker.pid) ?? new Map<number, Edge>()
     if (!own.has(waiter.pid)) own.set(waiter.pid, edge)
     followers.set(blocker.pid, own)
@@ -97,20 +102,27 @@ export function blockingTree(edges: readonly Edge[]): BlockingNode[] {
     drawn.add(pid)
     const own = repeated ? [] : [...(followers.get(pid)?.values() ?? [])]
     const blocks = own.map((edge) => draw(edge.waiter.pid, edge.wanted))
-    return {
-      pid,
-      application,
-      state,
-      heldForMs,
-      ...(statement === undefined ? {} : { statement }),
-      waitsFor,
-      blocks,
-      repeated,
-    }
+    const known = statement === undefined ? {} : { statement }
+    return { pid, application, state, heldForMs, ...known, waitsFor, blocks, repeated }
   }
-  const roots = [...followers.keys()].filter((pid) => !waiting.has(pid)).map((pid) => draw(pid, undefined))
+  const roots: BlockingNode[] = []
+  for (const pid of followers.keys()) if (!firstBlocker.has(pid)) roots.push(draw(pid, undefined))
   // Whoever is left stands in a circle, or behind one.
-  const circles = [...followers.keys()].toSorted((a, b) => a - b)
-  for (const pid of circles) if (!drawn.has(pid)) roots.push(draw(pid, undefined))
+  for (const pid of followers.keys()) {
+    if (drawn.has(pid)) continue
+    const root = lowestOfCircle(pid, firstBlocker)
+    roots.push(draw(root, firstBlocker.get(root)?.wanted))
+  }
   return roots
+}
+
+/** Goes from blocker to blocker until it comes round. */
+function lowestOfCircle(start: number, firstBlocker: ReadonlyMap<number, Edge>): number {
+  const way: number[] = []
+  let pid = start
+  while (!way.includes(pid)) {
+    way.push(pid)
+    pid = firstBlocker.get(pid)?.blocker.pid ?? pid
+  }
+  return Math.min(...way.slice(way.indexOf(pid)))
 }

@@ -1,3 +1,4 @@
+import type { Key } from './key.ts'
 import type { LockRequest, LockSet } from './lockSet.ts'
 
 /** A caller's place in the queues of its keys. */
@@ -20,7 +21,16 @@ interface Waiter {
   readonly grant: () => void
 }
 
+/** A key that callers of this process hold or wait for. */
+export interface QueuedKey {
+  readonly id: bigint
+  readonly key: Key
+  /** Callers that wait here, behind another caller of this process. */
+  readonly waiting: number
+}
+
 interface Entry {
+  readonly key: Key
   exclusive: boolean
   /** Shared callers that have the server's lock. */
   confirmed: number
@@ -92,16 +102,21 @@ export class KeyQueue {
     return this.#entries.size
   }
 
-  #entry(id: bigint): Entry {
+  /** Every key that somebody holds or waits for, for those who want to look. */
+  keys(): QueuedKey[] {
+    return [...this.#entries].map(([id, { key, waiting }]) => ({ id, key, waiting: waiting.length }))
+  }
+
+  #entry({ id, key }: LockRequest): Entry {
     let entry = this.#entries.get(id)
     if (entry === undefined) {
-      this.#entries.set(id, (entry = { exclusive: false, confirmed: 0, asking: 0, waiting: [] }))
+      this.#entries.set(id, (entry = { key, exclusive: false, confirmed: 0, asking: 0, waiting: [] }))
     }
     return entry
   }
 
   #tryEnter(lock: LockRequest): boolean {
-    const entry = this.#entry(lock.id)
+    const entry = this.#entry(lock)
     if (!canEnter(entry, lock.shared)) return false
     admit(entry, lock.shared)
     return true
@@ -110,7 +125,7 @@ export class KeyQueue {
   /** Gives false where the patience ended first. */
   #wait(lock: LockRequest, patience: Waiting): Promise<boolean> {
     return new Promise((resolve) => {
-      const entry = this.#entry(lock.id)
+      const entry = this.#entry(lock)
       let forget: (() => void) | undefined
       const waiter: Waiter = {
         shared: lock.shared,
@@ -131,14 +146,14 @@ export class KeyQueue {
 
   #confirm(lock: LockRequest): void {
     if (!lock.shared) return
-    const entry = this.#entry(lock.id)
+    const entry = this.#entry(lock)
     entry.asking--
     entry.confirmed++
     this.#advance(lock.id, entry)
   }
 
   #leave(lock: LockRequest, confirmed: boolean): void {
-    const entry = this.#entry(lock.id)
+    const entry = this.#entry(lock)
     if (!lock.shared) entry.exclusive = false
     else if (confirmed) entry.confirmed--
     else entry.asking--

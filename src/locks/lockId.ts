@@ -16,22 +16,37 @@ export function lockId(schema: string, domain: LockDomain, key: string): bigint 
 /** Enough for the keys that are in use at a time. */
 const MAX_REMEMBERED = 1000
 
+/** After this time all are forgotten, so that a key in constant use is noted again and its name stays in the list. */
+const REMEMBERED_FOR_MS = 5 * 60_000
+
+/** Hears of a key that was not among the recent ones. */
+export type NoteKey = (id: bigint, key: Key) => void
+
 /** The ids of recent keys of one schema: hashing a key and checking it cost as much as the rest of a call before it is sent. */
 export class RecentLockIds {
   readonly #schema: string
+  readonly #note: NoteKey | undefined
   readonly #ids = new Map<string, bigint>()
+  #forgetAt = 0
 
-  constructor(schema: string) {
+  constructor(schema: string, note?: NoteKey) {
     this.#schema = schema
+    this.#note = note
   }
 
   /** The id of a key; checks it first, if it is not known. */
   idOf(key: Key): bigint {
+    const now = performance.now()
+    if (now >= this.#forgetAt) {
+      this.#forgetAt = now + REMEMBERED_FOR_MS
+      this.#ids.clear()
+    }
     let id = this.#ids.get(key)
     if (id === undefined) {
       id = lockId(this.#schema, 'lock', checkKey(key))
       if (this.#ids.size >= MAX_REMEMBERED) this.#ids.clear()
       this.#ids.set(key, id)
+      this.#note?.(id, key)
     }
     return id
   }

@@ -49,6 +49,8 @@ export interface Driver {
   readonly poolSize: number
   /** Whether a connection can be had at once; false where the driver does not tell. */
   hasIdle(): boolean
+  /** Whether the pool would open another connection and nobody waits for it, as far as the driver tells. */
+  hasRoom(): boolean
   connect(): Promise<Connection>
   /** Wraps a client on which the caller opened a transaction. Release and destroy leave it alone. */
   wrap(client: unknown): Connection

@@ -36,6 +36,7 @@ export interface PgPool {
   readonly options?: { readonly max?: number }
   readonly idleCount?: number
   readonly waitingCount?: number
+  readonly totalCount?: number
   readonly ending?: boolean
   readonly ended?: boolean
   on?(event: 'error', listener: (error: Error) => void): unknown
@@ -83,11 +84,13 @@ export function pgDriver(pool: PgPool): Driver {
     return memory
   }
 
+  const poolSize = pool.options?.max ?? PG_DEFAULT_POOL_SIZE
   return {
     name: 'pg',
-    poolSize: pool.options?.max ?? PG_DEFAULT_POOL_SIZE,
+    poolSize,
     // Those who asked in this very tick are still waiting for what looks idle.
     hasIdle: () => (pool.idleCount ?? 0) > (pool.waitingCount ?? 0),
+    hasRoom: () => (pool.totalCount ?? poolSize) < poolSize && (pool.waitingCount ?? 0) === 0,
     connect() {
       return new Promise((resolve, reject) => {
         const take = (): void => {

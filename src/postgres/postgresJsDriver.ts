@@ -64,6 +64,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     name: 'postgres',
     poolSize: pool.size,
     hasIdle: () => pool.hasIdle(),
+    hasRoom: () => pool.hasRoom(),
     connect() {
       return pool.reserve().then((reserved) => {
         const way = { memories, release: () => reserved.release(), leave: () => pool.leave() }

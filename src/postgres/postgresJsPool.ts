@@ -98,6 +98,11 @@ export class PostgresJsPool {
     return this.#free > 0 && this.#idle !== undefined && this.#idle.length > 0
   }
 
+  /** Whether nobody waits here, and fewer connections are reserved than there may be. Of plain queries nothing is known. */
+  hasRoom(): boolean {
+    return this.#free > 0
+  }
+
   leave(): void {
     const next = this.#waiting.shift()
     if (next === undefined) this.#free++

@@ -1,0 +1,158 @@
+import {
+  codeOf,
+  type Connection,
+  type Driver,
+  FEATURE_NOT_SUPPORTED,
+  INSUFFICIENT_PRIVILEGE,
+  INVALID_SCHEMA_NAME,
+  type SilenceWatch,
+  UNDEFINED_TABLE,
+  withConnection,
+} from '../postgres/index.ts'
+import { type Backend, type BlockingNode, blockingTree, type Claim, type Edge, edgesOf } from './blockingTree.ts'
+import type { KeyQueue, QueuedKey } from './keyQueue.ts'
+import { lockList, type LockListRow } from './lockList.sql.ts'
+
+/** Options of `lockstep.locks.list()`. */
+export interface ListLocksOptions {
+  /** Also give the statement that each session runs, or ran last. It may hold the values of your users. Default false. */
+  readonly statements?: boolean
+}
+
+/** One that waits for a lock at the server. */
+export interface ListedWaiter extends Claim {
+  /** How long this wait lasts. Lockstep waits in slices of at most 2 s and comes back at the end of the queue. */
+  readonly waitedMs: number
+}
+
+/** One lock that is held or waited for. */
+export interface ListedLock {
+  /** The number that PostgreSQL locks. */
+  readonly id: bigint
+  /** Undefined where nobody has told the name: a lock of other software, or of a Lockstep with `names: false`. */
+  readonly key: string | undefined
+  /** The key up to its first colon. */
+  readonly operation: string | undefined
+  readonly holders: readonly Claim[]
+  /** In the order of the queue. */
+  readonly waiters: readonly ListedWaiter[]
+  /** Callers of this process that wait in its memory, behind another caller of it. */
+  readonly queued: number
+}
+
+/** Who holds what, who waits, and who blocks whom, all of one moment. */
+export interface LockListing {
+  /** Those with the most waiters first, then those that are held for the longest time. */
+  readonly locks: readonly ListedLock[]
+  /** At each root a session that others wait for. Empty where nobody waits. */
+  readonly tree: readonly BlockingNode[]
+}
+
+/** The locks of the database, to look at. */
+export interface Locks {
+  /**
+   * Lists the advisory locks of this database: Lockstep's by their keys, others by their numbers.
+   *
+   * @example
+   * const { locks, tree } = await lockstep.locks.list()
+   * for (const { key, holders, waiters } of locks) console.log(key, holders.length, waiters.length)
+   */
+  list(options?: ListLocksOptions): Promise<LockListing>
+}
+
+/** What the list is made with. `schema` is quoted. */
+export interface ListGrounds {
+  readonly driver: Driver
+  readonly schema: string
+  readonly silence: SilenceWatch
+  readonly queue: KeyQueue
+}
+
+/** The names cannot be had: no right, no table yet, or a standby, on which it cannot be read. */
+const NAMELESS: ReadonlySet<string | undefined> = new Set([
+  INSUFFICIENT_PRIVILEGE,
+  UNDEFINED_TABLE,
+  INVALID_SCHEMA_NAME,
+  FEATURE_NOT_SUPPORTED,
+])
+
+/** Asks the server, and adds what this process knows. */
+export async function listLocks(grounds: ListGrounds, { statements = false }: ListLocksOptions): Promise<LockListing> {
+  const ask = (connection: Connection): Promise<LockListRow[]> => askForRows(connection, grounds.schema, statements)
+  const rows = await withConnection(grounds.driver, ask, grounds.silence)
+  return toListing(rows, grounds.queue.keys())
+}
+
+async function askForRows(connection: Connection, schema: string, statements: boolean): Promise<LockListRow[]> {
+  const results = await connection.script(lockList(schema, statements)).catch((error: unknown) => {
+    if (connection.lost || !NAMELESS.has(codeOf(error))) throw error
+    return connection.script(lockList(undefined, statements))
+  })
+  return (results.at(-1)?.rows ?? []) as unknown as LockListRow[]
+}
+
+interface Collected {
+  key: string | undefined
+  readonly holders: Claim[]
+  readonly waiters: ListedWaiter[]
+  queued: number
+}
+
+/** Makes the list from the server's rows and the keys in this process's queue. */
+export function toListing(rows: readonly LockListRow[], queued: readonly QueuedKey[]): LockListing {
+  const found = new Map<bigint, Collected>()
+  const at = (id: bigint): Collected => {
+    let lock = found.get(id)
+    if (lock === undefined) found.set(id, (lock = { key: undefined, holders: [], waiters: [], queued: 0 }))
+    return lock
+  }
+  for (const row of rows) {
+    if (row.kind !== 'lock') continue
+    const lock = at(BigInt(row.id ?? 0))
+    lock.key ??= row.key ?? undefined
+    const claim: Claim = { ...toBackend(row, row.pid), mode: row.mode ?? 'exclusive' }
+    if (row.granted === 'true') lock.holders.push(claim)
+    else lock.waiters.push({ ...claim, waitedMs: Number(row.waited ?? 0) })
+  }
+  for (const { id, key, waiting } of queued) {
+    // The queue has a key as soon as a caller asks; only those that are seen at the server, or waited for here, are news.
+    if (waiting === 0 && !found.has(id)) continue
+    const lock = at(id)
+    lock.key = key
+    lock.queued = waiting
+  }
+  const locks = [...found].map(([id, lock]) => ({ id, ...lock, operation: lock.key?.split(':', 1)[0] }))
+  return { locks: locks.toSorted(worstFirst), tree: blockingTree([...edgesOf(locks), ...edgesElsewhere(rows)]) }
+}
+
+/** Those who wait for something that is not in the list, and hold something that is. */
+function edgesElsewhere(rows: readonly LockListRow[]): Edge[] {
+  const known = new Map<number, Backend>()
+  for (const row of rows) if (row.kind === 'lock') known.set(Number(row.pid ?? 0), toBackend(row, row.pid))
+  const edges = rows.filter((row) => row.kind === 'edge')
+  for (const row of edges) {
+    const blocker = toBackend(row, row.blocker)
+    if (!known.has(blocker.pid)) known.set(blocker.pid, blocker)
+  }
+  return edges.flatMap((row) => {
+    const [waiter, blocker] = [known.get(Number(row.pid)), known.get(Number(row.blocker))]
+    if (waiter === undefined || blocker === undefined) return []
+    return [{ waiter, blocker, wanted: { id: undefined, key: undefined, kind: row.awaits ?? 'lock' } }]
+  })
+}
+
+function toBackend(row: LockListRow, pid: string | null): Backend {
+  return {
+    pid: Number(pid ?? 0),
+    application: row.application || undefined,
+    state: row.state ?? undefined,
+    heldForMs: row.held === null ? undefined : Number(row.held),
+    ...(row.statement === null ? {} : { statement: row.statement }),
+  }
+}
+
+function worstFirst(a: ListedLock, b: ListedLock): number {
+  const waiting = ({ waiters, queued }: ListedLock): number => waiters.length + queued
+  const heldMs = ({ holders }: ListedLock): number => Math.max(0, ...holders.map((holder) => holder.heldForMs ?? 0))
+  return waiting(b) - waiting(a) || heldMs(b) - heldMs(a) || (a.id < b.id ? -1 : 1)
+}

@@ -1,0 +1,75 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { InvalidOption } from '../errors.ts'
+import type { Key } from './key.ts'
+import { lockId } from './lockId.ts'
+import { checkMode, decide, longestRule, type Rollout, rolloutInProcess } from './rollout.ts'
+
+const request = (key: string): { id: bigint; key: Key; shared: boolean } => {
+  return { id: lockId('lockstep', 'lock', key), key: key as Key, shared: false }
+}
+
+describe('percent', () => {
+  test('a key never changes sides when the percentage grows', () => {
+    const percentage = fc.double({ min: 0, max: 100, noNaN: true })
+    fc.assert(
+      fc.property(fc.string(), percentage, percentage, (name, one, other) => {
+        const [less, more] = one < other ? [one, other] : [other, one]
+        const lock = request(`Transfer:${name}`)
+        if (decide({ percent: less }, lock) === 'on') expect(decide({ percent: more }, lock)).toBe('on')
+      }),
+    )
+  })
+
+  test.each([0, 10, 50, 100])('%i percent of many keys are locked, the rest is observed', (percent) => {
+    const decisions = Array.from({ length: 20_000 }, (_, number) => decide({ percent }, request(`Transfer:${number}`)))
+    const locked = decisions.filter((decision) => decision === 'on').length / 200
+    expect(locked).toBeGreaterThanOrEqual(percent - 1)
+    expect(locked).toBeLessThanOrEqual(percent + 1)
+    expect(new Set(decisions.filter((decision) => decision !== 'on'))).toEqual(
+      new Set(percent === 100 ? [] : ['observe']),
+    )
+  })
+})
+
+describe('rules', () => {
+  test('the longest prefix wins, whatever the order', () => {
+    const rules = [
+      { prefix: '', mode: 'off' as const },
+      { prefix: 'Transfer:EU:', mode: 'on' as const },
+      { prefix: 'Transfer:', mode: 'observe' as const },
+    ]
+    expect(longestRule(rules, 'Transfer:EU:1')?.mode).toBe('on')
+    expect(longestRule(rules.toReversed(), 'Transfer:US:1')?.mode).toBe('observe')
+    expect(longestRule(rules, 'Order:1')?.mode).toBe('off')
+  })
+
+  test('keys that no rule is for are locked', () => {
+    expect(rolloutInProcess({ 'Transfer:': 'off' }).ruleFor('Order:1').mode).toBe('on')
+  })
+
+  test('a function decides for each key, and may change its mind', () => {
+    let mode: 'on' | 'off' = 'off'
+    const source = rolloutInProcess(() => mode)
+    expect(source.ruleFor('Order:1').mode).toBe('off')
+    mode = 'on'
+    expect(source.ruleFor('Order:1').mode).toBe('on')
+  })
+
+  test('a prefix that was switched back stays so, and only that one', async () => {
+    const source = rolloutInProcess('on')
+    await source.switchBack('Transfer:', 'because')
+    expect(source.ruleFor('Transfer:1').mode).toBe('observe')
+    expect(source.ruleFor('Order:1').mode).toBe('on')
+  })
+
+  test.each([{ percent: -1 }, { percent: 101 }, { percent: Number.NaN }, 'sometimes', 3, null, undefined])(
+    '%j is no mode',
+    (mode) => {
+      expect(() => checkMode(mode)).toThrow(InvalidOption)
+      expect(() => rolloutInProcess({ 'Transfer:': mode as never })).toThrow(InvalidOption)
+      if (mode !== undefined)
+        expect(() => rolloutInProcess(mode as Exclude<Rollout, 'database'>)).toThrow(InvalidOption)
+    },
+  )
+})

@@ -1,0 +1,188 @@
+import { afterEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { InvalidOption, type Lockstep, LockTimeout, NestedTransaction } from '../index.ts'
+import { key } from '../locks/index.ts'
+import { type EventMessage, on } from '../observe/index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+const stops: (() => void)[] = []
+afterEach(() => stops.splice(0).forEach((stop) => stop()))
+
+const TRANSFER = key`Transfer:${1}`
+const nothing = (): Promise<void> => Promise.resolve()
+const POLL = { interval: 10, timeout: 8000 }
+
+/** Holds the keys until told to let go. */
+async function hold(lockstep: Lockstep, lock: ReturnType<typeof key>[] = [TRANSFER]): Promise<() => Promise<void>> {
+  const [held, letGo] = [signal(), signal()]
+  const holding = lockstep.transaction({ lock }, async () => {
+    held.give()
+    await letGo.given
+  })
+  await Promise.race([held.given, holding])
+  return async () => {
+    letGo.give()
+    await holding
+  }
+}
+
+function heard(): EventMessage<'lock.wouldWait'>[] {
+  const events: EventMessage<'lock.wouldWait'>[] = []
+  stops.push(on('lock.wouldWait', (event) => events.push(event)))
+  return events
+}
+
+describe.each(DRIVERS)('rollout, %s', (driver) => {
+  test('off: no lock is taken, in any isolation', async () => {
+    const { lockstep } = bench.open(driver, { rollout: 'off' })
+    const letGo = await hold(bench.open(driver).lockstep)
+    await lockstep.transaction({ lock: TRANSFER, waitMs: 0 }, nothing)
+    await lockstep.transaction({ lock: TRANSFER, waitMs: 0, isolation: 'serializable' }, nothing)
+    expect(await bench.locksHeld()).toBe(1)
+    await letGo()
+  })
+
+  test.each(['read committed', 'serializable'] as const)(
+    'observe, %s: nobody is held up, and who would have waited is told with the time',
+    async (isolation) => {
+      const events = heard()
+      const observing = bench.open(driver, { rollout: 'observe' }).lockstep
+      const other = bench.open(driver, { rollout: 'observe' }).lockstep
+      const letGo = await hold(observing)
+      await other.transaction({ lock: TRANSFER, waitMs: 0, isolation }, nothing)
+      await other.transaction({ lock: key`Transfer:${2}`, waitMs: 0, isolation }, nothing)
+      await letGo()
+      await expect.poll(() => events, POLL).toHaveLength(1)
+      expect(events[0]).toMatchObject({ schema: 'lockstep', key: TRANSFER, granted: true })
+      expect(events[0]?.waitMs).toBeGreaterThan(0)
+    },
+  )
+
+  test('observe: those who share do not wait for each other, but for the exclusive one, and it for them', async () => {
+    const events = heard()
+    const one = bench.open(driver, { rollout: 'observe' }).lockstep
+    const other = bench.open(driver, { rollout: 'observe' }).lockstep
+    await one.transaction({ lockShared: TRANSFER }, () => other.transaction({ lockShared: TRANSFER }, nothing))
+    await one.transaction({ lockShared: key`Read:${1}` }, () => other.transaction({ lock: key`Read:${1}` }, nothing))
+    await one.transaction({ lock: key`Write:${1}` }, () => other.transaction({ lockShared: key`Write:${1}` }, nothing))
+    await expect.poll(() => events.map((event) => event.key).toSorted(), POLL).toEqual(['Read:1', 'Write:1'])
+  })
+
+  test('a mode for each prefix: some keys of one call are locked, others are not', async () => {
+    const rollout = { '': 'off', 'Transfer:': 'on', 'Order:': 'observe' } as const
+    const events = heard()
+    const one = bench.open(driver, { rollout }).lockstep
+    const other = bench.open(driver, { rollout }).lockstep
+    const letGo = await hold(one, [TRANSFER, key`Order:${1}`, key`Wallet:${1}`])
+    await other.transaction({ lock: [key`Order:${1}`, key`Wallet:${1}`], waitMs: 0 }, nothing)
+    expect(await failureOf(other.transaction({ lock: TRANSFER, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeout)
+    await letGo()
+    await expect.poll(() => events.map((event) => event.key), POLL).toEqual(['Order:1'])
+  })
+
+  test('nesting goes by what was declared, not by what is locked', async () => {
+    const { lockstep } = bench.open(driver, { rollout: 'off' })
+    await lockstep.transaction({ lock: TRANSFER }, async () => {
+      await lockstep.transaction({ lock: TRANSFER }, nothing)
+      const refused = failureOf(lockstep.transaction({ lock: key`Other:${1}` }, nothing))
+      expect(await refused).toBeInstanceOf(NestedTransaction)
+    })
+  })
+
+  test('rules in the database are followed within seconds, and by all', async () => {
+    const one = bench.open(driver, { rollout: 'database' }).lockstep
+    const other = bench.open(driver, { rollout: 'database' }).lockstep
+    const isLocked = async (): Promise<boolean> => {
+      const letGo = await hold(one)
+      const error = await other.transaction({ lock: TRANSFER, waitMs: 0 }, nothing).then(
+        () => undefined,
+        (caught: unknown) => caught,
+      )
+      await letGo()
+      return error instanceof LockTimeout
+    }
+    expect(await isLocked()).toBe(true)
+    await one.rollout.set('Transfer:', 'off', 'trying it out')
+    await expect.poll(isLocked, POLL).toBe(false)
+    await one.rollout.set('Transfer:', { percent: 100 })
+    await expect.poll(isLocked, POLL).toBe(true)
+    expect(await other.rollout.list()).toMatchObject([{ prefix: 'Transfer:', mode: { percent: 100 }, reason: '' }])
+    expect(await other.rollout.unset('Transfer:')).toBe(true)
+    expect(await other.rollout.unset('Transfer:')).toBe(false)
+    expect(await other.rollout.list()).toEqual([])
+  })
+
+  test('a wait that lasts too long switches its prefix back, in every process, and says why', async () => {
+    const warnings: Error[] = []
+    const onWarning = (warning: Error): void => void warnings.push(warning)
+    process.on('warning', onWarning)
+    stops.push(() => process.off('warning', onWarning))
+    const events: EventMessage<'rollout.switchedBack'>[] = []
+    stops.push(on('rollout.switchedBack', (event) => events.push(event)))
+    const options = { rollout: 'database', rollback: { waitMs: 50 } } as const
+    const one = bench.open(driver, options).lockstep
+    const other = bench.open(driver, options).lockstep
+    const letGo = await hold(one)
+    const waiting = other.transaction({ lock: TRANSFER }, nothing)
+    await expect.poll(() => events, POLL).toHaveLength(1)
+    expect(events[0]).toMatchObject({ schema: 'lockstep', prefix: 'Transfer:' })
+    expect(events[0]?.reason).toContain('longer than 50 ms')
+    await expect.poll(() => warnings.map((each) => each.name), POLL).toContain('LockstepRollout')
+    await letGo()
+    await waiting
+    const letGoAgain = await hold(one)
+    await expect
+      .poll(() => other.transaction({ lock: TRANSFER, waitMs: 0 }, () => Promise.resolve('passed')), POLL)
+      .toBe('passed')
+    await letGoAgain()
+    expect(await one.rollout.list()).toMatchObject([
+      { prefix: 'Transfer:', mode: 'observe', reason: events[0]?.reason },
+    ])
+    await one.rollout.unset('Transfer:')
+  })
+
+  test('too many failures switch a prefix back, without a database rule in this process alone', async () => {
+    const events: EventMessage<'rollout.switchedBack'>[] = []
+    stops.push(on('rollout.switchedBack', (event) => events.push(event)))
+    const tried = bench.open(driver, { rollout: 'on', rollback: { failurePercent: 5 } }).lockstep
+    const letGo = await hold(bench.open(driver).lockstep)
+    for (let call = 0; call < 18; call++) await tried.transaction({ lock: key`Transfer:${call + 2}` }, nothing)
+    for (let call = 0; call < 2; call++) {
+      expect(events).toEqual([])
+      await failureOf(tried.transaction({ lock: TRANSFER, waitMs: 0 }, nothing))
+    }
+    await expect.poll(() => events.map((event) => event.prefix), POLL).toEqual(['Transfer:'])
+    await tried.transaction({ lock: TRANSFER, waitMs: 0 }, nothing)
+    await letGo()
+  })
+
+  test('errors of the function itself are no failures of the lock', async () => {
+    const events: unknown[] = []
+    stops.push(on('rollout.switchedBack', (event) => events.push(event)))
+    const { lockstep } = bench.open(driver, { rollout: 'on', rollback: { failurePercent: 5, waitMs: 10_000 } })
+    for (let call = 0; call < 30; call++) {
+      await failureOf(lockstep.transaction({ lock: TRANSFER }, () => Promise.reject(new Error('insufficient funds'))))
+    }
+    expect(events).toEqual([])
+  })
+
+  test('bad settings are refused', () => {
+    expect(() => bench.open(driver, { rollout: 'sometimes' as 'on' })).toThrow(InvalidOption)
+    expect(() => bench.open(driver, { rollback: { waitMs: 1 } })).toThrow(InvalidOption)
+    expect(() => bench.open(driver, { rollout: 'on', rollback: { waitMs: -1 } })).toThrow(InvalidOption)
+    expect(() => bench.open(driver, { rollout: 'on', strategy: 'table' })).toThrow(InvalidOption)
+    expect(() => bench.open(driver, { slowWaitMs: 0 })).toThrow(InvalidOption)
+  })
+
+  test.each([
+    ['a prefix that is no text', 7, 'on'],
+    ['half a percent', 'Transfer:', { percent: 0.5 }],
+    ['a mode that is none', 'Transfer:', 'maybe'],
+  ])('a rule with %s is refused', async (_, prefix, mode) => {
+    const { lockstep } = bench.open(driver)
+    expect(await failureOf(lockstep.rollout.set(prefix as string, mode as 'on'))).toBeInstanceOf(InvalidOption)
+  })
+})
