@@ -6,7 +6,10 @@ import {
   Closing,
   type Key,
   KeyQueue,
+  listLocks,
   lockId,
+  type Locks,
+  NameRegistry,
   RecentLockIds,
   type RollbackTriggers,
   type Rollout,
@@ -57,6 +60,11 @@ export interface LockstepOptions {
   readonly retry?: RetryOptions
   /** An answer to BEGIN or COMMIT that has not come for this long means that the connection is lost. Default 30,000. */
   readonly silenceMs?: number
+  /**
+   * Whether the keys in use are written to the table `lock_names`, in the background, so that the lock list shows names and not
+   * numbers. `false` where keys hold what must not be stored. Default true.
+   */
+  readonly names?: boolean
   /** Which keys are locked, observed or left alone. Default: all are locked. */
   readonly rollout?: Rollout
   /** When a prefix is put back to `observe` by itself. Only together with `rollout`. */
@@ -89,6 +97,9 @@ const DEFAULT_SLOW_WAIT_MS = 100
 export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   /** The rules in the database: read, set and removed here, followed by every Lockstep with `rollout: 'database'`. */
   readonly rollout: RolloutInDatabase
+  /** Who holds what, who waits, and who blocks whom. */
+  readonly locks: Locks
+  readonly #names: NameRegistry | undefined
   readonly #grounds: Grounds
   readonly #closing = new Closing()
   #running = 0
@@ -105,13 +116,26 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
     this.rollout = new RolloutInDatabase(driver, schema, silence)
     const rollout = rolloutSource(options, this.rollout)
     const readiness = (): Readiness | undefined => this.#readiness
+    // Rows in a table have no number in the lock list that a name could stand for.
+    const named = checkNames(options.names) && defaults.strategy !== 'table'
+    const names = named
+      ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#readiness !== undefined)
+      : undefined
+    const queue = new KeyQueue()
+    this.#names = names
+    this.locks = {
+      list: async (wanted = {}) => {
+        if (this.#closing.closed) throw closedError()
+        return listLocks({ driver, schema: quoteIdentifier(schema), silence, queue }, wanted)
+      },
+    }
     this.#grounds = {
       pool,
       driver,
       schema,
       quotedSchema: quoteIdentifier(schema),
-      lockIds: new RecentLockIds(schema),
-      queue: new KeyQueue(),
+      lockIds: new RecentLockIds(schema, names && ((id, key) => names.note(id, key))),
+      queue,
       places: WaitPlaces.of(pool, driver.poolSize),
       defaults,
       silence,
@@ -202,9 +226,12 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   /** Refuses new calls, turns away those that wait, and waits for those that run. The pool stays the caller's to close. */
   async close(): Promise<void> {
     this.#closing.close()
-    if (this.#running === 0) return
-    this.#idle ??= new Promise<void>((resolve) => (this.#whenIdle = resolve))
-    await this.#idle
+    const written = this.#names?.close()
+    if (this.#running > 0) {
+      this.#idle ??= new Promise<void>((resolve) => (this.#whenIdle = resolve))
+      await this.#idle
+    }
+    await written
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -223,6 +250,11 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
 function checkMilliseconds(name: string, milliseconds: number): number {
   if (Number.isFinite(milliseconds) && milliseconds > 0) return milliseconds
   throw new InvalidOption(`${name} is ${String(milliseconds)}.`, { advice: 'Use a number of milliseconds above 0.' })
+}
+
+function checkNames(names: unknown = true): boolean {
+  if (typeof names === 'boolean') return names
+  throw new InvalidOption(`names is ${String(names)}.`, { advice: 'Use true or false.' })
 }
 
 function rolloutSource(options: LockstepOptions, inDatabase: RolloutInDatabase): RolloutSource | undefined {

@@ -14,15 +14,38 @@
  * because the rest must stay free for those that hold the locks. A server's lock is granted in order of arrival; a slice that
  * ends gives the place up, so between processes the order is approximate.
  *
+ * **Seeing.** `listLocks` shows who holds what, who waits and who blocks whom, from one look at the server's lock table. The server
+ * knows numbers only, so `NameRegistry` writes down which key a number stands for: in the background, on a connection that nobody
+ * waits for, never in a caller's transaction. A name that is missing costs readability and nothing else.
+ *
  * **What is trusted.** The server's word alone. The queue in memory excludes nobody: it only spares connections. A wait that
  * ended in an error may still have been granted, so every failure rolls back, and where that cannot be confirmed the connection
  * is destroyed: the server frees a transaction's locks with its session.
  */
+export {
+  type Backend,
+  type BlockingNode,
+  blockingTree,
+  type Claim,
+  type Contested,
+  type Edge,
+  edgesOf,
+  type Wanted,
+} from './blockingTree.ts'
 export { Closing } from './closing.ts'
 export { findHolders } from './holders.ts'
 export { checkKey, type Key, key, type KeyPart, MAX_KEY_BYTES } from './key.ts'
-export { KeyQueue, type Ticket } from './keyQueue.ts'
-export { type LockDomain, lockId, RecentLockIds } from './lockId.ts'
+export { KeyQueue, type QueuedKey, type Ticket } from './keyQueue.ts'
+export {
+  type ListedLock,
+  type ListedWaiter,
+  listLocks,
+  type ListLocksOptions,
+  type LockListing,
+  type Locks,
+} from './listLocks.ts'
+export { type LockDomain, lockId, type NoteKey, RecentLockIds } from './lockId.ts'
+export { lockList } from './lockList.sql.ts'
 export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
 export {
   AFTER_WAITING,
@@ -39,6 +62,7 @@ export {
   WAITED,
   watchClient,
 } from './locks.sql.ts'
+export { type NameLimits, NameRegistry } from './nameRegistry.ts'
 export { closedError, Patience } from './patience.ts'
 export {
   checkMode,

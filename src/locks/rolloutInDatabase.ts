@@ -69,8 +69,9 @@ export class RolloutInDatabase implements RolloutSource {
     return (await this.#change(unsetRolloutRule(this.#schema), [checkPrefix(prefix)])) > 0
   }
 
-  switchBack(prefix: string, reason: string): Promise<void> {
-    return this.set(prefix, 'observe', reason)
+  async switchBack(prefix: string, reason: string): Promise<void> {
+    await this.set(prefix, 'observe', reason)
+    await this.#read()
   }
 
   async #change(text: string, values: readonly unknown[]): Promise<number> {

@@ -1,5 +1,6 @@
 import { InvalidOption } from '../errors.ts'
 import { rolloutSwitchedBack } from '../observe/index.ts'
+import type { Key } from './key.ts'
 import { operationPrefix, type RolloutSource } from './rollout.ts'
 
 /** When a prefix is put back to `observe` by itself. */
@@ -27,7 +28,7 @@ export class RolloutTrigger {
   readonly #schema: string
   readonly #source: RolloutSource
   readonly #windows = new Map<string, Window>()
-  readonly #pulled = new Set<string>()
+  readonly #switching = new Set<string>()
 
   constructor(schema: string, source: RolloutSource, triggers: RollbackTriggers) {
     this.waitMs = checkBound('waitMs', triggers.waitMs)
@@ -63,19 +64,24 @@ export class RolloutTrigger {
 
   /** The rule's own prefix, or the operation's where the rule is for all keys: one bad operation must not unlock the others. */
   #prefixesOf(keys: readonly string[]): Set<string> {
-    return new Set(
-      keys.map((key) => {
-        const { prefix } = this.#source.ruleFor(key as never)
-        return prefix === '' ? operationPrefix(key) : prefix
-      }),
-    )
+    const prefixes = new Set<string>()
+    for (const key of keys) {
+      const { prefix, mode } = this.#source.ruleFor(key as Key)
+      // A straggler: it began before the switch.
+      if (mode === 'observe' || mode === 'off') continue
+      prefixes.add(prefix === '' ? operationPrefix(key) : prefix)
+    }
+    return prefixes
   }
 
   #pull(prefix: string, why: string): void {
-    if (this.#pulled.has(prefix)) return
-    this.#pulled.add(prefix)
+    if (this.#switching.has(prefix)) return
+    this.#switching.add(prefix)
+    // Who switches it on again begins to count anew.
+    this.#windows.delete(prefix)
     const reason = `Locks on ${prefix} were switched back to observe: ${why}.`
-    this.#source.switchBack(prefix, reason).then(
+    const switched = this.#source.switchBack(prefix, reason).finally(() => this.#switching.delete(prefix))
+    switched.then(
       () => {
         if (rolloutSwitchedBack.hasSubscribers) {
           rolloutSwitchedBack.publish({ schema: this.#schema, prefix, reason })
@@ -84,7 +90,7 @@ export class RolloutTrigger {
         process.emitWarning(reason, { type: 'LockstepRollout', code: 'LOCKSTEP_ROLLOUT_SWITCHED_BACK' })
       },
       // The next one that sees it tries again.
-      () => this.#pulled.delete(prefix),
+      () => undefined,
     )
   }
 }
