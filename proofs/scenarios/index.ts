@@ -1,10 +1,20 @@
 import type { Scenario } from '../scenario.ts'
 
+import { cancel } from './cancel.ts'
 import { commit } from './commit.ts'
 import { leftovers } from './leftovers.ts'
 import { order } from './order.ts'
 import { rollout } from './rollout.ts'
+import { visibility } from './visibility.ts'
 import { wallet } from './wallet.ts'
 
 /** Every scenario by its name: `npm run attack -- NAME`. */
-export const scenarios: Readonly<Record<string, Scenario>> = { wallet, order, leftovers, commit, rollout }
+export const scenarios: Readonly<Record<string, Scenario>> = {
+  wallet,
+  order,
+  leftovers,
+  commit,
+  rollout,
+  cancel,
+  visibility,
+}

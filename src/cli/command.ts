@@ -1,7 +1,7 @@
 import type { Terminal } from './terminal.ts'
 
 /** What may be given to a command beside its name. */
-export type OptionName = 'url' | 'schema' | 'driver' | 'json' | 'to'
+export type OptionName = 'url' | 'schema' | 'driver' | 'json' | 'to' | 'watch' | 'statements'
 
 /** One use of a command, checked for form but not for sense. */
 export interface Call {
@@ -28,4 +28,6 @@ export interface Command {
   /** What its one word may be; empty where it takes none. */
   readonly words: readonly string[]
   run(call: Call): Promise<Outcome>
+  /** With `--watch` instead of `run`: shows one outcome after the other until it is told to stop. */
+  watch?(call: Call, show: (outcome: Outcome) => void, stop: AbortSignal): Promise<void>
 }

@@ -2,6 +2,7 @@ import type { Command } from './command.ts'
 import { completionCommand } from './completion.ts'
 import { doctorCommand } from './doctor.ts'
 import { helpFor } from './help.ts'
+import { locksCommand } from './locks.ts'
 import { migrateCommand } from './migrate.ts'
 
 const helpCommand: Command = {
@@ -10,7 +11,7 @@ const helpCommand: Command = {
   usage: '[COMMAND]',
   details: 'Says what there is.',
   options: [],
-  words: ['migrate', 'doctor', 'completion', 'help'],
+  words: ['migrate', 'doctor', 'locks', 'completion', 'help'],
   async run({ words }) {
     const text = helpFor(commands, words[0])
     return { exitCode: 0, json: { ok: true, text }, text: () => text }
@@ -21,6 +22,7 @@ const helpCommand: Command = {
 export const commands: readonly Command[] = [
   migrateCommand,
   doctorCommand,
+  locksCommand,
   completionCommand(() => commands),
   helpCommand,
 ]

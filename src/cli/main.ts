@@ -11,14 +11,16 @@
  * **The driver** is the working directory's: what the doctor sees is then what the application there gets, and this package needs
  * none of its own.
  *
- * **An interrupt** ends the program at once. Closing the connection is all the tidying that is needed: a migration is one
- * transaction, and the server rolls back one whose client has gone.
+ * **An interrupt** ends a `--watch` as it is meant to end, with 0, and every other command at once. Closing the connection is all
+ * the tidying that is needed: a migration is one transaction, and the server rolls back one whose client has gone.
  */
 import { constants } from 'node:os'
+import { interruptGently } from './interrupt.ts'
 import { run } from './run.ts'
 
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-  process.once(name, () => {
+  process.on(name, () => {
+    if (name === 'SIGINT' && interruptGently()) return
     process.stderr.write('\npg-lockstep: interrupted; what was not committed is rolled back.\n')
     process.exit(128 + constants.signals[name])
   })

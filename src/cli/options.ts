@@ -24,5 +24,11 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
     choices: ['pg', 'postgres'],
   },
   to: { type: 'string', value: 'N', summary: 'stop at this version. Default: the newest' },
+  watch: { type: 'boolean', value: '', summary: 'show it anew every second, until Ctrl-C' },
+  statements: {
+    type: 'boolean',
+    value: '',
+    summary: 'also the statement that each session runs; it may hold values of your users',
+  },
   json: { type: 'boolean', value: '', summary: 'answer with one JSON object on one line' },
 }

@@ -3,7 +3,9 @@ import { parseCommandLine } from './commandLine.ts'
 import { commands } from './commands.ts'
 import { explain, type Explanation } from './explain.ts'
 import { helpFor } from './help.ts'
+import { untilInterrupted } from './interrupt.ts'
 import { packageVersion } from './packageVersion.ts'
+import { Screen } from './screen.ts'
 import { type Terminal, terminalOf } from './terminal.ts'
 import { UsageError } from './usageError.ts'
 import { wrap } from './wrap.ts'
@@ -13,7 +15,15 @@ export async function run(args: readonly string[]): Promise<number> {
   // Asked of the raw arguments: a command line that cannot be parsed gets its answer in the form that it wished for, too.
   const json = args.includes('--json')
   try {
-    const outcome = await execute(args)
+    const screen = new Screen(
+      (text) => void process.stdout.write(text),
+      () => terminalOf(process.stdout),
+    )
+    const outcome = await execute(args, ({ json: object, text }) => {
+      if (json) process.stdout.write(`${JSON.stringify(object)}\n`)
+      else screen.show(text)
+    })
+    if (outcome === undefined) return 0
     const text = json ? JSON.stringify(outcome.json) : outcome.text(terminalOf(process.stdout))
     process.stdout.write(`${text}\n`)
     return outcome.exitCode
@@ -27,11 +37,14 @@ export async function run(args: readonly string[]): Promise<number> {
   }
 }
 
-async function execute(args: readonly string[]): Promise<Outcome> {
+/** Gives nothing where it has shown all there was. */
+async function execute(args: readonly string[], show: (outcome: Outcome) => void): Promise<Outcome | undefined> {
   const { command, call, asks } = parseCommandLine(args, commands)
   if (asks === 'version') return said(await packageVersion())
   if (asks === 'help' || command === undefined) return said(helpFor(commands, command?.name))
-  return command.run(call)
+  if (call.values.watch !== 'true') return command.run(call)
+  await untilInterrupted(async (stop) => command.watch?.(call, show, stop))
+  return undefined
 }
 
 function said(text: string): Outcome {

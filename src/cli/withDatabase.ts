@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Lockstep } from '../index.ts'
-import type { Call, Outcome } from './command.ts'
+import type { Call } from './command.ts'
 import { databaseUrl } from './databaseUrl.ts'
 import { type DriverName, loadDriver } from './loadDriver.ts'
 
@@ -14,10 +14,7 @@ export interface Database {
 const GOODBYE_MS = 2_000
 
 /** Connects as the options say, lets the command work, and closes everything however that ended. */
-export async function withDatabase(
-  values: Call['values'],
-  work: (database: Database) => Promise<Outcome>,
-): Promise<Outcome> {
+export async function withDatabase<T>(values: Call['values'], work: (database: Database) => Promise<T>): Promise<T> {
   const url = databaseUrl(values.url)
   const { name, open } = loadDriver(values.driver)
   const { pool, close } = open(url)

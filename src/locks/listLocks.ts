@@ -112,7 +112,7 @@ export function toListing(rows: readonly LockListRow[], queued: readonly QueuedK
     lock.key ??= row.key ?? undefined
     const claim: Claim = { ...toBackend(row, row.pid), mode: row.mode ?? 'exclusive' }
     if (row.granted === 'true') lock.holders.push(claim)
-    else lock.waiters.push({ ...claim, waitedMs: Number(row.waited ?? 0) })
+    else lock.waiters.push({ ...claim, waitedMs: toMs(row.waited) ?? 0 })
   }
   for (const { id, key, waiting } of queued) {
     // The queue has a key as soon as a caller asks; only those that are seen at the server, or waited for here, are news.
@@ -146,9 +146,14 @@ function toBackend(row: LockListRow, pid: string | null): Backend {
     pid: Number(pid ?? 0),
     application: row.application || undefined,
     state: row.state ?? undefined,
-    heldForMs: row.held === null ? undefined : Number(row.held),
+    heldForMs: toMs(row.held),
     ...(row.statement === null ? {} : { statement: row.statement }),
   }
+}
+
+/** A server's clock that was put back must not make a time negative. */
+function toMs(text: string | null): number | undefined {
+  return text === null ? undefined : Math.max(0, Number(text))
 }
 
 function worstFirst(a: ListedLock, b: ListedLock): number {

@@ -51,6 +51,7 @@ test('whoever listens hears what happened, in its order', async () => {
     'lock.acquired',
     'lock.requested',
     'lock.contended',
+    'lock.slow',
     'lock.timedOut',
     'lock.released',
   ])

@@ -126,12 +126,12 @@ export const events = {
   'lock.acquired': lockAcquired,
   'lock.timedOut': lockTimedOut,
   'lock.abandoned': lockAbandoned,
-  'lock.released': lockReleased,
   'lock.slow': lockSlow,
   'lock.wouldWait': lockWouldWait,
-  'rollout.switchedBack': rolloutSwitchedBack,
+  'lock.released': lockReleased,
   'transaction.retried': transactionRetried,
   'commit.resolved': commitResolved,
+  'rollout.switchedBack': rolloutSwitchedBack,
   'migration.applied': migrationApplied,
 } as const
 

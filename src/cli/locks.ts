@@ -1,0 +1,162 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { BlockingNode, Claim, ListedLock, ListedWaiter, LockListing } from '../index.ts'
+import type { Call, Command, Outcome } from './command.ts'
+import { table } from './table.ts'
+import type { Terminal } from './terminal.ts'
+import { type Database, withDatabase } from './withDatabase.ts'
+
+const REFRESH_MS = 1000
+/** More than these of one lock, or behind one session, say no more; `--json` has them all. */
+const MAX_SHOWN = 10
+/** What the other columns take of a screen; the key has the rest. */
+const OTHER_COLUMNS = 76
+const MIN_KEY_WIDTH = 16
+const APPLICATION_WIDTH = 20
+
+export const locksCommand: Command = {
+  name: 'locks',
+  summary: 'who holds what, who waits, and who blocks whom',
+  usage: '[--watch]',
+  details: `Lists the advisory locks of the database: Lockstep's by their keys, others by their numbers. Then who
+blocks whom, as a tree. It changes nothing.
+
+"held" is the age of the holder's transaction: PostgreSQL keeps no time of the grant. "waits" is one wait at
+the server: Lockstep waits in slices of two seconds at most.`,
+  options: ['url', 'schema', 'driver', 'watch', 'statements', 'json'],
+  words: [],
+  run({ values }) {
+    return withDatabase(values, (database) => look(database, values))
+  },
+  watch({ values }, show, stop) {
+    return withDatabase(values, async (database) => {
+      while (!stop.aborted) {
+        const outcome = await look(database, values)
+        const at = new Date()
+        const head = ({ paint }: Terminal): string => paint('dim', `${at.toISOString()}  Ctrl-C ends`)
+        show({ ...outcome, text: (terminal) => `${head(terminal)}\n\n${outcome.text(terminal)}` })
+        await delay(REFRESH_MS, undefined, { signal: stop }).catch(() => undefined)
+      }
+    })
+  },
+}
+
+async function look({ lockstep, driver }: Database, values: Call['values']): Promise<Outcome> {
+  const statements = values.statements === 'true'
+  const listing = await lockstep.locks.list({ statements })
+  const json = { ok: true, command: 'locks', schema: lockstep.schema, driver, at: new Date().toISOString() }
+  return {
+    exitCode: 0,
+    json: { ...json, ...forJson(listing) },
+    text: (terminal) => report(listing, statements, terminal),
+  }
+}
+
+/** What is not known is null, so that every object has all its fields; a 64-bit number is text, or programs would round it. */
+function forJson({ locks, tree }: LockListing): { locks: unknown; tree: unknown } {
+  // Nobody waits in the memory of this program.
+  const seen = locks.map(({ queued: _queued, ...lock }) => lock)
+  const text = JSON.stringify({ locks: seen, tree }, (_name, value: unknown) =>
+    typeof value === 'bigint' ? String(value) : (value ?? null),
+  )
+  return JSON.parse(text) as { locks: unknown; tree: unknown }
+}
+
+function report({ locks, tree }: LockListing, statements: boolean, terminal: Terminal): string {
+  if (locks.length === 0) return 'No advisory lock is held or waited for in this database.'
+  const { columns, paint } = terminal
+  const head = ['KEY', 'MODE', 'PID', 'APPLICATION', 'STATE', 'FOR', 'WAITERS', ...(statements ? ['STATEMENT'] : [])]
+  const rows = locks.flatMap((lock) => rowsOf(lock, statements, terminal))
+  const list = table([head.map((title) => paint('dim', title)), ...rows], columns)
+  const count = (what: number, one: string): string => `${what} ${one}${what === 1 ? '' : 's'}`
+  const waiting = locks.reduce((sum, { waiters }) => sum + waiters.length, 0)
+  const verdict = paint('bold', `${count(locks.length, 'lock')}, ${count(waiting, 'waiter')}.`)
+  if (tree.length === 0) return `${list}\n\n${verdict}`
+  const drawing = tree.flatMap((root) => draw(root, '', '', terminal)).join('\n')
+  return `${list}\n\n${paint('bold', 'Who blocks whom')}\n${drawing}\n\n${verdict}`
+}
+
+function rowsOf(lock: ListedLock, statements: boolean, terminal: Terminal): string[][] {
+  const { columns, paint } = terminal
+  const name = shorten(nameOf(lock), Math.max(MIN_KEY_WIDTH, columns - OTHER_COLUMNS))
+  const row = (claim: Claim, since: string): string[] => [
+    '',
+    claim.mode,
+    pidOf(claim),
+    shorten(plain(claim.application ?? '-'), APPLICATION_WIDTH),
+    claim.state ?? '-',
+    since,
+    '',
+    ...(statements ? [plain(claim.statement ?? '-')] : []),
+  ]
+  const holders = lock.holders.map((holder) => row(holder, `held ${ageOf(holder.heldForMs)}`))
+  const waiters = lock.waiters.slice(0, MAX_SHOWN).map((waiter) => row(waiter, paint('yellow', waitOf(waiter))))
+  const [first = [], ...others] = [...holders, ...waiters]
+  first[0] = name
+  if (lock.waiters.length > 0) first[6] = String(lock.waiters.length)
+  const hidden = lock.waiters.length - MAX_SHOWN
+  return [first, ...others, ...(hidden > 0 ? [['', `… ${hidden} more`]] : [])]
+}
+
+/** One session and those behind it. `lead` stands before its own line, `indent` before theirs. */
+function draw(node: BlockingNode, lead: string, indent: string, terminal: Terminal): string[] {
+  const { waitsFor } = node
+  const who = [pidOf(node), plain(node.application ?? ''), node.state ?? ''].filter((part) => part !== '')
+  const line = `${lead}${who.join('  ')}${tellOf(node)}`
+  const shown = node.blocks.slice(0, MAX_SHOWN)
+  const hidden = node.blocks.length - shown.length
+  const below = shown.flatMap((each, place) => {
+    const last = place === shown.length - 1 && hidden === 0
+    return draw(each, `${indent}${last ? '└─ ' : '├─ '}`, `${indent}${last ? '   ' : '│  '}`, terminal)
+  })
+  const rest = hidden > 0 ? [`${indent}└─ … ${hidden} more`] : []
+  return [waitsFor === undefined ? terminal.paint('red', line) : line, ...below, ...rest]
+}
+
+function tellOf({ waitsFor, heldForMs, repeated }: BlockingNode): string {
+  const again = repeated ? ' (see above)' : ''
+  if (waitsFor === undefined) return heldForMs === undefined ? again : `  open for ${ageOf(heldForMs)}${again}`
+  const { id, kind } = waitsFor
+  return `  waits for ${id === undefined ? (KINDS[kind] ?? `a lock (${kind})`) : nameOf({ ...waitsFor, id })}${again}`
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  transactionid: 'a row',
+  tuple: 'a row',
+  relation: 'a table',
+  advisory: 'an advisory lock of another kind',
+}
+
+function nameOf({ key, id }: { readonly key: string | undefined; readonly id: bigint }): string {
+  return key === undefined ? String(id) : plain(key)
+}
+
+function pidOf({ pid }: { readonly pid: number }): string {
+  return pid === 0 ? 'prepared' : String(pid)
+}
+
+function waitOf({ waitedMs }: ListedWaiter): string {
+  return `waits ${ageOf(waitedMs)}`
+}
+
+const SECOND = 1000
+const MINUTE = 60 * SECOND
+const HOUR = 60 * MINUTE
+
+/** A time as people say it. */
+export function ageOf(ms: number | undefined): string {
+  if (ms === undefined) return '?'
+  if (ms < SECOND) return `${Math.round(ms)} ms`
+  if (ms < MINUTE) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`
+  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ${Math.floor((ms % MINUTE) / SECOND)} s`
+  return `${Math.floor(ms / HOUR)} h ${Math.floor((ms % HOUR) / MINUTE)} min`
+}
+
+/** On one line, and without what a terminal would obey: keys and statements hold what anybody put into them. */
+export function plain(text: string): string {
+  return text.replaceAll(/\s+/g, ' ').replaceAll(/[\p{Cc}\p{Cf}]/gu, '\uFFFD')
+}
+
+function shorten(text: string, width: number): string {
+  const characters = Array.from(text)
+  return characters.length <= width ? text : `${characters.slice(0, width - 1).join('')}…`
+}

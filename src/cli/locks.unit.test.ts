@@ -1,0 +1,63 @@
+import { describe, expect, test } from 'vitest'
+import { interruptGently, untilInterrupted } from './interrupt.ts'
+import { ageOf, plain } from './locks.ts'
+import { Screen } from './screen.ts'
+import { terminalOf } from './terminal.ts'
+
+test.each([
+  [undefined, '?'],
+  [0, '0 ms'],
+  [999, '999 ms'],
+  [1000, '1.0 s'],
+  [59_999, '59.9 s'],
+  [60_000, '1 min 0 s'],
+  [3_599_999, '59 min 59 s'],
+  [3_600_000, '1 h 0 min'],
+  [100 * 3_600_000, '100 h 0 min'],
+])('%s ms are %s', (ms, expected) => {
+  expect(ageOf(ms)).toBe(expected)
+})
+
+test('what a terminal would obey is not obeyed', () => {
+  expect(plain('Key:\u001B[2J\u0007\u009Bx')).toBe('Key:\uFFFD[2J\uFFFD\uFFFDx')
+  expect(plain('SELECT 1\n\t  FROM x\u202Etxt')).toBe('SELECT 1 FROM x\uFFFDtxt')
+})
+
+describe('a screen', () => {
+  test('that is one is written over in place, and cut to what fits', () => {
+    const written: string[] = []
+    const screen = new Screen(
+      (text) => void written.push(text),
+      () => terminalOf({ isTTY: true, columns: 80, rows: 4 }, {}),
+    )
+    screen.show(() => 'one\ntwo')
+    screen.show(() => 'one\ntwo\nthree\nfour\nfive')
+    expect(written).toEqual([
+      '\u001B[2J\u001B[Hone\u001B[K\ntwo\u001B[K\n\u001B[J',
+      '\u001B[Hone\u001B[K\ntwo\u001B[K\n… 3 more lines\u001B[K\n\u001B[J',
+    ])
+  })
+
+  test.each([
+    ['a pipe', {}, {}],
+    ['a dumb terminal', { isTTY: true, columns: 80, rows: 4 }, { TERM: 'dumb' }],
+  ])('that is %s gets one frame below the other', (_name, stream, env) => {
+    const written: string[] = []
+    const screen = new Screen(
+      (text) => void written.push(text),
+      () => terminalOf(stream, env),
+    )
+    for (const frame of ['a\nb\nc\nd\ne', 'f']) screen.show(() => frame)
+    expect(written.join('')).toBe('a\nb\nc\nd\ne\n\nf\n')
+  })
+})
+
+test('an interrupt ends gently once; a second does not wait', async () => {
+  expect(interruptGently()).toBe(false)
+  await untilInterrupted(async (stop) => {
+    expect(interruptGently()).toBe(true)
+    expect(stop.aborted).toBe(true)
+    expect(interruptGently()).toBe(false)
+  })
+  expect(interruptGently()).toBe(false)
+})

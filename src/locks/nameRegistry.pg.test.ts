@@ -1,0 +1,264 @@
+import { spawnSync } from 'node:child_process'
+import { createRequire } from 'node:module'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import pg from 'pg'
+import { afterEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { driverFor, SilenceWatch } from '../postgres/index.ts'
+import { key } from './key.ts'
+import { lockId } from './lockId.ts'
+import { recordNames, trimNames } from './lockList.sql.ts'
+import { NameRegistry } from './nameRegistry.ts'
+import { Lockstep } from '../lockstep.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+afterEach(() => bench.admin.query('TRUNCATE lockstep.lock_names'))
+
+async function names(): Promise<string[]> {
+  const { rows } = await bench.admin.query<{ key: string }>('SELECT key FROM lockstep.lock_names ORDER BY key')
+  return rows.map((row) => row.key)
+}
+
+const POLL = { interval: 10, timeout: 5000 }
+
+describe.each(DRIVERS)('%s', (driver) => {
+  test('a name is written under the number that PostgreSQL locks', async () => {
+    const { lockstep } = bench.open(driver)
+    const nasty = ['Transfer:1', `Quote:'"\\`, 'Emoji:👩‍👩‍👧‍👦', 'Control:\u0001\n', 'Dollar:$1$$'] as const
+    await lockstep.transaction({ lock: nasty }, async () => undefined)
+    await expect.poll(names, POLL).toHaveLength(nasty.length)
+    const { rows } = await bench.admin.query<{ id: string; key: string; same: boolean }>(
+      `SELECT id::text, key, id = lockstep.lock_id('lock', key) AS same FROM lockstep.lock_names`,
+    )
+    expect(new Set(rows.map((row) => row.key))).toEqual(new Set(nasty))
+    expect(rows.every((row) => row.same)).toBe(true)
+    expect(rows.map((row) => row.id).toSorted()).toEqual(nasty.map((each) => String(lockstep.lockId(each))).toSorted())
+  })
+
+  test('never in the caller’s transaction: one that rolls back leaves the name, in a transaction of its own', async () => {
+    const { lockstep } = bench.open(driver)
+    let xid = ''
+    const failing = lockstep.transaction({ lock: 'Transfer:rolled-back' }, async (tx) => {
+      const { rows } = await tx.query<{ xid: string }>('SELECT pg_current_xact_id()::xid::text AS xid')
+      xid = rows[0]?.xid ?? ''
+      await tx.query(`INSERT INTO notes VALUES ('undone')`)
+      // It is written while this transaction is open, and seen by others before it ends.
+      await expect.poll(names, POLL).toEqual(['Transfer:rolled-back'])
+      throw new Error('changed my mind')
+    })
+    expect(await failureOf(failing)).toMatchObject({ message: 'changed my mind' })
+    expect(await bench.notes()).toEqual([])
+    expect(await names()).toEqual(['Transfer:rolled-back'])
+    const { rows } = await bench.admin.query<{ writer: string }>('SELECT xmin::text AS writer FROM lockstep.lock_names')
+    expect(rows[0]?.writer).not.toBe(xid)
+  })
+
+  test('a transaction that only reads stays one, and join() notes its keys, too', async () => {
+    const { lockstep, begin } = bench.open(driver)
+    await lockstep.transaction({}, async () => undefined)
+    await begin('READ ONLY', async (client) => {
+      await lockstep.join(client, { lock: 'Report:1' })
+      await expect.poll(names, POLL).toEqual(['Report:1'])
+    })
+  })
+
+  test('a process whose only connection holds the lock opens another for the name', async () => {
+    const { lockstep } = bench.open(driver, { max: 2 })
+    await lockstep.transaction({ lock: 'Long:job' }, () => expect.poll(names, POLL).toEqual(['Long:job']))
+  })
+
+  test('a pool that is in use is left alone until it has a connection to spare', async () => {
+    const { lockstep } = bench.open(driver, { max: 1 })
+    const over = signal()
+    const busy = lockstep.transaction({ lock: 'Only:connection' }, () => over.given)
+    // Somebody waits for the one connection: it comes first.
+    const next = lockstep.transaction({ lock: 'Next:one' }, async () => names())
+    await new Promise((resolve) => setTimeout(resolve, 700))
+    expect(await names()).toEqual([])
+    over.give()
+    await busy
+    expect(await next).toEqual([])
+    await expect.poll(names, POLL).toEqual(['Next:one', 'Only:connection'])
+  })
+
+  test('names: false writes nothing', async () => {
+    const silent = bench.open(driver, { names: false })
+    await silent.lockstep.transaction({ lock: 'Patient:jane-doe' }, async () => {
+      const { locks } = await silent.lockstep.locks.list()
+      // This process knows its own key; nobody else does.
+      expect(locks).toMatchObject([{ key: 'Patient:jane-doe' }])
+      const [seen] = (await bench.open('pg').lockstep.locks.list()).locks
+      expect(seen).toMatchObject({ id: silent.lockstep.lockId('Patient:jane-doe'), key: undefined })
+      await new Promise((resolve) => setTimeout(resolve, 700))
+    })
+    expect(await names()).toEqual([])
+  })
+
+  test('close() leaves nothing behind, whenever it comes', async () => {
+    for (let round = 0; round < 20; round++) {
+      const { lockstep, pool, end } = bench.open(driver)
+      const keys = Array.from({ length: 200 }, (_, n) => key`Closing:${round}:${n}`)
+      await lockstep.transaction({ lock: keys }, async () => undefined)
+      await new Promise((resolve) => setTimeout(resolve, 40 + round))
+      await lockstep.close()
+      const before = await names()
+      // Nothing is in flight: every connection is back in the pool, and can be closed.
+      if ('idleCount' in pool) expect(pool.idleCount).toBe(pool.totalCount)
+      await end()
+      expect(await names()).toEqual(before)
+    }
+  })
+})
+
+describe('a role with few rights', () => {
+  const role = `nameless_${database.name}`
+  const url = new URL(database.url)
+  url.username = role
+  const needed = [
+    `GRANT USAGE ON SCHEMA lockstep TO ${role}`,
+    `GRANT SELECT ON lockstep.migrations TO ${role}`,
+    `GRANT SELECT, INSERT, DELETE ON lockstep.incarnation TO ${role}`,
+    `GRANT SELECT, UPDATE ON lockstep.epoch TO ${role}`,
+  ]
+
+  test.each([
+    ['none on the table of names', []],
+    ['only that to read it', [`GRANT SELECT ON lockstep.lock_names TO ${role}`]],
+    [
+      'all, but read-only by default',
+      [`GRANT ALL ON lockstep.lock_names TO ${role}`, `ALTER ROLE ${role} SET default_transaction_read_only = on`],
+    ],
+  ])('%s: its transactions do not notice, and its connections stay', async (_name, grants) => {
+    await bench.admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
+    const pool = new pg.Pool({ connectionString: url.href, max: 1 })
+    try {
+      for (const grant of [...needed, ...grants]) await bench.admin.query(grant)
+      await new Lockstep(bench.admin).transaction({}, async () => undefined)
+      const lockstep = new Lockstep(pool)
+      const pids = new Set<number>()
+      for (let round = 0; round < 4; round++) {
+        await lockstep.transaction({ lock: key`Role:${round}` }, async (tx) => {
+          const { rows } = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+          pids.add(rows[0]?.pid ?? 0)
+        })
+        await new Promise((resolve) => setTimeout(resolve, 100))
+      }
+      expect(pids.size).toBe(1)
+      expect(await names()).toEqual([])
+      await lockstep.close()
+    } finally {
+      await pool.end()
+      await bench.admin.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
+    }
+  })
+})
+
+describe('the table', () => {
+  const schema = '"lockstep"'
+
+  test('a name that was just seen is not written again, an old one is', async () => {
+    const write = (): Promise<unknown> => bench.admin.query(recordNames(schema, [[1n, 'Hot:key']]))
+    const version = async (): Promise<unknown> =>
+      (await bench.admin.query('SELECT xmin::text FROM lockstep.lock_names')).rows
+    await write()
+    const first = await version()
+    await write()
+    expect(await version()).toEqual(first)
+    await bench.admin.query(`UPDATE lockstep.lock_names SET seen_at = now() - interval '5 minutes'`)
+    await write()
+    const { rows } = await bench.admin.query(
+      `SELECT seen_at > now() - interval '1 minute' AS fresh FROM lockstep.lock_names`,
+    )
+    expect(rows).toEqual([{ fresh: true }])
+  })
+
+  test('keeps the newest, and leaves alone what somebody is writing', async () => {
+    await bench.admin.query(`
+      INSERT INTO lockstep.lock_names
+      SELECT n, 'Key:' || n, now() - n * interval '1 second' FROM generate_series(1, 100) n`)
+    const writer = await bench.admin.connect()
+    await writer.query('BEGIN; UPDATE lockstep.lock_names SET seen_at = now() WHERE id = 100')
+    await bench.admin.query(trimNames(schema, 40, 1000))
+    await writer.query('COMMIT')
+    writer.release()
+    const { rows } = await bench.admin.query<{ id: string }>('SELECT id FROM lockstep.lock_names ORDER BY id')
+    expect(rows.map(({ id }) => Number(id))).toEqual([...Array.from({ length: 40 }, (_, n) => n + 1), 100])
+    // A few at a time.
+    await bench.admin.query(trimNames(schema, 10, 5))
+    expect(await names()).toHaveLength(36)
+  })
+
+  test('is trimmed by the registry itself', async () => {
+    const { pool } = bench.open('pg')
+    const limits = { keep: 30, trimEvery: 1, maxBatch: 50, everyMs: 10, soonMs: 1 }
+    const registry = new NameRegistry(driverFor(pool), schema, new SilenceWatch(1000), () => true, limits)
+    await (pool as pg.Pool).query('SELECT 1')
+    for (let n = 0; n < 200; n++) registry.note(BigInt(n), `Key:${n}`)
+    await expect.poll(async () => (await names()).includes('Key:199'), POLL).toBe(true)
+    await registry.close()
+    expect(await names()).toHaveLength(30)
+  })
+
+  test('two processes that write the same names in opposite orders do not deadlock', async () => {
+    const keys = Array.from({ length: 300 }, (_, n) => `Key:${n}`)
+    const clients = [bench.open('pg'), bench.open('pg')]
+    const limits = { everyMs: 5, soonMs: 1, maxBatch: 100 }
+    const deadlocks = async (): Promise<unknown> =>
+      (await bench.admin.query('SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()')).rows
+    const before = await deadlocks()
+    for (let round = 0; round < 10; round++) {
+      await bench.admin.query(`UPDATE lockstep.lock_names SET seen_at = now() - interval '1 hour'`)
+      const registries = clients.map(({ pool }) => {
+        return new NameRegistry(driverFor(pool), schema, new SilenceWatch(1000), () => true, limits)
+      })
+      for (const { pool } of clients) await (pool as pg.Pool).query('SELECT 1')
+      for (const each of keys) registries[0]?.note(lockId('lockstep', 'lock', each), each)
+      for (const each of keys.toReversed()) registries[1]?.note(lockId('lockstep', 'lock', each), each)
+      const stale = `SELECT count(*)::int AS n FROM lockstep.lock_names WHERE seen_at > now() - interval '30 minutes'`
+      await expect.poll(async () => (await bench.admin.query<{ n: number }>(stale)).rows[0]?.n, POLL).toBe(300)
+      for (const registry of registries) await registry.close()
+    }
+    expect(await deadlocks()).toEqual(before)
+  })
+
+  test('somebody who has it locked does not hold up a transaction, nor close() for long', async () => {
+    const { lockstep } = bench.open('pg')
+    const owner = await bench.admin.connect()
+    await owner.query('BEGIN; LOCK TABLE lockstep.lock_names')
+    await lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)
+    await bench.waiters(0)
+    await new Promise((resolve) => setTimeout(resolve, 120))
+    await lockstep.transaction({ lock: 'Transfer:2' }, async () => undefined)
+    const startedAt = performance.now()
+    await lockstep.close()
+    expect(performance.now() - startedAt).toBeLessThan(2000)
+    await owner.query('ROLLBACK')
+    owner.release()
+  })
+})
+
+test('no process stays for a name', () => {
+  const require = createRequire(import.meta.url)
+  const loader = pathToFileURL(require.resolve('tsx')).href
+  const program = `
+    import pg from 'pg'
+    import { Lockstep } from ${JSON.stringify(fileURLToPath(new URL('../index.ts', import.meta.url)))}
+    const pool = new pg.Pool({ connectionString: process.env.URL, allowExitOnIdle: true })
+    const startedAt = performance.now()
+    await new Lockstep(pool).transaction({ lock: 'Short:life' }, async () => undefined)
+    process.on('exit', () => console.log(Math.round(performance.now() - startedAt)))`
+  const { stdout, stderr, status } = spawnSync(
+    process.execPath,
+    ['--import', loader, '--input-type=module', '--eval', program],
+    {
+      encoding: 'utf8',
+      env: { ...process.env, URL: database.url },
+      cwd: fileURLToPath(new URL('../..', import.meta.url)),
+    },
+  )
+  expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
+  expect(Number(stdout)).toBeLessThan(3000)
+})
