@@ -1,7 +1,7 @@
 import type { Terminal } from './terminal.ts'
 
 /** What may be given to a command beside its name. */
-export type OptionName = 'url' | 'schema' | 'driver' | 'json' | 'to' | 'watch' | 'statements'
+export type OptionName = 'url' | 'schema' | 'driver' | 'json' | 'to' | 'watch' | 'statements' | 'reason'
 
 /** One use of a command, checked for form but not for sense. */
 export interface Call {
@@ -25,8 +25,10 @@ export interface Command {
   /** What help says about it alone. */
   readonly details: string
   readonly options: readonly OptionName[]
-  /** What its one word may be; empty where it takes none. */
+  /** What its first word may be; empty where it takes none. */
   readonly words: readonly string[]
+  /** How many words of the caller's own may follow the first. Default: none. */
+  readonly moreWords?: number
   run(call: Call): Promise<Outcome>
   /** With `--watch` instead of `run`: shows one outcome after the other until it is told to stop. */
   watch?(call: Call, show: (outcome: Outcome) => void, stop: AbortSignal): Promise<void>

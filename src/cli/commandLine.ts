@@ -83,11 +83,15 @@ function checkValue(name: OptionName, value: string | undefined, inline: boolean
 }
 
 function checkWords(command: Command, words: readonly string[]): void {
-  const [word, extra] = words
+  const [word] = words
+  const most = 1 + (command.moreWords ?? 0)
   if (command.words.length === 0 && word !== undefined) {
     throw new UsageError(`\`${command.name}\` takes no ${JSON.stringify(word)}.`, SEE_HELP)
   }
-  if (extra !== undefined) throw new UsageError(`\`${command.name}\` takes one word, not ${words.length}.`, SEE_HELP)
+  if (words.length > most) {
+    const bound = most === 1 ? 'one word' : `${most} words at most`
+    throw new UsageError(`\`${command.name}\` takes ${bound}, not ${words.length}.`, SEE_HELP)
+  }
   if (word === undefined || command.words.includes(word)) return
   const meant = nearest(word, command.words)
   throw new UsageError(

@@ -4,6 +4,7 @@ import { doctorCommand } from './doctor.ts'
 import { helpFor } from './help.ts'
 import { locksCommand } from './locks.ts'
 import { migrateCommand } from './migrate.ts'
+import { rolloutCommand } from './rollout.ts'
 
 const helpCommand: Command = {
   name: 'help',
@@ -11,7 +12,7 @@ const helpCommand: Command = {
   usage: '[COMMAND]',
   details: 'Says what there is.',
   options: [],
-  words: ['migrate', 'doctor', 'locks', 'completion', 'help'],
+  words: ['migrate', 'doctor', 'locks', 'rollout', 'completion', 'help'],
   async run({ words }) {
     const text = helpFor(commands, words[0])
     return { exitCode: 0, json: { ok: true, text }, text: () => text }
@@ -23,6 +24,7 @@ export const commands: readonly Command[] = [
   migrateCommand,
   doctorCommand,
   locksCommand,
+  rolloutCommand,
   completionCommand(() => commands),
   helpCommand,
 ]

@@ -30,5 +30,6 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
     value: '',
     summary: 'also the statement that each session runs; it may hold values of your users',
   },
+  reason: { type: 'string', value: 'TEXT', summary: 'why, for those who read the rules later' },
   json: { type: 'boolean', value: '', summary: 'answer with one JSON object on one line' },
 }

@@ -1,0 +1,69 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { beforeAll, describe, expect, test } from 'vitest'
+import pg from 'pg'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Lockstep } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+
+interface Ended {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+function lockstep(...args: string[]): Promise<Ended> {
+  return new Promise((resolve) => {
+    const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
+    execFile(process.execPath, ['--import', 'tsx', MAIN, 'rollout', ...args], { env }, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
+    })
+  })
+}
+
+beforeAll(async () => {
+  const pool = new pg.Pool({ connectionString: database.url })
+  await new Lockstep(pool).migrate()
+  await pool.end()
+})
+
+describe('lockstep rollout', () => {
+  test('without rules it says that every key is locked', async () => {
+    expect(await lockstep()).toMatchObject({ code: 0, stdout: 'There are no rules: every key is locked.\n' })
+  })
+
+  test('set, list and unset, for people and for programs', async () => {
+    const set = await lockstep('set', 'Transfer:', '10%', '--reason', 'first tenth')
+    expect(set).toMatchObject({ code: 0, stderr: '' })
+    expect(set.stdout).toContain('Transfer: is 10%.')
+    expect(set.stdout).toContain('first tenth')
+    await lockstep('set', '', 'observe')
+    const listed = await lockstep('--json')
+    expect(JSON.parse(listed.stdout)).toMatchObject({
+      ok: true,
+      rules: [
+        { prefix: '', mode: 'observe' },
+        { prefix: 'Transfer:', mode: { percent: 10 }, reason: 'first tenth' },
+      ],
+    })
+    expect((await lockstep('unset', 'Transfer:')).stdout).toContain('The rule for Transfer: is gone.')
+    expect((await lockstep('unset', '')).stdout).toContain('There are no rules')
+  })
+
+  test.each([
+    [['set'], 'For which keys?'],
+    [['set', 'Transfer:'], 'Which mode?'],
+    [['set', 'Transfer:', '101%'], 'There is no mode'],
+    [['set', 'Transfer:', 'maybe'], 'There is no mode'],
+    [['unset', 'Transfer:', 'on'], 'takes a prefix and nothing else'],
+    [['list'], 'does not know'],
+    [['--reason', 'x'], '--reason is for'],
+  ])('%j is refused before anything is sent', async (args, complaint) => {
+    const { code, stderr } = await lockstep(...args)
+    expect(code).toBe(2)
+    expect(stderr).toContain(complaint)
+  })
+})
