@@ -21,6 +21,8 @@ const NOISY = 6
 const SERVER_CONNECTIONS = 4
 const TELL_EVERY_MS = 1000
 const QUERY_CANCELED = '57014'
+/** A key that is free again comes round in milliseconds; one on which a lock was left never does. */
+const WAIT_MS = 10_000
 
 interface Tally {
   done: number
@@ -120,7 +122,7 @@ async function strike(lab: Lab, url: string, size: Size, tell: Tell): Promise<Ma
 
 async function addOne({ lockstep }: Client): Promise<void> {
   const id = 1 + Math.floor(Math.random() * KEYS)
-  await lockstep.transaction({ lock: key`Account:${id}`, isolation: 'serializable' }, async (tx) => {
+  await lockstep.transaction({ lock: key`Account:${id}`, isolation: 'serializable', waitMs: WAIT_MS }, async (tx) => {
     const { rows } = await tx.query<{ balance: number }>(READ, [id])
     await tx.query(WRITE, [id, (rows[0]?.balance ?? 0) + 1])
   })

@@ -15,7 +15,7 @@ export const BLOCKERS = `
 export const SO_MANY_WAIT = `
   SELECT count(*) = $1 AS yes FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND waitstart IS NOT NULL`
 
-export const SO_MANY_NAMES = `SELECT count(*) >= $1 AS yes FROM lockstep.lock_names`
+export const SO_MANY_NAMES = `SELECT count(*) = $1 AS yes FROM lockstep.lock_names WHERE key NOT LIKE 'Old:%'`
 
 export const WAITS_FOR_ROW = `
   SELECT count(*) = 1 AS yes FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted`
@@ -35,7 +35,10 @@ export const CHANGE_ROW = 'UPDATE accounts SET balance = balance + 1 WHERE id = 
 
 /** Old names, as after days of work: the list has to find a few among them. */
 export const OLD_NAMES = `
-  INSERT INTO lockstep.lock_names SELECT n, 'Old:' || n FROM generate_series(1, 50000) n`
+  INSERT INTO lockstep.lock_names SELECT n, 'Old:' || n FROM generate_series(1, 40000) n`
+
+/** Ends the sessions of the crowd, whatever they wait for. */
+export const END_CROWD = `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'crowd'`
 
 /** The server's own clock on a query. */
 export function timed(query: string): string {

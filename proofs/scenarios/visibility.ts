@@ -9,6 +9,7 @@ import {
   BEGIN,
   BLOCKERS,
   CHANGE_ROW,
+  END_CROWD,
   EVERY_LOCK,
   OLD_NAMES,
   ROWS,
@@ -38,7 +39,6 @@ interface Crowd {
   /** Root, middle and last of a chain by advisory locks alone, and of one whose first link is a row. */
   readonly chain: readonly number[]
   readonly rowChain: readonly number[]
-  end(): Promise<void>
 }
 
 /**
@@ -52,12 +52,14 @@ export const visibility = scenario<Size>({
   small: { holders: 10, waiters: 30, timings: 0 },
   async run(size, tell) {
     const lab = await openLab({ max_connections: '400', deadlock_timeout: '1h' })
+    let letGo = (): void => undefined
+    const released = new Promise<void>((resolve) => (letGo = resolve))
     try {
       await lab.admin.query(ROWS)
       await lab.admin.query(OLD_NAMES)
       tell(`visibility: ${size.holders} holders, ${size.waiters} waiters`)
       const clients = DRIVERS.map((driver) => lab.client(driver, lab.url('direct'), { poolSize: size.holders }))
-      const crowd = await gather(lab, clients, size)
+      const crowd = await gather(lab, clients, size, released)
       const goals: Goal[] = []
       const results = []
       for (const [index, driver] of DRIVERS.entries()) {
@@ -88,101 +90,80 @@ export const visibility = scenario<Size>({
         goals.push(goal('database time of the list, worst, ms', worst, '<=', 50))
         goals.push(goal('database time of the list, median, ms', median, '<=', 50))
       }
-      await crowd.end()
       return { results, goals }
     } finally {
+      letGo()
+      await lab.admin.query(END_CROWD)
       await lab.close()
     }
   },
 })
 
 /** Holders through Lockstep on both drivers; waiters as plain SQL, whose places in the queue do not change from slice to slice. */
-async function gather(lab: Lab, clients: readonly Client[], size: Size): Promise<Crowd> {
-  let letGo = (): void => undefined
-  const released = new Promise<void>((resolve) => (letGo = resolve))
+async function gather(lab: Lab, clients: readonly Client[], size: Size, released: Promise<void>): Promise<Crowd> {
   const keys = Array.from({ length: size.holders }, (_, number) => key`Account:${number}`)
-  const held = keys.map((lock, number) =>
-    hold(clients[number % clients.length] as Client, lock, number % 5 === 4, released),
+  const pids = await Promise.all(
+    keys.map((lock, number) => hold(clients[number % clients.length] as Client, lock, number % 5 === 4, released)),
   )
-  const pids = await Promise.all(held.map(({ pid }) => pid))
-  const sessions: Session[] = []
-  const asking: Promise<unknown>[] = []
-  const stand = async (lock: Key, shared: boolean): Promise<number> => {
-    const session = await openSession(lab)
-    sessions.push(session)
-    asking.push(session.client.query(takeLock(shared), [lock]))
-    await waitFor(lab.admin, SO_MANY_WAIT, [asking.length])
+  let waiting = 0
+  const stand = async (session: Session, lock: Key, shared = false): Promise<number> => {
+    send(session, takeLock(shared), [lock])
+    await waitFor(lab.admin, SO_MANY_WAIT, [++waiting])
     return session.pid
   }
   // A chain by advisory locks: the first holder, one that holds a key of its own and waits for the first, one behind it.
   const [first] = keys as [Key]
-  const middle = await openSession(lab)
   const own = key`Chain:${'advisory'}`
+  const middle = await openSession(lab)
   await middle.client.query(takeLock(false), [own])
-  sessions.push(middle)
-  asking.push(middle.client.query(takeLock(false), [first]))
-  await waitFor(lab.admin, SO_MANY_WAIT, [asking.length])
-  const chain = [pids[0] ?? 0, middle.pid, await stand(own, false)]
+  const chain = [pids[0] ?? 0, await stand(middle, first), await stand(await openSession(lab), own)]
   // A chain through a row: somebody who holds no lock of the list has changed it.
-  const writer = await openSession(lab)
-  await writer.client.query(CHANGE_ROW)
-  const stuck = await openSession(lab)
   const ownToo = key`Chain:${'row'}`
+  const [writer, stuck] = [await openSession(lab), await openSession(lab)]
+  await writer.client.query(CHANGE_ROW)
   await stuck.client.query(takeLock(false), [ownToo])
-  const changing = stuck.client.query(CHANGE_ROW)
+  send(stuck, CHANGE_ROW)
   await waitFor(lab.admin, WAITS_FOR_ROW)
-  const rowChain = [writer.pid, stuck.pid, await stand(ownToo, false)]
-  // The names of these two are told by a Lockstep that has used them.
+  const rowChain = [writer.pid, stuck.pid, await stand(await openSession(lab), ownToo)]
+  // The names of these two are told by a Lockstep that asks for them.
   for (const lock of [own, ownToo]) {
     await clients[0]?.lockstep.transaction({ lock, waitMs: 0 }, () => Promise.resolve()).catch(() => undefined)
   }
-  for (let number = asking.length; number < size.waiters; number++) {
-    await stand(keys[number % Math.ceil(size.holders / 2)] as Key, number % 7 === 0)
+  while (waiting < size.waiters) {
+    // The first of each key is exclusive: a shared one would go in with a shared holder.
+    const shared = waiting > size.holders && waiting % 7 === 0
+    await stand(await openSession(lab), keys[waiting % Math.ceil(size.holders / 2)] as Key, shared)
   }
-  await waitFor(lab.admin, SO_MANY_NAMES, [50_000 + keys.length + 2])
-  return {
-    keys: [...keys, own, ownToo],
-    chain,
-    rowChain,
-    async end() {
-      letGo()
-      await Promise.all(held.map(({ done }) => done))
-      await writer.client.end()
-      await changing
-      await stuck.client.end()
-      // Each ends as soon as it is granted, and lets the next one in.
-      await Promise.all(
-        asking.map(async (granted, place) => {
-          await granted
-          await sessions[place]?.client.end()
-        }),
-      )
-    },
-  }
+  await waitFor(lab.admin, SO_MANY_NAMES, [keys.length + 2])
+  return { keys: [...keys, own, ownToo], chain, rowChain }
 }
 
-function hold(
-  client: Client,
-  lock: Key,
-  shared: boolean,
-  released: Promise<void>,
-): { pid: Promise<number>; done: Promise<void> } {
-  let tellPid: (pid: number) => void = () => undefined
-  const pid = new Promise<number>((resolve) => (tellPid = resolve))
-  const done = client.lockstep.transaction(shared ? { lockShared: lock } : { lock }, async (tx) => {
-    const { rows } = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
-    tellPid(rows[0]?.pid ?? 0)
-    await released
+/** Holds the lock until it is released; gives the holder's pid as soon as it does. */
+function hold(client: Client, lock: Key, shared: boolean, released: Promise<void>): Promise<number> {
+  return new Promise((resolve, reject) => {
+    client.lockstep
+      .transaction(shared ? { lockShared: lock } : { lock }, async (tx) => {
+        const { rows } = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+        resolve(rows[0]?.pid ?? 0)
+        await released
+      })
+      .catch(reject)
   })
-  return { pid, done }
 }
 
 async function openSession(lab: Lab): Promise<Session> {
   const client = new pg.Client({ connectionString: lab.url('direct'), application_name: 'crowd' })
+  // They end by being ended.
+  client.on('error', () => undefined)
   await client.connect()
   await client.query(BEGIN)
   const { rows } = await client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
   return { client, pid: rows[0]?.pid ?? 0 }
+}
+
+/** A statement whose answer nobody waits for: it will wait until the session is ended. */
+function send({ client }: Session, text: string, values: unknown[] = []): void {
+  client.query(text, values).catch(() => undefined)
 }
 
 interface Row {

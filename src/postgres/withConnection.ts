@@ -1,4 +1,4 @@
-import { LockstepError } from '../errors.ts'
+import { ConnectionLost, LockstepError } from '../errors.ts'
 import { alreadyLost, type Connection, type Driver } from './connection.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
 
@@ -11,7 +11,7 @@ export async function withConnection<T>(
   work: (connection: Connection) => Promise<T>,
   silence?: SilenceWatch,
 ): Promise<T> {
-  const connection = await driver.connect()
+  const connection = await (silence === undefined ? driver.connect() : connectWithin(driver, silence.silenceMs))
   const pending = silence?.start(connection)
   try {
     const value = await work(connection)
@@ -25,4 +25,32 @@ export async function withConnection<T>(
   } finally {
     if (pending !== undefined) silence?.stop(pending)
   }
+}
+
+/** A connection within the given time: one that is being opened into a silent network never comes. A late one goes straight back. */
+function connectWithin(driver: Driver, milliseconds: number): Promise<Connection> {
+  return new Promise((resolve, reject) => {
+    let gaveUp = false
+    const timer = setTimeout(() => {
+      gaveUp = true
+      reject(noConnection(milliseconds))
+    }, milliseconds)
+    driver.connect().then(
+      (connection) => {
+        clearTimeout(timer)
+        if (gaveUp) connection.release()
+        else resolve(connection)
+      },
+      (error: Error) => {
+        clearTimeout(timer)
+        reject(error)
+      },
+    )
+  })
+}
+
+function noConnection(milliseconds: number): ConnectionLost {
+  return new ConnectionLost(`There was no connection within ${milliseconds} ms.`, {
+    advice: 'Look at the network between here and the server, and at the size of the pool.',
+  })
 }

@@ -35,6 +35,13 @@ interface SavepointFrame {
 
 const savepoints = new AsyncLocalStorage<SavepointFrame>()
 
+/** The innermost one that is still open: a job that starts itself anew would else make an endless chain of ended ones. */
+function openSavepoint(): SavepointFrame | undefined {
+  let frame = savepoints.getStore()
+  while (frame !== undefined && frame.tx.ended) frame = frame.outer
+  return frame
+}
+
 /** No savepoint of ours has the name of anybody else's. */
 const PROCESS = randomBytes(4).toString('hex')
 
@@ -44,10 +51,11 @@ const IN_FAILED_TRANSACTION = '25P02'
 /** The library's side of a transaction. */
 export class OpenTransaction implements Transaction {
   readonly isolation: Isolation
-  readonly #connection: Connection
+  /** Let go of at the end: whoever keeps an ended transaction alive must not keep all those before it. */
+  #held: Connection | undefined
   readonly #parent: OpenTransaction | undefined
   /** Savepoints of one transaction nest; two that ran side by side would undo each other, and what runs beside them. */
-  #turns: Promise<unknown> = Promise.resolve()
+  #turns: Promise<unknown> | undefined
   #pending = 0
   #savepointCount = 0
   #ended = false
@@ -56,7 +64,7 @@ export class OpenTransaction implements Transaction {
   firstFailure: unknown
 
   constructor(connection: Connection, isolation: Isolation, parent?: OpenTransaction) {
-    this.#connection = connection
+    this.#held = connection
     this.isolation = isolation
     this.#parent = parent
   }
@@ -67,6 +75,13 @@ export class OpenTransaction implements Transaction {
 
   end(): void {
     this.#ended = true
+    this.#held = undefined
+    this.#client = undefined
+  }
+
+  get #connection(): Connection {
+    this.assertOpen()
+    return this.#held as Connection
   }
 
   query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
@@ -91,15 +106,16 @@ export class OpenTransaction implements Transaction {
 
   async #run<Row>(text: string, values: readonly unknown[] | undefined): Promise<StatementResult<Row>> {
     this.#checkStatement(text)
+    const connection = this.#connection
     try {
-      const result = await this.#connection.query<Row>(text, values)
+      const result = await connection.query<Row>(text, values)
       // A statement that succeeds proves that an earlier failure was undone.
       this.firstFailure = undefined
       return result
     } catch (error) {
       this.firstFailure ??= error
       // pg's lost connection has no code of its own.
-      if (this.#connection.lost && codeOf(error) === undefined) throw alreadyLost(error)
+      if (connection.lost && codeOf(error) === undefined) throw alreadyLost(error)
       throw error
     }
   }
@@ -133,8 +149,11 @@ export class OpenTransaction implements Transaction {
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
     this.#pending++
-    const turn = this.#turns.then(work)
-    const over = (): void => void this.#pending--
+    const turn = this.#turns === undefined ? work() : this.#turns.then(work)
+    const over = (): void => {
+      // A promise remembers the transaction that it was made in: one that is kept would keep that alive.
+      if (--this.#pending === 0) this.#turns = undefined
+    }
     this.#turns = turn.then(over, over)
     return turn
   }
@@ -165,7 +184,7 @@ export class OpenTransaction implements Transaction {
     const inner = new OpenTransaction(this.#connection, this.isolation, this)
     try {
       this.assertOpen()
-      const value = await savepoints.run({ tx: inner, outer: savepoints.getStore() }, () => fn(inner))
+      const value = await savepoints.run({ tx: inner, outer: openSavepoint() }, () => fn(inner))
       inner.end()
       // A savepoint that was not awaited: by now the connection may serve a stranger, who has a savepoint of the same name.
       this.assertOpen()
