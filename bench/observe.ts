@@ -17,7 +17,7 @@ import { ADD, CREATE } from './locks.sql.ts'
  */
 const SIZES: Readonly<Record<Thoroughness, { warmUp: number; pairs: number; count: number }>> = {
   full: { warmUp: 3000, pairs: 1500, count: 20 },
-  quick: { warmUp: 1000, pairs: 320, count: 20 },
+  quick: { warmUp: 800, pairs: 220, count: 20 },
   smoke: { warmUp: 5, pairs: 10, count: 5 },
 }
 
@@ -45,8 +45,8 @@ export function observeAgainst(library: 'dist' | 'src'): Bench {
     baselines: { [`${library}/observe/events in a copy of the library`]: withoutChannels() },
     async run(thoroughness, tell) {
       const { warmUp, pairs, count } = SIZES[thoroughness]
-      const copy = await copyWithoutEvents(library)
       const server = await startPostgres({ durable: true })
+      const copy = await copyWithoutEvents(library)
       const pool = new pg.Pool({ connectionString: server.url(), max: 4 })
       const results: ResultRow[] = []
       const goals: Goal[] = []

@@ -125,20 +125,24 @@ export function toListing(rows: readonly LockListRow[], queued: readonly QueuedK
   return { locks: locks.toSorted(worstFirst), tree: blockingTree([...edgesOf(locks), ...edgesElsewhere(rows)]) }
 }
 
-/** Those who wait for something that is not in the list, and hold something that is. */
+/** Those who wait for something that is not in the list, as far as somebody in the list waits because of them. */
 function edgesElsewhere(rows: readonly LockListRow[]): Edge[] {
   const known = new Map<number, Backend>()
   for (const row of rows) if (row.kind === 'lock') known.set(Number(row.pid ?? 0), toBackend(row, row.pid))
-  const edges = rows.filter((row) => row.kind === 'edge')
-  for (const row of edges) {
-    const blocker = toBackend(row, row.blocker)
-    if (!known.has(blocker.pid)) known.set(blocker.pid, blocker)
+  const followed = new Map<string | null, LockListRow[]>()
+  for (const row of rows) {
+    if (row.kind === 'edge') followed.set(row.pid, [...(followed.get(row.pid) ?? []), row])
   }
-  return edges.flatMap((row) => {
-    const [waiter, blocker] = [known.get(Number(row.pid)), known.get(Number(row.blocker))]
-    if (waiter === undefined || blocker === undefined) return []
-    return [{ waiter, blocker, wanted: { id: undefined, key: undefined, kind: row.awaits ?? 'lock' } }]
-  })
+  const edges: Edge[] = []
+  // Those that are met on the way are followed as well.
+  for (const waiter of known.values()) {
+    for (const row of followed.get(String(waiter.pid)) ?? []) {
+      const blocker = known.get(Number(row.blocker)) ?? toBackend(row, row.blocker)
+      if (!known.has(blocker.pid)) known.set(blocker.pid, blocker)
+      edges.push({ waiter, blocker, wanted: { id: undefined, key: undefined, kind: row.awaits ?? 'lock' } })
+    }
+  }
+  return edges
 }
 
 function toBackend(row: LockListRow, pid: string | null): Backend {

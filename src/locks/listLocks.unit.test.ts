@@ -61,14 +61,24 @@ test('a wait at something else comes as an edge, and tells of a session that is 
     application: 'migration',
     state: 'active',
   }
-  const { tree } = toListing([holds(1, 12), waits(1, 13), edge], [])
+  const behind: LockListRow = { ...edge, pid: '99', blocker: '98', awaits: 'tuple', application: 'report' }
+  const unrelated: LockListRow = { ...edge, pid: '50', blocker: '51' }
+  const { tree } = toListing([holds(1, 12), waits(1, 13), edge, behind, unrelated], [])
   expect(tree).toMatchObject([
     {
-      pid: 99,
-      application: 'migration',
-      blocks: [{ pid: 12, waitsFor: { id: undefined, kind: 'relation' }, blocks: [{ pid: 13 }] }],
+      pid: 98,
+      application: 'report',
+      blocks: [
+        {
+          pid: 99,
+          application: 'migration',
+          waitsFor: { kind: 'tuple' },
+          blocks: [{ pid: 12, waitsFor: { id: undefined, kind: 'relation' }, blocks: [{ pid: 13 }] }],
+        },
+      ],
     },
   ])
+  expect(tree).toHaveLength(1)
 })
 
 test('this process knows its keys itself; one that is only being asked for is no news', () => {

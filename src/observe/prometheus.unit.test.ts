@@ -141,12 +141,32 @@ test('the counters of an operation begin at zero: the first timeout is a rise', 
   expect(text).toContain('lockstep_commit_resolved_total{operation="Order",outcome="unknown"} 0')
 })
 
-test('a registry that is reset goes on counting from zero', async () => {
+test('a registry that is reset after it was read goes on counting from zero', async () => {
   start()
   acquire(['Order:1'])
+  await register.metrics()
   register.resetMetrics()
   acquire(['Order:1'])
   expect(await series('lockstep_lock_acquired_total')).toEqual(['lockstep_lock_acquired_total{operation="Order"} 1'])
+})
+
+test('times that were kept back are there for whoever reads, whatever is read first', async () => {
+  start()
+  for (let number = 1; number <= 100; number++) {
+    acquire([`Order:${number}`], [], 1000)
+    publish('lock.released', { ...order, holdMs: 500, outcome: 'committed' })
+  }
+  expect(await sums('lockstep_lock_hold_seconds')).toEqual([
+    'lockstep_lock_hold_seconds_sum{operation="Order"} 50',
+    'lockstep_lock_hold_seconds_count{operation="Order"} 100',
+  ])
+  acquire(['Order:1'], [], 1000)
+  const json = await register.getMetricsAsJSON()
+  expect(json.find(({ name }) => name === 'lockstep_lock_acquired_total')?.values).toMatchObject([{ value: 101 }])
+  expect(await sums('lockstep_lock_wait_seconds')).toEqual([
+    'lockstep_lock_wait_seconds_sum{operation="Order"} 101',
+    'lockstep_lock_wait_seconds_count{operation="Order"} 101',
+  ])
 })
 
 test('several keys: each distinct operation once, exclusive and shared alike', async () => {
