@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { key, type RolloutMode } from 'pg-lockstep'
 import { on } from 'pg-lockstep/observe'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
@@ -80,9 +81,7 @@ async function play(lab: Lab, mode: RolloutMode, pairs: number): Promise<Counted
       await create(first, `ALONE-${pair}`, () => Promise.resolve())
     }
     // What would have waited is told a moment after those in the way have gone.
-    for (let look = 0; mode === 'observe' && wouldWait < pairs && look < 100; look++) {
-      await new Promise((resolve) => setTimeout(resolve, 20))
-    }
+    if (mode === 'observe') await until(() => wouldWait >= pairs)
     const { rows } = await lab.admin.query<{ n: number }>(DUPLICATES)
     return { waits: mode === 'observe' ? wouldWait : waits, duplicates: rows[0]?.n ?? -1, passed }
   } finally {
@@ -90,6 +89,11 @@ async function play(lab: Lab, mode: RolloutMode, pairs: number): Promise<Counted
     await first.close()
     await second.close()
   }
+}
+
+/** Waits for a state, for two seconds at most: what has not come by then is missing. */
+async function until(isThere: () => boolean): Promise<void> {
+  for (let look = 0; look < 100 && !isThere(); look++) await sleep(20)
 }
 
 /** The second comes when the first has looked and not yet created. */

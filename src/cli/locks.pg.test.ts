@@ -21,7 +21,7 @@ afterAll(async () => {
 
 const sessions: pg.Client[] = []
 afterEach(async () => {
-  for (const session of sessions.splice(0).toReversed()) await session.end()
+  for (const each of sessions.splice(0).toReversed()) await each.end()
 })
 
 async function session(application: string): Promise<pg.Client> {

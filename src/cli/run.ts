@@ -19,9 +19,9 @@ export async function run(args: readonly string[]): Promise<number> {
       (text) => void process.stdout.write(text),
       () => terminalOf(process.stdout),
     )
-    const outcome = await execute(args, ({ json: object, text }) => {
-      if (json) process.stdout.write(`${JSON.stringify(object)}\n`)
-      else screen.show(text)
+    const outcome = await execute(args, (shown) => {
+      if (json) process.stdout.write(`${JSON.stringify(shown.json)}\n`)
+      else screen.show((terminal) => shown.text(terminal))
     })
     if (outcome === undefined) return 0
     const text = json ? JSON.stringify(outcome.json) : outcome.text(terminalOf(process.stdout))

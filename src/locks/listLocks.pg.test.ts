@@ -11,7 +11,7 @@ const bench = workbench(database)
 
 const sessions = new Set<pg.Client>()
 afterEach(async () => {
-  for (const session of sessions) await session.end()
+  for (const each of sessions) await each.end()
   sessions.clear()
 })
 

@@ -1,11 +1,12 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import type { ProxyConnection } from '../../tools/server/proxy.ts'
 import { DRIVERS, failureOf, note, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LockAborted, LockTimeout } from '../index.ts'
+import { LockAborted, Lockstep, LockTimeout } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** Answers that come late, never, or other than they were meant, at the one moment at which it matters. */
@@ -147,15 +148,21 @@ describe.each(DRIVERS)('COMMIT that is answered with an error, %s', (driver) => 
 describe('COMMIT that waits for a synchronous standby', () => {
   let server: PostgresServer
   beforeAll(async () => {
-    // Set from the beginning, since nobody can see when a reload has reached every process. Only who asks for it waits.
-    server = await startPostgres({ settings: { synchronous_standby_names: 'gone', synchronous_commit: 'local' } })
+    server = await startPostgres({ settings: { synchronous_commit: 'local' } })
+    const pool = new pg.Pool({ connectionString: server.url(), max: 1 })
+    const lockstep = new Lockstep(pool)
+    await lockstep.migrate()
+    // Begins the life of the server, which waits for the standby whatever the setting.
+    await lockstep.transaction({}, (tx) => tx.query('CREATE TABLE notes (id text PRIMARY KEY)'))
+    await pool.query(`ALTER SYSTEM SET synchronous_standby_names = 'gone'`)
+    await pool.end()
+    // Nobody can see when a reload has reached every process. From now on, who asks for it waits.
+    await server.restart()
   })
   afterAll(() => server.stop('immediate'))
 
   test('is left alone, and is committed when the server says so', async () => {
     const watcher = bench.open('pg', { url: server.url(), max: 1 })
-    await watcher.lockstep.migrate()
-    await watcher.query('CREATE TABLE notes (id text PRIMARY KEY)')
     const commits = DRIVERS.map((driver) => {
       const { lockstep } = bench.open(driver, { url: server.url(), silenceMs: SILENCE_MS })
       const commit = { pid: 0, settled: false, lookUps: new Set<unknown>(), done: Promise.resolve('') }
