@@ -23,7 +23,7 @@ async function work(schema: string): Promise<void> {
   await lockstep.migrate()
   await lockstep.transaction({ lock: 'Observed:1', lockShared: 'Observed:2' }, async () => {
     const other = new Lockstep(pool, { schema })
-    await expect(outside(() => other.transaction({ lock: 'Observed:1', waitMs: 150 }, async () => 1))).rejects.toThrow(
+    await expect(outside(() => other.transaction({ lock: 'Observed:1', waitMs: 600 }, async () => 1))).rejects.toThrow(
       LockTimeout,
     )
   })
@@ -45,13 +45,14 @@ test('whoever listens hears what happened, in its order', async () => {
   }
   const told = heard.map(([name]) => name)
   expect(told.filter((name) => name === 'migration.applied').length).toBeGreaterThan(0)
-  const ours = told.filter((name) => name !== 'migration.applied')
+  // When a wait becomes slow depends on the machine.
+  expect(told).toContain('lock.slow')
+  const ours = told.filter((name) => name !== 'migration.applied' && name !== 'lock.slow')
   expect(ours).toEqual([
     'lock.requested',
     'lock.acquired',
     'lock.requested',
     'lock.contended',
-    'lock.slow',
     'lock.timedOut',
     'lock.released',
   ])

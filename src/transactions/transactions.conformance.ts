@@ -173,7 +173,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       async (isolation) => {
         const letGo = await hold(one)
         const free = [key`Free:${number}`, key`Also:${number}`, key`More:${number}`]
-        const attempt = other.transaction({ lock: [lock, ...free], isolation, waitMs: 60 }, nothing)
+        const attempt = other.transaction({ lock: [lock, ...free], isolation, waitMs: 300 }, nothing)
         await expect(attempt).rejects.toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'server' })
         await one.transaction({ lock: free, waitMs: 0 }, nothing)
         await letGo()
@@ -182,14 +182,14 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
 
     test('a timeout says who is in the way', async () => {
       const letGo = await hold(one)
-      const error: unknown = await other.transaction({ lock, waitMs: 50 }, nothing).catch((caught: unknown) => caught)
+      const error: unknown = await other.transaction({ lock, waitMs: 300 }, nothing).catch((caught: unknown) => caught)
       await letGo()
       expect(error).toBeInstanceOf(LockTimeout)
       const { keys, holders, advice, waitedMs } = error as LockTimeout
       expect(keys).toEqual([lock])
       expect(holders).toMatchObject([{ where: 'server', key: lock, state: 'idle in transaction' }])
       expect(advice).not.toBe('')
-      expect(waitedMs).toBeGreaterThanOrEqual(50)
+      expect(waitedMs).toBeGreaterThanOrEqual(299)
     })
 
     test.each(['read committed', 'serializable'] as const)(
