@@ -11,7 +11,7 @@ export const NOISE = 'SELECT 1'
 
 /**
  * Cancels at random for a while, from inside the server: over the wire nobody would hit a statement that takes microseconds.
- * Every other one goes to a backend that has an advisory lock, which is where a hand-over could be struck in the middle.
+ * Logins are left in peace: they have no statement. Every other one goes to a backend that has an advisory lock, which is where a hand-over could be struck in the middle.
  */
 export function cancelFor(milliseconds: number): string {
   return `
@@ -24,6 +24,7 @@ export function cancelFor(milliseconds: number): string {
         PERFORM pg_cancel_backend(pid) FROM (
           SELECT pid FROM pg_stat_activity
            WHERE backend_type = 'client backend' AND application_name <> 'lab' AND pid <> pg_backend_pid()
+             AND state IN ('active', 'idle', 'idle in transaction', 'idle in transaction (aborted)')
            ORDER BY random() LIMIT 1) victim;
         PERFORM pg_sleep(random() * 0.002);
         PERFORM pg_cancel_backend(pid) FROM (

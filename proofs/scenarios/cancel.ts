@@ -1,9 +1,10 @@
-import { key } from 'pg-lockstep'
+import { key, Lockstep } from 'pg-lockstep'
+import postgres, { type Sql } from 'postgres'
 import { startPgBouncer } from '../../tools/server/pgbouncer.ts'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks } from '../checkers/leftovers.ts'
 import { ADVISORY_LOCKS } from '../checkers/leftovers.sql.ts'
-import { type Client, DRIVERS, type Lab, openLab } from '../lab.ts'
+import { type DriverName, DRIVERS, type Lab, openLab } from '../lab.ts'
 import { scenario, type Tell } from '../scenario.ts'
 import { cancelFor, CREATE, NOISE, READ, SUM, WRITE } from './cancel.sql.ts'
 
@@ -15,6 +16,7 @@ interface Size {
 
 const KEYS = 5
 const CLIENTS = 4
+const POOL_SIZE = 4
 const CALLERS_PER_CLIENT = 2
 const NOISY = 6
 /** Fewer than there are clients: what one of them leaves on a server connection, another one meets. */
@@ -23,6 +25,13 @@ const TELL_EVERY_MS = 1000
 const QUERY_CANCELED = '57014'
 /** A key that is free again comes round in milliseconds; one on which a lock was left never does. */
 const WAIT_MS = 10_000
+
+interface Stage {
+  readonly lab: Lab
+  readonly url: string
+  /** What the lab does not close by itself. */
+  readonly opened: Sql[]
+}
 
 interface Tally {
   done: number
@@ -46,12 +55,15 @@ export const cancel = scenario<Size>({
       postgresPort: lab.server.port,
       poolMode: 'transaction',
       defaultPoolSize: SERVER_CONNECTIONS,
+      // After a login that was struck it would turn everybody away for 15 s.
+      settings: { server_login_retry: '1' },
     })
+    const opened: Sql[] = []
     try {
       await lab.admin.query(CREATE)
       const url = bouncer.url('postgres')
       const results: ResultRow[] = []
-      const tallies = await strike(lab, url, size, tell)
+      const tallies = await strike({ lab, url, opened }, size, tell)
       // The pools are still open: PgBouncer has closed no server connection on their account.
       const tookMs = await timeUntilNoLocks(lab.admin)
       const { rowCount: left } = await lab.admin.query(ADVISORY_LOCKS)
@@ -77,13 +89,14 @@ export const cancel = scenario<Size>({
         ],
       }
     } finally {
+      await Promise.all(opened.map((sql) => sql.end({ timeout: 1 })))
       await lab.close()
       await bouncer.stop()
     }
   },
 })
 
-async function strike(lab: Lab, url: string, size: Size, tell: Tell): Promise<Map<string, Tally>> {
+async function strike({ lab, url, opened }: Stage, size: Size, tell: Tell): Promise<Map<string, Tally>> {
   const tallies = new Map<string, Tally>()
   const tallyOf = (who: string): Tally => {
     const tally = tallies.get(who) ?? { done: 0, cancelled: 0, others: new Map<string, number>() }
@@ -101,11 +114,11 @@ async function strike(lab: Lab, url: string, size: Size, tell: Tell): Promise<Ma
   const working: (() => Promise<void>)[] = []
   for (let number = 0; number < CLIENTS; number++) {
     const driver = DRIVERS[number % DRIVERS.length] ?? 'pg'
-    const client = lab.client(driver, url, { poolSize: 4 })
+    const lockstep = lockstepOn({ lab, url, opened }, driver)
     // Asked before the first strike: that question has no transaction to count.
-    await client.lockstep.transaction({}, () => Promise.resolve())
+    await lockstep.transaction({}, () => Promise.resolve())
     const tally = tallyOf(driver)
-    for (let caller = 0; caller < CALLERS_PER_CLIENT; caller++) working.push(() => until(tally, () => addOne(client)))
+    for (let caller = 0; caller < CALLERS_PER_CLIENT; caller++) working.push(() => until(tally, () => addOne(lockstep)))
   }
   const noisy = lab.client('pg', url, { poolSize: NOISY })
   const noise = tallyOf('noise')
@@ -120,7 +133,16 @@ async function strike(lab: Lab, url: string, size: Size, tell: Tell): Promise<Ma
   return tallies
 }
 
-async function addOne({ lockstep }: Client): Promise<void> {
+function lockstepOn({ lab, url, opened }: Stage, driver: DriverName): Lockstep {
+  if (driver === 'pg') return lab.client(driver, url, { poolSize: POOL_SIZE }).lockstep
+  // postgres.js asks each new connection for its types by itself, and ends the process when that question is cancelled.
+  const options = { max: POOL_SIZE, prepare: false, fetch_types: false, onnotice: () => undefined, backoff: () => 0.01 }
+  const sql = postgres(url, options)
+  opened.push(sql)
+  return new Lockstep(sql)
+}
+
+async function addOne(lockstep: Lockstep): Promise<void> {
   const id = 1 + Math.floor(Math.random() * KEYS)
   await lockstep.transaction({ lock: key`Account:${id}`, isolation: 'serializable', waitMs: WAIT_MS }, async (tx) => {
     const { rows } = await tx.query<{ balance: number }>(READ, [id])

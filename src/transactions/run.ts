@@ -8,7 +8,7 @@ import {
   RetriesExhausted,
   TransactionRolledBack,
 } from '../errors.ts'
-import { closedError, Patience, type Ticket } from '../locks/index.ts'
+import { closedError, Patience, type RolloutSource, type Ticket } from '../locks/index.ts'
 import {
   lockAbandoned,
   lockAcquired,
@@ -40,10 +40,20 @@ type Attempt<T> =
   | { readonly end: 'uncertain'; readonly value: T; readonly error: unknown; readonly trace: Trace | undefined }
 
 /** Runs the function in a transaction with its locks, and again where that can help. */
-export async function runTransaction<T>(grounds: Grounds, declared: TransactionPlan, fn: Body<T>): Promise<T> {
-  if (grounds.rollout === undefined) return runAttempts(grounds, declared, fn)
+export function runTransaction<T>(grounds: Grounds, declared: TransactionPlan, fn: Body<T>): Promise<T> {
+  const { rollout } = grounds
+  return rollout === undefined ? runAttempts(grounds, declared, fn) : runRolledOut(grounds, rollout, declared, fn)
+}
+
+/** The same with only some of the keys locked. */
+async function runRolledOut<T>(
+  grounds: Grounds,
+  rollout: RolloutSource,
+  declared: TransactionPlan,
+  fn: Body<T>,
+): Promise<T> {
   const patience = new Patience(declared.waitMs, declared.signal, grounds.closing)
-  const young = declared.locks.length > 0 ? grounds.rollout.freshen() : undefined
+  const young = declared.locks.length > 0 ? rollout.freshen() : undefined
   if (young !== undefined) await patiently(young, patience, declared.locks)
   const plan = rollOut(grounds, declared)
   const { trigger } = grounds
