@@ -59,7 +59,6 @@ export {
   type LockMethod,
   rowMethod,
   unlockLeftovers,
-  WAITED,
   watchClient,
 } from './locks.sql.ts'
 export { type NameLimits, NameRegistry } from './nameRegistry.ts'

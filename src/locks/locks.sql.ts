@@ -33,9 +33,6 @@ export function sessionUnlock(lock: LockRequest): string {
   return call('pg_advisory_unlock', lock)
 }
 
-/** What a wait answers that was one: the lock was not free at once. */
-export const WAITED = 'waited'
-
 /** Sets the limit of the next wait of a message to what is left of `waitMs`. */
 function lockTimeout(waitMs: number, index: number): string {
   const bound = Math.max(1, Math.floor(waitMs))
@@ -55,7 +52,7 @@ export function waitForLocks(locks: LockSet, waitMs: number, tellsWaiting: boole
       const limit = lockTimeout(waitMs, index)
       const wait = call('pg_advisory_xact_lock', lock)
       if (!tellsWaiting) return `${limit} SELECT ${wait};`
-      const told = `CASE WHEN NOT ${call('pg_try_advisory_xact_lock', lock)} THEN ${wait}::text || '${WAITED}' END`
+      const told = `CASE WHEN ${call('pg_try_advisory_xact_lock', lock)} THEN false ELSE ${wait} IS NOT NULL END`
       return `${limit} SELECT ${told} AS wait;`
     })
     .join(' ')

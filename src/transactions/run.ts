@@ -135,16 +135,16 @@ async function attemptOnce<T>(
     unwatch?.()
     ticket?.confirm()
     const acquiredAt = performance.now()
+    // Written out: spreading the names takes longer than telling them.
+    const { keys, sharedKeys } = plan
     if (locked && lockAcquired.hasSubscribers) {
-      lockAcquired.publish({ ...named(grounds, plan), waitMs: patience.waitedMs, contended: opened.contended, attempt })
+      const { contended } = opened
+      lockAcquired.publish({ schema: grounds.schema, keys, sharedKeys, waitMs: patience.waitedMs, contended, attempt })
     }
     const result = await runOpened(grounds, plan, fn, opened)
     if (locked && lockReleased.hasSubscribers) {
-      lockReleased.publish({
-        ...named(grounds, plan),
-        holdMs: performance.now() - acquiredAt,
-        outcome: outcomeOf(result.end),
-      })
+      const holdMs = performance.now() - acquiredAt
+      lockReleased.publish({ schema: grounds.schema, keys, sharedKeys, holdMs, outcome: outcomeOf(result.end) })
     }
     return result
   } catch (error) {

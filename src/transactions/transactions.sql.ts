@@ -11,7 +11,6 @@ import {
   transactionLock,
   type LockMethod,
   unlockLeftovers,
-  WAITED,
   watchClient,
 } from '../locks/index.ts'
 import type { StatementResult } from '../postgres/index.ts'
@@ -124,7 +123,8 @@ export function incarnationOf(results: readonly StatementResult[]): string | nul
 
 /** Whether a lock of a hand-over was not free at once: one of its waits says so. */
 export function hadToWait(results: readonly StatementResult[]): boolean {
-  return results.some((result) => result.rows[0]?.['wait'] === WAITED)
+  // A caller may have its own way of reading booleans.
+  return results.some((result) => ['true', 't', '1'].includes(String(result.rows[0]?.['wait'])))
 }
 
 /** Whether a transaction of this life of the server committed. */

@@ -5,20 +5,47 @@ import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
 
+/** Something to be done if a wait lasts until then. */
+interface Alarm {
+  readonly at: number
+  ring(): void
+}
+
+/** A wait may be told as slow this much late. */
+const LATE_MS = 20
+
+/** One timer for all waits: one for each would be a good part of what a lock costs. */
+const alarms = new Set<Alarm>()
+let timer: NodeJS.Timeout | undefined
+
+function look(): void {
+  const now = performance.now()
+  for (const alarm of alarms) {
+    if (alarm.at > now) continue
+    alarms.delete(alarm)
+    alarm.ring()
+  }
+  timer = alarms.size === 0 ? undefined : setTimeout(look, LATE_MS).unref()
+}
+
+function setAlarm(afterMs: number, ring: () => void): Alarm {
+  const alarm = { at: performance.now() + afterMs, ring }
+  alarms.add(alarm)
+  timer ??= setTimeout(look, LATE_MS).unref()
+  return alarm
+}
+
 /** Watches over one wait for as long as it lasts; undefined where nobody wants to know. The answer ends it. */
 export function watchWait(grounds: Grounds, plan: TransactionPlan, patience: Patience): (() => void) | undefined {
   const { trigger, slowWaitMs } = grounds
   const minds = trigger !== undefined && trigger.waitMs !== Infinity
   if (!lockSlow.hasSubscribers && !minds) return undefined
-  const slow = lockSlow.hasSubscribers
-    ? setTimeout(() => void tellSlow(grounds, plan, patience), slowWaitMs)
-    : undefined
-  const long = minds
-    ? setTimeout(() => trigger.sawLongWait(plan.locks.map((lock) => lock.key)), trigger.waitMs)
-    : undefined
+  const slow = lockSlow.hasSubscribers ? setAlarm(slowWaitMs, () => void tellSlow(grounds, plan, patience)) : undefined
+  const keys = plan.locks.map((lock) => lock.key)
+  const long = minds ? setAlarm(trigger.waitMs, () => trigger.sawLongWait(keys)) : undefined
   return () => {
-    clearTimeout(slow)
-    clearTimeout(long)
+    if (slow !== undefined) alarms.delete(slow)
+    if (long !== undefined) alarms.delete(long)
   }
 }
 
