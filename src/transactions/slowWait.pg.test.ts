@@ -18,7 +18,16 @@ describe.each(DRIVERS)('slow waits, %s', (driver) => {
     const events: EventMessage<'lock.slow'>[] = []
     stops.push(on('lock.slow', (event) => events.push(event)))
     const waiter = bench.open(driver, { slowWaitMs: 40 }).lockstep
-    await Promise.all([waiter.transaction({}, nothing), waiter.transaction({}, nothing)])
+    // All its connections are open, so that one is idle for the question who is in the way.
+    const allOpen = signal()
+    let open = 0
+    const warming = Array.from({ length: 4 }, () =>
+      waiter.transaction({}, async () => {
+        if (++open === 4) allOpen.give()
+        await allOpen.given
+      }),
+    )
+    await Promise.all(warming)
     const [held, letGo] = [signal(), signal()]
     const holding = bench.open(driver).lockstep.transaction({ lock: LOCK }, async () => {
       held.give()
