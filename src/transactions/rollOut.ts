@@ -12,13 +12,14 @@ export function rollOut(grounds: Grounds, plan: TransactionPlan): TransactionPla
     if (decision === 'on') locks.push(lock)
     else if (decision === 'observe') shadows.push(shadowOf(grounds.schema, lock))
   }
-  return { ...plan, ...keysOf(locks), locks, shadows }
+  return { ...plan, keys: exclusiveKeys(locks), sharedKeys: sharedKeys(locks), locks, shadows }
 }
 
-/** The names of locks, as events have them. */
-export function keysOf(locks: LockSet): { keys: readonly string[]; sharedKeys: readonly string[] } {
-  return {
-    keys: locks.filter((lock) => !lock.shared).map((lock) => lock.key),
-    sharedKeys: locks.filter((lock) => lock.shared).map((lock) => lock.key),
-  }
+/** The names of the locks that are exclusive, as events have them. */
+export function exclusiveKeys(locks: LockSet): readonly string[] {
+  return locks.filter((lock) => !lock.shared).map((lock) => lock.key)
+}
+
+export function sharedKeys(locks: LockSet): readonly string[] {
+  return locks.filter((lock) => lock.shared).map((lock) => lock.key)
 }

@@ -52,13 +52,13 @@ function begin(isolation: Isolation): string {
   return `BEGIN ISOLATION LEVEL ${isolation.toUpperCase()};`
 }
 
-function columns(opening: Opening, locks: LockSet): string {
+function columns(opening: Opening, locks: LockSet, life: string | undefined): string {
   // A standby has no ids to give and fails; where none is wanted, it has to be asked.
   const granted = opening.withXid
     ? 'pg_current_xact_id()::text'
     : `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE '' END`
   const held = `${opening.method.tryLocks(locks, granted)} AS held`
-  const incarnation = opening.incarnation === undefined ? '' : `, ${opening.incarnation} AS incarnation`
+  const incarnation = life === undefined ? '' : `, ${life} AS incarnation`
   const shadows = opening.shadows.length === 0 ? '' : `, ${markShadows(opening.shadows)} AS marks`
   const existing = locks.length === 0 ? undefined : opening.method.existing(locks)
   const exist = existing === undefined ? '' : `, ${existing} AS existing`
@@ -82,14 +82,14 @@ export function shadowsOf(results: readonly StatementResult[]): { places: number
  * a wait are not touched because nobody waits. At READ COMMITTED every later statement has a younger snapshot than the locks.
  */
 export function beginTrying(opening: Opening): string {
-  return `${begin(opening.isolation)} ${look(opening)} SELECT ${columns(opening, opening.locks)}`
+  return `${begin(opening.isolation)} ${look(opening)} SELECT ${columns(opening, opening.locks, opening.incarnation)}`
 }
 
 /** The slow way in, after `beginTrying` was refused or a slice ended: starts over and waits for up to `waitMs`. */
 export function beginWaiting(opening: Opening, waitMs: number): string {
   return `${ROLLBACK}; ${begin(opening.isolation)} ${BEFORE_WAITING} ${watchClient(opening.checksConnections)}
     ${opening.method.waitForLocks(opening.locks, waitMs, false)} ${AFTER_WAITING} ${look(opening)}
-    SELECT ${columns(opening, [])}`
+    SELECT ${columns(opening, [], opening.incarnation)}`
 }
 
 /**
@@ -107,7 +107,7 @@ export function handOver(opening: Opening, waitMs: number): string {
     ${opening.method.waitForLocks(locks, waitMs, opening.tellsWaiting)}
     SELECT ${locks.map(sessionLock).join(', ')}; COMMIT AND CHAIN;
     SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${look(opening)}
-    SELECT ${columns({ ...opening, incarnation: undefined }, [])}${takeOver}`
+    SELECT ${columns(opening, [], undefined)}${takeOver}`
 }
 
 /** Ends a hand-over that failed, wherever it did, and unlocks what it may have left on the session. */
