@@ -18,6 +18,11 @@
  * knows numbers only, so `NameRegistry` writes down which key a number stands for: in the background, on a connection that nobody
  * waits for, never in a caller's transaction. A name that is missing costs readability and nothing else.
  *
+ * **Rollout** decides for each key, before anything is sent, whether it is locked, observed or left alone. An observed key is
+ * marked by a shadow, an advisory lock of another id in shared mode that is in nobody's way; who finds a mark would have waited.
+ *
+ * **Names** are written beside the locks, in the background: a lock never fails or waits because of its name.
+ *
  * **What is trusted.** The server's word alone. The queue in memory excludes nobody: it only spares connections. A wait that
  * ended in an error may still have been granted, so every failure rolls back, and where that cannot be confirmed the connection
  * is destroyed: the server frees a transaction's locks with its session.
