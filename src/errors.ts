@@ -26,6 +26,10 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_MIGRATION_FAILED'
   | 'LOCKSTEP_DRIVER_UNSUPPORTED'
   | 'LOCKSTEP_STRATEGY_UNSUPPORTED'
+  | 'LOCKSTEP_ROWS_MISSING'
+  | 'LOCKSTEP_ROWS_LOCKED'
+  | 'LOCKSTEP_QUEUE_FULL'
+  | 'LOCKSTEP_BATCH_MISMATCH'
 
 /** What every Lockstep error carries beside its message. */
 export interface LockstepErrorDetails {
@@ -188,4 +192,48 @@ export class DriverUnsupported extends LockstepError {
 /** `strategy: 'table'` cannot keep the promise here. Nothing was sent. */
 export class StrategyUnsupported extends LockstepError {
   readonly code = 'LOCKSTEP_STRATEGY_UNSUPPORTED'
+}
+
+/** Rows that were to be locked do not exist. */
+export class RowsMissing extends LockstepError {
+  readonly code = 'LOCKSTEP_ROWS_MISSING'
+  /** The table, quoted. */
+  readonly table: string
+  /** The ids, as they were given. */
+  readonly missing: readonly unknown[]
+
+  constructor(message: string, details: LockstepErrorDetails & { table: string; missing: readonly unknown[] }) {
+    super(message, details)
+    this.table = details.table
+    this.missing = details.missing
+  }
+}
+
+/** A row that was to be locked without waiting is locked by somebody else. */
+export class RowsLocked extends LockstepError {
+  readonly code = 'LOCKSTEP_ROWS_LOCKED'
+  /** The table, quoted. */
+  readonly table: string
+
+  constructor(message: string, details: LockstepErrorDetails & { table: string }) {
+    super(message, details)
+    this.table = details.table
+  }
+}
+
+/** More calls wait for their batch than were allowed. The call was not taken. */
+export class QueueFull extends LockstepError {
+  readonly code = 'LOCKSTEP_QUEUE_FULL'
+  /** How many wait already. */
+  readonly waiting: number
+
+  constructor(message: string, details: LockstepErrorDetails & { waiting: number }) {
+    super(message, details)
+    this.waiting = details.waiting
+  }
+}
+
+/** The function of a `combine()` did not give one result for each item. Nothing was written. */
+export class BatchMismatch extends LockstepError {
+  readonly code = 'LOCKSTEP_BATCH_MISMATCH'
 }

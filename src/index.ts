@@ -1,3 +1,4 @@
+export type { Combined, CombinedCall, CombineOptions } from './combine/index.ts'
 export * from './errors.ts'
 export {
   type BlockingNode,
@@ -17,7 +18,17 @@ export {
   type Wanted,
 } from './locks/index.ts'
 export { type ClientOf, Lockstep, type LockstepOptions } from './lockstep.ts'
+export type { OnceOptions, OnceResult } from './once/index.ts'
 export type { Finding, MigrateOptions, MigrateResult, Pool, StatementResult } from './postgres/index.ts'
+export {
+  type LockedRows,
+  lockRows,
+  type LockRowsOptions,
+  type RowId,
+  type RowIdPart,
+  type RowLockMode,
+  type TableName,
+} from './rows/index.ts'
 export type {
   Isolation,
   JoinOptions,

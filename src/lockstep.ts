@@ -1,3 +1,4 @@
+import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
 import { InvalidOption } from './errors.ts'
 import {
   advisoryMethod,
@@ -21,6 +22,7 @@ import {
   ShadowWatch,
   WaitPlaces,
 } from './locks/index.ts'
+import { once, type OnceOptions, type OnceResult } from './once/index.ts'
 import {
   checkReadiness,
   checkSchemaName,
@@ -102,6 +104,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   readonly #names: NameRegistry | undefined
   readonly #grounds: Grounds
   readonly #closing = new Closing()
+  readonly #combiners: Combiners = new Set()
   #running = 0
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
@@ -169,7 +172,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    * })
    */
   async transaction<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> {
-    const plan = planTransaction(this.#grounds.lockIds, options, this.#grounds.defaults)
+    const plan = planTransaction(this.#grounds, options)
     if (typeof fn !== 'function') {
       throw new InvalidOption('transaction() was given no function.', {
         advice: 'Call transaction(options, async (tx) => …).',
@@ -194,6 +197,36 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   async join(client: object, options: JoinOptions = {}): Promise<Transaction<ClientOf<P>>> {
     if (this.#closing.closed) throw closedError()
     return (await joinTransaction(this.#grounds, client, options)) as Transaction<ClientOf<P>>
+  }
+
+  /**
+   * Finds a thing or creates it, under the key's lock: of all callers, in all processes, exactly one creates it.
+   *
+   * @example
+   * const { value, created } = await lockstep.once(key`Position:${symbol}:${exchange}`, {
+   *   find: async (tx) => (await tx.query('SELECT * FROM positions WHERE symbol = $1', [symbol])).rows[0],
+   *   create: async (tx) => (await tx.query('INSERT INTO positions … RETURNING *', [symbol])).rows[0]!,
+   * })
+   */
+  once<Value extends NonNullable<unknown>>(
+    key: Key,
+    options: OnceOptions<Value, ClientOf<P>>,
+  ): Promise<OnceResult<Value>> {
+    return once<Value, ClientOf<P>>((wanted, fn) => this.transaction(wanted, fn), key, options)
+  }
+
+  /**
+   * Makes a function that serves many callers of one key by one transaction.
+   *
+   * @example
+   * const deposit = lockstep.combine({
+   *   key: (item: { to: string; amount: number }) => key`Account:${item.to}`,
+   *   run: async (tx, items) => { … return items.map(() => 'done') },
+   * })
+   * await deposit({ to: 'alice', amount: 10 })
+   */
+  combine<Item, Result>(options: CombineOptions<Item, Result, ClientOf<P>>): Combined<Item, Result> {
+    return combine(this.#grounds, this.#combiners, options as CombineOptions<Item, Result>)
   }
 
   /** The number that PostgreSQL locks for a key; `lock_id('lock', key)` in the schema gives the same. */
@@ -223,9 +256,13 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
     return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe) })
   }
 
-  /** Refuses new calls, turns away those that wait, and waits for those that run. The pool stays the caller's to close. */
+  /**
+   * Refuses new calls, turns away those that wait, and waits for those that run; combined calls that wait are served. The pool
+   * stays the caller's to close.
+   */
   async close(): Promise<void> {
     this.#closing.close()
+    await Promise.all([...this.#combiners].map((combiner) => combiner.idle()))
     const written = this.#names?.close()
     if (this.#running > 0) {
       this.#idle ??= new Promise<void>((resolve) => (this.#whenIdle = resolve))

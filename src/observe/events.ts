@@ -94,6 +94,45 @@ export interface RolloutSwitchedBack {
   readonly reason: string
 }
 
+/** One row of a call of `lockRows()`. */
+export interface RowLocked {
+  /** The values of the key columns, as text. */
+  readonly id: readonly string[]
+  /** Where the call was made. */
+  readonly stack: string
+}
+
+/** A transaction has locked rows of one table in two calls, and a row of the later one comes before one of the earlier. */
+export interface RowsOutOfOrder {
+  /** The table, and its key columns in brackets. */
+  readonly table: string
+  readonly earlier: RowLocked
+  readonly later: RowLocked
+}
+
+/** A batch of combined calls has ended. */
+export interface CombineBatch {
+  readonly schema: string
+  readonly key: string
+  /** How many calls were in it. */
+  readonly size: number
+  /** How many calls of this key wait for the next one. */
+  readonly waiting: number
+  /** How long the first of them had waited for the batch to begin. */
+  readonly waitedMs: number
+  /** From the first statement of the batch to its end. */
+  readonly tookMs: number
+  /** `halved`: it failed for a reason of its items, and each half is tried by itself. */
+  readonly outcome: 'committed' | 'failed' | 'halved'
+}
+
+/** A combined call was not taken: too many wait already. */
+export interface CombineRefused {
+  readonly schema: string
+  readonly key: string
+  readonly waiting: number
+}
+
 /** A migration was applied. */
 export interface MigrationApplied {
   readonly schema: string
@@ -117,6 +156,9 @@ export const lockWouldWait = eventChannel<LockWouldWait>('lock.wouldWait')
 export const rolloutSwitchedBack = eventChannel<RolloutSwitchedBack>('rollout.switchedBack')
 export const transactionRetried = eventChannel<TransactionRetried>('transaction.retried')
 export const commitResolved = eventChannel<CommitResolved>('commit.resolved')
+export const rowsOutOfOrder = eventChannel<RowsOutOfOrder>('rows.outOfOrder')
+export const combineBatch = eventChannel<CombineBatch>('combine.batch')
+export const combineRefused = eventChannel<CombineRefused>('combine.refused')
 export const migrationApplied = eventChannel<MigrationApplied>('migration.applied')
 
 /** Every event by its name, for those who want them all. */
@@ -132,6 +174,9 @@ export const events = {
   'transaction.retried': transactionRetried,
   'commit.resolved': commitResolved,
   'rollout.switchedBack': rolloutSwitchedBack,
+  'rows.outOfOrder': rowsOutOfOrder,
+  'combine.batch': combineBatch,
+  'combine.refused': combineRefused,
   'migration.applied': migrationApplied,
 } as const
 

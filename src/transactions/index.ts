@@ -37,7 +37,9 @@
  */
 export { type JoinOptions, joinTransaction } from './join.ts'
 export type { Grounds } from './grounds.ts'
+export { isInsideTransaction, outsideTransactions } from './nesting.ts'
 export {
+  checkWaitMs,
   planDefaults,
   planTransaction,
   type RetryOptions,
@@ -47,5 +49,5 @@ export {
   type TransactionPlan,
 } from './options.ts'
 export { runTransaction } from './run.ts'
-export type { Transaction } from './transaction.ts'
+export { rootOf, type Transaction } from './transaction.ts'
 export type { Isolation } from './transactions.sql.ts'

@@ -27,7 +27,7 @@ export async function joinTransaction(
   client: unknown,
   options: JoinOptions,
 ): Promise<OpenTransaction> {
-  const plan = planTransaction(grounds.lockIds, options, grounds.defaults)
+  const plan = planTransaction(grounds, options)
   if (!canSend(client, grounds.driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) {
     throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })
   }

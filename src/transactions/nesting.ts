@@ -4,7 +4,7 @@ import { Patience } from '../locks/index.ts'
 import { patiently } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
-import type { OpenTransaction } from './transaction.ts'
+import { type OpenTransaction, outsideSavepoints } from './transaction.ts'
 
 /** A transaction that the current code runs in. */
 export interface Frame {
@@ -16,7 +16,7 @@ export interface Frame {
 }
 
 /** One for all Locksteps of a process: two of them on one database could wait for each other through one caller. */
-const frames = new AsyncLocalStorage<Frame>()
+const frames = new AsyncLocalStorage<Frame | undefined>()
 
 /** The innermost frame that is still open: a job that starts itself anew would else make an endless chain of ended ones. */
 function openFrame(): Frame | undefined {
@@ -33,7 +33,12 @@ export function runInFrame<T>(frame: Frame, fn: () => Promise<T>): Promise<T> {
 
 /** Whether the calling code runs in a transaction of any Lockstep. */
 export function isInsideTransaction(): boolean {
-  return frames.getStore() !== undefined
+  return openFrame() !== undefined
+}
+
+/** Runs the function as if it were called from outside of every transaction: for work that the caller only sets off. */
+export function outsideTransactions(fn: () => void): void {
+  frames.run(undefined, () => outsideSavepoints(fn))
 }
 
 /** The transaction that a call has to join, if any. Throws where it would have to wait for the code that it is called from. */
@@ -57,7 +62,7 @@ export async function refuseWaitingForSelf(grounds: Grounds, plan: TransactionPl
     })
     if (clash === undefined) continue
     // Asking needs a connection, and the outer transaction may have the last one.
-    const patience = new Patience(plan.waitMs, plan.signal, grounds.closing)
+    const patience = new Patience(plan.waitMs, plan.signal, plan.closing)
     if (!(await patiently(onSameDatabase(grounds, frame.grounds), patience, plan.locks))) continue
     throw new NestedTransaction(`The lock on ${clash.key} is held by the transaction that this call is made from.`, {
       advice: 'It would wait for itself. Use the outer transaction, or the same Lockstep, which joins it.',

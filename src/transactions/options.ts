@@ -1,5 +1,5 @@
 import { InvalidOption, StrategyUnsupported } from '../errors.ts'
-import { type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
+import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
 import { exclusiveKeys, sharedKeys } from './rollOut.ts'
 import type { Isolation } from './transactions.sql.ts'
 
@@ -60,6 +60,7 @@ export interface TransactionPlan {
   readonly attempts: number
   /** Whether a COMMIT whose answer was lost is to be looked into. */
   readonly resolvesCommit: boolean
+  readonly closing: Closing
 }
 
 const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
@@ -69,11 +70,18 @@ const DEFAULT_WAIT_MS = 30_000
 const MAX_WAIT_MS = 2_147_483_647
 const MAX_ATTEMPTS = 1000
 
-/** Checks a call before anything is sent. */
+/** What a plan is made with. */
+interface PlanGrounds {
+  readonly lockIds: RecentLockIds
+  readonly defaults: TransactionDefaults
+  readonly closing: Closing
+}
+
+/** Checks a call before anything is sent. `closing`: what turns it away; by default the end of its Lockstep. */
 export function planTransaction(
-  ids: RecentLockIds,
+  { lockIds: ids, defaults, closing: ownClosing }: PlanGrounds,
   options: TransactionOptions,
-  defaults: TransactionDefaults,
+  closing = ownClosing,
 ): TransactionPlan {
   if (typeof options !== 'object' || options === null) {
     throw new InvalidOption('The options are not an object.', {
@@ -101,6 +109,7 @@ export function planTransaction(
     signal: options.signal,
     attempts: options.retry === false ? 1 : checkAttempts(options.retry, defaults.attempts),
     resolvesCommit: options.retry !== false,
+    closing,
   }
 }
 
@@ -139,11 +148,15 @@ function checkIsolation(isolation: unknown = 'read committed'): Isolation {
   })
 }
 
-export function checkWaitMs(waitMs: number | false | undefined, otherwise: number | false): number | false {
+export function checkWaitMs(
+  waitMs: number | false | undefined,
+  otherwise: number | false,
+  name = 'waitMs',
+): number | false {
   if (waitMs === undefined) return otherwise
   if (waitMs === false) return false
   if (typeof waitMs !== 'number' || Number.isNaN(waitMs) || waitMs < 0 || waitMs > MAX_WAIT_MS) {
-    throw new InvalidOption(`waitMs is ${String(waitMs)}.`, {
+    throw new InvalidOption(`${name} is ${String(waitMs)}.`, {
       advice: `Use 0 to ${MAX_WAIT_MS} milliseconds, or false for no limit.`,
     })
   }

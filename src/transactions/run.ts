@@ -52,7 +52,7 @@ async function runRolledOut<T>(
   declared: TransactionPlan,
   fn: Body<T>,
 ): Promise<T> {
-  const patience = new Patience(declared.waitMs, declared.signal, grounds.closing)
+  const patience = new Patience(declared.waitMs, declared.signal, declared.closing)
   const young = declared.locks.length > 0 ? rollout.freshen() : undefined
   if (young !== undefined) await patiently(young, patience, declared.locks)
   const plan = rollOut(grounds, declared)
@@ -80,7 +80,7 @@ const HARM: ReadonlySet<LockstepErrorCode> = new Set([
 async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>): Promise<T> {
   const outer = frameToJoin(grounds, plan)
   if (outer !== undefined) return outer.tx.nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
-  if (grounds.closing.closed) throw closedError(plan.allKeys)
+  if (plan.closing.closed) throw closedError(plan.allKeys)
   if (plan.locks.length > 0 && isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
   for (let attempt = 1; ; attempt++) {
     const result = await attemptOnce(grounds, plan, fn, attempt)
@@ -99,7 +99,7 @@ async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<
         ? { verdict: 'connection' as const, reason: codeOf(result.error) }
         : judge(result.error, lost)
     if (verdict === 'final') throw result.error
-    if (attempt >= plan.attempts || grounds.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
+    if (attempt >= plan.attempts || plan.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
     const delayMs = pauseMs(verdict, attempt)
     if (transactionRetried.hasSubscribers) {
       transactionRetried.publish({
@@ -121,7 +121,7 @@ async function attemptOnce<T>(
   fn: Body<T>,
   attempt: number,
 ): Promise<Attempt<T>> {
-  const patience = new Patience(plan.waitMs, plan.signal, grounds.closing)
+  const patience = new Patience(plan.waitMs, plan.signal, plan.closing)
   const locked = plan.locks.length > 0
   if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
   let ticket: Ticket | undefined

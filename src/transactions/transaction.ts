@@ -33,13 +33,18 @@ interface SavepointFrame {
   readonly outer: SavepointFrame | undefined
 }
 
-const savepoints = new AsyncLocalStorage<SavepointFrame>()
+const savepoints = new AsyncLocalStorage<SavepointFrame | undefined>()
 
 /** The innermost one that is still open: a job that starts itself anew would else make an endless chain of ended ones. */
 function openSavepoint(): SavepointFrame | undefined {
   let frame = savepoints.getStore()
   while (frame !== undefined && frame.tx.ended) frame = frame.outer
   return frame
+}
+
+/** Runs the function as if it were called from outside of every savepoint. */
+export function outsideSavepoints(fn: () => void): void {
+  savepoints.run(undefined, fn)
 }
 
 /** No savepoint of ours has the name of anybody else's. */
@@ -67,6 +72,11 @@ export class OpenTransaction implements Transaction {
     this.#held = connection
     this.isolation = isolation
     this.#parent = parent
+  }
+
+  /** The transaction that this one is a savepoint of, or itself. */
+  get root(): OpenTransaction {
+    return this.#parent?.root ?? this
   }
 
   get ended(): boolean {
@@ -211,6 +221,11 @@ export class OpenTransaction implements Transaction {
   #nextSavepoint(): number {
     return this.#parent === undefined ? ++this.#savepointCount : this.#parent.#nextSavepoint()
   }
+}
+
+/** What is one and the same for a transaction and all savepoints in it. */
+export function rootOf(tx: Transaction): object {
+  return tx instanceof OpenTransaction ? tx.root : tx
 }
 
 function savepointRolledBack(cause: unknown): TransactionRolledBack {

@@ -1,0 +1,115 @@
+import { InvalidOption, LockAborted, NestedTransaction, QueueFull } from '../errors.ts'
+import { checkKey, closedError, type Key } from '../locks/index.ts'
+import { combineRefused } from '../observe/index.ts'
+import {
+  checkWaitMs,
+  type Grounds,
+  type Isolation,
+  isInsideTransaction,
+  type Transaction,
+} from '../transactions/index.ts'
+import { Batcher } from './batcher.ts'
+
+/** What `lockstep.combine()` takes. */
+export interface CombineOptions<Item, Result, Client = unknown> {
+  /** Calls with the same key are combined, and locked by it. */
+  readonly key: (item: Item) => Key
+  /**
+   * Does the work of all items in one transaction and gives one entry for each, in their order: a result, or an `Error` that
+   * rejects that caller alone. Lock the rows of all items first, with one `lockRows`. It is run again after a conflict.
+   */
+  readonly run: (tx: Transaction<Client>, items: readonly Item[]) => Promise<readonly (Result | Error)[]>
+  /** How many calls one transaction serves at most. Default 1,000. */
+  readonly maxBatch?: number
+  /** How many calls may wait for one key; for all keys together ten times as many. Default 10,000. */
+  readonly maxQueue?: number
+  /** How long a call waits for its batch to begin. `false`: without limit. Default 30,000. */
+  readonly maxWaitMs?: number | false
+  /** Default READ COMMITTED. */
+  readonly isolation?: Isolation
+}
+
+/** Options of one call. */
+export interface CombinedCall {
+  /** Ends the wait. A call whose batch has begun is no longer to be stopped. */
+  readonly signal?: AbortSignal
+}
+
+/** What `lockstep.combine()` gives: call it with one item, get that item's result. */
+export type Combined<Item, Result> = (item: Item, call?: CombinedCall) => Promise<Exclude<Result, Error>>
+
+/** The combined functions of one Lockstep that have callers: `close()` waits for them. */
+export type Combiners = Set<{ idle(): Promise<void> }>
+
+const DEFAULT_MAX_BATCH = 1000
+const DEFAULT_MAX_QUEUE = 10_000
+const DEFAULT_MAX_WAIT_MS = 30_000
+/** All keys together, in queues of one key. */
+const ALL_KEYS = 10
+
+/** Makes the function. */
+export function combine<Item, Result>(
+  grounds: Grounds,
+  combiners: Combiners,
+  options: CombineOptions<Item, Result>,
+): Combined<Item, Result> {
+  const { key: keyOf, run } = (options ?? {}) as Partial<CombineOptions<Item, Result>>
+  if (typeof keyOf !== 'function' || typeof run !== 'function') {
+    throw new InvalidOption('combine() needs two functions, `key` and `run`.', {
+      advice: 'Call combine({ key: (item) => key`Account:${item.to}`, run: async (tx, items) => … }).',
+    })
+  }
+  const maxQueue = checkCount('maxQueue', options.maxQueue ?? DEFAULT_MAX_QUEUE)
+  const batcher = new Batcher<Item, Exclude<Result, Error>>(grounds, combiners, {
+    run: run as (tx: Transaction, items: readonly Item[]) => Promise<readonly (Exclude<Result, Error> | Error)[]>,
+    maxBatch: checkCount('maxBatch', options.maxBatch ?? DEFAULT_MAX_BATCH),
+    maxWaitMs: checkWaitMs(options.maxWaitMs, DEFAULT_MAX_WAIT_MS, 'maxWaitMs'),
+    isolation: options.isolation,
+  })
+
+  // Not an async function: thousands of callers a second need no second promise each.
+  return (item, { signal } = {}) => {
+    try {
+      if (grounds.closing.closed) throw closedError()
+      const key = checkKey(keyOf(item))
+      if (isInsideTransaction()) throw calledInside(key)
+      if (signal?.aborted === true) throw abortedBefore(key, signal)
+      const waiting = batcher.waitingFor(key)
+      if (waiting >= maxQueue || batcher.waiting >= maxQueue * ALL_KEYS) {
+        if (combineRefused.hasSubscribers) combineRefused.publish({ schema: grounds.schema, key, waiting })
+        throw queueFull(key, waiting, batcher.waiting)
+      }
+      return batcher.enter(key, item, signal)
+    } catch (error) {
+      return Promise.reject(error as Error)
+    }
+  }
+}
+
+function checkCount(name: string, count: unknown): number {
+  if (typeof count === 'number' && Number.isInteger(count) && count > 0) return count
+  throw new InvalidOption(`${name} is ${String(count)}.`, { advice: 'Use a whole number above 0.' })
+}
+
+function calledInside(key: Key): NestedTransaction {
+  return new NestedTransaction(`A combined call on ${key} was made from inside a transaction.`, {
+    advice: 'It is served by a transaction of its own, which could wait for this one. Call it before or after.',
+    keys: [key],
+  })
+}
+
+function abortedBefore(key: Key, signal: AbortSignal): LockAborted {
+  return new LockAborted(`The call on ${key} was not made: its signal was aborted before.`, {
+    advice: 'Nothing was done for it; call again when it is wanted again.',
+    keys: [key],
+    cause: signal.reason,
+  })
+}
+
+function queueFull(key: Key, waiting: number, all: number): QueueFull {
+  return new QueueFull(`${waiting} calls wait for ${key} already, ${all} for all keys together.`, {
+    advice: 'Nothing was done for this call. Tell the caller to come back later, or allow a longer maxQueue.',
+    keys: [key],
+    waiting,
+  })
+}

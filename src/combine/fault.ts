@@ -1,0 +1,28 @@
+import { LockstepError, RowsLocked, RowsMissing, TransactionRolledBack } from '../errors.ts'
+import {
+  codeOf,
+  findCause,
+  INSUFFICIENT_PRIVILEGE,
+  isSqlState,
+  meansConnectionLost,
+  meansTryAgain,
+  QUERY_CANCELED,
+} from '../postgres/index.ts'
+
+/** Classes of SQLSTATE that no single item brings about: they would strike each half again. */
+const NOBODYS = new Set(['08', '0A', '25', '26', '28', '3D', '3F', '42', '53', '57', '58', 'F0', 'XX'])
+
+/** Exceptions: a row-level policy judges single rows, and a statement may be cancelled because the batch is too large. */
+const OF_ITEMS = new Set([INSUFFICIENT_PRIVILEGE, QUERY_CANCELED])
+
+/** Whether a batch failed for a reason that lies in its items, so that a part of it may succeed. */
+export function isFaultOfItems(error: unknown): boolean {
+  if (error instanceof RowsMissing || error instanceof RowsLocked) return true
+  if (error instanceof TransactionRolledBack) return error.cause !== undefined && isFaultOfItems(error.cause)
+  if (error instanceof LockstepError) return false
+  if (findCause(error, (cause) => meansTryAgain(cause) || meansConnectionLost(cause)) !== undefined) return false
+  const code = codeOf(findCause(error, isSqlState))
+  // Something that `run` itself threw.
+  if (code === undefined) return true
+  return OF_ITEMS.has(code) || !NOBODYS.has(code.slice(0, 2))
+}

@@ -1,0 +1,135 @@
+import { LockAborted, LockTimeout } from '../errors.ts'
+import type { Key } from '../locks/index.ts'
+
+/** One call, from its coming to its answer. */
+export interface Call<Item, Result> {
+  readonly item: Item
+  readonly cameAt: number
+  readonly resolve: (result: Result) => void
+  readonly reject: (error: unknown) => void
+  /** Stops listening to the caller's signal. */
+  forget: (() => void) | undefined
+  waiting: boolean
+}
+
+/** All lines of one function. */
+export interface Crowd {
+  waiting: number
+}
+
+/** The calls that wait for the next batch of one key, in the order of their coming. */
+export class Line<Item, Result> {
+  readonly key: Key
+  /** How many wait. */
+  waiting = 0
+  /** Told when the last one that waits has gone. */
+  onDeserted: (() => void) | undefined
+  readonly #maxWaitMs: number | false
+  readonly #crowd: Crowd
+  #calls: Call<Item, Result>[] = []
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(key: Key, maxWaitMs: number | false, crowd: Crowd) {
+    this.key = key
+    this.#maxWaitMs = maxWaitMs
+    this.#crowd = crowd
+  }
+
+  enter(item: Item, signal: AbortSignal | undefined): Promise<Result> {
+    return new Promise<Result>((resolve, reject) => {
+      const call: Call<Item, Result> = {
+        item,
+        cameAt: performance.now(),
+        resolve,
+        reject,
+        forget: undefined,
+        waiting: true,
+      }
+      if (signal !== undefined) {
+        const abort = (): void => this.#turnAway(call, abortedCall(this.key, signal))
+        signal.addEventListener('abort', abort, { once: true })
+        call.forget = () => signal.removeEventListener('abort', abort)
+      }
+      this.#calls.push(call)
+      this.waiting++
+      this.#crowd.waiting++
+      this.#watch()
+    })
+  }
+
+  /** Takes the next ones out of the line. */
+  take(max: number): Call<Item, Result>[] {
+    const taken: Call<Item, Result>[] = []
+    let index = 0
+    for (; index < this.#calls.length && taken.length < max; index++) {
+      const call = this.#calls[index] as Call<Item, Result>
+      if (!call.waiting) continue
+      this.#leave(call)
+      taken.push(call)
+    }
+    this.#calls = index === this.#calls.length ? [] : this.#calls.slice(index)
+    return taken
+  }
+
+  /** Sends away everybody who waits. */
+  turnAllAway(error: unknown): void {
+    for (const call of this.take(Infinity)) call.reject(error)
+  }
+
+  /** No call will come any more. */
+  end(): void {
+    clearTimeout(this.#timer)
+  }
+
+  #leave(call: Call<Item, Result>): void {
+    call.waiting = false
+    call.forget?.()
+    this.waiting--
+    this.#crowd.waiting--
+  }
+
+  #turnAway(call: Call<Item, Result>, error: unknown): void {
+    if (!call.waiting) return
+    this.#leave(call)
+    call.reject(error)
+    if (this.waiting === 0) this.onDeserted?.()
+  }
+
+  /** All wait equally long, so the first in line is the first to give up: one timer is enough. */
+  #watch(): void {
+    if (this.#maxWaitMs === false || this.#timer !== undefined) return
+    this.#timer = setTimeout(() => this.#sendHome(this.#maxWaitMs as number), this.#maxWaitMs)
+  }
+
+  #sendHome(maxWaitMs: number): void {
+    this.#timer = undefined
+    const now = performance.now()
+    for (const call of this.#calls) {
+      if (!call.waiting) continue
+      const leftMs = call.cameAt + maxWaitMs - now
+      if (leftMs > 0) {
+        this.#timer = setTimeout(() => this.#sendHome(maxWaitMs), leftMs)
+        return
+      }
+      this.#turnAway(call, lateCall(this.key, now - call.cameAt))
+    }
+  }
+}
+
+function abortedCall(key: Key, signal: AbortSignal): LockAborted {
+  return new LockAborted(`The call on ${key} was given up: its signal was aborted.`, {
+    advice: 'Nothing was done for it; call again when it is wanted again.',
+    keys: [key],
+    cause: signal.reason,
+  })
+}
+
+function lateCall(key: Key, waitedMs: number): LockTimeout {
+  return new LockTimeout(`The call on ${key} was in no batch within ${Math.round(waitedMs)} ms.`, {
+    advice: 'Nothing was done for it. Make `run` quicker, or allow a longer maxWaitMs.',
+    keys: [key],
+    waitedMs,
+    waitedFor: 'process',
+    holders: [],
+  })
+}

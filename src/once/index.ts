@@ -1,0 +1,18 @@
+/**
+ * Once: find it, or create it, and never twice.
+ *
+ * **The promise.** Of all callers with one key, in any number of processes, exactly one creates; all others get what it created.
+ *
+ * **How.** One transaction: the key's lock, then `find`, then, if there is nothing, `create`. The lock is granted before `find`
+ * reads (see transactions/), so `find` sees what the last holder committed. Check and insert on two connections, or in one
+ * transaction without the lock, leave a window between the two: that is the race of two paths that create one thing.
+ *
+ * **Failures.** `create` throws: nothing is written, the next caller finds nothing and creates. The process dies before COMMIT: the
+ * same. The answer to COMMIT is lost: the server is asked (see transactions/), and the caller is told `created: true` only if it
+ * was. After a conflict both functions are run again, from `find` on.
+ *
+ * **A path that does not take the lock** (an older version, a script) can still insert between `find` and `create`. If a unique
+ * constraint stops the second insert, `once` looks again, and gives what the other path made; without such a constraint there
+ * are two. The lock makes the race rare in practice, the constraint makes it impossible: have both.
+ */
+export { once, type OnceOptions, type OnceResult } from './once.ts'

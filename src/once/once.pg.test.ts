@@ -1,0 +1,139 @@
+import { beforeAll, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { InvalidOption, key, type Lockstep, NestedTransaction, type OnceOptions, type OnceResult } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+beforeAll(() =>
+  bench.admin.query(`
+    CREATE TABLE positions (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, symbol text NOT NULL);
+    CREATE TABLE guarded (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, symbol text NOT NULL UNIQUE)`),
+)
+
+interface Position {
+  readonly id: number
+  readonly symbol: string
+}
+
+function position(symbol: string, table = 'positions'): OnceOptions<Position> {
+  return {
+    find: async (tx) => (await tx.query<Position>(`SELECT * FROM ${table} WHERE symbol = $1`, [symbol])).rows[0],
+    create: async (tx) => {
+      const { rows } = await tx.query<Position>(`INSERT INTO ${table} (symbol) VALUES ($1) RETURNING *`, [symbol])
+      return rows[0] as Position
+    },
+  }
+}
+
+const open = (lockstep: Lockstep, symbol: string): Promise<OnceResult<Position>> =>
+  lockstep.once(key`Position:${symbol}`, position(symbol))
+
+describe.each(DRIVERS)('once, %s', (driver) => {
+  const symbolOf = (name: string): string => `${name}-${driver}`
+
+  test('of many callers on two pools one creates, all get the same', async () => {
+    const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const symbol = symbolOf('many')
+    const results = await Promise.all(
+      Array.from({ length: 40 }, (_, number) => open(number % 2 === 0 ? one : other, symbol)),
+    )
+    expect(results.filter(({ created }) => created)).toHaveLength(1)
+    expect(new Set(results.map(({ value }) => value.id)).size).toBe(1)
+  })
+
+  test('the same without the lock creates several: the test can fail', async () => {
+    const { lockstep } = bench.open(driver)
+    const { find, create } = position(symbolOf('unlocked'))
+    const met = signal()
+    let looked = 0
+    const naive = (): Promise<Position> =>
+      lockstep.transaction({}, async (tx) => {
+        const found = await find(tx)
+        if (++looked === 2) met.give()
+        await met.given
+        return found ?? create(tx)
+      })
+    const [one, other] = await Promise.all([naive(), naive()])
+    expect(one.id).not.toBe(other.id)
+  })
+
+  test('a create that throws leaves nothing, and the next one creates', async () => {
+    const { lockstep } = bench.open(driver)
+    const symbol = symbolOf('throws')
+    const failing = {
+      ...position(symbol),
+      create: async (tx: Parameters<OnceOptions<Position>['create']>[0]) => {
+        await position(symbol).create(tx)
+        throw new Error('the exchange said no')
+      },
+    }
+    await expect(lockstep.once(key`Position:${symbol}`, failing)).rejects.toThrow('the exchange said no')
+    expect(await open(lockstep, symbol)).toMatchObject({ created: true })
+  })
+
+  test('null is not found; false and 0 are values', async () => {
+    const { lockstep } = bench.open(driver)
+    const result = await lockstep.once(key`Flag:${driver}`, {
+      find: async () => Promise.resolve(false),
+      create: async () => Promise.resolve(true),
+    })
+    expect(result).toEqual({ value: false, created: false })
+    const none = await lockstep.once<number>(key`Flag:${driver}`, {
+      find: async () => Promise.resolve(null),
+      create: async () => Promise.resolve(0),
+    })
+    expect(none).toEqual({ value: 0, created: true })
+  })
+
+  test('a path without the lock that was quicker is found, where a constraint stops the second', async () => {
+    const { lockstep } = bench.open(driver)
+    const symbol = symbolOf('legacy')
+    const { find, create } = position(symbol, 'guarded')
+    let finds = 0
+    const result = await lockstep.once(key`Position:${symbol}`, {
+      find: async (tx) => {
+        const found = await find(tx)
+        if (++finds === 1) await bench.admin.query('INSERT INTO guarded (symbol) VALUES ($1)', [symbol])
+        return found
+      },
+      create,
+    })
+    expect(result).toMatchObject({ created: false, value: { symbol } })
+    expect(finds).toBe(2)
+  })
+
+  test('a constraint about something else is the caller’s', async () => {
+    const { lockstep } = bench.open(driver)
+    const symbol = symbolOf('clash')
+    await bench.admin.query('INSERT INTO guarded (symbol) VALUES ($1)', [symbol])
+    const { create } = position(symbol, 'guarded')
+    const error = await failureOf(
+      lockstep.once(key`Position:${symbol}`, { find: async () => Promise.resolve(undefined), create }),
+    )
+    expect(error).toMatchObject({ code: '23505' })
+  })
+
+  test('inside a transaction that holds the key it is part of it; one that does not is refused', async () => {
+    const { lockstep } = bench.open(driver)
+    const symbol = symbolOf('nested')
+    const rolledBack = lockstep.transaction({ lock: key`Position:${symbol}` }, async () => {
+      expect(await open(lockstep, symbol)).toMatchObject({ created: true })
+      throw new Error('changed my mind')
+    })
+    await expect(rolledBack).rejects.toThrow('changed my mind')
+    expect(await open(lockstep, symbol)).toMatchObject({ created: true })
+    await expect(
+      lockstep.transaction({ lock: key`Other:${symbol}` }, () => open(lockstep, symbol)),
+    ).rejects.toBeInstanceOf(NestedTransaction)
+  })
+
+  test('bad input', async () => {
+    const { lockstep } = bench.open(driver)
+    await expect(lockstep.once(key`Position:x`, {} as never)).rejects.toBeInstanceOf(InvalidOption)
+    await expect(lockstep.once(key`Position:x`, undefined as never)).rejects.toBeInstanceOf(InvalidOption)
+    await expect(lockstep.once('lock' as never, position('x'))).rejects.toMatchObject({ code: 'LOCKSTEP_INVALID_KEY' })
+  })
+})

@@ -1,0 +1,28 @@
+/**
+ * Rows locked in one order.
+ *
+ * **The promise.** Two transactions that lock the same rows with `lockRows` never wait for each other in a circle, whatever the
+ * order in which they name them; and what they get back is what the last holder committed.
+ *
+ * **How.** One statement: the ids, folded by the server's own equality, joined to the table, `ORDER BY` the key, `FOR UPDATE`. The
+ * server sorts first and locks in that order. An `UPDATE … WHERE id = ANY(…)` does not: it locks in the order of the scan, which
+ * differs between two plans, and deadlocks with any other writer of the same rows. The order is the server's, by the column's own
+ * type and collation: uuids as bytes, numbers as numbers, text by its collation; nothing is compared in JavaScript.
+ *
+ * **Types.** The statement names no type. `COALESCE($1, ARRAY(SELECT key FROM table LIMIT 0))` gives the parameter the type of the
+ * column, so that any key works, also a domain, an enum or several columns, without asking the catalogue first: one round trip.
+ *
+ * **What is missing is said.** A row that does not exist, or was deleted while we waited for it, is `RowsMissing` with its id, or
+ * stands in `missing` where the caller allows it. With `skipLocked`, what somebody else holds stands in `skipped`.
+ *
+ * **Two calls.** The promise is for one call in a transaction. A second call for rows of the same table that come before the first
+ * call's is the old deadlock again. While somebody listens to `rows.outOfOrder`, each transaction remembers what it has locked and
+ * tells: both ids, both places in the code. While nobody does, nothing is remembered.
+ *
+ * **Its border.** The order is kept among those that keep it. A writer that updates the same rows in another order, without
+ * `lockRows`, can still meet us in a circle; then one of the two gets 40P01, and `transaction()` tries again. The key must be unique:
+ * rows with equal keys have no order among them.
+ */
+export { type LockedRows, lockRows, type LockRowsOptions, type TableName } from './lockRows.ts'
+export type { RowId, RowIdPart } from './rowIds.ts'
+export type { RowLockMode } from './rows.sql.ts'

@@ -1,0 +1,170 @@
+import { InvalidOption, RowsLocked, RowsMissing } from '../errors.ts'
+import { codeOf, LOCK_NOT_AVAILABLE, quoteIdentifier } from '../postgres/index.ts'
+import type { Transaction } from '../transactions/index.ts'
+import { OrderGuard } from './orderGuard.ts'
+import { givenIds, nameOf, type RowId, shownId } from './rowIds.ts'
+import { existingIds, lockRowsInOrder, PLACES, type RowLockMode, type RowsWanted } from './rows.sql.ts'
+
+/** A table, `accounts` or `ledger.accounts`; the object form is for names with a dot in them. */
+export type TableName = string | { readonly schema?: string; readonly table: string }
+
+interface CommonOptions {
+  /** The column, or columns, that name a row. They must be unique together. Default `id`. */
+  readonly key?: string | readonly string[]
+  /** Default `update`. */
+  readonly mode?: RowLockMode
+  /** The columns to bring back. Default: all. */
+  readonly columns?: readonly string[]
+  /** Rows that do not exist stand in `missing` instead of being an error. */
+  readonly allowMissing?: boolean
+}
+
+/** Options of `lockRows()`. `skipLocked` leaves out what others hold, `noWait` fails on it. */
+export type LockRowsOptions = CommonOptions &
+  (
+    | { readonly skipLocked?: boolean; readonly noWait?: false }
+    | { readonly skipLocked?: false; readonly noWait?: boolean }
+  )
+
+/** The locked rows, in ascending order of their key. */
+export interface LockedRows<Row> extends Array<Row> {
+  /** The row of one of the ids that were asked for. */
+  get(id: RowId): Row | undefined
+  /** Ids of which there is no row; only where `allowMissing` is set. */
+  readonly missing: readonly RowId[]
+  /** Ids of rows that somebody else holds; only where `skipLocked` is set. */
+  readonly skipped: readonly RowId[]
+}
+
+const MODES: readonly string[] = ['update', 'noKeyUpdate', 'share', 'keyShare'] satisfies RowLockMode[]
+
+/**
+ * Locks rows in ascending order of their key, whatever the order of the ids, in one statement.
+ *
+ * @example
+ * const accounts = await lockRows<Account>(tx, 'accounts', [from, to])
+ * const source = accounts.get(from)
+ */
+export async function lockRows<Row extends object = Record<string, unknown>>(
+  tx: Transaction,
+  table: TableName,
+  ids: readonly RowId[],
+  options: LockRowsOptions = {},
+): Promise<LockedRows<Row>> {
+  const wanted = rowsWanted(table, options)
+  const mode = checkMode(options.mode)
+  const unlessLocked = checkWaiting(options)
+  const { unique, columns } = givenIds(ids, wanted.key.length)
+  if (unique.length === 0) return lockedRows<Row>([], new Map(), wanted.key.length, [], [])
+  const guard = OrderGuard.of(tx, wanted)
+  const text = lockRowsInOrder(wanted, mode, unlessLocked, guard?.asks ?? 'off')
+  const result = await tx
+    .query<Record<string, unknown>>(text, guard === undefined ? columns : [...columns, ...guard.values])
+    .catch((error: unknown) => {
+      throw codeOf(error) === LOCK_NOT_AVAILABLE ? rowsLocked(wanted, error) : error
+    })
+  guard?.sawRows(result.rows)
+  const found = new Map<string, Row>()
+  for (const row of result.rows) {
+    const places = row[PLACES] as string
+    delete row[PLACES]
+    for (const place of places.split(',')) {
+      const id = unique[Number(place) - 1]
+      if (id !== undefined) found.set(nameOf(id, wanted.key.length), row as Row)
+    }
+  }
+  const absent = unique.filter((id) => !found.has(nameOf(id, wanted.key.length)))
+  const skipped =
+    absent.length > 0 && unlessLocked === 'skip' ? await thoseThatExist(tx, wanted, unique, columns, absent) : []
+  const missing = absent.filter((id) => !skipped.includes(id))
+  if (missing.length > 0 && options.allowMissing !== true) throw rowsMissing(wanted, missing, unique.length)
+  return lockedRows(result.rows as Row[], found, wanted.key.length, missing, skipped)
+}
+
+/** Those of the ids that were not found which somebody else holds. */
+async function thoseThatExist(
+  tx: Transaction,
+  wanted: RowsWanted,
+  unique: readonly RowId[],
+  columns: readonly string[],
+  absent: readonly RowId[],
+): Promise<RowId[]> {
+  const { rows } = await tx.query<{ place: string }>(existingIds(wanted), columns)
+  const existing = new Set(rows.map(({ place }) => unique[Number(place) - 1]))
+  return absent.filter((id) => existing.has(id))
+}
+
+function lockedRows<Row>(
+  rows: Row[],
+  found: ReadonlyMap<string, Row>,
+  width: number,
+  missing: readonly RowId[],
+  skipped: readonly RowId[],
+): LockedRows<Row> {
+  // Not enumerable: the rows stay what they look like, a list.
+  return Object.defineProperties([...rows], {
+    get: { value: (id: RowId) => found.get(nameOf(id, width)) },
+    missing: { value: missing },
+    skipped: { value: skipped },
+  }) as LockedRows<Row>
+}
+
+function rowsWanted(table: TableName, options: LockRowsOptions): RowsWanted {
+  const key = typeof options.key === 'string' ? [options.key] : (options.key ?? ['id'])
+  if (key.length === 0) throw new InvalidOption('`key` is an empty list.', { advice: 'Name the columns of the key.' })
+  return {
+    table: quotedTable(table),
+    key: key.map((column) => quoted(column, 'column')),
+    columns: options.columns?.map((column) => quoted(column, 'column')),
+  }
+}
+
+function quotedTable(table: unknown): string {
+  if (typeof table === 'string')
+    return table
+      .split('.')
+      .map((part) => quoted(part, 'table'))
+      .join('.')
+  const { schema, table: name } = (table ?? {}) as { schema?: unknown; table?: unknown }
+  return schema === undefined ? quoted(name, 'table') : `${quoted(schema, 'schema')}.${quoted(name, 'table')}`
+}
+
+function quoted(name: unknown, kind: string): string {
+  if (typeof name === 'string' && name !== '' && !name.includes('\0')) return quoteIdentifier(name)
+  throw new InvalidOption(`lockRows() was given ${JSON.stringify(name) ?? 'nothing'} for the name of a ${kind}.`, {
+    advice: "Pass 'accounts', 'ledger.accounts' or { schema, table }, and names of columns.",
+  })
+}
+
+function checkMode(mode: unknown = 'update'): RowLockMode {
+  if (MODES.includes(mode as RowLockMode)) return mode as RowLockMode
+  throw new InvalidOption(`There is no mode ${String(mode)}.`, { advice: `Use one of ${MODES.join(', ')}.` })
+}
+
+function checkWaiting({ skipLocked, noWait }: { skipLocked?: unknown; noWait?: unknown }): 'wait' | 'skip' | 'fail' {
+  if (skipLocked === true && noWait === true) {
+    throw new InvalidOption('`skipLocked` and `noWait` were both given.', { advice: 'Use one of the two.' })
+  }
+  if (skipLocked === true) return 'skip'
+  return noWait === true ? 'fail' : 'wait'
+}
+
+const MAX_SHOWN = 10
+
+function rowsMissing({ table }: RowsWanted, missing: readonly RowId[], asked: number): RowsMissing {
+  const more = missing.length > MAX_SHOWN ? `, … (${missing.length})` : ''
+  const shown = missing.slice(0, MAX_SHOWN).map(shownId).join(', ') + more
+  return new RowsMissing(`Of ${asked} rows of ${table}, there is none for ${shown}.`, {
+    advice: 'Check the ids, or set allowMissing and look at `missing`.',
+    table,
+    missing,
+  })
+}
+
+function rowsLocked({ table }: RowsWanted, cause: unknown): RowsLocked {
+  return new RowsLocked(`A row of ${table} is locked by somebody else.`, {
+    advice: 'The transaction has failed: let this error out, and ask again later, or wait without noWait.',
+    table,
+    cause,
+  })
+}
