@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { hotKey } from './hotKey.ts'
 import { locks } from './locks.ts'
 import { observeAgainst } from './observe.ts'
 
@@ -26,4 +27,14 @@ test('bench observe hears the candidate and never the baseline, and leaves no co
   expect(counted.filter((goal) => !goal.holds)).toEqual([])
   const left = readdirSync(new URL('../.lockstep/', import.meta.url))
   expect(left.filter((name) => name.startsWith('bench-observe-'))).toEqual([])
+})
+
+test('bench hot-key serves every way in every contest', { timeout: 120_000 }, async () => {
+  const { results, goals } = await hotKey.run('smoke', () => undefined)
+  expect(results).toHaveLength(4)
+  for (const row of results) {
+    expect(row['baseline/s']).toBeGreaterThan(0)
+    expect(row['combine/s']).toBeGreaterThan(0)
+  }
+  expect(goals).toHaveLength(6)
 })

@@ -2,10 +2,11 @@ import { parseArgs } from 'node:util'
 import { endProgress, progress } from '../tools/judge/progress.ts'
 import { describeMachine, printReport } from '../tools/judge/report.ts'
 import type { Bench, Thoroughness } from './bench.ts'
+import { hotKey } from './hotKey.ts'
 import { locks } from './locks.ts'
 import { observe } from './observe.ts'
 
-const benches: Readonly<Record<string, Bench>> = { locks, observe }
+const benches: Readonly<Record<string, Bench>> = { locks, observe, 'hot-key': hotKey }
 
 const USAGE = `npm run bench -- NAME [--quick | --smoke] [--json] [--verbose]
 

@@ -4,7 +4,10 @@ import { fileURLToPath } from 'node:url'
 
 /** A process of its own that runs one of our TypeScript files. It dies with us: its standard input is our pipe. */
 export interface KillableProcess {
+  /** What the process sends with `process.send` comes here. */
   readonly child: ChildProcess
+  /** Sends a message and waits for the next one that comes back; fails if the process ends before. */
+  ask<Answer>(message: NonNullable<unknown>): Promise<Answer>
   /** kill -9, and waits until it is gone. */
   kill(): Promise<void>
   signal(name: NodeJS.Signals): void
@@ -13,14 +16,23 @@ export interface KillableProcess {
 const LIFELINE = new URL('lifeline.ts', import.meta.url)
 
 /** Starts it. Paths are relative to this folder. */
-export function startProcess(file: string, args: readonly string[]): KillableProcess {
+export function startProcess(file: string | URL, args: readonly string[]): KillableProcess {
   const program = fileURLToPath(new URL(file, import.meta.url))
   const child = spawn(process.execPath, ['--import', 'tsx', '--import', LIFELINE.href, program, ...args], {
-    stdio: ['pipe', 'ignore', 'inherit'],
+    stdio: ['pipe', 'ignore', 'inherit', 'ipc'],
   })
   const ended = once(child, 'exit')
   return {
     child,
+    async ask<Answer>(message: NonNullable<unknown>) {
+      const answer = once(child, 'message') as Promise<[Answer]>
+      child.send(message)
+      const [first] = await Promise.race([
+        answer,
+        ended.then(() => Promise.reject(new Error(`The process ${program} has ended.`))),
+      ])
+      return first
+    },
     async kill() {
       child.kill('SIGKILL')
       await ended

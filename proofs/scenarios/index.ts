@@ -1,10 +1,13 @@
 import type { Scenario } from '../scenario.ts'
 
 import { cancel } from './cancel.ts'
+import { combine } from './combine.ts'
 import { commit } from './commit.ts'
 import { leftovers } from './leftovers.ts'
+import { once } from './once.ts'
 import { order } from './order.ts'
 import { rollout } from './rollout.ts'
+import { transfers } from './transfers.ts'
 import { visibility } from './visibility.ts'
 import { wallet } from './wallet.ts'
 
@@ -17,4 +20,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   rollout,
   cancel,
   visibility,
+  transfers,
+  once,
+  combine,
 }

@@ -2,8 +2,9 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import pg from 'pg'
 import { afterAll, afterEach, expect, test, vi } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LockTimeout } from '../errors.ts'
+import { LockTimeout, QueueFull } from '../errors.ts'
 import { Lockstep } from '../lockstep.ts'
+import { lockRows } from '../rows/index.ts'
 import { type EventName, events, on } from './events.ts'
 
 const database = await testDatabase()
@@ -29,9 +30,29 @@ async function work(schema: string): Promise<void> {
   })
 }
 
+/** Two calls of lockRows() in the wrong order, a batch of one, and a call that is not taken. */
+async function rowsAndBatches(schema: string): Promise<void> {
+  const lockstep = new Lockstep(pool, { schema })
+  await lockstep.migrate()
+  await pool.query(`CREATE TABLE ${schema}.numbers AS SELECT n AS id FROM generate_series(1, 2) AS n`)
+  await lockstep.transaction({}, async (tx) => {
+    await lockRows(tx, `${schema}.numbers`, [2])
+    await lockRows(tx, `${schema}.numbers`, [1])
+  })
+  const combined = lockstep.combine<number, number>({
+    key: () => 'Combined:1',
+    run: async (_tx, items) => Promise.resolve(items),
+    maxQueue: 1,
+  })
+  const taken = combined(1)
+  await expect(combined(2)).rejects.toThrow(QueueFull)
+  expect(await taken).toBe(1)
+}
+
 test('while nobody listens, no message is built: nothing is published', async () => {
   const publishers = names.map((name) => vi.spyOn(events[name], 'publish'))
   await work('unobserved')
+  await rowsAndBatches('unobserved_batches')
   for (const publish of publishers) expect(publish).not.toHaveBeenCalled()
 })
 
@@ -67,4 +88,31 @@ test('whoever listens hears what happened, in its order', async () => {
     keys: ['Observed:1'],
     where: 'server',
   })
+})
+
+test('rows out of order, batches and refused calls are told with all of their fields', async () => {
+  const heard: [string, unknown][] = []
+  const stops = (['rows.outOfOrder', 'combine.batch', 'combine.refused'] as const).map((name) =>
+    on(name, (message) => heard.push([name, message])),
+  )
+  try {
+    await rowsAndBatches('observed_batches')
+  } finally {
+    for (const stop of stops) stop()
+  }
+  const named = { schema: 'observed_batches', key: 'Combined:1' }
+  const aTime = expect.closeTo(15_000, -4.5) as number
+  const stack = expect.stringContaining('events.pg.test.ts') as string
+  expect(heard).toEqual([
+    [
+      'rows.outOfOrder',
+      {
+        table: '"observed_batches"."numbers" ("id")',
+        earlier: { id: ['2'], stack },
+        later: { id: ['1'], stack },
+      },
+    ],
+    ['combine.refused', { ...named, waiting: 1 }],
+    ['combine.batch', { ...named, size: 1, waiting: 0, waitedMs: aTime, tookMs: aTime, outcome: 'committed' }],
+  ])
 })

@@ -46,4 +46,6 @@ test('they are Node’s own channels: other tools hear them without us', () => {
 test('messages are typed by their event', () => {
   expectTypeOf<EventMessage<'lock.released'>['outcome']>().toEqualTypeOf<'committed' | 'rolledBack' | 'unknown'>()
   expectTypeOf<EventMessage<'migration.applied'>>().toHaveProperty('version')
+  expectTypeOf<EventMessage<'combine.batch'>['outcome']>().toEqualTypeOf<'committed' | 'failed' | 'halved'>()
+  expectTypeOf<EventMessage<'rows.outOfOrder'>>().not.toHaveProperty('schema')
 })

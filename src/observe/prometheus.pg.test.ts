@@ -2,7 +2,7 @@ import * as client from 'prom-client'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LockAborted, LockTimeout } from '../errors.ts'
+import { LockAborted, LockTimeout, QueueFull } from '../errors.ts'
 import { lockstepMetrics } from './prometheus.ts'
 
 const database = await testDatabase()
@@ -126,4 +126,26 @@ test('a COMMIT whose answer is lost', async () => {
   })
   expect(await counted()).toEqual(once)
   expect(await value('lockstep_commit_resolved_total{operation="Order",outcome="committed"}')).toBe(1)
+})
+
+test('combined calls: one batch, and one that was not taken', async () => {
+  const [holder, { lockstep }] = [bench.open('pg'), bench.open('pg')]
+  const call = lockstep.combine<number, number>({
+    key: () => 'Order:1',
+    run: async (_tx, items) => Promise.resolve(items),
+    maxQueue: 3,
+  })
+  const [held, leave] = [signal(), signal()]
+  const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
+  await held.given
+  const calls = [1, 2, 3].map((number) => call(number))
+  expect(await failureOf(call(4))).toBeInstanceOf(QueueFull)
+  await bench.waiters(1)
+  leave.give()
+  await Promise.all([first, ...calls])
+  expect(await counted()).toEqual({ ...twice, contendedAtServer: 1 })
+  expect(await value('lockstep_combine_batch_size_count{operation="Order"}')).toBe(1)
+  expect(await value('lockstep_combine_batch_size_sum{operation="Order"}')).toBe(3)
+  expect(await value('lockstep_combine_wait_seconds_sum{operation="Order"}')).toBeGreaterThan(0)
+  expect(await value('lockstep_combine_refused_total{operation="Order"}')).toBe(1)
 })

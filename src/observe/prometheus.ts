@@ -55,6 +55,8 @@ const NO_CODE = 'connection'
 const BATCH = 32
 /** From a millisecond, about the quickest transaction, to half a minute, the default of `waitMs`. */
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+/** From one call, where combining is of no use, to the default of `maxBatch`. */
+const BUCKETS_CALLS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 
 /**
  * Counts and times what the locks do, for Prometheus. The answer stops it; the metrics stay in their registry.
@@ -104,6 +106,16 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
     for (const { labels } of table.of(keys)) metrics.resolved.labels({ ...labels, outcome }).inc()
   })
   hear('rollout.switchedBack', ({ prefix }) => metrics.switchedBack.labels({ prefix: prefixes.bounded(prefix) }).inc())
+  hear('combine.batch', ({ key, size, waitedMs }) => {
+    for (const { labels } of table.of([key])) {
+      metrics.batchSize.labels(labels).observe(size)
+      metrics.batchWait.labels(labels).observe(waitedMs / 1000)
+    }
+  })
+  hear('combine.refused', ({ key }) => {
+    for (const series of table.of([key])) series.refused.inc()
+  })
+  // Not `rows.outOfOrder`: whoever listens to it makes every lockRows() ask for more columns.
 
   return () => {
     for (const stop of stops) stop()
@@ -124,8 +136,8 @@ function makeMetrics(
   const common = register === undefined ? { collect } : { collect, registers: [register as never] }
   const counter = (name: string, help: string, labelNames: string[]) =>
     new client.Counter({ name: `lockstep_${name}`, help, labelNames, ...common })
-  const histogram = (name: string, help: string) =>
-    new client.Histogram({ name: `lockstep_${name}`, help, labelNames: who, buckets: [...BUCKETS_SECONDS], ...common })
+  const histogram = (name: string, help: string, buckets = BUCKETS_SECONDS) =>
+    new client.Histogram({ name: `lockstep_${name}`, help, labelNames: who, buckets: [...buckets], ...common })
   return {
     acquired: counter('lock_acquired_total', 'Locks that were granted.', who),
     wait: histogram('lock_wait_seconds', 'From asking for a lock to having it.'),
@@ -141,6 +153,9 @@ function makeMetrics(
       'outcome',
     ]),
     switchedBack: counter('rollout_switched_back_total', 'Prefixes that a trigger put back to observe.', ['prefix']),
+    batchSize: histogram('combine_batch_size', 'How many calls a batch served.', BUCKETS_CALLS),
+    batchWait: histogram('combine_wait_seconds', 'How long the first call of a batch had waited for it to begin.'),
+    refused: counter('combine_refused_total', 'Combined calls that were not taken: too many waited already.', who),
   }
 }
 
@@ -182,6 +197,7 @@ class Series {
   readonly timeout: Counter
   readonly abandoned: Counter
   readonly slow: Counter
+  readonly refused: Counter
 
   constructor(metrics: Metrics, labels: Labels) {
     const acquired = metrics.acquired.labels(labels)
@@ -191,8 +207,9 @@ class Series {
     this.timeout = metrics.timeout.labels(labels)
     this.abandoned = metrics.abandoned.labels(labels)
     this.slow = metrics.slow.labels(labels)
+    this.refused = metrics.refused.labels(labels)
     // A series that begins at 1 has not risen, to Prometheus: without the zero the first timeout would raise no alert.
-    for (const counter of [acquired, this.timeout, this.abandoned, this.slow]) counter.inc(0)
+    for (const counter of [acquired, this.timeout, this.abandoned, this.slow, this.refused]) counter.inc(0)
     for (const where of ['process', 'server']) metrics.contention.labels({ ...labels, where }).inc(0)
     for (const outcome of ['committed', 'rolledBack', 'unknown']) metrics.resolved.labels({ ...labels, outcome }).inc(0)
   }

@@ -124,6 +124,33 @@ describe('each event moves its metric', () => {
     ])
   })
 
+  test('combine.batch: how many calls it served, and how long the first of them had waited', async () => {
+    const batch = { schema, key: 'Account:hot', waiting: 0, tookMs: 3 } as const
+    publish('combine.batch', { ...batch, size: 1, waitedMs: 0, outcome: 'committed' })
+    publish('combine.batch', { ...batch, size: 300, waitedMs: 500, outcome: 'halved' })
+    const sizes = await series('lockstep_combine_batch_size')
+    expect(sizes).toContain('lockstep_combine_batch_size_sum{operation="Account"} 301')
+    expect(sizes).toContain('lockstep_combine_batch_size_bucket{le="1",operation="Account"} 1')
+    expect(sizes).toContain('lockstep_combine_batch_size_bucket{le="200",operation="Account"} 1')
+    expect(sizes).toContain('lockstep_combine_batch_size_bucket{le="500",operation="Account"} 2')
+    expect(await sums('lockstep_combine_wait_seconds')).toEqual([
+      'lockstep_combine_wait_seconds_sum{operation="Account"} 0.5',
+      'lockstep_combine_wait_seconds_count{operation="Account"} 2',
+    ])
+  })
+
+  test('combine.refused', async () => {
+    for (const key of ['Account:hot', 'Account:hotter']) publish('combine.refused', { schema, key, waiting: 9 })
+    expect(await series('lockstep_combine_refused_total')).toEqual([
+      'lockstep_combine_refused_total{operation="Account"} 2',
+    ])
+  })
+
+  test('rows.outOfOrder is not listened to: that would switch its guard on', () => {
+    expect(events['lock.acquired'].hasSubscribers).toBe(true)
+    expect(events['rows.outOfOrder'].hasSubscribers).toBe(false)
+  })
+
   test('the others move nothing', async () => {
     publish('lock.requested', order)
     publish('migration.applied', { schema, version: 1, name: 'lock_ids' })
@@ -137,6 +164,7 @@ test('the counters of an operation begin at zero: the first timeout is a rise', 
   const text = await register.metrics()
   for (const what of ['timeout', 'abandoned', 'slow'])
     expect(text).toContain(`lockstep_lock_${what}_total{operation="Order"} 0`)
+  expect(text).toContain('lockstep_combine_refused_total{operation="Order"} 0')
   expect(text).toContain('lockstep_lock_contention_total{operation="Order",where="server"} 0')
   expect(text).toContain('lockstep_commit_resolved_total{operation="Order",outcome="unknown"} 0')
 })
@@ -331,7 +359,7 @@ describe('docs/reference/prometheus.md', () => {
 
   test('lists what is registered, with type and labels, and nothing else', async () => {
     start()
-    expect(documented).toHaveLength(11)
+    expect(documented).toHaveLength(14)
     expect(await registered()).toEqual(documented)
   })
 

@@ -1,0 +1,164 @@
+import { once } from 'node:events'
+import { Lockstep } from 'pg-lockstep'
+import pg from 'pg'
+import { type KillableProcess, startProcess } from '../proofs/faults/killableProcess.ts'
+import { createLedger, LOCK_BOTH, RECORD, SET_BALANCE } from '../proofs/ledger/ledger.sql.ts'
+import { byDocument003 } from '../proofs/ledger/transfers.ts'
+import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
+import { startPostgres } from '../tools/server/postgres.ts'
+import type { Bench, Thoroughness } from './bench.ts'
+import { median } from './compare.ts'
+import type { Round, RoundResult, Way } from './hotKeyProcess.ts'
+
+const SIZES: Readonly<Record<Thoroughness, { pairs: number; ms: number }>> = {
+  full: { pairs: 7, ms: 3000 },
+  quick: { pairs: 3, ms: 1500 },
+  smoke: { pairs: 1, ms: 150 },
+}
+
+const CALLERS = 64
+/** What document 003 gives its service. */
+const CONNECTIONS = 20
+const ACCOUNTS = 1001
+
+interface Contest {
+  readonly name: string
+  readonly processes: number
+  readonly hot: boolean
+  readonly baseline: Way
+  readonly goals: (rates: { ratio: number; p99Ratio: number }) => readonly Goal[]
+}
+
+const CONTESTS: readonly Contest[] = [
+  {
+    name: 'one hot account, 1 process',
+    processes: 1,
+    hot: true,
+    baseline: 'document 003',
+    goals: ({ ratio, p99Ratio }) => [
+      goal('one hot account, 1 process: times the transfers of document 003', ratio, '>=', 30),
+      goal('one hot account, 1 process: p99 of a caller, in p99 of document 003', p99Ratio, '<=', 1),
+    ],
+  },
+  {
+    name: 'one hot account, 4 processes',
+    processes: 4,
+    hot: true,
+    baseline: 'document 003',
+    goals: ({ ratio, p99Ratio }) => [
+      goal('one hot account, 4 processes: times the transfers of document 003', ratio, '>=', 15),
+      goal('one hot account, 4 processes: p99 of a caller, in p99 of document 003', p99Ratio, '<=', 1),
+    ],
+  },
+  ...(['plain', 'document 003'] as const).map((baseline): Contest => ({
+    name: '1,000 cold accounts, 1 process',
+    processes: 1,
+    hot: false,
+    baseline,
+    goals: ({ ratio }) => [goal(`1,000 cold accounts: cost of a call, in ${nameOf(baseline)}`, 1 / ratio, '<=', 1.2)],
+  })),
+]
+
+function nameOf(way: Way): string {
+  return way === 'plain' ? 'plain transactions with ordered row locks' : `transfers of ${way}`
+}
+
+/** Transfers to one hot account: combined, against ordered row locks; and what combining costs where nothing is hot. */
+export const hotKey: Bench = {
+  name: 'hot-key',
+  about: 'transfers to one hot account, 64 callers: combine against SELECT … FOR UPDATE; and on 1,000 cold accounts',
+  baselines: {
+    'document 003': byDocument003.toString(),
+    sql: [LOCK_BOTH, SET_BALANCE, RECORD].join('\n'),
+  },
+  async run(thoroughness, tell) {
+    const size = SIZES[thoroughness]
+    // As it comes, with every commit on disk before it is answered.
+    const server = await startPostgres({
+      durable: true,
+      settings: { synchronous_commit: 'on', max_connections: '200' },
+    })
+    const admin = new pg.Pool({ connectionString: server.url(), max: 1 })
+    const results: ResultRow[] = []
+    const goals: Goal[] = []
+    try {
+      await new Lockstep(admin).migrate()
+      for (const contest of CONTESTS) {
+        const processes = Array.from({ length: contest.processes }, () =>
+          startProcess(new URL('hotKeyProcess.ts', import.meta.url), [
+            server.url(),
+            String(CONNECTIONS / contest.processes),
+          ]),
+        )
+        try {
+          await Promise.all(processes.map(({ child }) => once(child, 'message')))
+          const { row, ratio, p99Ratio } = await hold(contest, processes, admin, size, tell)
+          results.push(row)
+          goals.push(...contest.goals({ ratio, p99Ratio }))
+        } finally {
+          await Promise.all(processes.map((each) => each.kill()))
+        }
+      }
+      return { results, goals }
+    } finally {
+      await admin.end()
+      await server.stop()
+    }
+  },
+}
+
+async function hold(
+  contest: Contest,
+  processes: readonly KillableProcess[],
+  admin: pg.Pool,
+  size: { pairs: number; ms: number },
+  tell: (text: string) => void,
+): Promise<{ row: ResultRow; ratio: number; p99Ratio: number }> {
+  const rounds: Record<'baseline' | 'combine', { rate: number; p50: number; p99: number }[]> = {
+    baseline: [],
+    combine: [],
+  }
+  const play = (way: Way, ms = size.ms): Promise<{ rate: number; p50: number; p99: number }> =>
+    playRound(processes, { way, ms, callers: CALLERS / processes.length, hot: contest.hot, accounts: ACCOUNTS })
+  await admin.query(createLedger(ACCOUNTS, 1_000_000_000))
+  await play(contest.baseline, size.ms / 3)
+  await play('combine', size.ms / 3)
+  for (let pair = 0; pair < size.pairs; pair++) {
+    tell(`hot-key: ${contest.name}, against ${contest.baseline}, ${pair + 1} of ${size.pairs}`)
+    // Both begin with books of the same size.
+    for (const side of pair % 2 === 0 ? (['baseline', 'combine'] as const) : (['combine', 'baseline'] as const)) {
+      await admin.query(createLedger(ACCOUNTS, 1_000_000_000))
+      rounds[side].push(await play(side === 'baseline' ? contest.baseline : 'combine'))
+    }
+  }
+  const over = (side: 'baseline' | 'combine', what: 'rate' | 'p50' | 'p99'): number =>
+    median(rounds[side].map((round) => round[what]))
+  const pairwise = (what: 'rate' | 'p99'): number =>
+    median(rounds.combine.map((round, index) => round[what] / (rounds.baseline[index]?.[what] ?? Number.NaN)))
+  return {
+    ratio: pairwise('rate'),
+    p99Ratio: pairwise('p99'),
+    row: {
+      contest: contest.name,
+      against: contest.baseline,
+      'baseline/s': Math.round(over('baseline', 'rate')),
+      'combine/s': Math.round(over('combine', 'rate')),
+      ratio: pairwise('rate'),
+      'baseline p50 ms': over('baseline', 'p50'),
+      'p99 ms': over('baseline', 'p99'),
+      'combine p50 ms': over('combine', 'p50'),
+      'combine p99 ms': over('combine', 'p99'),
+    },
+  }
+}
+
+async function playRound(
+  processes: readonly KillableProcess[],
+  round: Round,
+): Promise<{ rate: number; p50: number; p99: number }> {
+  const results = await Promise.all(processes.map((each) => each.ask<RoundResult>(round)))
+  const latencies = results.flatMap((result) => result.latencies).toSorted((a, b) => a - b)
+  const at = (share: number): number => latencies[Math.floor(latencies.length * share)] ?? Number.NaN
+  const rate = results.reduce((sum, { transfers, tookMs }) => sum + (transfers / tookMs) * 1000, 0)
+  return { rate, p50: at(0.5), p99: at(0.99) }
+}
