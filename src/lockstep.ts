@@ -208,10 +208,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    *   create: async (tx) => (await tx.query('INSERT INTO positions … RETURNING *', [symbol])).rows[0]!,
    * })
    */
-  once<Value extends NonNullable<unknown>>(
-    key: Key,
-    options: OnceOptions<Value, ClientOf<P>>,
-  ): Promise<OnceResult<Value>> {
+  once<Value>(key: Key, options: OnceOptions<Value, ClientOf<P>>): Promise<OnceResult<Value>> {
     return once<Value, ClientOf<P>>((wanted, fn) => this.transaction(wanted, fn), key, options)
   }
 

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, type Serializable, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 
@@ -7,7 +7,7 @@ export interface KillableProcess {
   /** What the process sends with `process.send` comes here. */
   readonly child: ChildProcess
   /** Sends a message and waits for the next one that comes back; fails if the process ends before. */
-  ask<Answer>(message: NonNullable<unknown>): Promise<Answer>
+  ask<Answer>(message: Serializable): Promise<Answer>
   /** kill -9, and waits until it is gone. */
   kill(): Promise<void>
   signal(name: NodeJS.Signals): void
@@ -24,7 +24,7 @@ export function startProcess(file: string | URL, args: readonly string[]): Killa
   const ended = once(child, 'exit')
   return {
     child,
-    async ask<Answer>(message: NonNullable<unknown>) {
+    async ask<Answer>(message: Serializable) {
       const answer = once(child, 'message') as Promise<[Answer]>
       child.send(message)
       const [first] = await Promise.race([

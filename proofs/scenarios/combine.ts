@@ -87,13 +87,9 @@ async function killInFlight(
   told: ToldTransfers,
 ): Promise<Stage> {
   const victim = startProcess('combineProcess.ts', [driver, lab.url('direct'), '64', ...run])
-  let successes = 0
-  victim.child.on('message', (id: string) => {
-    successes++
-    told.done(id)
-  })
-  // Warm: a few batches are through.
-  while (successes < 64) await event(victim.child, 'message')
+  victim.child.on('message', (id: string) => told.done(id))
+  // Warm: a batch is through.
+  for (let successes = 0; successes < 64; successes++) await event(victim.child, 'message')
   const stage = await stopInFlight(lab, victim)
   await victim.kill()
   await waitFor(lab.admin, SESSIONS)

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type KillableProcess, startProcess } from '../faults/killableProcess.ts'
 import type { OnceAnswer } from '../faults/onceProcess.ts'
-import { DRIVERS, type Lab, openLab, type Route } from '../lab.ts'
+import { type DriverName, type Lab, openLab, type Route } from '../lab.ts'
 import { scenario, type Tell } from '../scenario.ts'
 import { CREATE, CREATE_TABLE, DOUBLES, FIND } from './once.sql.ts'
 
@@ -13,10 +13,12 @@ interface Size {
 }
 
 /** Two of each driver; one of them behind the pooler. */
-const PROCESSES = DRIVERS.flatMap((driver) => [
-  { driver, route: 'direct' as Route },
-  { driver, route: driver === 'pg' ? ('pooled' as Route) : ('direct' as Route) },
-])
+const PROCESSES: readonly { driver: DriverName; route: Route }[] = [
+  { driver: 'pg', route: 'direct' },
+  { driver: 'pg', route: 'pooled' },
+  { driver: 'postgres', route: 'direct' },
+  { driver: 'postgres', route: 'direct' },
+]
 
 /**
  * A hundred calls for one key at once, from four processes, key after key. For each key one row, one caller that created it, and

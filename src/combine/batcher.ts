@@ -58,21 +58,17 @@ export class Batcher<Item, Result> {
   }
 
   enter(key: Key, item: Item, signal: AbortSignal | undefined): Promise<Result> {
-    const line = this.#lines.get(key)
-    return line === undefined ? this.#open(key).enter(item, signal) : line.enter(item, signal)
-  }
-
-  #open(key: Key): Line<Item, Result> {
+    const open = this.#lines.get(key)
+    if (open !== undefined) return open.enter(item, signal)
     const line = new Line<Item, Result>(key, this.#settings.maxWaitMs, this.#crowd)
     this.#lines.set(key, line)
     this.#combiners.add(this)
+    const result = line.enter(item, signal)
     this.#scope.runInAsyncScope(() => outsideTransactions(() => void this.#serve(line)))
-    return line
+    return result
   }
 
   async #serve(line: Line<Item, Result>): Promise<void> {
-    // The call that opened the line enters it right after this.
-    await undefined
     while (line.waiting > 0) await this.#serveNext(line)
     line.end()
     this.#lines.delete(line.key)

@@ -81,9 +81,13 @@ export function combine<Item, Result>(
       }
       return batcher.enter(key, item, signal)
     } catch (error) {
-      return Promise.reject(error as Error)
+      return refuse(error)
     }
   }
+}
+
+async function refuse(error: unknown): Promise<never> {
+  throw error
 }
 
 function checkCount(name: string, count: unknown): number {

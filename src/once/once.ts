@@ -24,12 +24,12 @@ export interface OnceResult<Value> {
 type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
 
 /** Finds or creates under the key's lock. */
-export async function once<Value extends NonNullable<unknown>, Client>(
+export async function once<Value, Client>(
   transact: Transact<Client>,
   key: Key,
   options: OnceOptions<Value, Client>,
 ): Promise<OnceResult<Value>> {
-  const { find, create, ...rest } = (options ?? {}) as OnceOptions<Value, Client>
+  const { find, create, ...rest } = options ?? {}
   if (typeof find !== 'function' || typeof create !== 'function') {
     throw new InvalidOption('once() needs two functions, `find` and `create`.', {
       advice: 'Call once(key, { find: async (tx) => …, create: async (tx) => … }).',
@@ -46,6 +46,8 @@ export async function once<Value extends NonNullable<unknown>, Client>(
   } catch (error) {
     if (findCause(error, (cause) => codeOf(cause) === UNIQUE_VIOLATION) === undefined) throw error
     // Somebody who does not take the lock was quicker: what it made can be found now. If not, it was about something else.
-    return look(() => Promise.reject(error))
+    return look(() => {
+      throw error
+    })
   }
 }

@@ -55,11 +55,12 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   const mode = checkMode(options.mode)
   const unlessLocked = checkWaiting(options)
   const { unique, columns } = givenIds(ids, wanted.key.length)
-  if (unique.length === 0) return lockedRows<Row>([], new Map(), wanted.key.length, [], [])
+  if (unique.length === 0) return lockedRows([], new Map(), wanted.key.length, [], [])
   const guard = OrderGuard.of(tx, wanted)
   const text = lockRowsInOrder(wanted, mode, unlessLocked, guard?.asks ?? 'off')
   const result = await tx
-    .query<Record<string, unknown>>(text, guard === undefined ? columns : [...columns, ...guard.values])
+
+    .query(text, guard === undefined ? columns : [...columns, ...guard.values])
     .catch((error: unknown) => {
       throw codeOf(error) === LOCK_NOT_AVAILABLE ? rowsLocked(wanted, error) : error
     })

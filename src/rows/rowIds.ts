@@ -56,24 +56,21 @@ function partsOf(id: RowId, width: number): string[] {
 }
 
 function textOf(part: unknown): string {
-  switch (typeof part) {
-    case 'string':
-      if (part.includes('\0')) throw wrong('has a NUL byte, which PostgreSQL cannot store')
-      return part
-    case 'number':
-      if (!Number.isFinite(part)) throw wrong(`is ${part}`)
-      if (Number.isInteger(part) && !Number.isSafeInteger(part)) {
-        throw wrong(`is ${part}, which has lost its last digits as a number: use a bigint or a string`)
-      }
-      return String(part)
-    case 'bigint':
-    case 'boolean':
-      return String(part)
-    default:
-      if (part instanceof Date && !Number.isNaN(part.getTime())) return part.toISOString()
-      if (part instanceof Uint8Array) return `\\x${Buffer.from(part).toString('hex')}`
-      throw wrong(part === null ? 'is null' : `is ${part instanceof Date ? 'no date' : `of type ${typeof part}`}`)
+  if (typeof part === 'string') {
+    if (part.includes('\0')) throw wrong('has a NUL byte, which PostgreSQL cannot store')
+    return part
   }
+  if (typeof part === 'number') {
+    if (!Number.isFinite(part)) throw wrong(`is ${part}`)
+    if (Number.isInteger(part) && !Number.isSafeInteger(part)) {
+      throw wrong(`is ${part}, which has lost its last digits as a number: use a bigint or a string`)
+    }
+    return String(part)
+  }
+  if (typeof part === 'bigint' || typeof part === 'boolean') return String(part)
+  if (part instanceof Date && !Number.isNaN(part.getTime())) return part.toISOString()
+  if (part instanceof Uint8Array) return `\\x${Buffer.from(part).toString('hex')}`
+  throw wrong(part === null ? 'is null' : `is ${part instanceof Date ? 'no date' : `of type ${typeof part}`}`)
 }
 
 function wrong(complaint: string): InvalidOption {
