@@ -1,9 +1,12 @@
 import pg from 'pg'
-import { describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../tools/server/testDatabase.ts'
 import { run as events } from './events.ts'
+import { run as getOrCreatePosition } from './get-or-create-position.ts'
+import { run as hotAccount } from './hot-account.ts'
 import { run as join } from './join.ts'
 import { run as lostUpdate } from './lost-update.ts'
+import { run as orderedTransfer } from './ordered-transfer.ts'
 import { run as serializableWallet } from './serializable-wallet.ts'
 import { run as transfer } from './transfer.ts'
 
@@ -53,5 +56,63 @@ describe('the examples', async () => {
       outcomes: { committed: 2, rolledBack: 1 },
     })
     expect(longestWaitMs).toBeGreaterThan(20)
+  })
+
+  describe('ordered-transfer', () => {
+    let result = {} as Awaited<ReturnType<typeof orderedTransfer>>
+    beforeAll(async () => {
+      result = await outcomeOf(database.url, orderedTransfer)
+    })
+
+    test('the entries add up to zero, and to the balances', () => {
+      const { balances, entries, sumOfEntries } = result
+      expect(sumOfEntries).toBe(0)
+      expect(entries).toEqual(balances)
+      expect(balances).toMatchObject({ bank: -200 })
+      expect((balances['alice'] ?? 0) + (balances['bob'] ?? 0)).toBe(200)
+    })
+
+    test('opposite directions do not deadlock, and every transfer is in the books or was not covered', () => {
+      const { retries, transfers, notCovered } = result
+      expect(retries).toBe(0)
+      expect(transfers + notCovered).toBe(120)
+      // Ninety from alice, thirty to her: 100 and at most 300 more cover at most forty.
+      expect(notCovered).toBeGreaterThanOrEqual(50)
+      expect(transfers).toBeGreaterThan(0)
+    })
+
+    test('what cannot be is refused, each with its own error', () => {
+      const { refused, balances } = result
+      expect(refused).toEqual({
+        tooMuch: `InsufficientFunds: alice has ${balances['alice']}, not 1000`,
+        toItself: 'SameAccount: alice cannot pay itself',
+        nothing: 'InvalidAmount: 0 cannot be transferred',
+        backwards: 'InvalidAmount: -10 cannot be transferred',
+        fromNobody: 'UnknownAccount: there is no nobody',
+        toNobody: 'UnknownAccount: there is no nobody',
+      })
+    })
+  })
+
+  test('get-or-create-position: two paths, one position each, and both get it', async () => {
+    const result = await outcomeOf(database.url, getOrCreatePosition)
+    const { symbols, withoutOnce, positions, createdBy, toldCreated, samePosition } = result
+    expect(withoutOnce).toBeGreaterThan(symbols)
+    expect([positions, createdBy.length, toldCreated]).toEqual([symbols, symbols, symbols])
+    expect(samePosition).toBe(true)
+  })
+
+  test('hot-account: few transactions, and each payment is answered for itself', async () => {
+    const { transactions, ...rest } = await outcomeOf(database.url, hotAccount)
+    expect(rest).toEqual({
+      shop: 2000,
+      customers: 0,
+      booksAgree: true,
+      sumOfEntries: 0,
+      calls: 301,
+      paid: 200,
+      refused: { InsufficientFunds: 100, UnknownAccount: 1 },
+    })
+    expect(transactions).toBeLessThan(10)
   })
 })

@@ -5,8 +5,11 @@
  */
 import pg from 'pg'
 import { run as events } from './events.ts'
+import { run as getOrCreatePosition } from './get-or-create-position.ts'
+import { run as hotAccount } from './hot-account.ts'
 import { run as join } from './join.ts'
 import { run as lostUpdate } from './lost-update.ts'
+import { run as orderedTransfer } from './ordered-transfer.ts'
 import { run as serializableWallet } from './serializable-wallet.ts'
 import { run as transfer } from './transfer.ts'
 
@@ -16,6 +19,9 @@ const examples: Readonly<Record<string, (pool: pg.Pool) => Promise<unknown>>> = 
   'serializable-wallet': serializableWallet,
   join,
   events,
+  'ordered-transfer': orderedTransfer,
+  'get-or-create-position': getOrCreatePosition,
+  'hot-account': hotAccount,
 }
 
 const example = examples[process.argv[2] ?? '']

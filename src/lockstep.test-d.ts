@@ -3,10 +3,15 @@ import postgres from 'postgres'
 import { describe, expectTypeOf, test } from 'vitest'
 import {
   type ClientOf,
+  type Combined,
   type Isolation,
   type Key,
   key,
+  type LockedRows,
+  lockRows,
   Lockstep,
+  type OnceResult,
+  type RowId,
   type StatementResult,
   type Transaction,
   type TransactionOptions,
@@ -126,6 +131,105 @@ describe('results', () => {
       expectTypeOf(rowCount).toEqualTypeOf<number>()
       expectTypeOf(command).toEqualTypeOf<string>()
     })
+  })
+})
+
+describe('rows', () => {
+  test('have the type that the caller states, and stay a list', () => {
+    void byPg.transaction({}, async (tx) => {
+      const rows = await lockRows<{ balance: number }>(tx, 'accounts', [id, number, 10n])
+      expectTypeOf(rows).toEqualTypeOf<LockedRows<{ balance: number }>>()
+      expectTypeOf(rows[0]).toEqualTypeOf<{ balance: number } | undefined>()
+      expectTypeOf(rows.get(id)).toEqualTypeOf<{ balance: number } | undefined>()
+      expectTypeOf(rows.missing).toEqualTypeOf<readonly RowId[]>()
+      expectTypeOf(await lockRows(tx, 'accounts', [])).toEqualTypeOf<LockedRows<Record<string, unknown>>>()
+      await lockRows(tx, { schema: 'ledger', table: 'positions' }, [[id, 'long', new Date()]] as const, {
+        key: ['symbol', 'side', 'opened'],
+        mode: 'noKeyUpdate',
+      })
+    })
+    void byPostgresJs.transaction({}, (tx) => lockRows(tx, 'accounts', [id], { allowMissing: true, skipLocked: true }))
+    void byPg.join({}).then((tx) => lockRows(tx, 'accounts', [id], { noWait: true }))
+  })
+
+  test('what cannot be does not compile', () => {
+    void byPg.transaction({}, async (tx) => {
+      // @ts-expect-error one of the two
+      await lockRows(tx, 'accounts', [id], { noWait: true, skipLocked: true })
+      // @ts-expect-error a list of ids
+      await lockRows(tx, 'accounts', id)
+      // @ts-expect-error a row has a name
+      await lockRows(tx, 'accounts', [undefined])
+      // @ts-expect-error it is called noKeyUpdate
+      await lockRows(tx, 'accounts', [id], { mode: 'no key update' })
+    })
+    // @ts-expect-error a transaction, not a Lockstep
+    void lockRows(byPg, 'accounts', [id])
+  })
+})
+
+describe('once', () => {
+  test('gives what is found or created', () => {
+    const find = async (): Promise<{ id: string } | undefined> => Promise.resolve(undefined)
+    const create = async (): Promise<{ id: string }> => Promise.resolve({ id })
+    expectTypeOf(byPg.once('Position:BTC', { find, create })).resolves.toEqualTypeOf<OnceResult<{ id: string }>>()
+    void byPg.once(key`Position:${id}`, {
+      find: async (tx) => {
+        expectTypeOf(tx.client).toEqualTypeOf<pg.PoolClient>()
+        return (await tx.query<{ id: string }>('SELECT 1')).rows[0]
+      },
+      create,
+      isolation: 'serializable',
+    })
+  })
+
+  test('what cannot be does not compile', () => {
+    const find = async (): Promise<number | undefined> => Promise.resolve(undefined)
+    // @ts-expect-error who creates?
+    void byPg.once('Position:BTC', { find })
+    // @ts-expect-error it finds a number and creates a string
+    void byPg.once('Position:BTC', { find, create: async () => Promise.resolve('one') })
+    // @ts-expect-error it may be anything
+    void byPg.once(id, { find, create: async () => Promise.resolve(1) })
+  })
+})
+
+describe('combine', () => {
+  interface Deposit {
+    readonly to: string
+  }
+  class Refused extends Error {
+    readonly why = 'refused'
+  }
+
+  test('the item comes from key, the result from run, without its errors', () => {
+    const deposit = byPg.combine({
+      key: ({ to }: Deposit) => key`Account:${to}`,
+      run: async (tx, items) => {
+        expectTypeOf(tx).toEqualTypeOf<Transaction<pg.PoolClient>>()
+        expectTypeOf(items).toEqualTypeOf<readonly Deposit[]>()
+        return Promise.resolve(items.map((item, at) => (at === 0 ? new Refused(item.to) : at)))
+      },
+    })
+    expectTypeOf(deposit({ to: id })).resolves.toEqualTypeOf<number>()
+    expectTypeOf(deposit).parameter(0).toEqualTypeOf<Deposit>()
+    void deposit({ to: id }, { signal: AbortSignal.timeout(number) })
+    expectTypeOf(deposit).toEqualTypeOf<Combined<Deposit, number | Refused>>()
+    expectTypeOf(deposit).toExtend<(item: Deposit) => Promise<number>>()
+  })
+
+  test('what cannot be does not compile', () => {
+    const run = async (_tx: Transaction, items: readonly Deposit[]): Promise<number[]> =>
+      Promise.resolve(items.map(() => 1))
+    // @ts-expect-error by what?
+    byPg.combine({ run })
+    // @ts-expect-error it may be anything
+    byPg.combine({ key: ({ to }: Deposit) => to, run })
+    // @ts-expect-error a list, one for each
+    byPg.combine({ key: ({ to }: Deposit) => key`Account:${to}`, run: async () => Promise.resolve(1) })
+    const deposit = byPg.combine({ key: ({ to }: Deposit) => key`Account:${to}`, run })
+    // @ts-expect-error an account
+    void deposit({ from: id })
   })
 })
 

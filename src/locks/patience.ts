@@ -50,11 +50,23 @@ export class Patience {
     }
   }
 
-  /** As `onEnd`, for an end that comes from outside. */
+  /** As `onEnd`, for an end that comes from outside: no clock is set. */
   onAbort(listener: () => void): () => void {
-    return this.onEnd(() => {
-      if (this.aborted) listener()
-    })
+    if (this.aborted) {
+      listener()
+      return () => undefined
+    }
+    const tell = (): void => {
+      forget()
+      listener()
+    }
+    const stopHearing = this.#closing.onClose(tell)
+    const forget = (): void => {
+      this.#caller?.removeEventListener('abort', tell)
+      stopHearing()
+    }
+    this.#caller?.addEventListener('abort', tell)
+    return forget
   }
 
   /** `waitMs: 0`: the caller does not wait for anybody's lock, but for a connection to ask through it must. */

@@ -104,6 +104,21 @@ test('closing ends it', () => {
   expect(vi.getTimerCount()).toBe(0)
 })
 
+test('an abort is told once, by the signal or by closing, and no clock is set for it', () => {
+  const controller = new AbortController()
+  const closing = new Closing()
+  const patience = new Patience(1000, controller.signal, closing)
+  const [heard, forgotten] = [vi.fn(), vi.fn()]
+  patience.onAbort(heard)
+  patience.onAbort(forgotten)()
+  expect(vi.getTimerCount()).toBe(0)
+  closing.close()
+  controller.abort()
+  expect(heard).toHaveBeenCalledOnce()
+  expect(forgotten).not.toHaveBeenCalled()
+  expect(getEventListeners(controller.signal, 'abort')).toEqual([])
+})
+
 test('an end by time is no abort', () => {
   const patience = new Patience(10, undefined, new Closing())
   const heard = vi.fn()

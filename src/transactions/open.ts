@@ -60,23 +60,8 @@ const MIN_ASK_AGAIN_MS = 10
 const MAX_ASK_AGAIN_MS = 150
 
 /** Opens the transaction with its locks, or throws with nothing held. */
-export async function open(
-  grounds: Grounds,
-  plan: TransactionPlan,
-  patience: Patience,
-  queued: boolean,
-): Promise<Opened> {
-  patience.stage = 'connection'
-  const readiness = grounds.readiness ?? (await patiently(grounds.ready(), patience, plan.locks))
-  const state = { contended: queued }
-  for (let round = 0; ; round++) {
-    const connection = await checkout(grounds.driver, patience, plan.locks)
-    const attempt = new OpeningAttempt(grounds, plan, patience, connection, readiness, state)
-    const opened = await (attempt.byHandOver ? attempt.enterByHandOver(round) : attempt.enterDirectly(round))
-    if (opened !== undefined) return opened
-    await pause(round, patience)
-    if (patience.over) throw patience.failure('server', plan.locks)
-  }
+export function open(grounds: Grounds, plan: TransactionPlan, patience: Patience, queued: boolean): Promise<Opened> {
+  return new WayIn(grounds, plan, patience, queued).enter()
 }
 
 /** A moment before asking again, or until the patience ends. */
@@ -94,49 +79,75 @@ async function pause(round: number, patience: Patience): Promise<void> {
   })
 }
 
-/** One connection's worth of trying. */
-class OpeningAttempt {
-  readonly byHandOver: boolean
+/**
+ * One caller's way into its transaction. The quick way is one function to its end: every promise more costs all callers, while
+ * they are followed by AsyncLocalStorage, a percent or two.
+ */
+class WayIn {
+  readonly #byHandOver: boolean
   readonly #grounds: Grounds
   readonly #plan: TransactionPlan
   readonly #patience: Patience
-  readonly #connection: Connection
-  readonly #readiness: Readiness
-  readonly #state: { contended: boolean }
+  #connection!: Connection
+  #readiness!: Readiness
+  #contended: boolean
   /** Whether the server has a transaction open for us, be it a failed one. */
   #inTransaction = false
   /** Whether one of the locks has yet to be made. */
   #isNew = false
 
-  constructor(
-    grounds: Grounds,
-    plan: TransactionPlan,
-    patience: Patience,
-    connection: Connection,
-    readiness: Readiness,
-    state: { contended: boolean },
-  ) {
-    this.byHandOver = plan.isolation !== 'read committed' && plan.locks.length > 0
+  constructor(grounds: Grounds, plan: TransactionPlan, patience: Patience, queued: boolean) {
+    this.#byHandOver = plan.isolation !== 'read committed' && plan.locks.length > 0
     this.#grounds = grounds
     this.#plan = plan
     this.#patience = patience
-    this.#connection = connection
-    this.#readiness = readiness
-    this.#state = state
+    this.#contended = queued
   }
 
-  /** Undefined where somebody else holds a lock and there is no place to wait at the server: ask again later. */
-  async enterDirectly(round: number): Promise<Opened | undefined> {
+  async enter(): Promise<Opened> {
+    const { driver, readiness, silence } = this.#grounds
+    const { locks } = this.#plan
+    this.#patience.stage = 'connection'
+    this.#readiness = readiness ?? (await patiently(this.#grounds.ready(), this.#patience, locks))
+    for (let round = 0; ; round++) {
+      this.#connection = await checkout(driver, this.#patience, locks)
+      this.#inTransaction = false
+      this.#isNew = false
+      try {
+        let opened: Opened | 'unknown life' | undefined
+        if (this.#byHandOver) {
+          opened = await this.#handOver(round)
+        } else {
+          this.#inTransaction = true
+          const pending = silence.start(this.#connection)
+          try {
+            opened = this.#accept(await this.#connection.script(beginTrying(this.#opening())))
+          } finally {
+            silence.stop(pending)
+          }
+          if (opened === undefined || opened === 'unknown life') opened = await this.#enterSlowly(opened, round)
+        }
+        if (opened !== undefined) return opened
+      } catch (error) {
+        await this.#abandon(error)
+        throw error
+      }
+      await pause(round, this.#patience)
+      if (this.#patience.over) throw this.#patience.failure('server', locks)
+    }
+  }
+
+  /**
+   * After the quick way was refused. Undefined where somebody else holds a lock and there is no place to wait at the server: ask
+   * again later.
+   */
+  async #enterSlowly(refusal: 'unknown life' | undefined, round: number): Promise<Opened | undefined> {
     let placed = false
     try {
-      for (;;) {
-        const results = await this.#send(beginTrying(this.#opening()), 0)
-        const opened = this.#accept(results)
-        if (opened !== 'unknown life') {
-          if (opened !== undefined) return opened
-          break
-        }
+      for (let opened: Opened | 'unknown life' | undefined = refusal; opened === 'unknown life';) {
         await this.#learnLife()
+        opened = this.#accept(await this.#send(beginTrying(this.#opening()), 0))
+        if (opened !== undefined && opened !== 'unknown life') return opened
       }
       if (!this.#isNew) this.#reportContention()
       if (this.#patience.over && !this.#isNew) throw await this.#giveUp()
@@ -151,16 +162,13 @@ class OpeningAttempt {
       await this.#leave()
       this.#connection.release()
       return undefined
-    } catch (error) {
-      await this.#abandon(error)
-      throw error
     } finally {
       if (placed) this.#grounds.places.give()
     }
   }
 
-  /** As `enterDirectly`, for isolation levels that take their snapshot with the first statement. */
-  async enterByHandOver(round: number): Promise<Opened | undefined> {
+  /** The way in for isolation levels that take their snapshot with the first statement. */
+  async #handOver(round: number): Promise<Opened | undefined> {
     const placed = this.#grounds.places.tryTake()
     try {
       const longest = Math.max(1, this.#longestSlice(placed, round))
@@ -178,9 +186,6 @@ class OpeningAttempt {
         if (granted !== 'unknown life') return granted
         await this.#learnLife()
       }
-    } catch (error) {
-      await this.#abandon(error)
-      throw error
     } finally {
       if (placed) this.#grounds.places.give()
     }
@@ -222,7 +227,7 @@ class OpeningAttempt {
     const row = results.at(-1)?.rows[0] as unknown as OpeningRow
     if (row.held === 'standby') throw standbyRefused()
     const pid = Number(row.pid)
-    const told = this.byHandOver ? incarnationOf(results) : row.incarnation
+    const told = this.#byHandOver ? incarnationOf(results) : row.incarnation
     const { memory, protocolPid } = this.#connection
     if (memory !== undefined && protocolPid !== undefined) {
       memory.pooled = protocolPid !== pid
@@ -242,7 +247,7 @@ class OpeningAttempt {
     const trace =
       incarnation !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, incarnation } : undefined
     if (this.#plan.shadows.length > 0) this.#followShadows(results)
-    return { connection: this.#connection, trace, contended: this.#state.contended }
+    return { connection: this.#connection, trace, contended: this.#contended }
   }
 
   #followShadows(results: readonly StatementResult[]): void {
@@ -268,20 +273,30 @@ class OpeningAttempt {
   /** Waits at the server for one slice. Undefined: not granted in this slice, and the transaction has failed. */
   async #waitSlice(message: (sliceMs: number) => string, longest: number): Promise<StatementResult[] | undefined> {
     const sliceMs = Math.max(1, Math.min(longest, this.#patience.remainingMs()))
+    const cancelling = this.#cancelOnAbort()
+    this.#inTransaction = true
+    const pending = this.#grounds.silence.start(this.#connection, sliceMs)
+    let refusal: unknown
     try {
-      return await this.#cancellable(message(sliceMs), sliceMs)
+      return await this.#connection.script(message(sliceMs))
     } catch (error) {
-      if (codeOf(error) !== LOCK_NOT_AVAILABLE || this.#connection.lost) throw error
-      this.#reportContention()
-      if (this.#patience.over) throw await this.#giveUp()
-      return undefined
+      refusal = error
+    } finally {
+      this.#grounds.silence.stop(pending)
+      const sent = cancelling?.()
+      // A cancel whose answer is lost may still be on its way: nobody else may run a statement here.
+      if (sent !== undefined) await sent.catch(() => this.#connection.destroy())
     }
+    if (codeOf(refusal) !== LOCK_NOT_AVAILABLE || this.#connection.lost) throw refusal
+    this.#reportContention()
+    if (this.#patience.over) throw await this.#giveUp()
+    return undefined
   }
 
-  /** Sends a message that may wait; where the connection is direct, an abort cancels it. */
-  async #cancellable(text: string, sliceMs: number): Promise<StatementResult[]> {
+  /** Where the connection is direct, an abort cancels what it runs. The answer ends that, and gives the cancel that is on its way. */
+  #cancelOnAbort(): (() => Promise<unknown> | undefined) | undefined {
     const pid = this.#connection.memory?.pooled === false ? this.#connection.protocolPid : undefined
-    if (pid === undefined) return this.#send(text, sliceMs)
+    if (pid === undefined) return undefined
     let settled = false
     let sending: Promise<unknown> | undefined
     const cancel = async (): Promise<void> => {
@@ -292,13 +307,10 @@ class OpeningAttempt {
       other.release()
     }
     const forget = this.#patience.onAbort(() => void cancel().catch(() => undefined))
-    try {
-      return await this.#send(text, sliceMs)
-    } finally {
+    return () => {
       settled = true
       forget()
-      // A cancel whose answer is lost may still be on its way: nobody else may run a statement here.
-      await sending?.catch(() => this.#connection.destroy())
+      return sending
     }
   }
 
@@ -309,8 +321,8 @@ class OpeningAttempt {
 
   #reportContention(): void {
     this.#patience.stage = 'server'
-    if (this.#state.contended) return
-    this.#state.contended = true
+    if (this.#contended) return
+    this.#contended = true
     if (!lockContended.hasSubscribers) return
     const { keys, sharedKeys } = this.#plan
     lockContended.publish({ schema: this.#grounds.schema, keys, sharedKeys, where: 'server' })
@@ -318,7 +330,7 @@ class OpeningAttempt {
 
   /** The message that leaves the server without a transaction and without a lock of ours. */
   get #leaving(): string {
-    return this.byHandOver ? cleanUpHandOver(this.#plan.locks) : ROLLBACK
+    return this.#byHandOver ? cleanUpHandOver(this.#plan.locks) : ROLLBACK
   }
 
   async #leave(): Promise<void> {
