@@ -214,7 +214,7 @@ describe('combine', () => {
     expectTypeOf(deposit({ to: id })).resolves.toEqualTypeOf<number>()
     expectTypeOf(deposit).parameter(0).toEqualTypeOf<Deposit>()
     void deposit({ to: id }, { signal: AbortSignal.timeout(number) })
-    expectTypeOf(deposit).toEqualTypeOf<Combined<Deposit, number | Refused>>()
+    expectTypeOf(deposit).toEqualTypeOf<Combined<Deposit, number>>()
     expectTypeOf(deposit).toExtend<(item: Deposit) => Promise<number>>()
   })
 

@@ -222,7 +222,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    * })
    * await deposit({ to: 'alice', amount: 10 })
    */
-  combine<Item, Result>(options: CombineOptions<Item, Result, ClientOf<P>>): Combined<Item, Result> {
+  combine<Item, Result>(options: CombineOptions<Item, Result, ClientOf<P>>): Combined<Item, Exclude<Result, Error>> {
     return combine(this.#grounds, this.#combiners, options as CombineOptions<Item, Result>)
   }
 

@@ -131,7 +131,7 @@ export class Batcher<Item, Result> {
       )
       await runTransaction(this.#grounds, plan, async (tx) => {
         batch = takeBatch()
-        beganAt = performance.now()
+        beganAt ||= performance.now()
         if (batch.length === 0) return
         results = await run(
           tx,

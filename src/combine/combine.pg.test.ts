@@ -54,7 +54,7 @@ async function deposit(tx: Transaction, items: readonly Deposit[]): Promise<(num
 function combined(
   lockstep: Lockstep,
   options: Partial<CombineOptions<Deposit, number | Error>> = {},
-): Combined<Deposit, number | Error> {
+): Combined<Deposit, number> {
   return lockstep.combine<Deposit, number | Error>({
     key: ({ account = 'hot' }) => key`Account:${account}`,
     run: deposit,
@@ -328,7 +328,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   test('bad input', async () => {
     const { lockstep } = bench.open(driver)
     expect(() => lockstep.combine({} as never)).toThrow(InvalidOption)
-    for (const bad of [{ maxBatch: 0 }, { maxQueue: 1.5 }, { maxWaitMs: -1 }]) {
+    for (const bad of [{ maxBatch: 0 }, { maxQueue: 1.5 }, { maxWaitMs: -1 }, { maxWaitMs: 0 }]) {
       expect(() => combined(lockstep, bad)).toThrow(InvalidOption)
     }
     const wrongKey = combined(lockstep, { key: (() => 'lock') as never })

@@ -36,7 +36,7 @@ export interface CombinedCall {
 }
 
 /** What `lockstep.combine()` gives: call it with one item, get that item's result. */
-export type Combined<Item, Result> = (item: Item, call?: CombinedCall) => Promise<Exclude<Result, Error>>
+export type Combined<Item, Result> = (item: Item, call?: CombinedCall) => Promise<Result>
 
 /** The combined functions of one Lockstep that have callers: `close()` waits for them. */
 export type Combiners = Set<{ idle(): Promise<void> }>
@@ -52,7 +52,7 @@ export function combine<Item, Result>(
   grounds: Grounds,
   combiners: Combiners,
   options: CombineOptions<Item, Result>,
-): Combined<Item, Result> {
+): Combined<Item, Exclude<Result, Error>> {
   const { key: keyOf, run } = (options ?? {}) as Partial<CombineOptions<Item, Result>>
   if (typeof keyOf !== 'function' || typeof run !== 'function') {
     throw new InvalidOption('combine() needs two functions, `key` and `run`.', {
@@ -63,7 +63,7 @@ export function combine<Item, Result>(
   const batcher = new Batcher<Item, Exclude<Result, Error>>(grounds, combiners, {
     run: run as (tx: Transaction, items: readonly Item[]) => Promise<readonly (Exclude<Result, Error> | Error)[]>,
     maxBatch: checkCount('maxBatch', options.maxBatch ?? DEFAULT_MAX_BATCH),
-    maxWaitMs: checkWaitMs(options.maxWaitMs, DEFAULT_MAX_WAIT_MS, 'maxWaitMs'),
+    maxWaitMs: checkMaxWait(options.maxWaitMs),
     isolation: options.isolation,
   })
 
@@ -88,6 +88,11 @@ export function combine<Item, Result>(
 
 async function refuse(error: unknown): Promise<never> {
   throw error
+}
+
+function checkMaxWait(maxWaitMs: number | false | undefined): number | false {
+  if (maxWaitMs !== 0) return checkWaitMs(maxWaitMs, DEFAULT_MAX_WAIT_MS, 'maxWaitMs')
+  throw new InvalidOption('maxWaitMs is 0.', { advice: 'No batch begins at once: allow some milliseconds.' })
 }
 
 function checkCount(name: string, count: unknown): number {

@@ -11,12 +11,12 @@ export interface OnceOptions<Value, Client = unknown> extends Pick<
   /** Looks for the thing; `undefined` or `null` where it is not there. */
   readonly find: (tx: Transaction<Client>) => Promise<Value | undefined | null>
   /** Creates it, in the same transaction. */
-  readonly create: (tx: Transaction<Client>) => Promise<Value>
+  readonly create: (tx: Transaction<Client>) => Promise<NonNullable<Value>>
 }
 
 /** What there is now, and who made it. */
 export interface OnceResult<Value> {
-  readonly value: Value
+  readonly value: NonNullable<Value>
   /** True for the one caller whose `create` was committed. */
   readonly created: boolean
 }

@@ -203,6 +203,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
       for (const id of bad) await expect(lockRows(tx, 'accounts', [id as never])).rejects.toBeInstanceOf(InvalidOption)
       await expect(lockRows(tx, '', [1])).rejects.toBeInstanceOf(InvalidOption)
       await expect(lockRows(tx, 'accounts', 5 as never)).rejects.toBeInstanceOf(InvalidOption)
+      await expect(lockRows(tx, 'accounts', [1], { columns: [] })).rejects.toBeInstanceOf(InvalidOption)
       await expect(lockRows(tx, 'accounts', [1], { key: [] })).rejects.toBeInstanceOf(InvalidOption)
       await expect(lockRows(tx, 'accounts', [1], { mode: 'mine' as never })).rejects.toBeInstanceOf(InvalidOption)
       const both = { noWait: true, skipLocked: true } as never

@@ -56,10 +56,10 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   const unlessLocked = checkWaiting(options)
   const { unique, columns } = givenIds(ids, wanted.key.length)
   if (unique.length === 0) return lockedRows([], new Map(), wanted.key.length, [], [])
-  const guard = OrderGuard.of(tx, wanted)
+  // Only who waits can be part of a circle.
+  const guard = unlessLocked === 'wait' ? OrderGuard.of(tx, wanted) : undefined
   const text = lockRowsInOrder(wanted, mode, unlessLocked, guard?.asks ?? 'off')
   const result = await tx
-
     .query(text, guard === undefined ? columns : [...columns, ...guard.values])
     .catch((error: unknown) => {
       throw codeOf(error) === LOCK_NOT_AVAILABLE ? rowsLocked(wanted, error) : error
@@ -113,6 +113,9 @@ function lockedRows<Row>(
 function rowsWanted(table: TableName, options: LockRowsOptions): RowsWanted {
   const key = typeof options.key === 'string' ? [options.key] : (options.key ?? ['id'])
   if (key.length === 0) throw new InvalidOption('`key` is an empty list.', { advice: 'Name the columns of the key.' })
+  if (options.columns?.length === 0) {
+    throw new InvalidOption('`columns` is an empty list.', { advice: 'Name columns, or leave it out for all.' })
+  }
   return {
     table: quotedTable(table),
     key: key.map((column) => quoted(column, 'column')),
@@ -164,7 +167,8 @@ function rowsMissing({ table }: RowsWanted, missing: readonly RowId[], asked: nu
 
 function rowsLocked({ table }: RowsWanted, cause: unknown): RowsLocked {
   return new RowsLocked(`A row of ${table} is locked by somebody else.`, {
-    advice: 'The transaction has failed: let this error out, and ask again later, or wait without noWait.',
+    advice:
+      'The transaction has failed: let this error out and ask again later, or wait longer: no noWait, a larger lock_timeout.',
     table,
     cause,
   })
