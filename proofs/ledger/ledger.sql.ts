@@ -24,8 +24,7 @@ export const ADD = 'UPDATE accounts SET balance = balance + $2 WHERE id = $1'
 /** All new balances and all transfers of a batch, in one statement. */
 export const WRITE_BATCH = `
   WITH moved AS (
-    UPDATE accounts SET balance = given.balance
-      FROM unnest($1::int[], $2::bigint[]) AS given(id, balance) WHERE accounts.id = given.id)
+    UPDATE accounts SET balance = ($2::bigint[])[array_position($1::int[], id)] WHERE id = ANY($1))
   INSERT INTO transfers (id, source, target, amount)
   SELECT * FROM unnest($3::text[], $4::int[], $5::int[], $6::bigint[])`
 

@@ -68,6 +68,7 @@ export {
 } from './locks.sql.ts'
 export { type NameLimits, NameRegistry } from './nameRegistry.ts'
 export { closedError, Patience } from './patience.ts'
+export { RecentContention } from './recentContention.ts'
 export {
   checkMode,
   decide,

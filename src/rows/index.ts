@@ -5,7 +5,8 @@
  * order in which they name them; and what they get back is what the last holder committed.
  *
  * **How.** One statement: the ids, folded by the server's own equality, joined to the table, `ORDER BY` the key, `FOR UPDATE`. The
- * server sorts first and locks in that order. An `UPDATE … WHERE id = ANY(…)` does not: it locks in the order of the scan, which
+ * server sorts first and locks in that order. (For a few ids of one column a simpler statement is asked first; where it does not find
+ * all of them, the general one says which is which.) An `UPDATE … WHERE id = ANY(…)` does not: it locks in the order of the scan, which
  * differs between two plans, and deadlocks with any other writer of the same rows. The order is the server's, by the column's own
  * type and collation: uuids as bytes, numbers as numbers, text by its collation; nothing is compared in JavaScript.
  *

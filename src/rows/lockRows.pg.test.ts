@@ -46,6 +46,16 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     })
   })
 
+  test('many ids, and more than there are rows', async () => {
+    await inTransaction(async (tx) => {
+      const many = Array.from({ length: 150 }, (_, index) => 150 - index)
+      const rows = await lockRows<{ id: string }>(tx, 'accounts', many)
+      expect(rows.map(({ id }) => Number(id))).toEqual(many.toReversed())
+      expect(rows.get(77)).toEqual(rows[76])
+      await expect(lockRows(tx, 'accounts', [...many, 5000])).rejects.toMatchObject({ missing: [5000] })
+    })
+  })
+
   test('folds what the server holds for equal', async () => {
     await inTransaction(async (tx) => {
       const rows = await lockRows(tx, 'wallets', [B.toUpperCase(), A, B])

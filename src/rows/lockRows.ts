@@ -2,8 +2,16 @@ import { InvalidOption, RowsLocked, RowsMissing } from '../errors.ts'
 import { codeOf, LOCK_NOT_AVAILABLE, quoteIdentifier } from '../postgres/index.ts'
 import type { Transaction } from '../transactions/index.ts'
 import { OrderGuard } from './orderGuard.ts'
-import { givenIds, nameOf, type RowId, shownId } from './rowIds.ts'
-import { existingIds, lockRowsInOrder, PLACES, type RowLockMode, type RowsWanted } from './rows.sql.ts'
+import { type GivenIds, givenIds, nameOf, type RowId, shownId } from './rowIds.ts'
+import {
+  existingIds,
+  lockFewRowsInOrder,
+  lockRowsInOrder,
+  PLACES,
+  type RowLockMode,
+  type RowsWanted,
+  type UnlessLocked,
+} from './rows.sql.ts'
 
 /** A table, `accounts` or `ledger.accounts`; the object form is for names with a dot in them. */
 export type TableName = string | { readonly schema?: string; readonly table: string }
@@ -54,40 +62,67 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   const wanted = rowsWanted(table, options)
   const mode = checkMode(options.mode)
   const unlessLocked = checkWaiting(options)
-  const { unique, columns } = givenIds(ids, wanted.key.length)
-  if (unique.length === 0) return lockedRows([], new Map(), wanted.key.length, [], [])
+  const given = givenIds(ids, wanted.key.length)
+  if (given.unique.length === 0) return lockedRows([], new Map(), wanted.key.length, [], [])
   // Only who waits can be part of a circle.
   const guard = unlessLocked === 'wait' ? OrderGuard.of(tx, wanted) : undefined
-  const text = lockRowsInOrder(wanted, mode, unlessLocked, guard?.asks ?? 'off')
-  const result = await tx
-    .query(text, guard === undefined ? columns : [...columns, ...guard.values])
-    .catch((error: unknown) => {
-      throw codeOf(error) === LOCK_NOT_AVAILABLE ? rowsLocked(wanted, error) : error
-    })
-  guard?.sawRows(result.rows)
-  const found = new Map<string, Row>()
-  for (const row of result.rows) {
+  let found: Found<Row> | undefined
+  if (guard === undefined && unlessLocked !== 'skip' && wanted.key.length === 1 && given.unique.length <= FEW) {
+    found = readRows(given, await send(tx, wanted, lockFewRowsInOrder(wanted, mode, unlessLocked), given.columns))
+    // Two names of one row, such as a uuid in capitals, stand under the first alone: that takes the general form.
+    if (found.byName.size < given.unique.length) found = undefined
+  }
+  if (found === undefined) {
+    const text = lockRowsInOrder(wanted, mode, unlessLocked, guard?.asks ?? 'off')
+    const rows = await send(tx, wanted, text, guard === undefined ? given.columns : [...given.columns, ...guard.values])
+    guard?.sawRows(rows)
+    found = readRows(given, rows)
+  }
+  const { byName } = found
+  const absent = given.unique.filter((_, index) => !byName.has(given.names[index] ?? ''))
+  const skipped = absent.length > 0 && unlessLocked === 'skip' ? await thoseThatExist(tx, wanted, given, absent) : []
+  const missing = absent.filter((id) => !skipped.includes(id))
+  if (missing.length > 0 && options.allowMissing !== true) throw rowsMissing(wanted, missing, given.unique.length)
+  return lockedRows(found.rows, byName, wanted.key.length, missing, skipped)
+}
+
+/** Up to so many ids, looking through their list for each row is cheaper than joining them. */
+const FEW = 100
+
+interface Found<Row> {
+  readonly rows: Row[]
+  readonly byName: ReadonlyMap<string, Row>
+}
+
+async function send(
+  tx: Transaction,
+  wanted: RowsWanted,
+  text: string,
+  values: readonly unknown[],
+): Promise<Record<string, unknown>[]> {
+  try {
+    return (await tx.query(text, values)).rows
+  } catch (error) {
+    throw codeOf(error) === LOCK_NOT_AVAILABLE ? rowsLocked(wanted, error) : error
+  }
+}
+
+/** Takes our own column out of the rows, and finds each by the ids that it was asked for with. */
+function readRows<Row>(given: GivenIds, rows: Record<string, unknown>[]): Found<Row> {
+  const byName = new Map<string, Row>()
+  for (const row of rows) {
     const places = row[PLACES] as string
     delete row[PLACES]
-    for (const place of places.split(',')) {
-      const id = unique[Number(place) - 1]
-      if (id !== undefined) found.set(nameOf(id, wanted.key.length), row as Row)
-    }
+    for (const place of places.split(',')) byName.set(given.names[Number(place) - 1] ?? '', row as Row)
   }
-  const absent = unique.filter((id) => !found.has(nameOf(id, wanted.key.length)))
-  const skipped =
-    absent.length > 0 && unlessLocked === 'skip' ? await thoseThatExist(tx, wanted, unique, columns, absent) : []
-  const missing = absent.filter((id) => !skipped.includes(id))
-  if (missing.length > 0 && options.allowMissing !== true) throw rowsMissing(wanted, missing, unique.length)
-  return lockedRows(result.rows as Row[], found, wanted.key.length, missing, skipped)
+  return { rows: rows as Row[], byName }
 }
 
 /** Those of the ids that were not found which somebody else holds. */
 async function thoseThatExist(
   tx: Transaction,
   wanted: RowsWanted,
-  unique: readonly RowId[],
-  columns: readonly string[],
+  { unique, columns }: GivenIds,
   absent: readonly RowId[],
 ): Promise<RowId[]> {
   const { rows } = await tx.query<{ place: string }>(existingIds(wanted), columns)
@@ -145,7 +180,7 @@ function checkMode(mode: unknown = 'update'): RowLockMode {
   throw new InvalidOption(`There is no mode ${String(mode)}.`, { advice: `Use one of ${MODES.join(', ')}.` })
 }
 
-function checkWaiting({ skipLocked, noWait }: { skipLocked?: unknown; noWait?: unknown }): 'wait' | 'skip' | 'fail' {
+function checkWaiting({ skipLocked, noWait }: { skipLocked?: unknown; noWait?: unknown }): UnlessLocked {
   if (skipLocked === true && noWait === true) {
     throw new InvalidOption('`skipLocked` and `noWait` were both given.', { advice: 'Use one of the two.' })
   }

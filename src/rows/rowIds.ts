@@ -8,8 +8,10 @@ export type RowId = RowIdPart | readonly RowIdPart[]
 
 /** The ids of one call, as the server gets them. */
 export interface GivenIds {
-  /** Each different id once, by its text. */
+  /** Each different id once, under its name. */
   readonly unique: readonly RowId[]
+  /** Their names, in the same order. */
+  readonly names: readonly string[]
   /** One array literal for each column of the key. */
   readonly columns: readonly string[]
 }
@@ -28,7 +30,11 @@ export function givenIds(ids: readonly RowId[], width: number): GivenIds {
     unique.set(name, id)
     parts.forEach((part, index) => columns[index]?.push(part))
   }
-  return { unique: [...unique.values()], columns: columns.map((parts) => `{${parts.join(',')}}`) }
+  return {
+    unique: [...unique.values()],
+    names: [...unique.keys()],
+    columns: columns.map((parts) => `{${parts.join(',')}}`),
+  }
 }
 
 /** The text by which an id is found again, equal for `1`, `1n` and `'1'`. */

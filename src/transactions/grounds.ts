@@ -2,6 +2,7 @@ import type {
   Closing,
   KeyQueue,
   LockMethod,
+  RecentContention,
   RecentLockIds,
   RolloutSource,
   RolloutTrigger,
@@ -21,6 +22,7 @@ export interface Grounds {
   readonly lockIds: RecentLockIds
   readonly queue: KeyQueue
   readonly places: WaitPlaces
+  readonly contention: RecentContention
   readonly defaults: TransactionDefaults
   readonly silence: SilenceWatch
   readonly closing: Closing

@@ -117,6 +117,8 @@ class WayIn {
         let opened: Opened | 'unknown life' | undefined
         if (this.#byHandOver) {
           opened = await this.#handOver(round)
+        } else if (this.#expectsToWait()) {
+          opened = await this.#wait(true, round).finally(() => this.#grounds.places.give())
         } else {
           this.#inTransaction = true
           const pending = silence.start(this.#connection)
@@ -137,6 +139,36 @@ class WayIn {
     }
   }
 
+  /** Whether the quick way would only be refused, and there is a place to wait at the server. */
+  #expectsToWait(): boolean {
+    const { contention, method, places } = this.#grounds
+    if (!contention.expects(this.#plan.locks) || method.name !== 'advisory' || this.#patience.asksOnce) return false
+    return places.tryTake()
+  }
+
+  /** Waits at the server, slice after slice where there is a place for that. Undefined: not granted, and no place. */
+  async #wait(placed: boolean, round: number): Promise<Opened | undefined> {
+    const longest = this.#longestSlice(placed, round)
+    for (let goesOn = longest > 0; goesOn; goesOn = placed) {
+      const begun = this.#inTransaction
+      const results = await this.#waitSlice((sliceMs) => beginWaiting(this.#opening(), sliceMs, begun), longest)
+      if (results === undefined) continue
+      // Who has asked before knows that it was taken.
+      if (!begun) this.#learnContention(hadToWait(results))
+      const granted = this.#accept(results)
+      if (granted === 'unknown life') await this.#learnLife()
+      else if (granted !== undefined) return granted
+    }
+    await this.#leave()
+    this.#connection.release()
+    return undefined
+  }
+
+  #learnContention(waited: boolean): void {
+    if (waited) this.#reportContention()
+    else this.#grounds.contention.forget(this.#plan.locks)
+  }
+
   /**
    * After the quick way was refused. Undefined where somebody else holds a lock and there is no place to wait at the server: ask
    * again later.
@@ -152,16 +184,7 @@ class WayIn {
       if (!this.#isNew) this.#reportContention()
       if (this.#patience.over && !this.#isNew) throw await this.#giveUp()
       placed = this.#grounds.places.tryTake()
-      const longest = this.#longestSlice(placed, round)
-      for (let goesOn = longest > 0; goesOn; goesOn = placed) {
-        const waited = await this.#waitSlice((sliceMs) => beginWaiting(this.#opening(), sliceMs), longest)
-        const granted = waited && this.#accept(waited)
-        if (granted === 'unknown life') await this.#learnLife()
-        else if (granted !== undefined) return granted
-      }
-      await this.#leave()
-      this.#connection.release()
-      return undefined
+      return await this.#wait(placed, round)
     } finally {
       if (placed) this.#grounds.places.give()
     }
@@ -321,6 +344,7 @@ class WayIn {
 
   #reportContention(): void {
     this.#patience.stage = 'server'
+    this.#grounds.contention.note(this.#plan.locks)
     if (this.#contended) return
     this.#contended = true
     if (!lockContended.hasSubscribers) return

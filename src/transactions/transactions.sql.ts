@@ -85,10 +85,14 @@ export function beginTrying(opening: Opening): string {
   return `${begin(opening.isolation)} ${look(opening)} SELECT ${columns(opening, opening.locks, opening.incarnation)}`
 }
 
-/** The slow way in, after `beginTrying` was refused or a slice ended: starts over and waits for up to `waitMs`. */
-export function beginWaiting(opening: Opening, waitMs: number): string {
-  return `${ROLLBACK}; ${begin(opening.isolation)} ${BEFORE_WAITING} ${watchClient(opening.checksConnections)}
-    ${opening.method.waitForLocks(opening.locks, waitMs, false)} ${AFTER_WAITING} ${look(opening)}
+/**
+ * The slow way in, after `beginTrying` was refused or a slice ended: starts over and waits for up to `waitMs`. Where the connection
+ * has no transaction yet, because the lock is expected to be taken, it tells whether it was.
+ */
+export function beginWaiting(opening: Opening, waitMs: number, inTransaction: boolean): string {
+  const before = inTransaction ? `${ROLLBACK}; ` : ''
+  return `${before}${begin(opening.isolation)} ${BEFORE_WAITING} ${watchClient(opening.checksConnections)}
+    ${opening.method.waitForLocks(opening.locks, waitMs, !inTransaction)} ${AFTER_WAITING} ${look(opening)}
     SELECT ${columns(opening, [], opening.incarnation)}`
 }
 
