@@ -54,7 +54,7 @@ export { lockList } from './lockList.sql.ts'
 export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
 export {
   AFTER_WAITING,
-  BEFORE_WAITING,
+  beforeWaiting,
   beforeHandOver,
   cancelBackend,
   sessionLock,
@@ -64,7 +64,6 @@ export {
   type LockMethod,
   rowMethod,
   unlockLeftovers,
-  watchClient,
 } from './locks.sql.ts'
 export { type NameLimits, NameRegistry } from './nameRegistry.ts'
 export { closedError, Patience } from './patience.ts'

@@ -58,27 +58,36 @@ export function waitForLocks(locks: LockSet, waitMs: number, tellsWaiting: boole
     .join(' ')
 }
 
-/** For the length of a wait: the backend looks after its client, and only `lock_timeout` ends the wait. */
-export function watchClient(checksConnections: boolean): string {
-  return checksConnections ? `SET LOCAL client_connection_check_interval = ${CONNECTION_CHECK_MS};` : ''
-}
-
-/** The same where the transaction that waits is over before the caller's begins: nothing has to be put back. */
+/**
+ * For the length of a wait the backend looks after its client, and only `lock_timeout` ends the wait. Here the transaction that
+ * waits is over before the caller's begins: nothing has to be put back.
+ */
 export function beforeHandOver(checksConnections: boolean): string {
-  return `${watchClient(checksConnections)} SET LOCAL statement_timeout = 0;`
+  const watch = checksConnections ? `SET LOCAL client_connection_check_interval = ${CONNECTION_CHECK_MS};` : ''
+  return `${watch} SET LOCAL statement_timeout = 0;`
 }
 
-/** Keeps the caller's own settings, for `AFTER_WAITING` to put back: they are its business for the rest of the transaction. */
-export const BEFORE_WAITING = `
+/**
+ * Keeps the caller's own settings, for `AFTER_WAITING` to put back: they are its business for the rest of the transaction. One
+ * statement before the wait and a part of one after it: under a hot key, what is done between the grant and the caller's first
+ * statement is done while everybody else waits.
+ */
+export function beforeWaiting(checksConnections: boolean): string {
+  const watch = checksConnections
+    ? `, set_config('client_connection_check_interval', '${CONNECTION_CHECK_MS}', true)`
+    : ''
+  return `
     SELECT set_config('lockstep.lock_timeout', current_setting('lock_timeout'), true),
            set_config('lockstep.statement_timeout', current_setting('statement_timeout'), true),
-           set_config('lockstep.connection_check', current_setting('client_connection_check_interval'), true);
-    SET LOCAL statement_timeout = 0;`
+           set_config('lockstep.connection_check', current_setting('client_connection_check_interval'), true),
+           set_config('statement_timeout', '0', true)${watch};`
+}
 
+/** Columns of the statement that follows the wait. */
 export const AFTER_WAITING = `
-    SELECT set_config('lock_timeout', current_setting('lockstep.lock_timeout'), true),
+           set_config('lock_timeout', current_setting('lockstep.lock_timeout'), true),
            set_config('statement_timeout', current_setting('lockstep.statement_timeout'), true),
-           set_config('client_connection_check_interval', current_setting('lockstep.connection_check'), true);`
+           set_config('client_connection_check_interval', current_setting('lockstep.connection_check'), true)`
 
 /** Unlocks what a failed hand-over may have left on the session. After its rollback the session's locks are all it can have. */
 export function unlockLeftovers(locks: LockSet): string {

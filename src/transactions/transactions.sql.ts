@@ -1,6 +1,6 @@
 import {
   AFTER_WAITING,
-  BEFORE_WAITING,
+  beforeWaiting,
   beforeHandOver,
   type LockSet,
   lookForOthers,
@@ -11,7 +11,6 @@ import {
   transactionLock,
   type LockMethod,
   unlockLeftovers,
-  watchClient,
 } from '../locks/index.ts'
 import type { StatementResult } from '../postgres/index.ts'
 
@@ -91,9 +90,9 @@ export function beginTrying(opening: Opening): string {
  */
 export function beginWaiting(opening: Opening, waitMs: number, inTransaction: boolean): string {
   const before = inTransaction ? `${ROLLBACK}; ` : ''
-  return `${before}${begin(opening.isolation)} ${BEFORE_WAITING} ${watchClient(opening.checksConnections)}
-    ${opening.method.waitForLocks(opening.locks, waitMs, !inTransaction)} ${AFTER_WAITING} ${look(opening)}
-    SELECT ${columns(opening, [], opening.incarnation)}`
+  return `${before}${begin(opening.isolation)} ${beforeWaiting(opening.checksConnections)}
+    ${opening.method.waitForLocks(opening.locks, waitMs, !inTransaction)} ${look(opening)}
+    SELECT ${columns(opening, [], opening.incarnation)}, ${AFTER_WAITING}`
 }
 
 /**
@@ -176,13 +175,13 @@ export function joinLocks(
   checksConnections: boolean,
   name: string,
 ): string {
-  return `${BEFORE_WAITING} ${watchClient(checksConnections)}
+  return `${beforeWaiting(checksConnections)}
     DO $join$ BEGIN
       EXECUTE $locks$ ${method.waitForLocks(locks, waitMs, false)} $locks$;
       PERFORM set_config('lockstep.joined', 'true', true);
     EXCEPTION WHEN lock_not_available THEN PERFORM set_config('lockstep.joined', 'false', true);
     END $join$;
-    ${AFTER_WAITING} ${releaseSavepoint(name)}; SELECT current_setting('lockstep.joined') AS joined`
+    ${releaseSavepoint(name)}; SELECT current_setting('lockstep.joined') AS joined, ${AFTER_WAITING}`
 }
 
 /** Statements that only Lockstep may send inside its transactions. ROLLBACK TO a savepoint is the caller's own affair. */
