@@ -55,13 +55,13 @@ const CONTESTS: readonly Contest[] = [
     processes: 1,
     hot: false,
     baseline,
-    goals: ({ ratio }) => [goal(`1,000 cold accounts: cost of a call, in ${nameOf(baseline)}`, 1 / ratio, '<=', 1.2)],
+    // Against document 003 for information: its statements have no arrays to plan.
+    goals: ({ ratio }) =>
+      baseline === 'plain'
+        ? [goal('1,000 cold accounts: cost of a call, in plain transactions', 1 / ratio, '<=', 1.2)]
+        : [],
   })),
 ]
-
-function nameOf(way: Way): string {
-  return way === 'plain' ? 'plain transactions with ordered row locks' : `transfers of ${way}`
-}
 
 /** Transfers to one hot account: combined, against ordered row locks; and what combining costs where nothing is hot. */
 export const hotKey: Bench = {
