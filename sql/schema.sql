@@ -25,10 +25,161 @@ BEGIN
     RETURNING * INTO found_row;
   RETURN found_row;
 END
+function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile
+DECLARE
+  mine "lockstep".leases;
+  released integer := 0;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'on', true);
+  FOR mine IN SELECT * FROM "lockstep".leases l WHERE l.name = held AND l.token IS NOT NULL ORDER BY l.slot FOR UPDATE LOOP
+    UPDATE "lockstep".leases l SET token = NULL, fence = "lockstep".next_fence(), expires_at = clock_timestamp()
+     WHERE l.name = mine.name AND l.slot = mine.slot;
+    INSERT INTO "lockstep".lease_history
+      (name, slot, fence, holder, metadata, acquired_at, ended_at, ending, ended_by, reason)
+    VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at, clock_timestamp(),
+            'forced', forced_by, forced_reason);
+    released := released + 1;
+  END LOOP;
+  PERFORM "lockstep".lease_wake(held);
+  RETURN released;
+END
+function lease_look(tokens uuid[], permits integer[], keep_ms integer) returns TABLE(waiting_token uuid, ready boolean, left_ms double precision) language plpgsql volatile
+BEGIN
+  UPDATE "lockstep".lease_waiters w SET expires_at = clock_timestamp() + make_interval(secs => keep_ms / 1000.0)
+   WHERE w.token = ANY(tokens);
+  RETURN QUERY
+  SELECT w.token,
+         (SELECT count(*) FROM "lockstep".leases l
+           WHERE l.name = w.name AND l.token IS NOT NULL AND l.expires_at > clock_timestamp())
+       + (SELECT count(*) FROM (SELECT FROM "lockstep".lease_waiters a
+                                 WHERE a.name = w.name AND a.place < w.place AND a.expires_at > clock_timestamp()
+                                 LIMIT given.permits) AS waiting) < given.permits,
+         (SELECT greatest(0, extract(epoch FROM min(l.expires_at) - clock_timestamp()) * 1000)::double precision
+            FROM "lockstep".leases l WHERE l.name = w.name AND l.token IS NOT NULL)
+    FROM unnest(tokens, permits) AS given(token, permits) JOIN "lockstep".lease_waiters w ON w.token = given.token;
+END
+function lease_release(held text, my_token uuid) returns boolean language plpgsql volatile
+DECLARE
+  mine "lockstep".leases;
+BEGIN
+  SELECT * INTO mine FROM "lockstep".leases l WHERE l.name = held AND l.token = my_token FOR NO KEY UPDATE;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  UPDATE "lockstep".leases l SET token = NULL, expires_at = clock_timestamp() WHERE l.name = mine.name AND l.slot = mine.slot;
+  INSERT INTO "lockstep".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
+  VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at,
+          least(mine.expires_at, clock_timestamp()), CASE WHEN mine.expires_at > clock_timestamp() THEN 'released' ELSE 'expired' END);
+  PERFORM "lockstep".lease_wake(held);
+  RETURN mine.expires_at > clock_timestamp();
+END
+function lease_renew(names text[], tokens uuid[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile
+BEGIN
+  -- A renewal that a crash could undo would leave a holder that trusts what the row does not say.
+  PERFORM set_config('synchronous_commit', 'on', true);
+  RETURN QUERY
+  WITH given AS (
+    SELECT * FROM unnest(names, tokens, ttls_ms) AS g(name, token, ttl_ms)
+  ), mine AS (
+    SELECT l.name, l.slot, given.ttl_ms FROM given JOIN "lockstep".leases l ON l.name = given.name AND l.token = given.token
+     WHERE l.expires_at > clock_timestamp()
+       FOR NO KEY UPDATE OF l SKIP LOCKED
+  ), renewed AS (
+    UPDATE "lockstep".leases l SET expires_at = clock_timestamp() + make_interval(secs => mine.ttl_ms / 1000.0)
+      FROM mine WHERE l.name = mine.name AND l.slot = mine.slot
+    RETURNING l.token
+  )
+  SELECT given.token,
+         CASE WHEN renewed.token IS NOT NULL THEN 'renewed'
+              WHEN EXISTS (SELECT FROM "lockstep".leases l
+                            WHERE l.name = given.name AND l.token = given.token AND l.expires_at > clock_timestamp()) THEN 'unknown'
+              ELSE 'lost' END
+    FROM given LEFT JOIN renewed ON renewed.token = given.token;
+END
+function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile
+DECLARE
+  ttl interval := make_interval(secs => ttl_ms / 1000.0);
+  mine "lockstep".leases;
+  busy integer;
+  ahead integer;
+BEGIN
+  -- Two that make the first rows of a semaphore at once both choose the first slot: the second looks again.
+  FOR look IN 1 .. wanted_permits LOOP
+    SELECT count(*), max(l.permits) FILTER (WHERE l.permits <> wanted_permits) INTO busy, other_permits
+      FROM "lockstep".leases l WHERE l.name = wanted AND l.token IS NOT NULL AND l.expires_at > clock_timestamp();
+    IF busy > 0 THEN
+      -- An earlier try of ours whose answer was lost.
+      SELECT l.slot, l.fence INTO granted_slot, granted_fence FROM "lockstep".leases l
+       WHERE l.name = wanted AND l.token = my_token AND l.expires_at > clock_timestamp();
+      EXIT WHEN FOUND;
+      IF other_permits IS NOT NULL THEN
+        verdict := 'permits';
+        RETURN;
+      END IF;
+    END IF;
+    SELECT count(*) INTO ahead FROM (
+      SELECT FROM "lockstep".lease_waiters w
+       WHERE w.name = wanted AND w.expires_at > clock_timestamp() AND w.place < COALESCE(my_place, 9223372036854775807)
+       LIMIT wanted_permits) AS waiting;
+    EXIT WHEN busy + ahead >= wanted_permits;
+
+    PERFORM set_config('synchronous_commit', 'on', true);
+    -- Locked means held: by whoever takes it just now, or by an open transaction of the last holder.
+    SELECT * INTO mine FROM "lockstep".leases l
+     WHERE l.name = wanted AND l.slot < wanted_permits AND (l.token IS NULL OR l.expires_at <= clock_timestamp())
+     ORDER BY l.slot LIMIT 1
+       FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+      IF mine.token IS NOT NULL THEN
+        INSERT INTO "lockstep".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
+        VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at, mine.expires_at, 'expired');
+      END IF;
+      UPDATE "lockstep".leases l
+         SET token = my_token, fence = "lockstep".next_fence(), permits = wanted_permits, holder = my_holder,
+             metadata = my_metadata, acquired_at = clock_timestamp(), expires_at = clock_timestamp() + ttl
+       WHERE l.name = mine.name AND l.slot = mine.slot
+       RETURNING l.slot, l.fence INTO granted_slot, granted_fence;
+    ELSE
+      INSERT INTO "lockstep".leases (name, slot, permits, fence, token, holder, metadata, acquired_at, expires_at)
+      SELECT wanted, s, wanted_permits, "lockstep".next_fence(), my_token, my_holder, my_metadata, clock_timestamp(),
+             clock_timestamp() + ttl
+        FROM generate_series(0, wanted_permits - 1) AS s
+       WHERE NOT EXISTS (SELECT FROM "lockstep".leases l WHERE l.name = wanted AND l.slot = s)
+       ORDER BY s LIMIT 1
+          ON CONFLICT DO NOTHING
+       RETURNING slot, fence INTO granted_slot, granted_fence;
+    END IF;
+    EXIT WHEN granted_fence IS NOT NULL;
+  END LOOP;
+
+  IF granted_fence IS NOT NULL THEN
+    IF my_place IS NOT NULL THEN
+      DELETE FROM "lockstep".lease_waiters w WHERE w.token = my_token;
+    END IF;
+    verdict := 'granted';
+    RETURN;
+  END IF;
+  verdict := 'held';
+  SELECT l.holder, l.acquired_at, greatest(0, extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)
+    INTO other_holder, other_since, other_left_ms
+    FROM "lockstep".leases l WHERE l.name = wanted AND l.token IS NOT NULL
+   ORDER BY l.expires_at LIMIT 1;
+END
+function lease_wake(freed text) returns void language sql volatile
+SELECT pg_notify('lockstep_' || "lockstep".lock_id('listen', 'Leases:all'), w.token::text)
+    FROM "lockstep".lease_waiters w
+   WHERE w.name = freed AND w.expires_at > clock_timestamp()
+   ORDER BY w.place LIMIT 1
 function lock_id(domain text, key text) returns bigint language sql immutable strict parallel safe
 SELECT ('x' || encode(substr(sha256(
     convert_to('lockstep', 'UTF8') || '\x00'::bytea || convert_to(domain, 'UTF8') || '\x00'::bytea || convert_to(key, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint
+function next_fence() returns bigint language sql volatile
+SELECT COALESCE((SELECT epoch FROM "lockstep".incarnation), ("lockstep".ensure_incarnation()).epoch) * 1099511627776
+       + nextval(format('%I.fences', 'lockstep')::regclass)
+sequence fences bigint cache 1
+sequence lease_history_id_seq bigint cache 1
+sequence lease_waiters_place_seq bigint cache 1
 table epoch
   column one boolean not null default true
   column value bigint not null
@@ -46,6 +197,49 @@ unlogged table incarnation
   constraint incarnation_one_check CHECK (one)
   constraint incarnation_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX incarnation_pkey ON lockstep.incarnation USING btree (one)
+table lease_history
+  column id bigint not null
+  column name text not null
+  column slot integer not null
+  column fence bigint not null
+  column holder text not null
+  column metadata jsonb
+  column acquired_at timestamp with time zone not null
+  column ended_at timestamp with time zone not null
+  column ending text not null
+  column ended_by text
+  column reason text
+  constraint lease_history_ending_check CHECK ((ending = ANY (ARRAY['released'::text, 'expired'::text, 'forced'::text])))
+  constraint lease_history_pkey PRIMARY KEY (id)
+  CREATE INDEX lease_history_name ON lockstep.lease_history USING btree (name, id)
+  CREATE UNIQUE INDEX lease_history_pkey ON lockstep.lease_history USING btree (id)
+table lease_waiters
+  column place bigint not null
+  column name text not null
+  column token uuid not null
+  column holder text not null
+  column since timestamp with time zone not null default clock_timestamp()
+  column expires_at timestamp with time zone not null
+  constraint lease_waiters_pkey PRIMARY KEY (place)
+  constraint lease_waiters_token_key UNIQUE (token)
+  CREATE INDEX lease_waiters_name ON lockstep.lease_waiters USING btree (name, place)
+  CREATE UNIQUE INDEX lease_waiters_pkey ON lockstep.lease_waiters USING btree (place)
+  CREATE UNIQUE INDEX lease_waiters_token_key ON lockstep.lease_waiters USING btree (token)
+table leases
+  column name text not null
+  column slot integer not null
+  column permits integer not null
+  column fence bigint not null
+  column token uuid
+  column holder text not null
+  column metadata jsonb
+  column acquired_at timestamp with time zone not null
+  column expires_at timestamp with time zone not null
+  constraint leases_check CHECK ((permits > slot))
+  constraint leases_name_fence_key UNIQUE (name, fence)
+  constraint leases_pkey PRIMARY KEY (name, slot)
+  CREATE UNIQUE INDEX leases_name_fence_key ON lockstep.leases USING btree (name, fence)
+  CREATE UNIQUE INDEX leases_pkey ON lockstep.leases USING btree (name, slot)
 unlogged table lock_names
   column id bigint not null
   column key text not null

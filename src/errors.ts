@@ -30,6 +30,10 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_ROWS_LOCKED'
   | 'LOCKSTEP_QUEUE_FULL'
   | 'LOCKSTEP_BATCH_MISMATCH'
+  | 'LOCKSTEP_LEASE_HELD'
+  | 'LOCKSTEP_LEASE_LOST'
+  | 'LOCKSTEP_LEASE_PERMITS'
+  | 'LOCKSTEP_LEASE_BUSY'
 
 /** What every Lockstep error carries beside its message. */
 export interface LockstepErrorDetails {
@@ -236,4 +240,58 @@ export class QueueFull extends LockstepError {
 /** The function of a `combine()` did not give one result for each item. Nothing was written. */
 export class BatchMismatch extends LockstepError {
   readonly code = 'LOCKSTEP_BATCH_MISMATCH'
+}
+
+/** Somebody else has the lease, or is ahead in line for it. */
+export class LeaseHeld extends LockstepError {
+  readonly code = 'LOCKSTEP_LEASE_HELD'
+  /** Who has it; undefined where it is free and others are ahead in line. */
+  readonly holder: string | undefined
+  readonly since: Date | undefined
+  /** Until it ends, if its holder does not renew it. */
+  readonly leftMs: number
+  /** How long it was waited for. */
+  readonly waitedMs: number
+
+  constructor(
+    message: string,
+    details: LockstepErrorDetails & {
+      holder: string | undefined
+      since: Date | undefined
+      leftMs: number
+      waitedMs: number
+    },
+  ) {
+    super(message, details)
+    this.holder = details.holder
+    this.since = details.since
+    this.leftMs = details.leftMs
+    this.waitedMs = details.waitedMs
+  }
+}
+
+/** Why a lease is not held any more. */
+export type LeaseLostReason = 'not renewed in time' | 'taken away' | 'held too long' | 'closed' | 'released'
+
+/** The lease is not held any more, or it is not certain. Nothing that its transactions have not committed yet will be. */
+export class LeaseLost extends LockstepError {
+  readonly code = 'LOCKSTEP_LEASE_LOST'
+  readonly reason: LeaseLostReason
+  readonly fence: bigint
+
+  constructor(message: string, details: LockstepErrorDetails & { reason: LeaseLostReason; fence: bigint }) {
+    super(message, details)
+    this.reason = details.reason
+    this.fence = details.fence
+  }
+}
+
+/** Callers of one lease do not agree on the number of its permits. */
+export class LeasePermitsDiffer extends LockstepError {
+  readonly code = 'LOCKSTEP_LEASE_PERMITS'
+}
+
+/** A lease could not be taken away: its holder has a transaction open. */
+export class LeaseBusy extends LockstepError {
+  readonly code = 'LOCKSTEP_LEASE_BUSY'
 }

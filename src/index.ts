@@ -18,6 +18,18 @@ export {
   type Wanted,
 } from './locks/index.ts'
 export { type ClientOf, Lockstep, type LockstepOptions } from './lockstep.ts'
+export type {
+  ForceReleaseOptions,
+  HistoryEntry,
+  LeaderOptions,
+  Lease,
+  LeaseDetails,
+  LeaseHolder,
+  LeaseInfo,
+  LeaseOptions,
+  Leases,
+  LeaseWaiter,
+} from './leases/index.ts'
 export type { OnceOptions, OnceResult } from './once/index.ts'
 export type { Finding, MigrateOptions, MigrateResult, Pool, StatementResult } from './postgres/index.ts'
 export {

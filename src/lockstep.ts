@@ -23,6 +23,7 @@ import {
   ShadowWatch,
   WaitPlaces,
 } from './locks/index.ts'
+import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
 import { once, type OnceOptions, type OnceResult } from './once/index.ts'
 import {
   checkReadiness,
@@ -102,6 +103,8 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   readonly rollout: RolloutInDatabase
   /** Who holds what, who waits, and who blocks whom. */
   readonly locks: Locks
+  /** Exclusive for longer than a transaction: acquire, see, and take away. */
+  readonly leases: Leases<ClientOf<P>>
   readonly #names: NameRegistry | undefined
   readonly #grounds: Grounds
   readonly #closing = new Closing()
@@ -156,6 +159,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
       },
       ready: () => this.#ready(),
     }
+    this.leases = new Leases(this.#grounds)
   }
 
   /** The schema that this Lockstep works with. */
@@ -180,9 +184,20 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
         advice: 'Call transaction(options, async (tx) => …).',
       })
     }
+    // Not through #counted: one function more would cost every transaction a percent.
     this.#running++
     try {
       return await runTransaction(this.#grounds, plan, fn as (tx: Transaction) => Promise<T>)
+    } finally {
+      if (--this.#running === 0) this.#whenIdle?.()
+    }
+  }
+
+  /** `close()` waits for what runs in here. */
+  async #counted<T>(work: () => Promise<T>): Promise<T> {
+    this.#running++
+    try {
+      return await work()
     } finally {
       if (--this.#running === 0) this.#whenIdle?.()
     }
@@ -212,6 +227,34 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    */
   once<Value>(key: Key, options: OnceOptions<Value, ClientOf<P>>): Promise<OnceResult<Value>> {
     return once<Value, ClientOf<P>>((wanted, fn) => this.transaction(wanted, fn), key, options)
+  }
+
+  /**
+   * Runs the function while it holds the lease, longer than a transaction and without a connection. Where somebody else has it:
+   * `LeaseHeld`, at once or after `waitMs`.
+   *
+   * @example
+   * await lockstep.lease(key`Instance:${id}`, { ttlMs: 30_000 }, async (lease) => {
+   *   await callTheExchange({ signal: lease.signal })
+   *   await lease.transaction(async (tx) => tx.query('UPDATE instances SET state = $1 WHERE id = $2', ['done', id]))
+   * })
+   */
+  lease<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<ClientOf<P>>) => Promise<T>): Promise<T> {
+    return this.#counted(() => this.leases.run(key, options, fn))
+  }
+
+  /**
+   * Runs the function in one process at a time, and in another when that one is gone.
+   *
+   * @example
+   * await lockstep.leader(key`Leader:reconciler`, async (lease) => reconcileUntil(lease.signal), { signal })
+   */
+  leader<T>(
+    key: Key,
+    run: (lease: Lease<ClientOf<P>>) => Promise<T>,
+    options: LeaderOptions = {},
+  ): Promise<T | undefined> {
+    return this.#counted(() => leader(this.leases, key, run, options))
   }
 
   /**
@@ -256,8 +299,8 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
   }
 
   /**
-   * Refuses new calls, turns away those that wait, and waits for those that run; combined calls that wait are served. The pool
-   * stays the caller's to close.
+   * Refuses new calls, turns away those that wait, and waits for those that run; combined calls that wait are served, leases that
+   * are held are given back. The pool stays the caller's to close.
    */
   async close(): Promise<void> {
     this.#closing.close()
@@ -267,6 +310,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
       this.#idle ??= new Promise<void>((resolve) => (this.#whenIdle = resolve))
       await this.#idle
     }
+    await this.leases.close()
     await written
   }
 

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { checkKey, type Key } from './key.ts'
 
 /** Rooms that take locks for different ends never share an id, even for the same key. */
-export type LockDomain = 'lock' | 'migrate' | 'incarnation' | 'shadow' | 'shadow-shared'
+export type LockDomain = 'lock' | 'migrate' | 'incarnation' | 'listen' | 'shadow' | 'shadow-shared'
 
 /**
  * The number that PostgreSQL locks for a key: the first 8 bytes of SHA-256 over schema, domain and key, with a zero byte between

@@ -43,6 +43,10 @@ class Pretender implements Driver {
     }
   }
 
+  listen(): never {
+    throw new Error('nobody listens here')
+  }
+
   wrap(): Connection {
     throw new Error('not used')
   }

@@ -1,5 +1,5 @@
 import { channel } from 'node:diagnostics_channel'
-import type { LockHolder, WaitStage } from '../errors.ts'
+import type { LeaseLostReason, LockHolder, WaitStage } from '../errors.ts'
 
 /** A channel with a typed message. Build the message only where `hasSubscribers` says that somebody listens. */
 export interface EventChannel<Message> {
@@ -133,6 +133,48 @@ export interface CombineRefused {
   readonly waiting: number
 }
 
+/** What every event of a lease says. */
+interface LeaseEvent {
+  readonly schema: string
+  readonly key: string
+  readonly holder: string
+}
+
+/** A lease was granted. */
+export interface LeaseAcquired extends LeaseEvent {
+  readonly fence: bigint
+  readonly waitedMs: number
+}
+
+/** Somebody else has the lease. */
+export interface LeaseRefused extends LeaseEvent {
+  /** Who has it; undefined where it is free and others are ahead in line. */
+  readonly heldBy: string | undefined
+  /** Until it ends, if it is not renewed. */
+  readonly leftMs: number
+  /** Whether the caller waits for it now. */
+  readonly waits: boolean
+}
+
+/** A heartbeat was answered. `unknown`: not this time; it is tried again. */
+export interface LeaseRenewed extends LeaseEvent {
+  readonly fence: bigint
+  readonly outcome: 'renewed' | 'unknown'
+}
+
+/** The holder cannot count on the lease any more. */
+export interface LeaseLostEvent extends LeaseEvent {
+  readonly fence: bigint
+  readonly heldMs: number
+  readonly reason: LeaseLostReason
+}
+
+/** A lease was given back. */
+export interface LeaseReleased extends LeaseEvent {
+  readonly fence: bigint
+  readonly heldMs: number
+}
+
 /** A migration was applied. */
 export interface MigrationApplied {
   readonly schema: string
@@ -159,6 +201,11 @@ export const commitResolved = eventChannel<CommitResolved>('commit.resolved')
 export const rowsOutOfOrder = eventChannel<RowsOutOfOrder>('rows.outOfOrder')
 export const combineBatch = eventChannel<CombineBatch>('combine.batch')
 export const combineRefused = eventChannel<CombineRefused>('combine.refused')
+export const leaseAcquired = eventChannel<LeaseAcquired>('lease.acquired')
+export const leaseRefused = eventChannel<LeaseRefused>('lease.refused')
+export const leaseRenewed = eventChannel<LeaseRenewed>('lease.renewed')
+export const leaseLost = eventChannel<LeaseLostEvent>('lease.lost')
+export const leaseReleased = eventChannel<LeaseReleased>('lease.released')
 export const migrationApplied = eventChannel<MigrationApplied>('migration.applied')
 
 /** Every event by its name, for those who want them all. */
@@ -177,6 +224,11 @@ export const events = {
   'rows.outOfOrder': rowsOutOfOrder,
   'combine.batch': combineBatch,
   'combine.refused': combineRefused,
+  'lease.acquired': leaseAcquired,
+  'lease.refused': leaseRefused,
+  'lease.renewed': leaseRenewed,
+  'lease.lost': leaseLost,
+  'lease.released': leaseReleased,
   'migration.applied': migrationApplied,
 } as const
 

@@ -52,6 +52,11 @@ export interface Driver {
   /** Whether the pool would open another connection and nobody waits for it, as far as the driver tells. */
   hasRoom(): boolean
   connect(): Promise<Connection>
+  /**
+   * Listens on a channel, on a connection kept for it. `heard` gets the payload, or undefined where calls may have been missed; `lost`
+   * is told once when the connection is gone. The answer stops it.
+   */
+  listen(channel: string, heard: (payload: string | undefined) => void, lost: () => void): Promise<() => Promise<void>>
   /** Wraps a client on which the caller opened a transaction. Release and destroy leave it alone. */
   wrap(client: unknown): Connection
 }

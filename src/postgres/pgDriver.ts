@@ -7,10 +7,17 @@ import {
   type Driver,
   type StatementResult,
 } from './connection.ts'
+import { listen, unlisten } from './postgres.sql.ts'
 import { endsSession } from './sqlstate.ts'
 
 /** How `pg` answers. */
 export type PgCallback = (error: Error | null, result: unknown) => void
+
+/** What somebody has said with NOTIFY. */
+export interface PgNotification {
+  readonly channel: string
+  readonly payload?: string | undefined
+}
 
 /** The part of a `pg` client that Lockstep uses. Callbacks, because `pg`'s promises are made on top of them. */
 export interface PgClient {
@@ -18,7 +25,9 @@ export interface PgClient {
   query(text: string, values: unknown[], callback: PgCallback): unknown
   query(config: { text: string; queryMode: 'extended' }, callback: PgCallback): unknown
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
+  on(event: 'notification', listener: (message: PgNotification) => void): unknown
   removeListener(event: 'error' | 'end', listener: (error?: Error) => void): unknown
+  removeListener(event: 'notification', listener: (message: PgNotification) => void): unknown
   readonly processID?: number | null
   /** `I`: in no transaction; `T`: in one; `E`: in one that has failed. */
   getTransactionStatus?(): string | null
@@ -85,7 +94,7 @@ export function pgDriver(pool: PgPool): Driver {
   }
 
   const poolSize = pool.options?.max ?? PG_DEFAULT_POOL_SIZE
-  return {
+  const driver: Driver = {
     name: 'pg',
     poolSize,
     // Those who asked in this very tick are still waiting for what looks idle.
@@ -108,10 +117,45 @@ export function pgDriver(pool: PgPool): Driver {
         take()
       })
     },
+    async listen(channel, heard, lost) {
+      const connection = await driver.connect()
+      const client = connection.client as PgClient
+      const onNotification = (message: PgNotification): void => {
+        if (message.channel === channel) heard(message.payload)
+      }
+      const stop = (): void => {
+        client.removeListener('notification', onNotification)
+        client.removeListener('end', onEnd)
+      }
+      const onEnd = (): void => {
+        stop()
+        connection.destroy()
+        lost()
+      }
+      client.on('notification', onNotification)
+      client.on('end', onEnd)
+      try {
+        await connection.script(listen(channel))
+      } catch (error) {
+        stop()
+        connection.destroy()
+        throw error
+      }
+      return async () => {
+        stop()
+        try {
+          await connection.script(unlisten(channel))
+          connection.release()
+        } catch {
+          connection.destroy()
+        }
+      }
+    },
     wrap(client) {
       return new PgConnection(client as PgClient, {}, undefined)
     },
   }
+  return driver
 }
 
 /** Whether the client is in no transaction, as far as this version of pg can tell. */

@@ -1,4 +1,4 @@
-import { quoteLiteral } from './identifiers.ts'
+import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 
 /** The SQL of the ground floor. Schema names arrive here already quoted. */
 
@@ -6,6 +6,14 @@ import { quoteLiteral } from './identifiers.ts'
 export const PROBE = 'SELECT 1'
 
 export const ROLLBACK = 'ROLLBACK'
+
+export function listen(channel: string): string {
+  return `LISTEN ${quoteIdentifier(channel)}`
+}
+
+export function unlisten(channel: string): string {
+  return `UNLISTEN ${quoteIdentifier(channel)}`
+}
 
 /** What must be known of a server before the first transaction, in one message. */
 export function readiness(schema: string): string {

@@ -71,6 +71,15 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
         return new PostgresJsConnection(reserved, renames, way)
       })
     },
+    async listen(channel, heard) {
+      let begun = false
+      const { unlisten } = await sql.listen(channel, heard, () => {
+        // Not the first time: it was away.
+        if (begun) heard(undefined)
+        begun = true
+      })
+      return unlisten
+    },
     wrap(client) {
       return new PostgresJsConnection(client as PostgresJsClient, renames, undefined)
     },

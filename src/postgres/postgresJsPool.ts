@@ -16,6 +16,12 @@ export interface PostgresJsReserved extends PostgresJsClient {
 export interface PostgresJs extends PostgresJsClient {
   reserve(): Promise<PostgresJsReserved>
   readonly options: { readonly max?: number; readonly transform?: unknown }
+  /** On a connection of its own, which it restores by itself. */
+  listen(
+    channel: string,
+    heard: (payload: string) => void,
+    listening?: () => void,
+  ): PromiseLike<{ unlisten(): Promise<void> }>
 }
 
 /** What postgres.js hands to `onexecute`, the hook by which its own `begin()` learns which connection it got. */

@@ -110,9 +110,11 @@ async function send(
 /** Takes our own column out of the rows, and finds each by the ids that it was asked for with. */
 function readRows<Row>(given: GivenIds, rows: Record<string, unknown>[]): Found<Row> {
   const byName = new Map<string, Row>()
+  // Ours is the first column, whatever postgres.js was told to call it.
+  const [column = PLACES] = Object.keys(rows[0] ?? {})
   for (const row of rows) {
-    const places = row[PLACES] as string
-    delete row[PLACES]
+    const places = row[column] as string
+    delete row[column]
     for (const place of places.split(',')) byName.set(given.names[Number(place) - 1] ?? '', row as Row)
   }
   return { rows: rows as Row[], byName }

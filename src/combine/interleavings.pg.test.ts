@@ -1,0 +1,369 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { setImmediate as turn } from 'node:timers/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { Proxy } from '../../tools/server/proxy.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import {
+  type Combined,
+  type CombineOptions,
+  CommitOutcomeUnknown,
+  InvalidOption,
+  key,
+  LockAborted,
+  lockRows,
+  type Lockstep,
+  LockstepClosed,
+  LockTimeout,
+  type Transaction,
+} from '../index.ts'
+import { on } from '../observe/index.ts'
+
+/** Orders of events that could break what combine promises. Each test makes its order happen; none hopes for it. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+const ROUTES = database.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
+
+interface Item {
+  readonly id: number
+}
+
+beforeAll(() =>
+  bench.admin.query(`
+    CREATE TABLE accounts (id bigint PRIMARY KEY);
+    INSERT INTO accounts SELECT generate_series(1, 100);
+    CREATE TABLE done (place integer GENERATED ALWAYS AS IDENTITY, id integer PRIMARY KEY)`),
+)
+beforeEach(() => bench.admin.query('TRUNCATE done'))
+
+/** Writes the items down in their order. */
+async function write(tx: Transaction, items: readonly Item[]): Promise<number[]> {
+  const list = items.map(({ id }) => id).join(',')
+  await tx.query(`INSERT INTO done (id) SELECT id::int FROM unnest(string_to_array($1, ',')) AS id`, [list])
+  return items.map(({ id }) => id)
+}
+
+function combined(
+  lockstep: Lockstep,
+  run: CombineOptions<Item, number>['run'] = write,
+  options: Partial<CombineOptions<Item, number>> = {},
+): Combined<Item, number> {
+  return lockstep.combine<Item, number>({ key: () => key`Account:hot`, run, ...options })
+}
+
+/** What took effect, in its order. */
+async function done(): Promise<number[]> {
+  const { rows } = await bench.admin.query<{ id: number }>('SELECT id FROM done ORDER BY place')
+  return rows.map(({ id }) => id)
+}
+
+const ids = (count: number, from = 1): Item[] => Array.from({ length: count }, (_, index) => ({ id: from + index }))
+const numbers = (count: number, from = 1): number[] => ids(count, from).map(({ id }) => id)
+
+/** Holds the key in a session of its own until told. */
+async function holding(lockstep: Lockstep): Promise<() => Promise<void>> {
+  const [held, letGo] = [signal(), signal()]
+  const holder = lockstep.transaction({ lock: key`Account:hot` }, async () => {
+    held.give()
+    await letGo.given
+  })
+  await held.given
+  return async () => {
+    letGo.give()
+    await holder
+  }
+}
+
+/** Cuts the connection at the next COMMIT: before it, or after the server has done it. */
+function cutNextCommit(proxy: Proxy, which: 'request' | 'answer', then: () => void = () => undefined): void {
+  const strike = (): 'cut-before' => {
+    proxy.onClientData(undefined)
+    proxy.onServerData(undefined)
+    then()
+    return 'cut-before'
+  }
+  if (which === 'request') proxy.onClientData((chunk) => (chunk.includes('Q\0\0\0\vCOMMIT\0') ? strike() : 'forward'))
+  else proxy.onServerData((chunk) => (chunk.subarray(0, 11).includes('COMMIT') ? strike() : 'forward'))
+}
+
+setFlagsFromString('--expose_gc')
+const collectGarbage = runInNewContext('gc') as () => void
+
+async function isCollected(ref: WeakRef<object>): Promise<boolean> {
+  for (let tries = 0; tries < 20 && ref.deref() !== undefined; tries++) {
+    await turn()
+    collectGarbage()
+  }
+  return ref.deref() === undefined
+}
+
+describe.each(DRIVERS)('combine, %s', (driver) => {
+  test.each(['request', 'answer'] as const)('the %s of COMMIT is lost: all succeed, nothing twice', async (which) => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const sizes: number[] = []
+    const call = combined(lockstep, (tx, items) => {
+      sizes.push(items.length)
+      return write(tx, items)
+    })
+    await call({ id: 100 })
+    cutNextCommit(proxy, which)
+    expect(await Promise.all(ids(20).map((item) => call(item)))).toEqual(numbers(20))
+    expect(sizes).toEqual(which === 'request' ? [1, 20, 20] : [1, 20])
+    expect(await done()).toEqual([100, ...numbers(20)])
+  })
+
+  test('nobody can say what became of a COMMIT: all are told that, and nothing is halved or done again', async () => {
+    const proxy = await bench.proxy()
+    const client = bench.open(driver, { url: proxy.url(database.url) })
+    let runs = 0
+    const call = combined(client.lockstep, (tx, items) => {
+      runs++
+      return write(tx, items)
+    })
+    await call({ id: 100 })
+    cutNextCommit(proxy, 'answer', () => void client.pool.end())
+    const errors = await Promise.all(ids(5).map((item) => failureOf(call(item))))
+    expect(errors.every((error) => error instanceof CommitOutcomeUnknown)).toBe(true)
+    expect(runs).toBe(2)
+    expect(await done()).toEqual([100, ...numbers(5)])
+  })
+
+  test('a conflict and a lost connection inside a half: the half is tried again whole, in order', async () => {
+    const sizes: number[] = []
+    const call = combined(bench.open(driver).lockstep, async (tx, items) => {
+      sizes.push(items.length)
+      if (items.length === 8) throw new Error('halve me')
+      if (sizes.length === 2) await tx.query(`DO $$ BEGIN RAISE SQLSTATE '40P01'; END $$`)
+      if (sizes.length === 3) await bench.admin.query('SELECT pg_terminate_backend($1)', [await pidOf(tx)])
+      return write(tx, items)
+    })
+    expect(await Promise.all(ids(8).map((item) => call(item)))).toEqual(numbers(8))
+    expect(sizes).toEqual([8, 4, 4, 4, 4])
+    expect(await done()).toEqual(numbers(8))
+  })
+
+  test('who comes while a batch is halved is served after it', async () => {
+    const later: Promise<number>[] = []
+    const call = combined(bench.open(driver).lockstep, (tx, items) => {
+      if (later.length === 0) later.push(...ids(3, 50).map((item) => call(item)))
+      if (items.some(({ id }) => id === 2)) throw new Error('two!')
+      return write(tx, items)
+    })
+    const outcomes = await Promise.allSettled(ids(4).map((item) => call(item)))
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
+    expect(await Promise.all(later)).toEqual(numbers(3, 50))
+    expect(await done()).toEqual([1, 3, 4, ...numbers(3, 50)])
+  })
+
+  test('the backend that waits for the lock is terminated: who waits stays, and is served once', async () => {
+    const letGo = await holding(bench.open(driver).lockstep)
+    const call = combined(bench.open(driver).lockstep)
+    const calls = ids(5).map((item) => call(item))
+    await bench.waiters(1)
+    const waiting = `SELECT pid, pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`
+    const { rows } = await bench.admin.query<{ pid: number }>(waiting)
+    await bench.gone(rows[0]?.pid ?? 0)
+    await bench.waiters(1)
+    calls.push(call({ id: 6 }))
+    await letGo()
+    expect(await Promise.all(calls)).toEqual(numbers(6))
+    expect(await done()).toEqual(numbers(6))
+  })
+
+  test('who comes in the very moment in which the last one gave up is served, once', async () => {
+    const letGo = await holding(bench.open(driver).lockstep)
+    const call = combined(bench.open(driver).lockstep)
+    const controller = new AbortController()
+    const gone = ids(3).map((item) => failureOf(call(item, { signal: controller.signal })))
+    await bench.waiters(1)
+    controller.abort()
+    const next = call({ id: 9 })
+    for (const error of await Promise.all(gone)) expect(error).toBeInstanceOf(LockAborted)
+    await bench.waiters(1)
+    await letGo()
+    expect(await next).toBe(9)
+    expect(await done()).toEqual([9])
+  })
+
+  test('a signal that is aborted after its batch began changes nothing, and nobody listens to it any more', async () => {
+    const controller = new AbortController()
+    let runs = 0
+    const call = combined(bench.open(driver).lockstep, async (tx, items) => {
+      const results = await write(tx, items)
+      if (++runs > 1) return results
+      controller.abort()
+      await tx.query(`DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`)
+      return results
+    })
+    const warnings: Error[] = []
+    const warn = (warning: Error): unknown => warnings.push(warning)
+    process.on('warning', warn)
+    const calls = ids(30).map((item) => call(item, { signal: controller.signal }))
+    expect(await Promise.all(calls)).toEqual(numbers(30))
+    await turn()
+    process.off('warning', warn)
+    expect(warnings).toEqual([])
+    expect(runs).toBe(2)
+    expect(await done()).toEqual(numbers(30))
+  })
+
+  test('close() while a batch is halved and others wait for the lock: all are served, then it comes back', async () => {
+    const { lockstep, again } = bench.open(driver)
+    const second = again()
+    const letGo = await holding(second)
+    const begun = signal()
+    let closed: Promise<void> | undefined
+    const call = combined(lockstep, async (tx, items) => {
+      begun.give()
+      closed ??= lockstep.close()
+      if (items.some(({ id }) => id === 2)) throw new Error('two!')
+      // The same Lockstep still joins its own transaction.
+      return lockstep.transaction({}, (inner) => write(inner, items))
+    })
+    const outcomes = Promise.allSettled(ids(4).map((item) => call(item)))
+    await bench.waiters(1)
+    await letGo()
+    await begun.given
+    await expect(call({ id: 10 })).rejects.toBeInstanceOf(LockstepClosed)
+    await closed
+    expect((await outcomes).map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
+    expect(await done()).toEqual([1, 3, 4])
+  })
+
+  test.each(ROUTES)('a pool of one, %s, and a foreign holder: others get the connection meanwhile', async (route) => {
+    const letGo = await holding(bench.open(driver).lockstep)
+    const url = route === 'direct' ? database.url : (database.pooledUrl as string)
+    const { lockstep, query } = bench.open(driver, { max: 1, url })
+    const call = combined(lockstep)
+    const calls = ids(5).map((item) => call(item))
+    await bench.waiters(1)
+    expect(await query('SELECT 1 AS one')).toEqual([{ one: 1 }])
+    expect(await lockstep.transaction({ lock: key`Account:cold` }, () => Promise.resolve('served'))).toBe('served')
+    await letGo()
+    expect(await Promise.all(calls)).toEqual(numbers(5))
+    expect(await done()).toEqual(numbers(5))
+  })
+
+  test('batches run in the context in which the function was made, callers go on in their own', async () => {
+    const context = new AsyncLocalStorage<string>()
+    const seen: (string | undefined)[] = []
+    const { lockstep } = bench.open(driver)
+    const call = context.run('maker', () =>
+      combined(lockstep, (tx, items) => {
+        seen.push(context.getStore())
+        return write(tx, items)
+      }),
+    )
+    const after = await Promise.all(
+      ids(3).map((item) =>
+        context.run(`caller ${item.id}`, async () => {
+          await call(item)
+          return context.getStore()
+        }),
+      ),
+    )
+    expect(new Set(seen)).toEqual(new Set(['maker']))
+    expect(after).toEqual(['caller 1', 'caller 2', 'caller 3'])
+  })
+
+  // BUG: an id that lockRows refuses is one item's fault, but InvalidOption is a LockstepError, and those are not halved: one
+  // caller with a bad id fails everybody who happens to be in its batch.
+  test.fails('an item that lockRows refuses fails alone', async () => {
+    const call = combined(bench.open(driver).lockstep, async (tx, items) => {
+      await lockRows(
+        tx,
+        'accounts',
+        items.map(({ id }) => id),
+      )
+      return write(tx, items)
+    })
+    const outcomes = await Promise.allSettled([...ids(3), { id: NaN }, ...ids(3, 4)].map((item) => call(item)))
+    const failed = outcomes.flatMap((outcome, index) => (outcome.status === 'rejected' ? [index] : []))
+    expect(failed).toEqual([3])
+    expect(outcomes[3]).toMatchObject({ reason: expect.any(InvalidOption) as unknown })
+  })
+
+  // BUG: `run` catches the error of one item's statement and sends another: that fails with 25P02, whose class counts as nobody's,
+  // though the failure behind it was an item's. (Caught to the end, it is halved, by way of TransactionRolledBack.)
+  test.fails('a caught error of one item that shows as 25P02 is halved like the error itself', async () => {
+    await bench.admin.query('INSERT INTO done (id) VALUES (2)')
+    const call = combined(bench.open(driver).lockstep, async (tx, items) => {
+      for (const { id } of items) await tx.query('INSERT INTO done (id) VALUES ($1)', [id]).catch(() => undefined)
+      await tx.query('SELECT count(*) FROM done')
+      return items.map(({ id }) => id)
+    })
+    const outcomes = await Promise.allSettled(ids(4).map((item) => call(item)))
+    expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
+  })
+
+  // BUG: those who gave up stay in the list of their line, item and all, until a batch is taken. While the lock is held elsewhere
+  // none is, so that memory grows with every call that comes and goes: maxQueue counts only those who still wait.
+  test.fails('who gave up is forgotten, though the lock is still held', async () => {
+    const letGo = await holding(bench.open(driver).lockstep)
+    const call = combined(bench.open(driver).lockstep)
+    const stays = call({ id: 1 })
+    const giveUp = async (): Promise<WeakRef<object>[]> => {
+      const controller = new AbortController()
+      const items = ids(200, 2)
+      const calls = items.map((item) => failureOf(call(item, { signal: controller.signal })))
+      controller.abort()
+      await Promise.all(calls)
+      return items.map((item) => new WeakRef(item))
+    }
+    const refs = await giveUp()
+    await bench.waiters(1)
+    try {
+      const kept = await Promise.all(refs.slice(0, 100).map(isCollected))
+      expect(kept.filter((collected) => !collected)).toEqual([])
+    } finally {
+      await letGo()
+      await stays
+    }
+  })
+
+  // BUG: the second attempt of a batch waits for the lock without any limit (the halves have maxWaitMs): who takes the lock
+  // between two attempts and keeps it keeps every caller of the batch for ever.
+  test.fails('a batch that lost its lock to somebody else between two attempts is not kept waiting for ever', async () => {
+    const { lockstep: other } = bench.open(driver)
+    const letGo = signal()
+    let holder: Promise<void> | undefined
+    const call = combined(
+      bench.open(driver).lockstep,
+      async (tx, items) => {
+        if (holder === undefined) {
+          holder = other.transaction({ lock: key`Account:hot` }, () => letGo.given)
+          await bench.waiters(1)
+          await tx.query(`DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`)
+        }
+        return write(tx, items)
+      },
+      { maxWaitMs: 200 },
+    )
+    let told: unknown
+    const answer = failureOf(call({ id: 1 })).then(
+      (error) => (told = error),
+      (error: unknown) => (told = error),
+    )
+    try {
+      await expect.poll(() => told, { interval: 20, timeout: 3000 }).toBeInstanceOf(LockTimeout)
+    } finally {
+      letGo.give()
+      await Promise.all([answer, holder])
+    }
+  })
+})
+
+test('a subscriber that throws does not stop the line', async () => {
+  const { lockstep } = bench.open('pg')
+  const call = combined(lockstep)
+  const seen: number[] = []
+  const stop = on('combine.batch', ({ size }) => seen.push(size))
+  expect(await Promise.all(ids(3).map((item) => call(item)))).toEqual(numbers(3))
+  stop()
+  expect(seen.reduce((sum, size) => sum + size, 0)).toBe(3)
+})

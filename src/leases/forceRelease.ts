@@ -1,0 +1,80 @@
+import { LeaseBusy } from '../errors.ts'
+import type { Key } from '../locks/index.ts'
+import { codeOf, LOCK_NOT_AVAILABLE, withConnection } from '../postgres/index.ts'
+import type { Grounds } from '../transactions/index.ts'
+import { BACKEND_PID, forceRelease as forceReleaseSql, ROLLBACK, terminateBlockers } from './leases.sql.ts'
+import { checkText } from './options.ts'
+
+/** Who takes a lease away, and why. Both are written into its history. */
+export interface ForceReleaseOptions {
+  readonly by: string
+  readonly reason: string
+  /** How long to wait for an open transaction of the holder. Default 5,000. */
+  readonly waitMs?: number
+  /** End the sessions in which the holder has a transaction open, instead of waiting for them. */
+  readonly terminate?: boolean
+}
+
+const DEFAULT_WAIT_MS = 5000
+const LOOK_MS = 50
+
+export async function forceRelease(
+  grounds: Grounds,
+  key: Key,
+  { by, reason, waitMs = DEFAULT_WAIT_MS, terminate = false }: ForceReleaseOptions,
+): Promise<{ readonly released: number }> {
+  const text = forceReleaseSql(
+    grounds.quotedSchema,
+    key,
+    checkText('by', by, 255),
+    checkText('reason', reason, 1000),
+    waitMs,
+  )
+  await grounds.ready()
+  return withConnection(
+    grounds.driver,
+    async (connection) => {
+      const [own] = await connection.script(BACKEND_PID)
+      const stop = terminate ? endBlockers(grounds, Number(own?.rows[0]?.['pid'])) : undefined
+      try {
+        const results = await connection.script(text)
+        const row = results.find((result) => result.rows.length > 0)?.rows[0] as { released: string } | undefined
+        return { released: Number(row?.released ?? 0) }
+      } catch (error) {
+        if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error
+        await connection.script(ROLLBACK)
+        throw busy(key, waitMs, error)
+      } finally {
+        await stop?.()
+      }
+    },
+    grounds.silence,
+  )
+}
+
+/** Ends whoever is in the session's way, until told to stop. */
+function endBlockers(grounds: Grounds, pid: number): () => Promise<void> {
+  let looking = Promise.resolve()
+  const timer = setInterval(() => {
+    looking = looking.then(async () => {
+      await withConnection(grounds.driver, (other) => other.script(terminateBlockers(pid)), grounds.silence).catch(
+        () => undefined,
+      )
+    })
+  }, LOOK_MS)
+  return async () => {
+    clearInterval(timer)
+    await looking
+  }
+}
+
+function busy(key: Key, waitMs: number, cause: unknown): LeaseBusy {
+  return new LeaseBusy(
+    `The lease on ${key} could not be taken away within ${waitMs} ms: its holder has a transaction open.`,
+    {
+      advice: 'Allow a longer waitMs, or set `terminate` to end that session.',
+      keys: [key],
+      cause,
+    },
+  )
+}

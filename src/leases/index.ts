@@ -1,0 +1,39 @@
+/**
+ * Leases: exclusive for longer than a transaction, without a connection.
+ *
+ * **The promise.** At most one holder at a time (or `permits` of them); a crashed holder's lease ends by itself; and a holder that has
+ * lost its lease cannot commit through `lease.transaction()`.
+ *
+ * **L1 The row.** One row for each name and slot, judged by the database's clock alone. Acquiring decides by a plain read first: a
+ * refusal takes no lock and writes nothing. A free or expired row is taken with FOR UPDATE SKIP LOCKED: locked means held. The token
+ * is made by the acquirer, so that an answer that was lost can be asked for again. The fence comes from a sequence, under the epoch
+ * of the server's life: it only grows. Taking and renewing are on disk before they are answered, whatever the session's setting.
+ *
+ * **L2 Trust.** States: `held` → `lost` or `released`. The holder trusts its lease for nine tenths of the ttl, counted on its own
+ * clocks from the moment *before* the question was sent that the database said yes to. A heartbeat every third of the ttl has three
+ * outcomes: renewed (trust begins anew), lost (the row says so: the end), unknown (no answer, or the row was locked: tried again
+ * while the trust lasts). At the end of the trust `signal` is aborted with a `LeaseLost`. A process that was stopped finds out when it
+ * goes on: `assertHeld()` looks at the clocks, not at a flag.
+ *
+ * **L3 The guard.** `lease.transaction` begins by reading its row FOR KEY SHARE, by token and not expired. Whoever takes the lease must
+ * change the fence, a column of a unique index, and that waits for the share lock: until our commit nobody else can have it. The
+ * heartbeat changes no such column and does not wait. A holder that is frozen inside its transaction is ended by the server
+ * at the end of its trust (`idle_in_transaction_session_timeout`; `transaction_timeout` from 17 on), so a lease.transaction must be
+ * shorter than the ttl.
+ *
+ * **L4 Waiting.** First come, first served, over all processes: each waiter has a row, kept alive by its process, and nobody who
+ * comes later overtakes, not even one that finds the lease free. A waiter that is gone is passed over after six seconds. No waiter
+ * has a connection (see line.ts).
+ *
+ * **L5 The end.** Giving back is tried whatever has been aborted, and may be done twice. `forceRelease` is written down with who and
+ * why; it waits for an open transaction of the holder, or ends it.
+ *
+ * **Its border.** A forward step of the *database's* clock ends leases early while their holders still trust them: inside the
+ * database the guard still holds; what is done outside needs the fence.
+ */
+export type { ForceReleaseOptions } from './forceRelease.ts'
+export { leader, type LeaderOptions } from './leader.ts'
+export type { Lease } from './lease.ts'
+export { Leases } from './leases.ts'
+export type { LeaseOptions } from './options.ts'
+export type { HistoryEntry, LeaseDetails, LeaseHolder, LeaseInfo, LeaseWaiter } from './seeing.ts'

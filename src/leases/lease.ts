@@ -1,0 +1,198 @@
+import { LeaseLost, type LeaseLostReason } from '../errors.ts'
+import type { Key } from '../locks/index.ts'
+import { leaseLost, leaseReleased } from '../observe/index.ts'
+import type { Transaction, TransactionOptions } from '../transactions/index.ts'
+import { elapsedMs, type Moment, thisMoment } from './clock.ts'
+import type { LeasePlan } from './options.ts'
+
+/** A lease in the holder's hands. */
+export interface Lease<Client = unknown> {
+  readonly key: Key
+  readonly holder: string
+  /** Larger than that of every holder before. Give it to whatever must be able to refuse a late one. */
+  readonly fence: bigint
+  /** Aborted when the lease is lost; the reason is a `LeaseLost`. */
+  readonly signal: AbortSignal
+  /** For how long it is certain that nobody else has it. 0 when it is lost. */
+  readonly trustedMs: number
+  /** Throws `LeaseLost` if it is not certain any more that the lease is held. */
+  assertHeld(): void
+  /** A transaction that cannot commit once somebody else has the lease. */
+  transaction<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  /** Gives it back. May be called again, and after it was lost. */
+  release(): Promise<void>
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/** What a lease needs of its room. */
+export interface LeaseRoom {
+  readonly schema: string
+  forget(lease: HeldLease): void
+  release(lease: HeldLease): Promise<void>
+  transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T>
+}
+
+/** The part of the ttl that is not trusted: it covers late timers and the way of the abort to whoever listens. */
+const MARGIN = 0.1
+/** Three tries fit into a ttl. */
+const RENEWALS_PER_TTL = 3
+
+/** What was granted, and when it was asked for. */
+export interface Grant {
+  readonly fence: bigint
+  readonly askedAt: Moment
+}
+
+/** The library's side of a lease. */
+export class HeldLease implements Lease {
+  readonly key: Key
+  readonly token: string
+  readonly plan: LeasePlan
+  readonly fence: bigint
+  readonly since = thisMoment()
+  /** When the next heartbeat is due, by the monotonic clock. */
+  renewAt: number
+  readonly #room: LeaseRoom
+  readonly #controller = new AbortController()
+  #trustedFrom: Moment
+  #timer: NodeJS.Timeout | undefined
+  #maxHold: NodeJS.Timeout | undefined
+  #state: 'held' | 'lost' | 'released' = 'held'
+  #releasing: Promise<void> | undefined
+
+  constructor(room: LeaseRoom, key: Key, token: string, plan: LeasePlan, grant: Grant) {
+    this.#room = room
+    this.key = key
+    this.token = token
+    this.plan = plan
+    this.fence = grant.fence
+    this.#trustedFrom = grant.askedAt
+    this.renewAt = grant.askedAt.monotonic + plan.ttlMs / RENEWALS_PER_TTL
+    this.#watchTrust()
+    if (plan.maxHoldMs !== undefined) {
+      this.#maxHold = setTimeout(() => this.lose('held too long'), plan.maxHoldMs)
+      this.#maxHold.unref()
+    }
+  }
+
+  get holder(): string {
+    return this.plan.holder
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  get isHeld(): boolean {
+    return this.#state === 'held'
+  }
+
+  get trustedMs(): number {
+    if (this.#state !== 'held') return 0
+    return Math.max(0, this.plan.ttlMs * (1 - MARGIN) - elapsedMs(this.#trustedFrom))
+  }
+
+  assertHeld(): void {
+    // A process that was stopped may come here before its timers.
+    if (this.#state === 'held' && this.trustedMs <= 0) this.lose('not renewed in time')
+    if (this.#state === 'held') return
+    throw this.#state === 'lost' ? (this.signal.reason as LeaseLost) : this.#error('released')
+  }
+
+  transaction<T>(
+    first: TransactionOptions | ((tx: Transaction) => Promise<T>),
+    second?: (tx: Transaction) => Promise<T>,
+  ): Promise<T> {
+    const [options, fn] = typeof first === 'function' ? [{}, first] : [first, second as (tx: Transaction) => Promise<T>]
+    return this.#room.transact(this, options, fn)
+  }
+
+  /** The database has confirmed it, in answer to what was asked at that moment. */
+  renewed(askedAt: Moment): void {
+    // The answer to an earlier question may come later.
+    if (this.#state !== 'held' || askedAt.monotonic < this.#trustedFrom.monotonic) return
+    this.#trustedFrom = askedAt
+    this.renewAt = askedAt.monotonic + this.plan.ttlMs / RENEWALS_PER_TTL
+  }
+
+  lose(reason: LeaseLostReason): void {
+    if (this.#state !== 'held') return
+    this.#state = 'lost'
+    this.#end()
+    if (leaseLost.hasSubscribers) {
+      const { schema } = this.#room
+      leaseLost.publish({
+        schema,
+        key: this.key,
+        holder: this.holder,
+        fence: this.fence,
+        heldMs: elapsedMs(this.since),
+        reason,
+      })
+    }
+    this.#controller.abort(this.#error(reason))
+  }
+
+  /** Not stopped by anybody's signal: giving back is the one thing that must always be tried. */
+  release(): Promise<void> {
+    this.#releasing ??= this.#release()
+    return this.#releasing
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.release()
+  }
+
+  async #release(): Promise<void> {
+    const held = this.#state === 'held'
+    if (held) {
+      this.#state = 'released'
+      this.#end()
+      if (leaseReleased.hasSubscribers) {
+        const { schema } = this.#room
+        leaseReleased.publish({
+          schema,
+          key: this.key,
+          holder: this.holder,
+          fence: this.fence,
+          heldMs: elapsedMs(this.since),
+        })
+      }
+    }
+    // Also one that was lost: it may only have been our trust that ended.
+    await this.#room.release(this)
+  }
+
+  #end(): void {
+    clearTimeout(this.#timer)
+    clearTimeout(this.#maxHold)
+    this.#room.forget(this)
+  }
+
+  #watchTrust(): void {
+    this.#timer = setTimeout(() => {
+      if (this.trustedMs <= 0) this.lose('not renewed in time')
+      else this.#watchTrust()
+    }, this.trustedMs)
+    this.#timer.unref()
+  }
+
+  #error(reason: LeaseLostReason): LeaseLost {
+    return new LeaseLost(`The lease on ${this.key} is lost: ${EXPLAINED[reason]}.`, {
+      advice:
+        'Stop what needs it; nothing that was done in lease.transaction() since then was written. Acquire it again to go on.',
+      keys: [this.key],
+      reason,
+      fence: this.fence,
+    })
+  }
+}
+
+const EXPLAINED: Readonly<Record<LeaseLostReason, string>> = {
+  'not renewed in time': 'it could not be renewed before the end of its time',
+  'taken away': 'it expired, or somebody took it away',
+  'held too long': 'it was held longer than maxHoldMs',
+  closed: 'its Lockstep was closed',
+  released: 'it was given back',
+}

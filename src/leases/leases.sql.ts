@@ -1,0 +1,240 @@
+import { quoteLiteral } from '../postgres/index.ts'
+
+/** The SQL of the leases. Each is one message with a transaction of its own at READ COMMITTED, whatever the session's default. */
+function message(statement: string, before = ''): string {
+  return `BEGIN ISOLATION LEVEL READ COMMITTED; ${before} ${statement}; COMMIT`
+}
+
+export interface TakeRequest {
+  readonly name: string
+  readonly token: string
+  readonly ttlMs: number
+  readonly permits: number
+  readonly holder: string
+  /** JSON. */
+  readonly metadata: string | undefined
+  readonly place: string | undefined
+}
+
+export interface TakeRow {
+  readonly verdict: 'granted' | 'held' | 'permits'
+  readonly slot: string | null
+  readonly fence: string | null
+  readonly holder: string | null
+  /** Milliseconds since 1970. */
+  readonly since: string | null
+  readonly left: string | null
+  readonly permits: string | null
+  readonly pid: string
+  readonly standby: string
+}
+
+export function take(schema: string, request: TakeRequest): string {
+  const { name, token, ttlMs, permits, holder, metadata, place } = request
+  const values = [
+    quoteLiteral(name),
+    `'${token}'`,
+    ttlMs,
+    permits,
+    quoteLiteral(holder),
+    metadata === undefined ? 'NULL' : `${quoteLiteral(metadata)}::jsonb`,
+    place ?? 'NULL',
+  ]
+  return message(`
+    SELECT verdict, granted_slot::text AS slot, granted_fence::text AS fence, other_holder AS holder,
+           (extract(epoch FROM other_since) * 1000)::bigint::text AS since, ceil(other_left_ms)::bigint::text AS left,
+           other_permits::text AS permits, pg_backend_pid()::text AS pid, pg_is_in_recovery()::text AS standby
+      FROM ${schema}.lease_take(${values.join(', ')})`)
+}
+
+/** A list of things of our own making, such as uuids and numbers. */
+function list(values: readonly (string | number)[], type: string): string {
+  return `'{${values.join(',')}}'::${type}[]`
+}
+
+function texts(values: readonly string[]): string {
+  return `ARRAY[${values.map(quoteLiteral).join(', ')}]::text[]`
+}
+
+export interface RenewRow {
+  readonly token: string
+  readonly outcome: 'renewed' | 'lost' | 'unknown'
+}
+
+export function renew(
+  schema: string,
+  leases: readonly { readonly name: string; readonly token: string; readonly ttlMs: number }[],
+): string {
+  const names = texts(leases.map(({ name }) => name))
+  const tokens = list(
+    leases.map(({ token }) => token),
+    'uuid',
+  )
+  const ttls = list(
+    leases.map(({ ttlMs }) => ttlMs),
+    'integer',
+  )
+  return message(
+    `SELECT renewed_token::text AS token, outcome FROM ${schema}.lease_renew(${names}, ${tokens}, ${ttls})`,
+  )
+}
+
+/** Gives the lease back, and takes a waiter of that token out of the line. `released` is false where it was not held. */
+export function release(schema: string, name: string, token: string): string {
+  // Only ours to lose: after a crash it expires instead.
+  return message(
+    `SELECT ${schema}.lease_release(${quoteLiteral(name)}, '${token}')::text AS released`,
+    'SET LOCAL synchronous_commit = off;',
+  )
+}
+
+export function forceRelease(schema: string, name: string, by: string, reason: string, waitMs: number): string {
+  return message(
+    `SELECT ${schema}.lease_force_release(${[name, by, reason].map(quoteLiteral).join(', ')})::text AS released`,
+    `SET LOCAL lock_timeout = ${Math.max(1, Math.floor(waitMs))};`,
+  )
+}
+
+/** Ends the sessions that a session waits for; says which. */
+export function terminateBlockers(pid: number): string {
+  return `SELECT b::text AS pid FROM unnest(pg_blocking_pids(${pid})) AS b WHERE b > 0 AND pg_terminate_backend(b)`
+}
+
+export const ROLLBACK = 'ROLLBACK'
+
+export const BACKEND_PID = 'SELECT pg_backend_pid()::text AS pid'
+
+/** Puts waiters in line, in their order. */
+export function standInLine(
+  schema: string,
+  waiters: readonly { readonly name: string; readonly token: string; readonly holder: string }[],
+  keepMs: number,
+): string {
+  const names = texts(waiters.map(({ name }) => name))
+  const tokens = list(
+    waiters.map(({ token }) => token),
+    'uuid',
+  )
+  const holders = texts(waiters.map(({ holder }) => holder))
+  return message(
+    `INSERT INTO ${schema}.lease_waiters AS w (name, token, holder, expires_at)
+     SELECT name, token, holder, clock_timestamp() + interval '${keepMs} milliseconds'
+       FROM unnest(${names}, ${tokens}, ${holders}) WITH ORDINALITY AS g(name, token, holder, number)
+      ORDER BY number
+         ON CONFLICT (token) DO UPDATE SET expires_at = EXCLUDED.expires_at
+     RETURNING w.token::text AS token, w.place::text AS place`,
+    'SET LOCAL synchronous_commit = off;',
+  )
+}
+
+export interface LookRow {
+  readonly token: string
+  readonly ready: string
+  readonly left: string | null
+}
+
+export function look(
+  schema: string,
+  waiters: readonly { readonly token: string; readonly permits: number }[],
+  keepMs: number,
+): string {
+  const tokens = list(
+    waiters.map(({ token }) => token),
+    'uuid',
+  )
+  const permits = list(
+    waiters.map((waiter) => waiter.permits),
+    'integer',
+  )
+  return message(
+    `SELECT waiting_token::text AS token, ready::text AS ready, ceil(left_ms)::bigint::text AS left
+       FROM ${schema}.lease_look(${tokens}, ${permits}, ${keepMs})`,
+    'SET LOCAL synchronous_commit = off;',
+  )
+}
+
+/** Takes waiters out of the line, and wakes whoever is first now. */
+export function leaveLine(schema: string, tokens: readonly string[]): string {
+  return message(
+    `WITH gone AS (DELETE FROM ${schema}.lease_waiters WHERE token = ANY(${list(tokens, 'uuid')}) RETURNING name)
+     SELECT ${schema}.lease_wake(name) FROM (SELECT DISTINCT name FROM gone) AS names`,
+    'SET LOCAL synchronous_commit = off;',
+  )
+}
+
+/** The first statement of a holder's transaction: no row means that the lease is lost. The bounds let go of a frozen holder. */
+export function guard(schema: string): string {
+  return `
+    SELECT set_config('idle_in_transaction_session_timeout', $3, true),
+           CASE WHEN current_setting('server_version_num')::int >= 170000 THEN set_config('transaction_timeout', $3, true) END
+      FROM ${schema}.leases
+     WHERE name = $1 AND token = $2::uuid AND expires_at > clock_timestamp()
+       FOR KEY SHARE`
+}
+
+const HOLDER_COLUMNS = `
+  name, slot, permits, fence::text AS fence, token IS NOT NULL AND expires_at > clock_timestamp() AS held, holder,
+  metadata::text AS metadata, (extract(epoch FROM acquired_at) * 1000)::bigint::text AS since,
+  ceil(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint::text AS left`
+
+export interface HolderRow {
+  readonly name: string
+  readonly slot: number
+  readonly permits: number
+  readonly fence: string
+  readonly holder: string
+  readonly metadata: string | null
+  readonly since: string
+  readonly left: string
+}
+
+/** Who holds what now; all names, those that begin with a prefix, or one. */
+export function holders(schema: string, which: 'all' | 'one'): string {
+  const names = which === 'one' ? 'name = $1' : `starts_with(name, $1)`
+  return `SELECT ${HOLDER_COLUMNS} FROM ${schema}.leases
+           WHERE ${names} AND token IS NOT NULL AND expires_at > clock_timestamp() ORDER BY name, slot LIMIT $2`
+}
+
+export interface WaiterRow {
+  readonly name: string
+  readonly holder: string
+  readonly since: string
+}
+
+export function waiters(schema: string, which: 'all' | 'one'): string {
+  const names = which === 'one' ? 'name = $1' : `starts_with(name, $1)`
+  return `SELECT name, holder, (extract(epoch FROM since) * 1000)::bigint::text AS since FROM ${schema}.lease_waiters
+           WHERE ${names} AND expires_at > clock_timestamp() ORDER BY name, place LIMIT $2`
+}
+
+export interface HistoryRow {
+  readonly slot: number
+  readonly fence: string
+  readonly holder: string
+  readonly metadata: string | null
+  readonly since: string
+  readonly ended: string
+  readonly ending: 'released' | 'expired' | 'forced'
+  readonly by: string | null
+  readonly reason: string | null
+}
+
+export function history(schema: string): string {
+  return `SELECT slot, fence::text AS fence, holder, metadata::text AS metadata,
+                 (extract(epoch FROM acquired_at) * 1000)::bigint::text AS since,
+                 (extract(epoch FROM ended_at) * 1000)::bigint::text AS ended, ending, ended_by AS by, reason
+            FROM ${schema}.lease_history WHERE name = $1 ORDER BY id DESC LIMIT $2`
+}
+
+/** Takes away old history, rows of leases that nobody has taken for long, and waiters that are gone; a bounded number at a time. */
+export function cleanUp(schema: string, keepHistory: number, idleMs: number): string {
+  const before = `clock_timestamp() - interval '${idleMs} milliseconds'`
+  return message(`
+    DELETE FROM ${schema}.lease_history
+     WHERE id IN (SELECT id FROM ${schema}.lease_history
+                   WHERE id <= (SELECT max(id) FROM ${schema}.lease_history) - ${keepHistory} ORDER BY id LIMIT 1000);
+    DELETE FROM ${schema}.lease_waiters WHERE expires_at < ${before};
+    DELETE FROM ${schema}.leases
+     WHERE (name, slot) IN (SELECT name, slot FROM ${schema}.leases
+                             WHERE expires_at < ${before} LIMIT 1000 FOR UPDATE SKIP LOCKED)`)
+}

@@ -1,0 +1,222 @@
+import { randomUUID } from 'node:crypto'
+import { InvalidOption, LeaseHeld, LeaseLost } from '../errors.ts'
+import { checkKey, closedError, type Key, Patience } from '../locks/index.ts'
+import { leaseAcquired, leaseRefused } from '../observe/index.ts'
+import { withConnection } from '../postgres/index.ts'
+import {
+  type Grounds,
+  planTransaction,
+  runTransaction,
+  type Transaction,
+  type TransactionOptions,
+} from '../transactions/index.ts'
+import { forceRelease, type ForceReleaseOptions } from './forceRelease.ts'
+import { Keeper } from './keeper.ts'
+import { type Grant, HeldLease, type Lease } from './lease.ts'
+import { cleanUp, guard } from './leases.sql.ts'
+import { WaitingLine } from './line.ts'
+import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
+import { type HistoryEntry, historyOf, inspect, type LeaseDetails, type LeaseInfo, listLeases } from './seeing.ts'
+import { giveBack, leaseHeld, type Obstacle, takeLease } from './take.ts'
+
+/** How many ends of leases are remembered, of all keys together. */
+const KEEP_HISTORY = 10_000
+/** A row that nobody has taken for this long is taken away. */
+const IDLE_MS = 24 * 60 * 60 * 1000
+/** Each so many releases of a process, it cleans up. */
+const CLEAN_EVERY = 1000
+
+/** In the way of whoever goes behind others without having asked. */
+const NOBODY: Obstacle = { holder: undefined, since: undefined, leftMs: 0 }
+
+/** The leases of one Lockstep. */
+export class Leases<Client = unknown> {
+  readonly #grounds: Grounds
+  readonly #keeper: Keeper
+  readonly #line: WaitingLine
+  readonly #room
+  /** Callers that wait, and ask for the first time just now. */
+  readonly #asking = new Map<Key, Promise<void>>()
+  #releases = 0
+
+  constructor(grounds: Grounds) {
+    this.#grounds = grounds
+    this.#keeper = new Keeper(grounds.driver, grounds.schema, grounds.quotedSchema)
+    this.#line = new WaitingLine(grounds)
+    this.#room = {
+      schema: grounds.schema,
+      forget: (lease: HeldLease) => this.#keeper.forget(lease),
+      release: (lease: HeldLease) => this.#release(lease),
+      transact: <T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>) =>
+        this.#transact(lease, options, fn),
+    }
+  }
+
+  /**
+   * Acquires the lease, or throws `LeaseHeld` when it is not to be had in time. Give it back with `release()`, or hold it with
+   * `await using`.
+   *
+   * @example
+   * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
+   */
+  async acquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client>> {
+    return (await this.hold(checkKey(key), planLease(options))) as unknown as Lease<Client>
+  }
+
+  /** As `acquire`, with undefined where it is held by somebody else. */
+  async tryAcquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client> | undefined> {
+    try {
+      return await this.acquire(key, options)
+    } catch (error) {
+      if (error instanceof LeaseHeld) return undefined
+      throw error
+    }
+  }
+
+  /** Runs the function while the lease is held. If it was lost before the function had ended, that is `LeaseLost`. */
+  async run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
+    if (typeof fn !== 'function') {
+      throw new InvalidOption('lease() was given no function.', {
+        advice: 'Call lease(key, { ttlMs }, async (lease) => …).',
+      })
+    }
+    const lease = await this.hold(checkKey(key), planLease(options))
+    try {
+      const value = await fn(lease as unknown as Lease<Client>)
+      lease.assertHeld()
+      return value
+    } finally {
+      await lease.release()
+    }
+  }
+
+  /** Who holds what, and who waits; of all keys, or of those that begin with the prefix. */
+  list(options: { readonly prefix?: string; readonly limit?: number } = {}): Promise<LeaseInfo[]> {
+    return listLeases(this.#grounds, options)
+  }
+
+  /** Who holds this lease, and who waits for it. */
+  inspect(key: Key): Promise<LeaseDetails> {
+    return inspect(this.#grounds, checkKey(key))
+  }
+
+  /** How this lease was held before, the last first. */
+  history(key: Key, options: { readonly limit?: number } = {}): Promise<HistoryEntry[]> {
+    return historyOf(this.#grounds, checkKey(key), options)
+  }
+
+  /** Takes the lease away from whoever holds it. What its holder does in `lease.transaction()` can no longer commit. */
+  async forceRelease(key: Key, options: ForceReleaseOptions): Promise<{ readonly released: number }> {
+    return forceRelease(this.#grounds, checkKey(key), options)
+  }
+
+  /** The library's own way to a lease. */
+  async hold(key: Key, plan: LeasePlan): Promise<HeldLease> {
+    const { closing, schema } = this.#grounds
+    if (closing.closed) throw closedError([key])
+    const patience = new Patience(plan.waitMs, plan.signal, closing)
+    if (patience.aborted) throw patience.failure('process', [])
+    await this.#grounds.ready()
+    const token = randomUUID()
+    const grant = await (plan.waitMs === 0 ? this.#ask(key, token, plan) : this.#askOrWait(key, token, plan, patience))
+    if (patience.aborted) {
+      void giveBack(this.#grounds, key, token)
+      throw patience.failure('server', [])
+    }
+    const lease = new HeldLease(this.#room, key, token, plan, grant)
+    this.#keeper.keep(lease)
+    if (leaseAcquired.hasSubscribers) {
+      leaseAcquired.publish({ schema, key, holder: plan.holder, fence: grant.fence, waitedMs: patience.waitedMs })
+    }
+    return lease
+  }
+
+  async #ask(key: Key, token: string, plan: LeasePlan): Promise<Grant> {
+    const taken = await takeLease(this.#grounds, key, token, plan)
+    if (taken.granted) return taken.grant
+    this.#tellRefused(key, plan, taken.by)
+    throw leaseHeld(key, taken.by, 0)
+  }
+
+  /**
+   * Only the first caller of a key asks at once. Whoever comes after it, while it asks or waits, goes behind it: the answers to
+   * questions on several connections come in any order.
+   */
+  async #askOrWait(key: Key, token: string, plan: LeasePlan, patience: Patience): Promise<Grant> {
+    const first = this.#asking.get(key)
+    if (first !== undefined || this.#line.has(key)) {
+      await first
+      return this.#line.wait(key, token, plan, patience, NOBODY)
+    }
+    let waiting: Promise<Grant> | undefined
+    const asking = takeLease(this.#grounds, key, token, plan)
+      .then((taken) => {
+        if (taken.granted) return taken.grant
+        this.#tellRefused(key, plan, taken.by)
+        waiting = this.#line.wait(key, token, plan, patience, taken.by)
+        return undefined
+      })
+      .finally(() => this.#asking.delete(key))
+    this.#asking.set(
+      key,
+      asking.then(
+        () => undefined,
+        () => undefined,
+      ),
+    )
+    return (await asking) ?? (waiting as Promise<Grant>)
+  }
+
+  #tellRefused(key: Key, plan: LeasePlan, { holder: heldBy, leftMs }: Obstacle): void {
+    if (!leaseRefused.hasSubscribers) return
+    const { schema } = this.#grounds
+    leaseRefused.publish({ schema, key, holder: plan.holder, heldBy, leftMs, waits: plan.waitMs !== 0 })
+  }
+
+  /** Leases that are still held are given back, and their holders told. */
+  async close(): Promise<void> {
+    const held = [...this.#keeper.leases]
+    for (const lease of held) lease.lose('closed')
+    await Promise.all(held.map((lease) => lease.release()))
+    await this.#line.close()
+  }
+
+  async #release(lease: HeldLease): Promise<void> {
+    await giveBack(this.#grounds, lease.key, lease.token)
+    this.#line.released(lease.key)
+    if (++this.#releases % CLEAN_EVERY === 0) void this.#cleanUp()
+  }
+
+  async #cleanUp(): Promise<void> {
+    const { driver, quotedSchema, silence } = this.#grounds
+    const text = cleanUp(quotedSchema, KEEP_HISTORY, IDLE_MS)
+    // Another time, if not now.
+    await withConnection(driver, (connection) => connection.script(text), silence).catch(() => undefined)
+  }
+
+  async #transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
+    if (typeof fn !== 'function') {
+      throw new InvalidOption('lease.transaction() was given no function.', {
+        advice: 'Call lease.transaction(async (tx) => …), or with options before it.',
+      })
+    }
+    lease.assertHeld()
+    const text = guard(this.#grounds.quotedSchema)
+    // Who holds a lease is served to the end, also while its Lockstep closes.
+    const plan = planTransaction(this.#grounds, options)
+    try {
+      return await runTransaction(this.#grounds, plan, async (tx) => {
+        lease.assertHeld()
+        const bound = String(Math.max(1, Math.ceil(lease.trustedMs)))
+        const { rowCount } = await tx.query(text, [lease.key, lease.token, bound])
+        if (rowCount === 0) lease.lose('taken away')
+        lease.assertHeld()
+        return fn(tx)
+      })
+    } catch (error) {
+      // A session that the server ended at the end of our trust is the lease's end, whatever the driver calls it.
+      if (!(error instanceof LeaseLost) && lease.trustedMs <= 0) lease.assertHeld()
+      throw error
+    }
+  }
+}

@@ -1,0 +1,90 @@
+import { hostname } from 'node:os'
+import { InvalidOption } from '../errors.ts'
+import { checkWaitMs } from '../transactions/index.ts'
+
+/** What an acquirer may say. */
+export interface LeaseOptions {
+  /** How long the lease lives without a heartbeat: after a crash, others get in this much later. Default 30,000. */
+  readonly ttlMs?: number
+  /** How long to wait for it. `0` asks once, `false` waits without limit. Default 0. */
+  readonly waitMs?: number | false
+  /** Ends the wait. It does not end a lease that is held. */
+  readonly signal?: AbortSignal
+  /** How many may hold it at once; all callers of one key must say the same. Default 1. */
+  readonly permits?: number
+  /** Who this is, for others to read. Default: the host's name and the process id. */
+  readonly holder?: string
+  /** Anything that helps others to understand who holds it; stored as JSON, at most 4,096 bytes. */
+  readonly metadata?: Readonly<Record<string, unknown>>
+  /** A holder that is stuck: after this time the lease is renewed no more, and its signal is aborted. Default: no bound. */
+  readonly maxHoldMs?: number
+}
+
+/** The checked options. */
+export interface LeasePlan {
+  readonly ttlMs: number
+  readonly waitMs: number | false
+  readonly signal: AbortSignal | undefined
+  readonly permits: number
+  readonly holder: string
+  readonly metadata: string | undefined
+  readonly maxHoldMs: number | undefined
+}
+
+const DEFAULT_TTL_MS = 30_000
+/** Below this, a garbage collection could cost the lease. */
+const MIN_TTL_MS = 200
+const MAX_TTL_MS = 24 * 60 * 60 * 1000
+const MAX_PERMITS = 1000
+const MAX_HOLDER_BYTES = 255
+const MAX_METADATA_BYTES = 4096
+
+export function planLease(options: LeaseOptions): LeasePlan {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidOption('The options are not an object.', { advice: 'Pass { ttlMs: 30_000 }, or {}.' })
+  }
+  if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
+    throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
+  }
+  return {
+    ttlMs: checkWhole('ttlMs', options.ttlMs ?? DEFAULT_TTL_MS, MIN_TTL_MS, MAX_TTL_MS),
+    waitMs: checkWaitMs(options.waitMs, 0),
+    signal: options.signal,
+    permits: checkWhole('permits', options.permits ?? 1, 1, MAX_PERMITS),
+    holder: checkText('holder', options.holder ?? `${hostname()}:${process.pid}`, MAX_HOLDER_BYTES),
+    metadata: options.metadata === undefined ? undefined : checkMetadata(options.metadata),
+    maxHoldMs:
+      options.maxHoldMs === undefined ? undefined : checkWhole('maxHoldMs', options.maxHoldMs, 1, 2_147_483_647),
+  }
+}
+
+function checkWhole(name: string, value: unknown, least: number, most: number): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
+  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} to ${most}.` })
+}
+
+/** A text that PostgreSQL can store. */
+export function checkText(name: string, text: unknown, maxBytes: number): string {
+  const fits =
+    typeof text === 'string' &&
+    text !== '' &&
+    Buffer.byteLength(text) <= maxBytes &&
+    !text.includes('\0') &&
+    text.isWellFormed()
+  if (fits) return text
+  throw new InvalidOption(`\`${name}\` is no text, empty, or too long.`, { advice: `Use 1 to ${maxBytes} bytes.` })
+}
+
+function checkMetadata(metadata: unknown): string {
+  let text: string | undefined
+  try {
+    text = JSON.stringify(metadata)
+  } catch {
+    // Below.
+  }
+  const fits = text !== undefined && Buffer.byteLength(text) <= MAX_METADATA_BYTES && !text.includes('\\u0000')
+  if (fits && typeof metadata === 'object' && metadata !== null) return text as string
+  throw new InvalidOption('`metadata` is no object that JSON can hold, or too large.', {
+    advice: `Use a plain object of at most ${MAX_METADATA_BYTES} bytes as JSON.`,
+  })
+}

@@ -1,0 +1,128 @@
+import { InvalidOption } from '../errors.ts'
+import type { Key } from '../locks/index.ts'
+import { type Connection, withConnection } from '../postgres/index.ts'
+import type { Grounds } from '../transactions/index.ts'
+import { history, type HistoryRow, type HolderRow, holders, type WaiterRow, waiters } from './leases.sql.ts'
+
+/** One holder of a lease. */
+export interface LeaseHolder {
+  readonly holder: string
+  readonly metadata: Readonly<Record<string, unknown>> | undefined
+  readonly slot: number
+  readonly fence: bigint
+  readonly since: Date
+  /** Until it ends, if it is not renewed. */
+  readonly leftMs: number
+}
+
+/** One who waits. */
+export interface LeaseWaiter {
+  readonly holder: string
+  readonly since: Date
+}
+
+/** A lease that somebody holds or waits for. */
+export interface LeaseInfo {
+  readonly key: string
+  readonly permits: number
+  readonly holders: readonly LeaseHolder[]
+  /** In the order in which they get it. */
+  readonly waiters: readonly LeaseWaiter[]
+}
+
+/** The same of one lease; `held` is false where nobody has it. */
+export interface LeaseDetails extends LeaseInfo {
+  readonly held: boolean
+}
+
+/** How a lease was held. */
+export interface HistoryEntry extends Omit<LeaseHolder, 'leftMs'> {
+  readonly endedAt: Date
+  /** `expired`: the holder had stopped renewing it; seen when the next one took it. */
+  readonly ending: 'released' | 'expired' | 'forced'
+  /** Who took it away. */
+  readonly by: string | undefined
+  readonly reason: string | undefined
+}
+
+const DEFAULT_LIMIT = 1000
+const MAX_LIMIT = 100_000
+
+export async function listLeases(
+  grounds: Grounds,
+  { prefix = '', limit = DEFAULT_LIMIT }: { readonly prefix?: string; readonly limit?: number },
+): Promise<LeaseInfo[]> {
+  return seen(grounds, 'all', prefix, checkLimit(limit))
+}
+
+export async function inspect(grounds: Grounds, key: Key): Promise<LeaseDetails> {
+  const [found] = await seen(grounds, 'one', key, MAX_LIMIT)
+  const info = found ?? { key, permits: 1, holders: [], waiters: [] }
+  return { ...info, held: info.holders.length > 0 }
+}
+
+export async function historyOf(
+  grounds: Grounds,
+  key: Key,
+  { limit = 100 }: { readonly limit?: number },
+): Promise<HistoryEntry[]> {
+  const values = [key, checkLimit(limit)]
+  const { rows } = await ask(grounds, (connection) =>
+    connection.query<HistoryRow>(history(grounds.quotedSchema), values),
+  )
+  return rows.map((row) => ({
+    holder: row.holder,
+    metadata: metadataOf(row.metadata),
+    slot: row.slot,
+    fence: BigInt(row.fence),
+    since: new Date(Number(row.since)),
+    endedAt: new Date(Number(row.ended)),
+    ending: row.ending,
+    by: row.by ?? undefined,
+    reason: row.reason ?? undefined,
+  }))
+}
+
+async function seen(grounds: Grounds, which: 'all' | 'one', name: string, limit: number): Promise<LeaseInfo[]> {
+  const { quotedSchema } = grounds
+  const [holding, waiting] = await ask(grounds, async (connection) => [
+    await connection.query<HolderRow>(holders(quotedSchema, which), [name, limit]),
+    await connection.query<WaiterRow>(waiters(quotedSchema, which), [name, limit]),
+  ])
+  const found = new Map<string, { permits: number; holders: LeaseHolder[]; waiters: LeaseWaiter[] }>()
+  const entry = (key: string): { permits: number; holders: LeaseHolder[]; waiters: LeaseWaiter[] } => {
+    let each = found.get(key)
+    if (each === undefined) found.set(key, (each = { permits: 1, holders: [], waiters: [] }))
+    return each
+  }
+  for (const row of (holding as { rows: HolderRow[] }).rows) {
+    const each = entry(row.name)
+    each.permits = row.permits
+    each.holders.push({
+      holder: row.holder,
+      metadata: metadataOf(row.metadata),
+      slot: row.slot,
+      fence: BigInt(row.fence),
+      since: new Date(Number(row.since)),
+      leftMs: Number(row.left),
+    })
+  }
+  for (const row of (waiting as { rows: WaiterRow[] }).rows) {
+    entry(row.name).waiters.push({ holder: row.holder, since: new Date(Number(row.since)) })
+  }
+  return [...found].map(([key, each]) => ({ key, ...each }))
+}
+
+async function ask<T>(grounds: Grounds, work: (connection: Connection) => Promise<T>): Promise<T> {
+  await grounds.ready()
+  return withConnection(grounds.driver, work, grounds.silence)
+}
+
+function metadataOf(text: string | null): Readonly<Record<string, unknown>> | undefined {
+  return text === null ? undefined : (JSON.parse(text) as Record<string, unknown>)
+}
+
+function checkLimit(limit: unknown): number {
+  if (typeof limit === 'number' && Number.isInteger(limit) && limit > 0 && limit <= MAX_LIMIT) return limit
+  throw new InvalidOption(`limit is ${String(limit)}.`, { advice: `Use a whole number from 1 to ${MAX_LIMIT}.` })
+}

@@ -1,0 +1,80 @@
+import type { Grounds } from '../transactions/index.ts'
+
+/** With fewer connections than this, none is kept for listening. */
+const MIN_POOL = 3
+/** After the last waiter has gone, the connection is kept a little for the next. */
+const LINGER_MS = 2000
+const AGAIN_MS = 500
+
+/** Listens for the calls of those who give leases back, on one connection, while somebody waits. Behind a pooler nobody can. */
+export class WakeUp {
+  readonly #grounds: Grounds
+  readonly #channel: string
+  readonly #call: (payload: string | undefined) => void
+  #stop: (() => Promise<void>) | undefined
+  #starting: Promise<void> | undefined
+  #wanted = false
+  #linger: NodeJS.Timeout | undefined
+
+  /** `call` gets the payload, or undefined where calls may have been missed. */
+  constructor(grounds: Grounds, channel: string, call: (payload: string | undefined) => void) {
+    this.#grounds = grounds
+    this.#channel = channel
+    this.#call = call
+  }
+
+  get hears(): boolean {
+    return this.#stop !== undefined
+  }
+
+  wanted(wanted: boolean): void {
+    this.#wanted = wanted
+    clearTimeout(this.#linger)
+    if (wanted) this.#start()
+    else this.#linger = setTimeout(() => void this.#end(), LINGER_MS).unref()
+  }
+
+  #start(): void {
+    const { driver, route } = this.#grounds
+    if (this.#stop !== undefined || this.#starting !== undefined || !route.direct) return
+    if (driver.name === 'pg' && driver.poolSize < MIN_POOL) return
+    this.#starting = driver
+      .listen(
+        this.#channel,
+        (payload) => this.#call(payload),
+        () => this.#lost(),
+      )
+      .then(
+        (stop) => {
+          this.#stop = stop
+          // What was called before is not heard.
+          this.#call(undefined)
+          if (!this.#wanted) this.wanted(false)
+        },
+        () => this.#lost(),
+      )
+      .finally(() => (this.#starting = undefined))
+  }
+
+  #lost(): void {
+    this.#stop = undefined
+    if (!this.#wanted) return
+    this.#call(undefined)
+    setTimeout(() => {
+      if (this.#wanted) this.#start()
+    }, AGAIN_MS).unref()
+  }
+
+  async #end(): Promise<void> {
+    await this.#starting
+    const stop = this.#stop
+    this.#stop = undefined
+    await stop?.().catch(() => undefined)
+  }
+
+  async close(): Promise<void> {
+    this.#wanted = false
+    clearTimeout(this.#linger)
+    await this.#end()
+  }
+}

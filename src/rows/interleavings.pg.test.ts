@@ -1,0 +1,216 @@
+import postgres from 'postgres'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { lockRows, Lockstep, type Transaction } from '../index.ts'
+import { on } from '../observe/index.ts'
+
+/** Orders of events that could break what lockRows promises. Each test makes its order happen; none hopes for it. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+beforeAll(() =>
+  bench.admin.query(`
+    CREATE TABLE accounts (id bigint PRIMARY KEY, balance integer NOT NULL DEFAULT 0);
+    CREATE DOMAIN code AS varchar(8) CHECK (VALUE <> '');
+    CREATE TYPE side AS ENUM ('long', 'short');
+    CREATE TABLE codes (id code PRIMARY KEY);
+    CREATE TABLE sides (id side PRIMARY KEY);
+    CREATE TABLE blobs (id bytea PRIMARY KEY);
+    CREATE TABLE moments (id timestamptz PRIMARY KEY);
+    CREATE TABLE prices (id numeric PRIMARY KEY);
+    INSERT INTO codes VALUES ('BTC'), ('ADA');
+    INSERT INTO sides VALUES ('short'), ('long');
+    INSERT INTO blobs VALUES ('\\x00ff'), ('\\x01');
+    INSERT INTO moments VALUES ('2026-01-02Z'), ('2026-01-01Z');
+    INSERT INTO prices VALUES (10), (9.5)`),
+)
+beforeEach(() => bench.admin.query('TRUNCATE accounts; INSERT INTO accounts SELECT n FROM generate_series(6, 20) AS n'))
+
+/** Comes back when the backend waits for a row or for whoever has it. */
+async function waits(pid: () => number): Promise<void> {
+  const text = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`
+  const look = async (): Promise<number | undefined> =>
+    (await bench.admin.query<{ n: number }>(text, [pid()])).rows[0]?.n
+  await expect.poll(look, { interval: 5, timeout: 5000 }).toBe(1)
+}
+
+/** The transaction with something to be done after its first statement. */
+function afterFirst(tx: Transaction, then: () => Promise<void>): Transaction {
+  let statements = 0
+  const query: Transaction['query'] = async <Row>(text: string, values?: readonly unknown[]) => {
+    const result = await tx.query<Row>(text, values)
+    if (++statements === 1) await then()
+    return result
+  }
+  return { isolation: tx.isolation, client: tx.client, savepoint: (fn) => tx.savepoint(fn), query }
+}
+
+async function conflictsDuring(fn: () => Promise<unknown>): Promise<string[]> {
+  const reasons: string[] = []
+  const stop = on('transaction.retried', ({ reason }) => reasons.push(reason ?? ''))
+  await fn().finally(stop)
+  return reasons
+}
+
+describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
+  // BUG: where the statement for few ids does not find all, a second, locking one is sent. A row that came into being in between
+  // is locked after those that come behind it: the circle that lockRows promises not to make (40P01).
+  test.fails('a row that appears while they are locked is not waited for out of order', async () => {
+    const [lockstep, second] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const conflicts = await conflictsDuring(async () => {
+      let other: Promise<unknown> | undefined
+      let pid = 0
+      await lockstep.transaction({}, async (tx) => {
+        const hooked = afterFirst(tx, async () => {
+          // 7 is locked by now, 5 was not there.
+          await bench.admin.query('INSERT INTO accounts VALUES (5) ON CONFLICT DO NOTHING')
+          other ??= second.transaction({}, async (tx2) => {
+            pid = await pidOf(tx2)
+            return lockRows(tx2, 'accounts', [5, 7])
+          })
+          await waits(() => pid)
+        })
+        await lockRows(other === undefined ? hooked : tx, 'accounts', [5, 7], { allowMissing: true })
+      })
+      await other
+    })
+    expect(conflicts).toEqual([])
+  })
+
+  test('the same with many ids, for which there is one statement', async () => {
+    const [lockstep, second] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const many = Array.from({ length: 120 }, (_, index) => 120 - index)
+    const conflicts = await conflictsDuring(async () => {
+      let other: Promise<unknown> | undefined
+      let pid = 0
+      await lockstep.transaction({}, async (tx) => {
+        const hooked = afterFirst(tx, async () => {
+          await bench.admin.query('INSERT INTO accounts VALUES (5) ON CONFLICT DO NOTHING')
+          other ??= second.transaction({}, async (tx2) => {
+            pid = await pidOf(tx2)
+            return lockRows(tx2, 'accounts', many, { allowMissing: true })
+          })
+          await waits(() => pid)
+        })
+        const rows = await lockRows(hooked, 'accounts', many, { allowMissing: true })
+        expect(rows.missing).toContain(5)
+      })
+      await other
+    })
+    expect(conflicts).toEqual([])
+  })
+
+  // BUG (small): what exists is asked in a second statement, with a younger snapshot: a row that was inserted in between stands in
+  // `skipped`, "somebody else holds it", though nobody does. It was missing.
+  test.fails('skipLocked: a row that appears between the two statements was missing, nobody holds it', async () => {
+    const { lockstep } = bench.open(driver)
+    const rows = await lockstep.transaction({}, (tx) => {
+      const hooked = afterFirst(tx, async () => void (await bench.admin.query('INSERT INTO accounts VALUES (5)')))
+      return lockRows(hooked, 'accounts', [5, 7], { skipLocked: true, allowMissing: true })
+    })
+    expect([rows.missing, rows.skipped]).toEqual([[5], []])
+  })
+
+  test('twenty transactions that name the same rows in every order never collide', async () => {
+    const clients = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const conflicts = await conflictsDuring(() =>
+      Promise.all(
+        Array.from({ length: 20 }, (_, number) =>
+          clients[number % 2]?.transaction({}, async (tx) => {
+            const ids = Array.from({ length: 10 }, (_id, index) => 6 + ((index * 7 + number * 3) % 10))
+            await lockRows(tx, 'accounts', number % 3 === 0 ? ids.toReversed() : ids)
+            await tx.query('UPDATE accounts SET balance = balance + 1 WHERE id BETWEEN 6 AND 15')
+          }),
+        ),
+      ),
+    )
+    expect(conflicts).toEqual([])
+    const { rows } = await bench.admin.query('SELECT DISTINCT balance FROM accounts WHERE id BETWEEN 6 AND 15')
+    expect(rows).toEqual([{ balance: 20 }])
+  })
+
+  test('a backend that is terminated while it waits for a row is tried again, and waits anew', async () => {
+    const { lockstep } = bench.open(driver)
+    const letGo = signal()
+    let pid = 0
+    let runs = 0
+    let waiter: Promise<unknown> | undefined
+    await lockstep.transaction({}, async (tx) => {
+      await lockRows(tx, 'accounts', [7])
+      waiter = bench.open(driver).lockstep.transaction({}, async (tx2) => {
+        runs++
+        pid = await pidOf(tx2)
+        await lockRows(tx2, 'accounts', [8, 7, 6])
+        letGo.give()
+      })
+      await waits(() => pid)
+      await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
+      await bench.gone(pid)
+      await expect.poll(() => runs, { interval: 5 }).toBe(2)
+      await waits(() => pid)
+    })
+    await letGo.given
+    await waiter
+  })
+
+  // BUG (small): a savepoint that was rolled back has given its row locks back, but the guard remembers them.
+  test.fails('the guard forgets what a savepoint gave back', async () => {
+    const told: unknown[] = []
+    const stop = on('rows.outOfOrder', (message) => told.push(message))
+    try {
+      await bench.open(driver).lockstep.transaction({}, async (tx) => {
+        const undone = tx.savepoint(async (inner) => {
+          await lockRows(inner, 'accounts', [20])
+          throw new Error('undone')
+        })
+        await expect(undone).rejects.toThrow('undone')
+        await lockRows(tx, 'accounts', [6])
+      })
+      expect(told).toEqual([])
+    } finally {
+      stop()
+    }
+  })
+
+  test('every type of key takes the short form and the long one, in the same order', async () => {
+    const at = [new Date('2026-01-01T00:00:00Z'), new Date('2026-01-02T00:00:00Z')]
+    const keys: [string, (string | number | Date | Uint8Array)[]][] = [
+      ['codes', ['ADA', 'BTC']],
+      ['sides', ['long', 'short']],
+      ['blobs', [Buffer.from([0, 255]), new Uint8Array([1])]],
+      ['moments', at],
+      ['prices', [9.5, '10']],
+    ]
+    await bench.open(driver).lockstep.transaction({}, async (tx) => {
+      for (const [table, ids] of keys) {
+        const short = await lockRows(tx, table, ids.toReversed())
+        const long = await lockRows(tx, table, ids.toReversed(), { skipLocked: true })
+        expect([...short], table).toEqual([...long])
+        for (const [index, id] of ids.entries()) expect(short.get(id), table).toBe(short[index])
+      }
+      const twice = await lockRows(tx, 'prices', ['10', '10.0', '1e1'])
+      expect(twice).toHaveLength(1)
+      expect(['10', '10.0', '1e1'].map((id) => twice.get(id))).toEqual([twice[0], twice[0], twice[0]])
+    })
+  })
+})
+
+// BUG: the driver lets columns be renamed ("renamed columns do no harm"), but lockRows looks for its own by their exact name.
+test.fails('lockRows where postgres.js renames columns', async () => {
+  const sql = postgres(database.url, { max: 2, onnotice: () => {}, transform: postgres.pascal })
+  const lockstep = new Lockstep(sql)
+  try {
+    const rows = await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', [7, 6]))
+    expect(rows.map((row) => row['Id'])).toEqual(['6', '7'])
+    const skipping = await lockstep.transaction({}, (tx) =>
+      lockRows(tx, 'accounts', [6, 999], { skipLocked: true, allowMissing: true }),
+    )
+    expect(skipping.missing).toEqual([999])
+  } finally {
+    await lockstep.close()
+    await sql.end({ timeout: 0.1 })
+  }
+})

@@ -1,0 +1,255 @@
+import { beforeAll, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type Client, DRIVERS, failureOf, note, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { key, LockAborted, LockstepClosed, LockTimeout, type TransactionOptions } from '../index.ts'
+import { on } from '../observe/index.ts'
+
+/** A key that was found taken a moment ago is waited for at once, without asking first. That way in has its own faults. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+const ROUTES = database.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
+
+const SETTINGS = { lock_timeout: '7s', statement_timeout: '9s', client_connection_check_interval: '5s' }
+beforeAll(async () => {
+  for (const [name, value] of Object.entries(SETTINGS)) {
+    await bench.admin.query(`ALTER DATABASE ${database.name} SET ${name} = '${value}'`)
+  }
+})
+const HOT = { lock: key`Order:hot` }
+
+/** Holds the lock in a process of its own until told otherwise. */
+async function hold(driver: (typeof DRIVERS)[number], lock = HOT.lock): Promise<() => Promise<void>> {
+  const [held, letGo] = [signal(), signal()]
+  const holding = bench.open(driver).lockstep.transaction({ lock }, async () => {
+    held.give()
+    await letGo.given
+  })
+  await held.given
+  return async () => {
+    letGo.give()
+    await holding
+  }
+}
+
+/** Makes this client know that the lock is taken. */
+async function learn({ lockstep }: Client, options: TransactionOptions = HOT): Promise<void> {
+  const error = await failureOf(lockstep.transaction({ ...options, waitMs: 30 }, () => Promise.resolve()))
+  expect(error).toBeInstanceOf(LockTimeout)
+}
+
+/** Keeps the client's connections in use, so that the next caller gets a new one. */
+async function occupy({ lockstep }: Client): Promise<() => Promise<void>> {
+  const [held, letGo] = [signal(), signal()]
+  const busy = lockstep.transaction({}, async (tx) => {
+    await tx.query('SELECT 1')
+    held.give()
+    await letGo.given
+  })
+  await held.given
+  return async () => {
+    letGo.give()
+    await busy
+  }
+}
+
+/** What those who wait have sent: without a ROLLBACK before it, it was sent at once. */
+async function waitingFor(count: number): Promise<string[]> {
+  await bench.waiters(count)
+  const { rows } = await bench.admin.query<{ query: string }>(
+    `SELECT query FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()`,
+  )
+  return rows.map(({ query }) => query)
+}
+
+const SHOW = Object.keys(SETTINGS)
+  .map((name) => `current_setting('${name}') AS ${name}`)
+  .join(', ')
+
+describe.each(DRIVERS)('waiting at once, %s', (driver) => {
+  test.each(ROUTES)('the settings of the wait are put back for the caller and for the session, %s', async (route) => {
+    const url = route === 'direct' ? database.url : (database.pooledUrl as string)
+    const client = bench.open(driver, { url })
+    for (const slices of ['one slice', 'several']) {
+      const letGo = await hold(driver)
+      await learn(client)
+      const shown = client.lockstep.transaction(HOT, async (tx) => (await tx.query(`SELECT ${SHOW}`)).rows)
+      const [sent] = await waitingFor(1)
+      expect(sent).toMatch(/^BEGIN/)
+      // The next slice begins with the rollback of this one.
+      if (slices === 'several') await expect.poll(async () => (await waitingFor(1))[0], { timeout: 5000 }).toMatch(/^ROLLBACK/)
+      await letGo()
+      expect(await shown).toEqual([SETTINGS])
+      expect(await client.query(`SELECT ${SHOW}`)).toEqual([SETTINGS])
+    }
+  })
+
+  test('several locks, one of them shared: granted in order, settings put back, told as contended', async () => {
+    const client = bench.open(driver)
+    const letGo = await hold(driver)
+    const options = { lock: [key`Order:a`, HOT.lock], lockShared: key`Order:b` }
+    await learn(client, options)
+    const acquired: boolean[] = []
+    const stop = on('lock.acquired', ({ keys, contended }) => void (keys.length === 2 && acquired.push(contended)))
+    const shown = client.lockstep.transaction(options, async (tx) => {
+      expect(await bench.locksHeld()).toBe(3)
+      return (await tx.query(`SELECT ${SHOW}`)).rows
+    })
+    expect((await waitingFor(1))[0]).toMatch(/^BEGIN/)
+    await letGo()
+    expect(await shown).toEqual([SETTINGS])
+    // Free by now: waited for at once all the same, and told as what it was.
+    await client.lockstep.transaction(options, () => Promise.resolve())
+    stop()
+    expect(acquired).toEqual([true, false])
+  })
+
+  test('a timeout tells who was in the way, and leaves nothing', async () => {
+    const client = bench.open(driver)
+    const letGo = await hold(driver)
+    await learn(client)
+    const error = await failureOf(client.lockstep.transaction({ ...HOT, waitMs: 50 }, () => Promise.resolve()))
+    expect(error).toBeInstanceOf(LockTimeout)
+    expect(error).toMatchObject({ waitedFor: 'server', holders: [{ where: 'server', key: 'Order:hot' }] })
+    await bench.waiters(0)
+    await letGo()
+  })
+
+  test('waitMs: 0 still asks, and does not wait', async () => {
+    const client = bench.open(driver)
+    const letGo = await hold(driver)
+    await learn(client)
+    await expect(client.lockstep.transaction({ ...HOT, waitMs: 0 }, () => Promise.resolve())).rejects.toBeInstanceOf(
+      LockTimeout,
+    )
+    await letGo()
+    expect(await client.lockstep.transaction({ ...HOT, waitMs: 0 }, () => Promise.resolve('free'))).toBe('free')
+  })
+
+  test('ended in every way, a wait gives its place, its connection and its lock back', { timeout: 60_000 }, async () => {
+    const proxy = await bench.proxy()
+    const client = bench.open(driver, { url: proxy.url(database.url), max: 4 })
+    for (const end of ['abort', 'terminate', 'cut', 'abort', 'terminate', 'cut'] as const) {
+      const letGo = await hold(driver)
+      await learn(client)
+      const controller = new AbortController()
+      const waiter = client.lockstep.transaction({ ...HOT, signal: controller.signal }, (tx) => pidOf(tx))
+      const settled = waiter.catch((error: unknown) => error)
+      expect((await waitingFor(1))[0]).toMatch(/^BEGIN/)
+      if (end === 'abort') controller.abort()
+      if (end === 'cut') proxy.cutAll()
+      if (end === 'terminate') {
+        await bench.admin.query(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`)
+      }
+      if (end === 'abort') expect(await settled).toBeInstanceOf(LockAborted)
+      await letGo()
+      if (end !== 'abort') expect(await settled).toBeGreaterThan(0)
+    }
+    // Two places in a pool of four: both are still there. Who has none waits 60 ms at a time.
+    const [one, two] = [await hold(driver), await hold(driver, key`Order:two`)]
+    const waiters = [HOT.lock, key`Order:two`].map((lock) => client.lockstep.transaction({ lock }, () => Promise.resolve(lock)))
+    for (const sent of await waitingFor(2)) expect(sent).not.toMatch(/lock_timeout = 60;/)
+    await Promise.all([one(), two()])
+    expect(await Promise.all(waiters)).toEqual(['Order:hot', 'Order:two'])
+  })
+
+  test('close() ends it, and the server waits for nobody any more', async () => {
+    const client = bench.open(driver)
+    const letGo = await hold(driver)
+    await learn(client)
+    const waiter = failureOf(client.lockstep.transaction(HOT, () => Promise.resolve()))
+    await bench.waiters(1)
+    await client.lockstep.close()
+    expect(await waiter).toBeInstanceOf(LockstepClosed)
+    await bench.waiters(0)
+    await letGo()
+  })
+
+  test('sixty writers of three processes: each once, none lost', async () => {
+    const clients = [1, 2, 3].map(() => bench.open(driver))
+    await bench.admin.query('CREATE TABLE IF NOT EXISTS counter (n integer); TRUNCATE counter; INSERT INTO counter VALUES (0)')
+    await Promise.all(
+      Array.from({ length: 60 }, (_, number) =>
+        clients[number % 3]?.lockstep.transaction(HOT, async (tx) => {
+          const { rows } = await tx.query<{ n: number }>('SELECT n FROM counter')
+          await tx.query('UPDATE counter SET n = $1', [(rows[0]?.n ?? 0) + 1])
+          await note(tx, String(number))
+        }),
+      ),
+    )
+    expect((await bench.admin.query('SELECT n FROM counter')).rows).toEqual([{ n: 60 }])
+    expect(await bench.notes()).toHaveLength(60)
+  })
+})
+
+/** With which SQLSTATE the wait of a caller that aborts ends: 57014 where it was cancelled, 55P03 where its slice had to end first. */
+async function endOfAbortedWait(driver: (typeof DRIVERS)[number], connection: 'used' | 'new'): Promise<string> {
+  const proxy = await bench.proxy()
+  const client = bench.open(driver, { url: proxy.url(database.url) })
+  const letGo = await hold(driver)
+  await learn(client)
+  const free = connection === 'new' ? await occupy(client) : undefined
+  const controller = new AbortController()
+  const waiter = failureOf(client.lockstep.transaction({ ...HOT, signal: controller.signal }, () => Promise.resolve()))
+  expect((await waitingFor(1))[0]).toMatch(/^BEGIN/)
+  let state = ''
+  proxy.onServerData((chunk) => {
+    state ||= /C(57014|55P03)\0/.exec(chunk.toString('latin1'))?.[1] ?? ''
+    return 'forward'
+  })
+  controller.abort()
+  expect(await waiter).toBeInstanceOf(LockAborted)
+  proxy.onServerData(undefined)
+  await letGo()
+  await free?.()
+  return state
+}
+
+describe('an abort cancels the wait at the server', () => {
+  test('pg, on a connection that was used before', async () => {
+    expect(await endOfAbortedWait('pg', 'used')).toBe('57014')
+  })
+
+  // BUG: whether a connection is direct is learned from the answer to an opening message, and here the first such answer is the
+  // end of the wait. Until then nothing is cancelled, and every slice is the short one of a pooler. postgres.js knows a
+  // connection only by its first answer: there it is so for every wait of this kind.
+  test('postgres.js, on a connection that was used before', async () => {
+    expect(await endOfAbortedWait('postgres.js', 'used')).toBe('57014')
+  })
+
+  test.each(DRIVERS)('%s, on a new connection', async (driver) => {
+    expect(await endOfAbortedWait(driver, 'new')).toBe('57014')
+  })
+})
+
+/** Who waits first on a new connection, and who waits behind it: the order in which they are served. */
+async function orderOfService(driver: (typeof DRIVERS)[number]): Promise<string[]> {
+  const [client, other] = [bench.open(driver), bench.open(driver)]
+  const letGo = await hold(driver)
+  await learn(client)
+  const free = await occupy(client)
+  const order: string[] = []
+  const serve = (who: string, { lockstep }: Client): Promise<unknown> =>
+    lockstep.transaction(HOT, () => Promise.resolve(order.push(who)))
+  const first = serve('first', client)
+  expect((await waitingFor(1))[0]).toMatch(/^BEGIN/)
+  const second = serve('second', other)
+  await bench.waiters(2)
+  await letGo()
+  await Promise.all([first, second])
+  await free()
+  return order
+}
+
+describe('a lock that was waited for on a new connection is kept', () => {
+  test('pg', async () => {
+    expect(await orderOfService('pg')).toEqual(['first', 'second'])
+  })
+
+  // BUG: with postgres.js the new connection is taken for a known one (`route.direct`), so the incarnation is not asked for. When
+  // the lock is granted, `unknown life` gives it back, and whoever stands behind is served first.
+  test('postgres.js', async () => {
+    expect(await orderOfService('postgres.js')).toEqual(['first', 'second'])
+  })
+})
