@@ -3,13 +3,17 @@ import type { Scenario } from '../scenario.ts'
 import { cancel } from './cancel.ts'
 import { combine } from './combine.ts'
 import { commit } from './commit.ts'
+import { leases } from './leases.ts'
 import { leftovers } from './leftovers.ts'
 import { once } from './once.ts'
 import { order } from './order.ts'
 import { rollout } from './rollout.ts'
+import { restart } from './restart.ts'
+import { silence } from './silence.ts'
 import { transfers } from './transfers.ts'
 import { visibility } from './visibility.ts'
 import { wallet } from './wallet.ts'
+import { zombie } from './zombie.ts'
 
 /** Every scenario by its name: `npm run attack -- NAME`. */
 export const scenarios: Readonly<Record<string, Scenario>> = {
@@ -23,4 +27,8 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   transfers,
   once,
   combine,
+  leases,
+  zombie,
+  silence,
+  restart,
 }

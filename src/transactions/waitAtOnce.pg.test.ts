@@ -1,6 +1,14 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { type Client, DRIVERS, failureOf, note, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import {
+  type Client,
+  DRIVERS,
+  failureOf,
+  note,
+  pidOf,
+  signal,
+  workbench,
+} from '../../tools/server/testing/workbench.ts'
 import { key, LockAborted, LockstepClosed, LockTimeout, type TransactionOptions } from '../index.ts'
 import { on } from '../observe/index.ts'
 
@@ -78,7 +86,8 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
       const [sent] = await waitingFor(1)
       expect(sent).toMatch(/^BEGIN/)
       // The next slice begins with the rollback of this one.
-      if (slices === 'several') await expect.poll(async () => (await waitingFor(1))[0], { timeout: 5000 }).toMatch(/^ROLLBACK/)
+      if (slices === 'several')
+        await expect.poll(async () => (await waitingFor(1))[0], { timeout: 5000 }).toMatch(/^ROLLBACK/)
       await letGo()
       expect(await shown).toEqual([SETTINGS])
       expect(await client.query(`SELECT ${SHOW}`)).toEqual([SETTINGS])
@@ -127,32 +136,40 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     expect(await client.lockstep.transaction({ ...HOT, waitMs: 0 }, () => Promise.resolve('free'))).toBe('free')
   })
 
-  test('ended in every way, a wait gives its place, its connection and its lock back', { timeout: 60_000 }, async () => {
-    const proxy = await bench.proxy()
-    const client = bench.open(driver, { url: proxy.url(database.url), max: 4 })
-    for (const end of ['abort', 'terminate', 'cut', 'abort', 'terminate', 'cut'] as const) {
-      const letGo = await hold(driver)
-      await learn(client)
-      const controller = new AbortController()
-      const waiter = client.lockstep.transaction({ ...HOT, signal: controller.signal }, (tx) => pidOf(tx))
-      const settled = waiter.catch((error: unknown) => error)
-      expect((await waitingFor(1))[0]).toMatch(/^BEGIN/)
-      if (end === 'abort') controller.abort()
-      if (end === 'cut') proxy.cutAll()
-      if (end === 'terminate') {
-        await bench.admin.query(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`)
+  test(
+    'ended in every way, a wait gives its place, its connection and its lock back',
+    { timeout: 60_000 },
+    async () => {
+      const proxy = await bench.proxy()
+      const client = bench.open(driver, { url: proxy.url(database.url), max: 4 })
+      for (const end of ['abort', 'terminate', 'cut', 'abort', 'terminate', 'cut'] as const) {
+        const letGo = await hold(driver)
+        await learn(client)
+        const controller = new AbortController()
+        const waiter = client.lockstep.transaction({ ...HOT, signal: controller.signal }, (tx) => pidOf(tx))
+        const settled = waiter.catch((error: unknown) => error)
+        expect((await waitingFor(1))[0]).toMatch(/^BEGIN/)
+        if (end === 'abort') controller.abort()
+        if (end === 'cut') proxy.cutAll()
+        if (end === 'terminate') {
+          await bench.admin.query(
+            `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`,
+          )
+        }
+        if (end === 'abort') expect(await settled).toBeInstanceOf(LockAborted)
+        await letGo()
+        if (end !== 'abort') expect(await settled).toBeGreaterThan(0)
       }
-      if (end === 'abort') expect(await settled).toBeInstanceOf(LockAborted)
-      await letGo()
-      if (end !== 'abort') expect(await settled).toBeGreaterThan(0)
-    }
-    // Two places in a pool of four: both are still there. Who has none waits 60 ms at a time.
-    const [one, two] = [await hold(driver), await hold(driver, key`Order:two`)]
-    const waiters = [HOT.lock, key`Order:two`].map((lock) => client.lockstep.transaction({ lock }, () => Promise.resolve(lock)))
-    for (const sent of await waitingFor(2)) expect(sent).not.toMatch(/lock_timeout = 60;/)
-    await Promise.all([one(), two()])
-    expect(await Promise.all(waiters)).toEqual(['Order:hot', 'Order:two'])
-  })
+      // Two places in a pool of four: both are still there. Who has none waits 60 ms at a time.
+      const [one, two] = [await hold(driver), await hold(driver, key`Order:two`)]
+      const waiters = [HOT.lock, key`Order:two`].map((lock) =>
+        client.lockstep.transaction({ lock }, () => Promise.resolve(lock)),
+      )
+      for (const sent of await waitingFor(2)) expect(sent).not.toMatch(/lock_timeout = 60;/)
+      await Promise.all([one(), two()])
+      expect(await Promise.all(waiters)).toEqual(['Order:hot', 'Order:two'])
+    },
+  )
 
   test('close() ends it, and the server waits for nobody any more', async () => {
     const client = bench.open(driver)
@@ -168,7 +185,9 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
 
   test('sixty writers of three processes: each once, none lost', async () => {
     const clients = [1, 2, 3].map(() => bench.open(driver))
-    await bench.admin.query('CREATE TABLE IF NOT EXISTS counter (n integer); TRUNCATE counter; INSERT INTO counter VALUES (0)')
+    await bench.admin.query(
+      'CREATE TABLE IF NOT EXISTS counter (n integer); TRUNCATE counter; INSERT INTO counter VALUES (0)',
+    )
     await Promise.all(
       Array.from({ length: 60 }, (_, number) =>
         clients[number % 3]?.lockstep.transaction(HOT, async (tx) => {
