@@ -30,7 +30,7 @@ export type {
   Leases,
   LeaseWaiter,
 } from './leases/index.ts'
-export type { OnceOptions, OnceResult } from './once/index.ts'
+export type { ActContext, Found, LongOnceOptions, OnceOptions, OnceResult } from './once/index.ts'
 export type { Finding, MigrateOptions, MigrateResult, Pool, StatementResult } from './postgres/index.ts'
 export {
   type LockedRows,

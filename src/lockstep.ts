@@ -24,7 +24,7 @@ import {
   WaitPlaces,
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
-import { once, type OnceOptions, type OnceResult } from './once/index.ts'
+import { type LongOnceOptions, once, onceLong, type OnceOptions, type OnceResult } from './once/index.ts'
 import {
   checkReadiness,
   checkSchemaName,
@@ -225,8 +225,26 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    *   create: async (tx) => (await tx.query('INSERT INTO positions … RETURNING *', [symbol])).rows[0]!,
    * })
    */
-  once<Value>(key: Key, options: OnceOptions<Value, ClientOf<P>>): Promise<OnceResult<Value>> {
-    return once<Value, ClientOf<P>>((wanted, fn) => this.transaction(wanted, fn), key, options)
+  once<Value>(key: Key, options: OnceOptions<Value, ClientOf<P>>): Promise<OnceResult<Value>>
+  /**
+   * The long form, for creating outside the database: under a lease, in steps that the next caller can take over.
+   *
+   * @example
+   * await lockstep.once(key`Position:${symbol}`, { find, begin, act, finish, abandon, ttlMs: 10_000 })
+   */
+  once<Value, Pending, Outcome>(
+    key: Key,
+    options: LongOnceOptions<Value, Pending, Outcome, ClientOf<P>>,
+  ): Promise<OnceResult<Value>>
+  once<Value, Pending, Outcome>(
+    key: Key,
+    options: OnceOptions<Value, ClientOf<P>> | LongOnceOptions<Value, Pending, Outcome, ClientOf<P>>,
+  ): Promise<OnceResult<Value>> {
+    const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
+      this.transaction(wanted, fn)
+    return typeof options === 'object' && options !== null && 'act' in options
+      ? this.#counted(() => onceLong(transact, this.leases, key, options))
+      : once(transact, key, options)
   }
 
   /**

@@ -6,8 +6,9 @@ import type { OnceAnswer } from '../faults/onceProcess.ts'
 import { type DriverName, type Lab, openLab, type Route } from '../lab.ts'
 import { scenario, type Tell } from '../scenario.ts'
 import { CREATE, CREATE_TABLE, DOUBLES, FIND } from './once.sql.ts'
+import { type LongSize, playLong } from './onceLong.ts'
 
-interface Size {
+interface Size extends LongSize {
   readonly keys: number
   readonly callersEach: number
 }
@@ -22,13 +23,13 @@ const PROCESSES: readonly { driver: DriverName; route: Route }[] = [
 
 /**
  * A hundred calls for one key at once, from four processes, key after key. For each key one row, one caller that created it, and
- * the same id for all. The same check and insert without the lock must create doubles.
+ * the same id for all. The same check and insert without the lock must create doubles. Then the long form, see onceLong.ts.
  */
 export const once = scenario<Size>({
   name: 'once',
   about: 'a hundred calls of once() for one key from four processes: one creates, all get the same',
-  full: { keys: 200, callersEach: 25 },
-  small: { keys: 8, callersEach: 25 },
+  full: { keys: 200, callersEach: 25, longKeys: 200, strikes: 40 },
+  small: { keys: 8, callersEach: 25, longKeys: 12, strikes: 2 },
   async run(size, tell) {
     const lab = await openLab()
     try {
@@ -37,10 +38,12 @@ export const once = scenario<Size>({
       const doubled = (await lab.admin.query(DOUBLES)).rowCount ?? -1
       tell('once: without the lock')
       const control = await withoutLock(lab)
-      const results: ResultRow[] = [{ ...result, 'keys with two rows': doubled }]
+      const long = await playLong(lab, size, tell)
+      const results: ResultRow[] = [{ form: 'short', ...result, 'keys with two rows': doubled }, long.row]
       return {
         results,
         goals: [
+          ...long.goals,
           goal('calls', result.calls, '=', size.keys * size.callersEach * PROCESSES.length),
           goal('keys with more or less than one creator', result['not one creator'], '=', 0),
           goal('keys whose callers got different ids', result['different ids'], '=', 0),

@@ -14,5 +14,13 @@
  * **A path that does not take the lock** (an older version, a script) can still insert between `find` and `create`. If a unique
  * constraint stops the second insert, `once` looks again, and gives what the other path made; without such a constraint there
  * are two. The lock makes the race rare in practice, the constraint makes it impossible: have both.
+ *
+ * **The long form** is for creating outside the database, which takes seconds: an order at an exchange. States of the thing: nothing →
+ * begun (a row with an id of our own making, seen by everyone) → done. Under a lease: `find`, and `begin` if there is nothing, in one
+ * guarded transaction; `act` outside, with the id, holding no connection; `finish` in a guarded transaction. A creator that dies or
+ * is stopped leaves a beginning; its lease ends by itself, and the next caller takes the beginning over *with its id*: as far as the
+ * other side honours the id, there is one thing. A stopped creator that goes on cannot write any more (see leases/), and what it does
+ * outside it does under the same id. `act` that fails is abandoned, if the caller says how, or left to the next.
  */
+export { type ActContext, type Found, type LongOnceOptions, onceLong } from './long.ts'
 export { once, type OnceOptions, type OnceResult } from './once.ts'

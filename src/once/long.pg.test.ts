@@ -1,0 +1,164 @@
+import { randomUUID } from 'node:crypto'
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { InvalidOption, key, LeaseHeld, LeaseLost, type LongOnceOptions } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+interface Position {
+  readonly symbol: string
+  readonly orderId: string
+}
+
+/** What the exchange has seen: the ids of its orders. */
+const orders: string[] = []
+
+beforeAll(() =>
+  bench.admin.query('CREATE TABLE positions (symbol text PRIMARY KEY, order_id text NOT NULL, state text NOT NULL)'),
+)
+beforeEach(async () => {
+  orders.length = 0
+  await bench.admin.query('TRUNCATE positions')
+})
+
+function position(symbol: string): LongOnceOptions<Position, string, boolean> {
+  return {
+    ttlMs: 2000,
+    find: async (tx) => {
+      const { rows } = await tx.query<{ id: string; state: string }>(
+        'SELECT order_id AS id, state FROM positions WHERE symbol = $1',
+        [symbol],
+      )
+      const [row] = rows
+      if (row === undefined) return undefined
+      return row.state === 'open' ? { done: { symbol, orderId: row.id } } : { pending: row.id }
+    },
+    begin: async (tx) => {
+      const id = randomUUID()
+      await tx.query(`INSERT INTO positions VALUES ($1, $2, 'opening')`, [symbol, id])
+      return id
+    },
+    act: async (id) => {
+      if (!orders.includes(id)) orders.push(id)
+      return Promise.resolve(true)
+    },
+    finish: async (tx, id) => {
+      await tx.query(`UPDATE positions SET state = 'open' WHERE order_id = $1`, [id])
+      return { symbol, orderId: id }
+    },
+    abandon: async (tx, id) => {
+      await tx.query('DELETE FROM positions WHERE order_id = $1', [id])
+    },
+  }
+}
+
+const stateOf = async (symbol: string): Promise<unknown> =>
+  (await bench.admin.query('SELECT state FROM positions WHERE symbol = $1', [symbol])).rows
+
+describe.each(DRIVERS)('once, the long form, %s', (driver) => {
+  test('one creates, the others wait and get the same; the beginning is seen by everyone', async () => {
+    const [one, other] = [bench.open(driver, { max: 2 }).lockstep, bench.open(driver, { max: 2 }).lockstep]
+    const [acting, goOn] = [signal(), signal()]
+    const slow = {
+      ...position('BTC'),
+      act: async (id: string) => {
+        orders.push(id)
+        acting.give()
+        await goOn.given
+        return true
+      },
+    }
+    const first = one.once(key`Position:BTC`, slow)
+    await acting.given
+    expect(await stateOf('BTC')).toEqual([{ state: 'opening' }])
+    const others = [one, other, other].map((lockstep) => lockstep.once(key`Position:BTC`, position('BTC')))
+    goOn.give()
+    const results = await Promise.all([first, ...others])
+    expect(results.map(({ created }) => created)).toEqual([true, false, false, false])
+    expect(new Set(results.map(({ value }) => value.orderId))).toEqual(new Set(orders))
+    expect(orders).toHaveLength(1)
+    expect(await one.once(key`Position:BTC`, position('BTC'))).toMatchObject({ created: false })
+  })
+
+  test('no connection is held while act runs', async () => {
+    const { lockstep, query } = bench.open(driver, { max: 1 })
+    const { created } = await lockstep.once(key`Position:ETH`, {
+      ...position('ETH'),
+      act: async () => (await query('SELECT true AS yes')).length === 1,
+    })
+    expect(created).toBe(true)
+  })
+
+  test('a beginning that somebody left is taken over with its id', async () => {
+    const { lockstep } = bench.open(driver)
+    await bench.admin.query(`INSERT INTO positions VALUES ('SOL', 'left-behind', 'opening')`)
+    let takenOver: boolean | undefined
+    const { value, created } = await lockstep.once(key`Position:SOL`, {
+      ...position('SOL'),
+      act: async (id, context) => {
+        takenOver = context.takenOver
+        orders.push(id)
+        return Promise.resolve(true)
+      },
+    })
+    expect({ value, created, takenOver }).toEqual({
+      value: { symbol: 'SOL', orderId: 'left-behind' },
+      created: true,
+      takenOver: true,
+    })
+    expect(orders).toEqual(['left-behind'])
+  })
+
+  test('an act that fails is abandoned, or left for the next where nobody says how', async () => {
+    const { lockstep } = bench.open(driver)
+    const refusing = { ...position('ADA'), act: () => Promise.reject(new Error('rejected by the exchange')) }
+    await expect(lockstep.once(key`Position:ADA`, refusing)).rejects.toThrow('rejected by the exchange')
+    expect(await stateOf('ADA')).toEqual([])
+    const { abandon: _, ...leaving } = refusing
+    await expect(lockstep.once(key`Position:ADA`, leaving)).rejects.toThrow('rejected by the exchange')
+    expect(await stateOf('ADA')).toEqual([{ state: 'opening' }])
+    expect(await lockstep.once(key`Position:ADA`, position('ADA'))).toMatchObject({ created: true })
+  })
+
+  test('a creator that has lost its lease neither finishes nor abandons; it gets what the next one made', async () => {
+    const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const [acting, goOn] = [signal(), signal()]
+    const first = one.once(key`Position:DOT`, {
+      ...position('DOT'),
+      act: async (id, { takenOver }) => {
+        orders.push(id)
+        if (takenOver) return true
+        acting.give()
+        await goOn.given
+        throw new Error('late')
+      },
+    })
+    await acting.given
+    await other.leases.forceRelease(key`Position:DOT`, { by: 'test', reason: 'stuck' })
+    const second = await other.once(key`Position:DOT`, position('DOT'))
+    expect(second.created).toBe(true)
+    goOn.give()
+    const result = await first.catch((error: unknown) => error)
+    expect(result).toMatchObject({ created: false, value: second.value })
+    expect(await stateOf('DOT')).toEqual([{ state: 'open' }])
+    expect(new Set(orders).size).toBe(1)
+  })
+
+  test('a wait has an end', async () => {
+    const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const lease = await one.leases.acquire(key`Position:XRP`)
+    const error = await failureOf(other.once(key`Position:XRP`, { ...position('XRP'), waitMs: 50 }))
+    expect(error).toBeInstanceOf(LeaseHeld)
+    expect(error).not.toBeInstanceOf(LeaseLost)
+    await lease.release()
+  })
+
+  test('bad input', async () => {
+    const { lockstep } = bench.open(driver)
+    const { begin: _, ...halfDone } = position('X')
+    await expect(lockstep.once(key`Position:X`, halfDone as never)).rejects.toBeInstanceOf(InvalidOption)
+  })
+})

@@ -1,0 +1,113 @@
+import { InvalidOption, LeaseLost } from '../errors.ts'
+import { checkKey, type Key } from '../locks/index.ts'
+import type { Lease, LeaseOptions, Leases } from '../leases/index.ts'
+import type { Transaction, TransactionOptions } from '../transactions/index.ts'
+import type { OnceResult } from './once.ts'
+
+/** What `find` sees: the thing, the beginning of it that somebody has written down, or nothing. */
+export type Found<Value, Pending> = { readonly done: Value } | { readonly pending: Pending } | undefined | null
+
+/** What `act` is told beside what was begun. */
+export interface ActContext {
+  /** Aborted when the lease is lost: somebody else may be at it then. */
+  readonly signal: AbortSignal
+  /** For an other side that can refuse a late caller. */
+  readonly fence: bigint
+  /** True where somebody else had begun and did not end it: what it did outside may be there already, under the same id. */
+  readonly takenOver: boolean
+}
+
+/** What the long form of `lockstep.once()` takes: for creating that takes seconds and happens outside the database. */
+export interface LongOnceOptions<Value, Pending, Outcome, Client = unknown> extends Pick<
+  LeaseOptions,
+  'ttlMs' | 'waitMs' | 'signal' | 'holder'
+> {
+  /** Looks for the thing, or its beginning. */
+  readonly find: (tx: Transaction<Client>) => Promise<Found<Value, Pending>>
+  /** Writes the beginning down, with an id of its own making that the other side will know it by, and gives it back. */
+  readonly begin: (tx: Transaction<Client>) => Promise<Pending>
+  /** Does the thing outside, with the id that was written down. No connection is held meanwhile. */
+  readonly act: (pending: Pending, context: ActContext) => Promise<Outcome>
+  /** Writes the end down. */
+  readonly finish: (tx: Transaction<Client>, pending: Pending, outcome: Outcome) => Promise<NonNullable<Value>>
+  /** `act` has failed: takes the beginning away again. Without it, the next caller takes it over. */
+  readonly abandon?: (tx: Transaction<Client>, pending: Pending, error: unknown) => Promise<void>
+}
+
+type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
+
+const DEFAULT_WAIT_MS = 30_000
+/** How often a lease may be lost before it is the caller's problem. */
+const MAX_LOSSES = 3
+
+/** Creates a thing exactly once, also when creating takes seconds. */
+export async function onceLong<Value, Pending, Outcome, Client>(
+  transact: Transact<Client>,
+  leases: Leases<Client>,
+  key: Key,
+  options: LongOnceOptions<Value, Pending, Outcome, Client>,
+): Promise<OnceResult<Value>> {
+  checkKey(key)
+  checkFunctions(key, options)
+  const { ttlMs, signal, holder, waitMs = DEFAULT_WAIT_MS } = options
+  const lease: LeaseOptions = {
+    waitMs,
+    ...(ttlMs === undefined ? {} : { ttlMs }),
+    ...(signal === undefined ? {} : { signal }),
+    ...(holder === undefined ? {} : { holder }),
+  }
+  // What is there needs no lease to be seen.
+  const found = await transact({}, (tx) => options.find(tx))
+  if (isDone(found)) return { value: found.done as NonNullable<Value>, created: false }
+  for (let losses = 1; ; losses++) {
+    let result: OnceResult<Value> | undefined
+    try {
+      return await leases.run(key, lease, async (held) => (result = await createUnder(held, options)))
+    } catch (error) {
+      // Lost after the last transaction had committed: it is done all the same.
+      if (error instanceof LeaseLost && result !== undefined) return result
+      // Somebody else is at it: what it makes is what this caller wants.
+      if (!(error instanceof LeaseLost) || error.reason === 'closed' || losses >= MAX_LOSSES) throw error
+    }
+  }
+}
+
+async function createUnder<Value, Pending, Outcome, Client>(
+  lease: Lease<Client>,
+  { find, begin, act, finish, abandon }: LongOnceOptions<Value, Pending, Outcome, Client>,
+): Promise<OnceResult<Value>> {
+  const start = await lease.transaction(async (tx) => {
+    const found = await find(tx)
+    if (found !== undefined && found !== null) return { found, takenOver: true }
+    return { found: { pending: await begin(tx) }, takenOver: false }
+  })
+  if (isDone(start.found)) return { value: start.found.done as NonNullable<Value>, created: false }
+  const { pending } = start.found
+  let outcome: Outcome
+  try {
+    outcome = await act(pending, { signal: lease.signal, fence: lease.fence, takenOver: start.takenOver })
+  } catch (error) {
+    // Who has lost the lease must not take away what the next one is at; the transaction refuses.
+    if (abandon !== undefined) await lease.transaction((tx) => abandon(tx, pending, error))
+    throw error
+  }
+  return lease.transaction(async (tx) => ({ value: await finish(tx, pending, outcome), created: true }))
+}
+
+function isDone<Value, Pending>(found: Found<Value, Pending>): found is { readonly done: Value } {
+  return found !== undefined && found !== null && 'done' in found
+}
+
+function checkFunctions(key: Key, options: object): void {
+  const missing = ['find', 'begin', 'act', 'finish'].filter(
+    (name) => typeof (options as Record<string, unknown>)[name] !== 'function',
+  )
+  if (missing.length === 0) return
+  throw new InvalidOption(
+    `The long form of once() needs the functions find, begin, act and finish; missing: ${missing.join(', ')}.`,
+    {
+      advice: 'For creating in one transaction, pass find and create alone.',
+      keys: [key],
+    },
+  )
+}
