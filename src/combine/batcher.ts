@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks'
-import { BatchMismatch } from '../errors.ts'
+import { BatchMismatch, LockTimeout } from '../errors.ts'
 import { Closing, type Key } from '../locks/index.ts'
 import { combineBatch } from '../observe/index.ts'
 import {
@@ -34,7 +34,10 @@ export class Batcher<Item, Result> {
   readonly #combiners: Combiners
   readonly #settings: Settings<Item, Result>
   readonly #lines = new Map<Key, Line<Item, Result>>()
-  readonly #crowd: Crowd = { waiting: 0 }
+  readonly #crowd: Crowd = {
+    waiting: 0,
+    setTimer: (fn, ms) => this.#scope.runInAsyncScope(() => setTimeout(fn, ms)),
+  }
   /** Batches belong to nobody's request: they run where the function was made, not where somebody happened to call it. */
   readonly #scope = new AsyncResource('lockstep.combine')
   #idle: Promise<void> | undefined
@@ -83,15 +86,17 @@ export class Batcher<Item, Result> {
     const deserted = new AbortController()
     line.onDeserted = () => deserted.abort()
     let batch: Call<Item, Result>[] | undefined
-    const error = await this.#transact(line, false, deserted.signal, () => {
+    const error = await this.#transact(line, deserted.signal, () => {
       line.onDeserted = undefined
       return (batch ??= line.take(this.#settings.maxBatch))
     })
     line.onDeserted = undefined
     if (error === undefined) return
-    if (batch !== undefined) await this.#afterFailure(line, batch, error)
+    if (batch !== undefined) return this.#afterFailure(line, batch, error)
+    // A second attempt that waited long: those in line have clocks of their own.
+    if (error instanceof LockTimeout) return
     // No transaction could be opened: there is none to be had for anybody of this line.
-    else if (!deserted.signal.aborted) line.turnAllAway(error)
+    if (!deserted.signal.aborted) line.turnAllAway(error)
   }
 
   /** Tells the callers of a failed batch, or tries its halves. */
@@ -102,7 +107,7 @@ export class Batcher<Item, Result> {
     }
     const middle = Math.ceil(batch.length / 2)
     for (const half of [batch.slice(0, middle), batch.slice(middle)]) {
-      const failure = await this.#transact(line, this.#settings.maxWaitMs, undefined, () => half)
+      const failure = await this.#transact(line, undefined, () => half)
       if (failure !== undefined) await this.#afterFailure(line, half, failure)
     }
   }
@@ -110,11 +115,10 @@ export class Batcher<Item, Result> {
   /** Runs a batch and gives its callers their results, or gives back what it failed with: then nothing was written. */
   async #transact(
     line: Line<Item, Result>,
-    waitMs: number | false,
     signal: AbortSignal | undefined,
     takeBatch: () => Call<Item, Result>[],
   ): Promise<unknown> {
-    const { isolation, run } = this.#settings
+    const { isolation, maxWaitMs, run } = this.#settings
     let batch: Call<Item, Result>[] = []
     let results: readonly (Result | Error)[] = []
     let beganAt = 0
@@ -123,13 +127,15 @@ export class Batcher<Item, Result> {
         this.#grounds,
         {
           lock: line.key,
-          waitMs,
+          waitMs: maxWaitMs,
           ...(isolation === undefined ? {} : { isolation }),
           ...(signal === undefined ? {} : { signal }),
         },
         NEVER,
       )
-      await runTransaction(this.#grounds, plan, async (tx) => {
+      // Whoever waits for a batch to begin has a clock of its own; a batch that was taken, and is tried again, has none but this.
+      const patient = signal === undefined ? plan : { ...plan, firstWaitMs: false as const }
+      await runTransaction(this.#grounds, patient, async (tx) => {
         batch = takeBatch()
         beganAt ||= performance.now()
         if (batch.length === 0) return

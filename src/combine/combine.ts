@@ -68,8 +68,9 @@ export function combine<Item, Result>(
   })
 
   // Not an async function: thousands of callers a second need no second promise each.
-  return (item, { signal } = {}) => {
+  return (item, call) => {
     try {
+      const signal = call?.signal
       if (grounds.closing.closed) throw closedError()
       const key = checkKey(keyOf(item))
       if (isInsideTransaction()) throw calledInside(key)

@@ -1,7 +1,8 @@
-import { LockstepError, RowsLocked, RowsMissing, TransactionRolledBack } from '../errors.ts'
+import { InvalidKey, InvalidOption, LockstepError, RowsLocked, RowsMissing, TransactionRolledBack } from '../errors.ts'
 import {
   codeOf,
   findCause,
+  IN_FAILED_TRANSACTION,
   INSUFFICIENT_PRIVILEGE,
   isSqlState,
   meansConnectionLost,
@@ -12,12 +13,18 @@ import {
 /** Classes of SQLSTATE that no single item brings about: they would strike each half again. */
 const NOBODYS = new Set(['08', '0A', '25', '26', '28', '3D', '3F', '42', '53', '57', '58', 'F0', 'XX'])
 
-/** Exceptions: a row-level policy judges single rows, and a statement may be cancelled because the batch is too large. */
-const OF_ITEMS = new Set([INSUFFICIENT_PRIVILEGE, QUERY_CANCELED])
+/**
+ * Exceptions: a row-level policy judges single rows; a statement may be cancelled because the batch is too large; and 25P02 says that
+ * the error of an item was caught.
+ */
+const OF_ITEMS = new Set([INSUFFICIENT_PRIVILEGE, QUERY_CANCELED, IN_FAILED_TRANSACTION])
+
+/** Errors of our own that an item can bring about: an id that no row can have, a row that is not there. */
+const OWN_OF_ITEMS = [InvalidKey, InvalidOption, RowsMissing, RowsLocked]
 
 /** Whether a batch failed for a reason that lies in its items, so that a part of it may succeed. */
 export function isFaultOfItems(error: unknown): boolean {
-  if (error instanceof RowsMissing || error instanceof RowsLocked) return true
+  if (OWN_OF_ITEMS.some((kind) => error instanceof kind)) return true
   if (error instanceof TransactionRolledBack) return error.cause !== undefined && isFaultOfItems(error.cause)
   if (error instanceof LockstepError) return false
   if (findCause(error, (cause) => meansTryAgain(cause) || meansConnectionLost(cause)) !== undefined) return false

@@ -15,6 +15,14 @@ export interface Call<Item, Result> {
 /** All lines of one function. */
 export interface Crowd {
   waiting: number
+  /** Sets a timer that belongs to no caller: it would keep that caller's context alive. */
+  setTimer(fn: () => void, ms: number): NodeJS.Timeout
+}
+
+/** A signal that is listened to, and for whom. */
+interface Heard<Item, Result> {
+  readonly calls: Set<Call<Item, Result>>
+  stop(): void
 }
 
 /** The calls that wait for the next batch of one key, in the order of their coming. */
@@ -26,6 +34,7 @@ export class Line<Item, Result> {
   onDeserted: (() => void) | undefined
   readonly #maxWaitMs: number | false
   readonly #crowd: Crowd
+  readonly #heard = new Map<AbortSignal, Heard<Item, Result>>()
   #calls: Call<Item, Result>[] = []
   #timer: NodeJS.Timeout | undefined
 
@@ -45,16 +54,39 @@ export class Line<Item, Result> {
         forget: undefined,
         waiting: true,
       }
-      if (signal !== undefined) {
-        const abort = (): void => this.#turnAway(call, abortedCall(this.key, signal))
-        signal.addEventListener('abort', abort, { once: true })
-        call.forget = () => signal.removeEventListener('abort', abort)
-      }
+      if (signal !== undefined) this.#hear(signal, call)
       this.#calls.push(call)
       this.waiting++
       this.#crowd.waiting++
       this.#watch()
     })
+  }
+
+  /** One listener for all calls with the same signal. */
+  #hear(signal: AbortSignal, call: Call<Item, Result>): void {
+    const heard = this.#heard.get(signal) ?? this.#listen(signal)
+    heard.calls.add(call)
+    call.forget = () => {
+      call.forget = undefined
+      heard.calls.delete(call)
+      if (heard.calls.size === 0) heard.stop()
+    }
+  }
+
+  /** Apart from `#hear`: a listener must not keep a single call alive. */
+  #listen(signal: AbortSignal): Heard<Item, Result> {
+    const calls = new Set<Call<Item, Result>>()
+    const abort = (): void => {
+      for (const call of calls) this.#turnAway(call, abortedCall(this.key, signal))
+    }
+    const stop = (): void => {
+      this.#heard.delete(signal)
+      signal.removeEventListener('abort', abort)
+    }
+    signal.addEventListener('abort', abort)
+    const heard = { calls, stop }
+    this.#heard.set(signal, heard)
+    return heard
   }
 
   /** Takes the next ones out of the line. */
@@ -92,13 +124,15 @@ export class Line<Item, Result> {
     if (!call.waiting) return
     this.#leave(call)
     call.reject(error)
+    // Those who have gone must not pile up while the lock is somebody else's.
+    if (this.#calls.length > 2 * this.waiting) this.#calls = this.#calls.filter((each) => each.waiting)
     if (this.waiting === 0) this.onDeserted?.()
   }
 
   /** All wait equally long, so the first in line is the first to give up: one timer is enough. */
   #watch(): void {
     if (this.#maxWaitMs === false || this.#timer !== undefined) return
-    this.#timer = setTimeout(() => this.#sendHome(this.#maxWaitMs as number), this.#maxWaitMs)
+    this.#timer = this.#crowd.setTimer(() => this.#sendHome(this.#maxWaitMs as number), this.#maxWaitMs)
   }
 
   #sendHome(maxWaitMs: number): void {
@@ -108,7 +142,7 @@ export class Line<Item, Result> {
       if (!call.waiting) continue
       const leftMs = call.cameAt + maxWaitMs - now
       if (leftMs > 0) {
-        this.#timer = setTimeout(() => this.#sendHome(maxWaitMs), leftMs)
+        this.#timer = this.#crowd.setTimer(() => this.#sendHome(maxWaitMs), leftMs)
         return
       }
       this.#turnAway(call, lateCall(this.key, now - call.cameAt))

@@ -1,7 +1,7 @@
 import { InvalidOption, RowsLocked, RowsMissing } from '../errors.ts'
 import { codeOf, LOCK_NOT_AVAILABLE, quoteIdentifier } from '../postgres/index.ts'
 import type { Transaction } from '../transactions/index.ts'
-import { OrderGuard } from './orderGuard.ts'
+import { columnOf, OrderGuard } from './orderGuard.ts'
 import { type GivenIds, givenIds, nameOf, type RowId, shownId } from './rowIds.ts'
 import {
   existingIds,
@@ -40,7 +40,7 @@ export interface LockedRows<Row> extends Array<Row> {
   get(id: RowId): Row | undefined
   /** Ids of which there is no row; only where `allowMissing` is set. */
   readonly missing: readonly RowId[]
-  /** Ids of rows that somebody else holds; only where `skipLocked` is set. */
+  /** Ids of rows that exist and could not be had, because somebody else holds them; only where `skipLocked` is set. */
   readonly skipped: readonly RowId[]
 }
 
@@ -67,13 +67,16 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   // Only who waits can be part of a circle.
   const guard = unlessLocked === 'wait' ? OrderGuard.of(tx, wanted) : undefined
   let found: Found<Row> | undefined
+  let asked = false
   if (guard === undefined && unlessLocked !== 'skip' && wanted.key.length === 1 && given.unique.length <= FEW) {
+    asked = true
     found = readRows(given, await send(tx, wanted, lockFewRowsInOrder(wanted, mode, unlessLocked), given.columns))
     // Two names of one row, such as a uuid in capitals, stand under the first alone: that takes the general form.
     if (found.byName.size < given.unique.length) found = undefined
   }
   if (found === undefined) {
-    const text = lockRowsInOrder(wanted, mode, unlessLocked, guard?.asks ?? 'off')
+    // After a first statement, nobody is waited for: a row that has appeared since then may come before those that are locked.
+    const text = lockRowsInOrder(wanted, mode, asked ? 'skip' : unlessLocked, guard?.asks ?? 'off')
     const rows = await send(tx, wanted, text, guard === undefined ? given.columns : [...given.columns, ...guard.values])
     guard?.sawRows(rows)
     found = readRows(given, rows)
@@ -110,8 +113,7 @@ async function send(
 /** Takes our own column out of the rows, and finds each by the ids that it was asked for with. */
 function readRows<Row>(given: GivenIds, rows: Record<string, unknown>[]): Found<Row> {
   const byName = new Map<string, Row>()
-  // Ours is the first column, whatever postgres.js was told to call it.
-  const [column = PLACES] = Object.keys(rows[0] ?? {})
+  const column = columnOf(rows[0], PLACES)
   for (const row of rows) {
     const places = row[column] as string
     delete row[column]

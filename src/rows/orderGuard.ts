@@ -1,23 +1,32 @@
 import { rowsOutOfOrder } from '../observe/index.ts'
-import { rootOf, type Transaction } from '../transactions/index.ts'
+import { isUndone, rootOf, type Transaction } from '../transactions/index.ts'
 import { COMES_BEFORE, ROW_KEY, type RowsWanted } from './rows.sql.ts'
 
-/** What a transaction has locked of one table. */
+/** What one call has locked that comes after all that was locked before. */
 interface Locked {
-  /** The last in order so far: the texts of its key columns. */
-  highest: readonly string[]
+  /** In which transaction or savepoint: what was rolled back is locked no more. */
+  readonly tx: Transaction
+  /** The last in order: the texts of its key columns. */
+  readonly highest: readonly string[]
   /** Where in the code it was locked. */
-  stack: string
-  readonly rows: Set<string>
+  readonly stack: string
+  readonly rows: ReadonlySet<string>
 }
 
 /** A transaction is remembered as long as somebody has it in hand. */
-const remembered = new WeakMap<object, Map<string, Locked>>()
+const remembered = new WeakMap<object, Map<string, Locked[]>>()
+
+/** The name under which a column of ours came: postgres.js may have been told to change it. */
+export function columnOf(row: Record<string, unknown> | undefined, name: string): string {
+  return Object.keys(row ?? {}).find((given) => given.toLowerCase() === name) ?? name
+}
 
 /** Sees, for those who listen to `rows.outOfOrder`, whether a transaction locks rows of one table in an order that can deadlock. */
 export class OrderGuard {
+  readonly #tx: Transaction
   readonly #table: string
-  readonly #tables: Map<string, Locked>
+  /** In ascending order of their highest rows. */
+  readonly #locked: Locked[]
   readonly #stack: string
 
   /** Undefined while nobody listens. */
@@ -25,59 +34,57 @@ export class OrderGuard {
     if (!rowsOutOfOrder.hasSubscribers) return undefined
     const root = rootOf(tx)
     let tables = remembered.get(root)
-    if (tables === undefined) remembered.set(root, (tables = new Map<string, Locked>()))
-    return new OrderGuard(`${table} (${key.join(', ')})`, tables)
+    if (tables === undefined) remembered.set(root, (tables = new Map<string, Locked[]>()))
+    const name = `${table} (${key.join(', ')})`
+    const locked = (tables.get(name) ?? []).filter((each) => !isUndone(each.tx))
+    tables.set(name, locked)
+    return new OrderGuard(tx, name, locked)
   }
 
-  private constructor(table: string, tables: Map<string, Locked>) {
+  private constructor(tx: Transaction, table: string, locked: Locked[]) {
+    this.#tx = tx
     this.#table = table
-    this.#tables = tables
+    this.#locked = locked
     this.#stack = new Error('lockRows').stack ?? ''
-  }
-
-  get #before(): Locked | undefined {
-    return this.#tables.get(this.#table)
   }
 
   /** What the statement has to bring along. */
   get asks(): 'remember' | 'compare' {
-    return this.#before === undefined ? 'remember' : 'compare'
+    return this.#locked.length === 0 ? 'remember' : 'compare'
   }
 
   /** The key that rows are compared with. */
   get values(): readonly string[] {
-    return this.#before?.highest ?? []
+    return this.#locked.at(-1)?.highest ?? []
   }
 
   /** Takes the guard's columns out of the rows, remembers, and tells what came too late. */
   sawRows(rows: readonly Record<string, unknown>[]): void {
+    const [keyColumn, beforeColumn] = [columnOf(rows[0], ROW_KEY), columnOf(rows[0], COMES_BEFORE)]
     const seen = rows.map((row) => {
-      const { [ROW_KEY]: key, [COMES_BEFORE]: before } = row
-      delete row[ROW_KEY]
-      delete row[COMES_BEFORE]
+      const { [keyColumn]: key, [beforeColumn]: before } = row
+      delete row[keyColumn]
+      delete row[beforeColumn]
       return { key: key as string, before: before === 'true' }
     })
     const last = seen.at(-1)
     if (last === undefined) return
-    const locked = this.#before
-    const highest = JSON.parse(last.key) as string[]
-    if (locked === undefined) {
-      this.#tables.set(this.#table, { highest, stack: this.#stack, rows: new Set(seen.map(({ key }) => key)) })
-      return
-    }
+    const earlier = this.#locked.at(-1)
     // What is locked already is not waited for a second time.
-    const late = seen.find(({ key, before }) => before && !locked.rows.has(key))
-    if (late !== undefined) {
+    const late = seen.find(({ key, before }) => before && !this.#locked.some((each) => each.rows.has(key)))
+    if (earlier !== undefined && late !== undefined) {
       rowsOutOfOrder.publish({
         table: this.#table,
-        earlier: { id: locked.highest, stack: locked.stack },
+        earlier: { id: earlier.highest, stack: earlier.stack },
         later: { id: JSON.parse(late.key) as string[], stack: this.#stack },
       })
     }
-    for (const { key } of seen) locked.rows.add(key)
-    if (!last.before) {
-      locked.highest = highest
-      locked.stack = this.#stack
+    const locked: Locked = {
+      tx: this.#tx,
+      highest: last.before && earlier !== undefined ? earlier.highest : (JSON.parse(last.key) as string[]),
+      stack: last.before && earlier !== undefined ? earlier.stack : this.#stack,
+      rows: new Set(seen.map(({ key }) => key)),
     }
+    this.#locked.push(locked)
   }
 }

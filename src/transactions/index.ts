@@ -49,5 +49,5 @@ export {
   type TransactionPlan,
 } from './options.ts'
 export { runTransaction } from './run.ts'
-export { rootOf, type Transaction } from './transaction.ts'
+export { isUndone, rootOf, type Transaction } from './transaction.ts'
 export type { Isolation } from './transactions.sql.ts'

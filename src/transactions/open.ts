@@ -143,7 +143,10 @@ class WayIn {
   #expectsToWait(): boolean {
     const { contention, method, places } = this.#grounds
     if (!contention.expects(this.#plan.locks) || method.name !== 'advisory' || this.#patience.asksOnce) return false
-    return places.tryTake()
+    // On a connection that is not yet known, an abort could not cancel the wait, and a grant might have to be given back to look
+    // up in which life of the server it is.
+    const { memory } = this.#connection
+    return memory?.pooled === false && memory.incarnation !== undefined && places.tryTake()
   }
 
   /** Waits at the server, slice after slice where there is a place for that. Undefined: not granted, and no place. */

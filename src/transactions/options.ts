@@ -56,6 +56,8 @@ export interface TransactionPlan {
   /** Whether the caller named the isolation, or takes what is there. */
   readonly isolationStated: boolean
   readonly waitMs: number | false
+  /** The same for the first attempt. */
+  readonly firstWaitMs: number | false
   readonly signal: AbortSignal | undefined
   readonly attempts: number
   /** Whether a COMMIT whose answer was lost is to be looked into. */
@@ -95,6 +97,7 @@ export function planTransaction(
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }
+  const waitMs = checkWaitMs(options.waitMs, defaults.waitMs)
   return {
     locks,
     declared: locks,
@@ -105,7 +108,8 @@ export function planTransaction(
     allKeys: locks.map((lock) => lock.key),
     isolation,
     isolationStated: options.isolation !== undefined,
-    waitMs: checkWaitMs(options.waitMs, defaults.waitMs),
+    waitMs,
+    firstWaitMs: waitMs,
     signal: options.signal,
     attempts: options.retry === false ? 1 : checkAttempts(options.retry, defaults.attempts),
     resolvesCommit: options.retry !== false,

@@ -121,7 +121,7 @@ async function attemptOnce<T>(
   fn: Body<T>,
   attempt: number,
 ): Promise<Attempt<T>> {
-  const patience = new Patience(plan.waitMs, plan.signal, plan.closing)
+  const patience = new Patience(attempt === 1 ? plan.firstWaitMs : plan.waitMs, plan.signal, plan.closing)
   const locked = plan.locks.length > 0
   if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
   let ticket: Ticket | undefined

@@ -64,6 +64,7 @@ export class OpenTransaction implements Transaction {
   #pending = 0
   #savepointCount = 0
   #ended = false
+  #undone = false
   #client: unknown
   /** The first error that a statement of this transaction met: the reason if COMMIT is answered with ROLLBACK. */
   firstFailure: unknown
@@ -77,6 +78,11 @@ export class OpenTransaction implements Transaction {
   /** The transaction that this one is a savepoint of, or itself. */
   get root(): OpenTransaction {
     return this.#parent?.root ?? this
+  }
+
+  /** Whether it, or a savepoint around it, was rolled back. */
+  get undone(): boolean {
+    return this.#undone || (this.#parent?.undone ?? false)
   }
 
   get ended(): boolean {
@@ -204,6 +210,7 @@ export class OpenTransaction implements Transaction {
       return value
     } catch (error) {
       inner.end()
+      inner.#undone = true
       if (!this.ended && !this.#connection.lost) await this.#connection.script(rollbackToSavepoint(name))
       throw inner.reasonOf(error)
     }
@@ -221,6 +228,11 @@ export class OpenTransaction implements Transaction {
   #nextSavepoint(): number {
     return this.#parent === undefined ? ++this.#savepointCount : this.#parent.#nextSavepoint()
   }
+}
+
+/** Whether what was done through it was rolled back: a savepoint whose function threw. */
+export function isUndone(tx: Transaction): boolean {
+  return tx instanceof OpenTransaction && tx.undone
 }
 
 /** What is one and the same for a transaction and all savepoints in it. */
