@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { hotKey } from './hotKey.ts'
+import { leases } from './leases.ts'
 import { locks } from './locks.ts'
 import { observeAgainst } from './observe.ts'
 
@@ -37,4 +38,11 @@ test('bench hot-key serves every way in every contest', { timeout: 120_000 }, as
     expect(row['combine/s']).toBeGreaterThan(0)
   }
   expect(goals).toHaveLength(5)
+})
+
+test('bench leases measures every row, and a refusal writes nothing', { timeout: 120_000 }, async () => {
+  const { results, goals } = await leases.run('smoke', () => undefined)
+  expect(results).toHaveLength(5)
+  for (const row of results) expect(row['lockstep']).toBeGreaterThan(0)
+  expect(goals.find((each) => each.name.startsWith('WAL'))).toMatchObject({ value: 0, holds: true })
 })

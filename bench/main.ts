@@ -3,10 +3,11 @@ import { endProgress, progress } from '../tools/judge/progress.ts'
 import { describeMachine, printReport } from '../tools/judge/report.ts'
 import type { Bench, Thoroughness } from './bench.ts'
 import { hotKey } from './hotKey.ts'
+import { leases } from './leases.ts'
 import { locks } from './locks.ts'
 import { observe } from './observe.ts'
 
-const benches: Readonly<Record<string, Bench>> = { locks, observe, 'hot-key': hotKey }
+const benches: Readonly<Record<string, Bench>> = { locks, observe, 'hot-key': hotKey, leases }
 
 const USAGE = `npm run bench -- NAME [--quick | --smoke] [--json] [--verbose]
 

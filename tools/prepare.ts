@@ -15,6 +15,7 @@ interface DebianPackage {
 
 const packages: readonly DebianPackage[] = [
   { name: 'pgbouncer', program: 'pgbouncer', tests: 'everything through a transaction pooler' },
+  { name: 'redis-server', program: 'redis-server', tests: 'the comparison of leases with Redis' },
 ]
 
 const missing = (): DebianPackage[] => packages.filter(({ program }) => findProgram(program) === undefined)
