@@ -150,7 +150,7 @@ async function walOfRefusals(pool: pg.Pool, lockstep: Lockstep<pg.Pool>): Promis
   let least = Infinity
   for (let attempt = 0; attempt < 3 && least > 0; attempt++) {
     const before = await position()
-    for (let number = 0; number < REFUSALS; number++) await lockstep.leases.tryAcquire(held.key as `Refused:1`)
+    for (let number = 0; number < REFUSALS; number++) await lockstep.leases.tryAcquire(held.key)
     least = Math.min(least, (await position()) - before)
   }
   await held.release()

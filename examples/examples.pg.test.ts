@@ -5,6 +5,7 @@ import { run as events } from './events.ts'
 import { run as getOrCreatePosition } from './get-or-create-position.ts'
 import { run as hotAccount } from './hot-account.ts'
 import { run as join } from './join.ts'
+import { run as leases } from './leases.ts'
 import { run as lostUpdate } from './lost-update.ts'
 import { run as orderedTransfer } from './ordered-transfer.ts'
 import { run as serializableWallet } from './serializable-wallet.ts'
@@ -114,5 +115,16 @@ describe('the examples', async () => {
       refused: { InsufficientFunds: 100, UnknownAccount: 1 },
     })
     expect(transactions).toBeLessThan(10)
+  })
+  test('leases: one change at a time at the machine, and a late one is not written', async () => {
+    const { requests, withoutLease, withLease, late } = await outcomeOf(database.url, leases)
+    expect(withoutLease.mostAtOnce).toBeGreaterThan(1)
+    expect(withLease.mostAtOnce).toBe(1)
+    expect(withLease.done + withLease.busy).toBe(requests)
+    expect(withLease.done).toBeGreaterThan(0)
+    expect(withLease.busy).toBeGreaterThan(0)
+    // What is written is what the machine did, change by change.
+    expect(withLease.written).toBe(withLease.done)
+    expect(late).toEqual({ error: 'LeaseLost: taken away', written: withLease.written })
   })
 })

@@ -8,6 +8,7 @@ import { run as events } from './events.ts'
 import { run as getOrCreatePosition } from './get-or-create-position.ts'
 import { run as hotAccount } from './hot-account.ts'
 import { run as join } from './join.ts'
+import { run as leases } from './leases.ts'
 import { run as lostUpdate } from './lost-update.ts'
 import { run as orderedTransfer } from './ordered-transfer.ts'
 import { run as serializableWallet } from './serializable-wallet.ts'
@@ -22,6 +23,7 @@ const examples: Readonly<Record<string, (pool: pg.Pool) => Promise<unknown>>> = 
   'ordered-transfer': orderedTransfer,
   'get-or-create-position': getOrCreatePosition,
   'hot-account': hotAccount,
+  leases,
 }
 
 const example = examples[process.argv[2] ?? '']

@@ -34,6 +34,7 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_LEASE_LOST'
   | 'LOCKSTEP_LEASE_PERMITS'
   | 'LOCKSTEP_LEASE_BUSY'
+  | 'LOCKSTEP_LEASE_TRANSACTION_TOO_LONG'
 
 /** What every Lockstep error carries beside its message. */
 export interface LockstepErrorDetails {
@@ -289,6 +290,11 @@ export class LeaseLost extends LockstepError {
 /** Callers of one lease do not agree on the number of its permits. */
 export class LeasePermitsDiffer extends LockstepError {
   readonly code = 'LOCKSTEP_LEASE_PERMITS'
+}
+
+/** A `lease.transaction()` was open longer than the lease was certain when it began. Nothing was written. */
+export class LeaseTransactionTooLong extends LockstepError {
+  readonly code = 'LOCKSTEP_LEASE_TRANSACTION_TOO_LONG'
 }
 
 /** A lease could not be taken away: its holder has a transaction open. */

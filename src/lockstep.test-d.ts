@@ -4,9 +4,12 @@ import { describe, expectTypeOf, test } from 'vitest'
 import {
   type ClientOf,
   type Combined,
+  type HistoryEntry,
   type Isolation,
   type Key,
   key,
+  type Lease,
+  type LeaseInfo,
   type LockedRows,
   lockRows,
   Lockstep,
@@ -230,6 +233,49 @@ describe('combine', () => {
     const deposit = byPg.combine({ key: ({ to }: Deposit) => key`Account:${to}`, run })
     // @ts-expect-error an account
     void deposit({ from: id })
+  })
+})
+
+describe('leases', () => {
+  test('what the function returns is returned, and its transactions have the driver’s client', () => {
+    expectTypeOf(byPg.lease(key`Instance:${id}`, {}, async () => 42)).resolves.toEqualTypeOf<number>()
+    void byPg.lease('Instance:1', { ttlMs: number, waitMs: false, permits: 3, metadata: { id } }, async (lease) => {
+      expectTypeOf(lease).toEqualTypeOf<Lease<pg.PoolClient>>()
+      expectTypeOf(lease.fence).toEqualTypeOf<bigint>()
+      expectTypeOf(lease.signal).toEqualTypeOf<AbortSignal>()
+      expectTypeOf(lease.transaction(async (tx) => tx.client)).resolves.toEqualTypeOf<pg.PoolClient>()
+      const rows = await lease.transaction({ isolation: 'serializable' }, async (tx) => {
+        return (await tx.query<{ n: number }>('SELECT 1 AS n')).rows
+      })
+      expectTypeOf(rows).toEqualTypeOf<{ n: number }[]>()
+    })
+    void byPostgresJs.lease('Instance:1', {}, async (lease) => {
+      await lease.transaction(async (tx) => expectTypeOf(tx.client).toEqualTypeOf<postgres.ReservedSql>())
+    })
+  })
+
+  test('acquired, tried and led', () => {
+    expectTypeOf(byPg.leases.acquire('Instance:1')).resolves.toEqualTypeOf<Lease<pg.PoolClient>>()
+    expectTypeOf(byPg.leases.tryAcquire('Instance:1')).resolves.toEqualTypeOf<Lease<pg.PoolClient> | undefined>()
+    expectTypeOf(byPg.leader('Leader:1', async () => 42)).resolves.toEqualTypeOf<number | undefined>()
+    expectTypeOf(byPg.leases.list({ prefix: 'Instance:' })).resolves.toEqualTypeOf<LeaseInfo[]>()
+    expectTypeOf(byPg.leases.history('Instance:1')).resolves.toEqualTypeOf<HistoryEntry[]>()
+    expectTypeOf<Lease>().toExtend<AsyncDisposable>()
+  })
+
+  test('what cannot be does not compile', () => {
+    // @ts-expect-error it may be anything
+    void byPg.leases.acquire(id)
+    // @ts-expect-error it is called ttlMs
+    void byPg.leases.acquire('Instance:1', { ttl: number })
+    // @ts-expect-error the options come first
+    void byPg.lease('Instance:1', fn)
+    // @ts-expect-error a leader waits without limit
+    void byPg.leader('Leader:1', fn, { waitMs: 5 })
+    // @ts-expect-error who, and why?
+    void byPg.leases.forceRelease('Instance:1', {})
+    // @ts-expect-error a function that is not async has most likely forgotten to await
+    void byPg.lease('Instance:1', {}, () => 42)
   })
 })
 

@@ -1,7 +1,20 @@
 import type { Terminal } from './terminal.ts'
 
 /** What may be given to a command beside its name. */
-export type OptionName = 'url' | 'schema' | 'driver' | 'json' | 'to' | 'watch' | 'statements' | 'reason'
+export type OptionName =
+  | 'url'
+  | 'schema'
+  | 'driver'
+  | 'json'
+  | 'to'
+  | 'watch'
+  | 'statements'
+  | 'reason'
+  | 'prefix'
+  | 'by'
+  | 'terminate'
+  | 'wait'
+  | 'limit'
 
 /** One use of a command, checked for form but not for sense. */
 export interface Call {

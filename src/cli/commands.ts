@@ -2,6 +2,7 @@ import type { Command } from './command.ts'
 import { completionCommand } from './completion.ts'
 import { doctorCommand } from './doctor.ts'
 import { helpFor } from './help.ts'
+import { leasesCommand } from './leases.ts'
 import { locksCommand } from './locks.ts'
 import { migrateCommand } from './migrate.ts'
 import { rolloutCommand } from './rollout.ts'
@@ -12,7 +13,7 @@ const helpCommand: Command = {
   usage: '[COMMAND]',
   details: 'Says what there is.',
   options: [],
-  words: ['migrate', 'doctor', 'locks', 'rollout', 'completion', 'help'],
+  words: ['migrate', 'doctor', 'locks', 'leases', 'rollout', 'completion', 'help'],
   async run({ words }) {
     const text = helpFor(commands, words[0])
     return { exitCode: 0, json: { ok: true, text }, text: () => text }
@@ -24,6 +25,7 @@ export const commands: readonly Command[] = [
   migrateCommand,
   doctorCommand,
   locksCommand,
+  leasesCommand,
   rolloutCommand,
   completionCommand(() => commands),
   helpCommand,

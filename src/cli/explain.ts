@@ -1,4 +1,4 @@
-import { InvalidOption, LockstepError } from '../index.ts'
+import { InvalidKey, InvalidOption, LockstepError } from '../index.ts'
 import { codeOf } from '../postgres/index.ts'
 import { DriverMissing } from './driverMissing.ts'
 import { UsageError } from './usageError.ts'
@@ -31,8 +31,9 @@ export function explain(error: unknown): Explanation {
   }
   if (error instanceof LockstepError) {
     const message = error.message.replace(` ${error.advice}`, '')
-    // The options come from the command line: a wrong one is wrong usage.
-    return { code: error.code, message, advice: error.advice, exitCode: error instanceof InvalidOption ? 2 : 1 }
+    // Options and keys come from the command line: a wrong one is wrong usage.
+    const usage = error instanceof InvalidOption || error instanceof InvalidKey
+    return { code: error.code, message, advice: error.advice, exitCode: usage ? 2 : 1 }
   }
   const code = codeOf(error)
   const known = code === undefined ? undefined : (EXPLAINED[code] ?? explainSocketFile(code, error as SocketError))

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { BlockingNode, Claim, ListedLock, ListedWaiter, LockListing } from '../index.ts'
 import type { Call, Command, Outcome } from './command.ts'
+import { forJson } from './forJson.ts'
 import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
 import { type Database, withDatabase } from './withDatabase.ts'
@@ -46,19 +47,14 @@ async function look({ lockstep, driver }: Database, values: Call['values']): Pro
   const json = { ok: true, command: 'locks', schema: lockstep.schema, driver, at: new Date().toISOString() }
   return {
     exitCode: 0,
-    json: { ...json, ...forJson(listing) },
+    json: { ...json, ...seenIn(listing) },
     text: (terminal) => report(listing, statements, terminal),
   }
 }
 
-/** What is not known is null, so that every object has all its fields; a 64-bit number is text, or programs would round it. */
-function forJson({ locks, tree }: LockListing): { locks: unknown; tree: unknown } {
+function seenIn({ locks, tree }: LockListing): { locks: unknown; tree: unknown } {
   // Nobody waits in the memory of this program.
-  const seen = locks.map(({ queued: _queued, ...lock }) => lock)
-  const text = JSON.stringify({ locks: seen, tree }, (_name, value: unknown) =>
-    typeof value === 'bigint' ? String(value) : (value ?? null),
-  )
-  return JSON.parse(text) as { locks: unknown; tree: unknown }
+  return forJson({ locks: locks.map(({ queued: _queued, ...lock }) => lock), tree })
 }
 
 function report({ locks, tree }: LockListing, statements: boolean, terminal: Terminal): string {
@@ -156,7 +152,7 @@ export function plain(text: string): string {
   return text.replaceAll(/\s+/g, ' ').replaceAll(/[\p{Cc}\p{Cf}]/gu, '\uFFFD')
 }
 
-function shorten(text: string, width: number): string {
+export function shorten(text: string, width: number): string {
   const characters = Array.from(text)
   return characters.length <= width ? text : `${characters.slice(0, width - 1).join('')}…`
 }

@@ -30,6 +30,15 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
     value: '',
     summary: 'also the statement that each session runs; it may hold values of your users',
   },
-  reason: { type: 'string', value: 'TEXT', summary: 'why, for those who read the rules later' },
+  reason: { type: 'string', value: 'TEXT', summary: 'why, for those who read it later' },
+  prefix: { type: 'string', value: 'TEXT', summary: 'only keys that begin so, such as Instance:' },
+  by: { type: 'string', value: 'NAME', summary: 'who takes it away. Default: your name on this machine' },
+  terminate: { type: 'boolean', value: '', summary: 'end the sessions in which the holder has a transaction open' },
+  wait: {
+    type: 'string',
+    value: 'MS',
+    summary: 'how long to wait for an open transaction of the holder. Default: 5000',
+  },
+  limit: { type: 'string', value: 'N', summary: 'at most so many, the last ones. Default: 100' },
   json: { type: 'boolean', value: '', summary: 'answer with one JSON object on one line' },
 }

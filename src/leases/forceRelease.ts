@@ -1,8 +1,8 @@
 import { LeaseBusy } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { codeOf, LOCK_NOT_AVAILABLE, withConnection } from '../postgres/index.ts'
-import type { Grounds } from '../transactions/index.ts'
-import { BACKEND_PID, forceRelease as forceReleaseSql, ROLLBACK, terminateBlockers } from './leases.sql.ts'
+import { checkWaitMs, type Grounds } from '../transactions/index.ts'
+import { BEGIN_AND_PID, forceRelease as forceReleaseSql, ROLLBACK, terminateBlockers } from './leases.sql.ts'
 import { checkText } from './options.ts'
 
 /** Who takes a lease away, and why. Both are written into its history. */
@@ -11,7 +11,7 @@ export interface ForceReleaseOptions {
   readonly reason: string
   /** How long to wait for an open transaction of the holder. Default 5,000. */
   readonly waitMs?: number
-  /** End the sessions in which the holder has a transaction open, instead of waiting for them. */
+  /** End the sessions in which the holder has a transaction open, instead of waiting for them. Takes a second connection. */
   readonly terminate?: boolean
 }
 
@@ -21,8 +21,10 @@ const LOOK_MS = 50
 export async function forceRelease(
   grounds: Grounds,
   key: Key,
-  { by, reason, waitMs = DEFAULT_WAIT_MS, terminate = false }: ForceReleaseOptions,
+  options: ForceReleaseOptions,
 ): Promise<{ readonly released: number }> {
+  const { by, reason, terminate = false, waitMs: given } = (options ?? {}) as Partial<ForceReleaseOptions>
+  const waitMs = checkWaitMs(given, DEFAULT_WAIT_MS) as number
   const text = forceReleaseSql(
     grounds.quotedSchema,
     key,
@@ -34,8 +36,9 @@ export async function forceRelease(
   return withConnection(
     grounds.driver,
     async (connection) => {
-      const [own] = await connection.script(BACKEND_PID)
-      const stop = terminate ? endBlockers(grounds, Number(own?.rows[0]?.['pid'])) : undefined
+      const begun = await connection.script(BEGIN_AND_PID)
+      const pid = Number(begun.find((result) => result.rows.length > 0)?.rows[0]?.['pid'])
+      const stop = terminate ? endBlockers(grounds, pid) : undefined
       try {
         const results = await connection.script(text)
         const row = results.find((result) => result.rows.length > 0)?.rows[0] as { released: string } | undefined

@@ -81,7 +81,8 @@ export class Keeper {
         new SilenceWatch(withinMs),
       )
     } catch {
-      // Unknown: the next try is set, and the lease's own clock goes on.
+      // The next try is set, and the lease's own clock goes on.
+      for (const lease of due) this.#tell(lease, 'unknown')
       return
     }
     const outcomes = new Map(rows.map((row) => [row.token, row.outcome]))
@@ -90,11 +91,13 @@ export class Keeper {
       if (outcome === 'renewed') lease.renewed(askedAt)
       else if (outcome === 'lost') lease.lose('taken away')
       else lease.renewAt = performance.now() + lease.plan.ttlMs * AGAIN
-      if (leaseRenewed.hasSubscribers && outcome !== 'lost') {
-        const { key, holder, fence } = lease
-        leaseRenewed.publish({ schema: this.#name, key, holder, fence, outcome: outcome ?? 'unknown' })
-      }
+      if (outcome !== 'lost') this.#tell(lease, outcome ?? 'unknown')
     }
     this.#schedule()
+  }
+
+  #tell({ key, holder, fence }: HeldLease, outcome: 'renewed' | 'unknown'): void {
+    if (!leaseRenewed.hasSubscribers) return
+    leaseRenewed.publish({ schema: this.#name, key, holder, fence, outcome })
   }
 }

@@ -1,15 +1,20 @@
-import { LeaseLost, LockAborted } from '../errors.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ConnectionLost, type LeaseLost, LockAborted } from '../errors.ts'
 import { checkKey, type Key } from '../locks/index.ts'
-import type { Lease } from './lease.ts'
+import { meansConnectionLost } from '../postgres/index.ts'
+import type { HeldLease, Lease } from './lease.ts'
 import type { Leases } from './leases.ts'
-import type { LeaseOptions } from './options.ts'
+import { type LeaseOptions, planLease } from './options.ts'
 
 /** Options of `lockstep.leader()`: those of a lease, without those of its waiting. */
 export type LeaderOptions = Pick<LeaseOptions, 'ttlMs' | 'signal' | 'holder' | 'metadata'>
 
+/** While the database is away, it is asked this often. */
+const AWAY_MS = 1000
+
 /**
- * Runs the function in one process at a time. It waits until it is the leader, runs, and stands again when leadership was lost; it
- * comes back with what the function returned, or when the signal is aborted.
+ * Runs the function in one process at a time. It waits until it is the leader, runs, and stands again when leadership was lost, also
+ * while the database is away; it comes back with what the function returned, or when the signal is aborted.
  */
 export async function leader<T, Client>(
   leases: Leases<Client>,
@@ -18,13 +23,33 @@ export async function leader<T, Client>(
   options: LeaderOptions = {},
 ): Promise<T | undefined> {
   checkKey(key)
+  const plan = planLease({ ...options, waitMs: false })
   for (;;) {
+    let lease: HeldLease
     try {
-      return await leases.run(key, { ...options, waitMs: false }, run)
+      lease = await leases.hold(key, plan)
     } catch (error) {
-      if (error instanceof LockAborted && options.signal?.aborted === true) return undefined
-      if (!(error instanceof LeaseLost) || error.reason === 'closed') throw error
-      if (options.signal?.aborted === true) return undefined
+      if (error instanceof LockAborted) return undefined
+      if (!(error instanceof ConnectionLost) && !meansConnectionLost(error)) throw error
+      await sleep(AWAY_MS * (0.5 + Math.random()))
+      continue
+    }
+    // It would go on for ever, and `close()` would wait for it.
+    const forget = leases.onClose(() => lease.lose('closed'))
+    try {
+      const value = await run(lease as unknown as Lease<Client>)
+      // One that ends because it has lost the lead stands again.
+      if (!lease.signal.aborted || mustEnd(lease, plan.signal)) return value
+    } catch (error) {
+      // Its own end, and nobody else's; anything else is the function's.
+      if (error !== lease.signal.reason || mustEnd(lease, plan.signal)) throw error
+    } finally {
+      forget()
+      await lease.release()
     }
   }
+}
+
+function mustEnd(lease: HeldLease, signal: AbortSignal | undefined): boolean {
+  return signal?.aborted === true || (lease.signal.reason as LeaseLost | undefined)?.reason === 'closed'
 }

@@ -84,8 +84,9 @@ export class HeldLease implements Lease {
     return this.#controller.signal
   }
 
-  get isHeld(): boolean {
-    return this.#state === 'held'
+  /** Whether its holder has given it back. */
+  get isReleased(): boolean {
+    return this.#state === 'released'
   }
 
   get trustedMs(): number {
@@ -180,8 +181,7 @@ export class HeldLease implements Lease {
 
   #error(reason: LeaseLostReason): LeaseLost {
     return new LeaseLost(`The lease on ${this.key} is lost: ${EXPLAINED[reason]}.`, {
-      advice:
-        'Stop what needs it; nothing that was done in lease.transaction() since then was written. Acquire it again to go on.',
+      advice: 'Stop what needs it: no lease.transaction() can begin any more. Acquire it again to go on.',
       keys: [this.key],
       reason,
       fence: this.fence,

@@ -88,21 +88,24 @@ export function release(schema: string, name: string, token: string): string {
   )
 }
 
+/** Begins, and says in which session: behind a pooler only what is in one transaction is in one session. */
+export const BEGIN_AND_PID = 'BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_backend_pid()::text AS pid'
+
 export function forceRelease(schema: string, name: string, by: string, reason: string, waitMs: number): string {
-  return message(
-    `SELECT ${schema}.lease_force_release(${[name, by, reason].map(quoteLiteral).join(', ')})::text AS released`,
-    `SET LOCAL lock_timeout = ${Math.max(1, Math.floor(waitMs))};`,
-  )
+  return `
+    SET LOCAL lock_timeout = ${Math.max(1, Math.floor(waitMs))};
+    SELECT ${schema}.lease_force_release(${[name, by, reason].map(quoteLiteral).join(', ')})::text AS released;
+    COMMIT`
 }
 
-/** Ends the sessions that a session waits for; says which. */
+/** Ends the sessions that a session waits for, but not those that only wait ahead of it. */
 export function terminateBlockers(pid: number): string {
-  return `SELECT b::text AS pid FROM unnest(pg_blocking_pids(${pid})) AS b WHERE b > 0 AND pg_terminate_backend(b)`
+  return `
+    SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
+     WHERE a.pid = ANY(pg_blocking_pids(${pid})) AND a.wait_event_type IS DISTINCT FROM 'Lock'`
 }
 
 export const ROLLBACK = 'ROLLBACK'
-
-export const BACKEND_PID = 'SELECT pg_backend_pid()::text AS pid'
 
 /** Puts waiters in line, in their order. */
 export function standInLine(
@@ -162,11 +165,18 @@ export function leaveLine(schema: string, tokens: readonly string[]): string {
   )
 }
 
+/** The caller's own bound where it is stricter; 0 is none. */
+function atMost(setting: string): string {
+  const own = `extract(epoch FROM current_setting('${setting}')::interval) * 1000`
+  return `CASE WHEN ${own} BETWEEN 1 AND $3::text::float8 THEN current_setting('${setting}') ELSE $3::text END`
+}
+
 /** The first statement of a holder's transaction: no row means that the lease is lost. The bounds let go of a frozen holder. */
 export function guard(schema: string): string {
   return `
-    SELECT set_config('idle_in_transaction_session_timeout', $3, true),
-           CASE WHEN current_setting('server_version_num')::int >= 170000 THEN set_config('transaction_timeout', $3, true) END
+    SELECT set_config('idle_in_transaction_session_timeout', ${atMost('idle_in_transaction_session_timeout')}, true),
+           CASE WHEN current_setting('server_version_num')::int >= 170000
+                THEN set_config('transaction_timeout', ${atMost('transaction_timeout')}, true) END
       FROM ${schema}.leases
      WHERE name = $1 AND token = $2::uuid AND expires_at > clock_timestamp()
        FOR KEY SHARE`
@@ -189,7 +199,7 @@ export interface HolderRow {
 }
 
 /** Who holds what now; all names, those that begin with a prefix, or one. */
-export function holders(schema: string, which: 'all' | 'one'): string {
+export function holdersOf(schema: string, which: 'all' | 'one'): string {
   const names = which === 'one' ? 'name = $1' : `starts_with(name, $1)`
   return `SELECT ${HOLDER_COLUMNS} FROM ${schema}.leases
            WHERE ${names} AND token IS NOT NULL AND expires_at > clock_timestamp() ORDER BY name, slot LIMIT $2`
@@ -201,7 +211,7 @@ export interface WaiterRow {
   readonly since: string
 }
 
-export function waiters(schema: string, which: 'all' | 'one'): string {
+export function waitersOf(schema: string, which: 'all' | 'one'): string {
   const names = which === 'one' ? 'name = $1' : `starts_with(name, $1)`
   return `SELECT name, holder, (extract(epoch FROM since) * 1000)::bigint::text AS since FROM ${schema}.lease_waiters
            WHERE ${names} AND expires_at > clock_timestamp() ORDER BY name, place LIMIT $2`

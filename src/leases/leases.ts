@@ -1,23 +1,18 @@
 import { randomUUID } from 'node:crypto'
-import { InvalidOption, LeaseHeld, LeaseLost } from '../errors.ts'
+import { InvalidOption, LeaseHeld } from '../errors.ts'
 import { checkKey, closedError, type Key, Patience } from '../locks/index.ts'
 import { leaseAcquired, leaseRefused } from '../observe/index.ts'
 import { withConnection } from '../postgres/index.ts'
-import {
-  type Grounds,
-  planTransaction,
-  runTransaction,
-  type Transaction,
-  type TransactionOptions,
-} from '../transactions/index.ts'
+import type { Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { forceRelease, type ForceReleaseOptions } from './forceRelease.ts'
 import { Keeper } from './keeper.ts'
 import { type Grant, HeldLease, type Lease } from './lease.ts'
-import { cleanUp, guard } from './leases.sql.ts'
-import { WaitingLine } from './line.ts'
+import { cleanUp } from './leases.sql.ts'
+import { givenUp, WaitingLine } from './line.ts'
 import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
 import { type HistoryEntry, historyOf, inspect, type LeaseDetails, type LeaseInfo, listLeases } from './seeing.ts'
 import { giveBack, leaseHeld, type Obstacle, takeLease } from './take.ts'
+import { transactUnder } from './transactUnder.ts'
 
 /** How many ends of leases are remembered, of all keys together. */
 const KEEP_HISTORY = 10_000
@@ -37,6 +32,8 @@ export class Leases<Client = unknown> {
   readonly #room
   /** Callers that wait, and ask for the first time just now. */
   readonly #asking = new Map<Key, Promise<void>>()
+  /** Transactions of leases that run: `close()` waits for them. */
+  readonly #transactions = new Set<Promise<unknown>>()
   #releases = 0
 
   constructor(grounds: Grounds) {
@@ -83,7 +80,7 @@ export class Leases<Client = unknown> {
     const lease = await this.hold(checkKey(key), planLease(options))
     try {
       const value = await fn(lease as unknown as Lease<Client>)
-      lease.assertHeld()
+      if (!lease.isReleased) lease.assertHeld()
       return value
     } finally {
       await lease.release()
@@ -115,13 +112,13 @@ export class Leases<Client = unknown> {
     const { closing, schema } = this.#grounds
     if (closing.closed) throw closedError([key])
     const patience = new Patience(plan.waitMs, plan.signal, closing)
-    if (patience.aborted) throw patience.failure('process', [])
+    if (patience.aborted) throw givenUp(key, plan.signal)
     await this.#grounds.ready()
     const token = randomUUID()
     const grant = await (plan.waitMs === 0 ? this.#ask(key, token, plan) : this.#askOrWait(key, token, plan, patience))
     if (patience.aborted) {
       void giveBack(this.#grounds, key, token)
-      throw patience.failure('server', [])
+      throw givenUp(key, plan.signal)
     }
     const lease = new HeldLease(this.#room, key, token, plan, grant)
     this.#keeper.keep(lease)
@@ -146,6 +143,7 @@ export class Leases<Client = unknown> {
     const first = this.#asking.get(key)
     if (first !== undefined || this.#line.has(key)) {
       await first
+      this.#tellRefused(key, plan, NOBODY)
       return this.#line.wait(key, token, plan, patience, NOBODY)
     }
     let waiting: Promise<Grant> | undefined
@@ -173,8 +171,14 @@ export class Leases<Client = unknown> {
     leaseRefused.publish({ schema, key, holder: plan.holder, heldBy, leftMs, waits: plan.waitMs !== 0 })
   }
 
+  /** Told when the Lockstep is being closed; the answer takes it back. */
+  onClose(listener: () => void): () => void {
+    return this.#grounds.closing.onClose(listener)
+  }
+
   /** Leases that are still held are given back, and their holders told. */
   async close(): Promise<void> {
+    await Promise.allSettled(this.#transactions)
     const held = [...this.#keeper.leases]
     for (const lease of held) lease.lose('closed')
     await Promise.all(held.map((lease) => lease.release()))
@@ -194,29 +198,11 @@ export class Leases<Client = unknown> {
     await withConnection(driver, (connection) => connection.script(text), silence).catch(() => undefined)
   }
 
-  async #transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
-    if (typeof fn !== 'function') {
-      throw new InvalidOption('lease.transaction() was given no function.', {
-        advice: 'Call lease.transaction(async (tx) => …), or with options before it.',
-      })
-    }
-    lease.assertHeld()
-    const text = guard(this.#grounds.quotedSchema)
-    // Who holds a lease is served to the end, also while its Lockstep closes.
-    const plan = planTransaction(this.#grounds, options)
-    try {
-      return await runTransaction(this.#grounds, plan, async (tx) => {
-        lease.assertHeld()
-        const bound = String(Math.max(1, Math.ceil(lease.trustedMs)))
-        const { rowCount } = await tx.query(text, [lease.key, lease.token, bound])
-        if (rowCount === 0) lease.lose('taken away')
-        lease.assertHeld()
-        return fn(tx)
-      })
-    } catch (error) {
-      // A session that the server ended at the end of our trust is the lease's end, whatever the driver calls it.
-      if (!(error instanceof LeaseLost) && lease.trustedMs <= 0) lease.assertHeld()
-      throw error
-    }
+  #transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
+    const running = transactUnder(this.#grounds, lease, options, fn)
+    this.#transactions.add(running)
+    const forget = (): void => void this.#transactions.delete(running)
+    running.then(forget, forget)
+    return running
   }
 }

@@ -1,4 +1,4 @@
-import { LockAborted, LockstepClosed } from '../errors.ts'
+import { LockAborted, type LockstepClosed } from '../errors.ts'
 import { closedError, type Key, lockId, Patience } from '../locks/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
@@ -235,13 +235,15 @@ export class WaitingLine {
 }
 
 function ended({ key, obstacle, plan }: Waiter, patience: Patience): Error {
-  if (plan.signal?.aborted === true) {
-    return new LockAborted(`The lease on ${key} was given up: the caller's signal was aborted.`, {
-      advice: 'Nothing is held; ask again when it is wanted again.',
-      keys: [key],
-      cause: plan.signal.reason,
-    })
-  }
-  if (patience.aborted) return closedError([key]) satisfies LockstepClosed
-  return leaseHeld(key, obstacle, patience.waitedMs)
+  return patience.aborted ? givenUp(key, plan.signal) : leaseHeld(key, obstacle, patience.waitedMs)
+}
+
+/** The error for a wait that was ended from outside: by the caller's signal, or by closing. */
+export function givenUp(key: Key, signal: AbortSignal | undefined): LockAborted | LockstepClosed {
+  if (signal?.aborted !== true) return closedError([key])
+  return new LockAborted(`The lease on ${key} was given up: the caller's signal was aborted.`, {
+    advice: 'Nothing is held; ask again when it is wanted again.',
+    keys: [key],
+    cause: signal.reason,
+  })
 }

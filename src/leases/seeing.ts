@@ -2,7 +2,7 @@ import { InvalidOption } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { type Connection, withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
-import { history, type HistoryRow, type HolderRow, holders, type WaiterRow, waiters } from './leases.sql.ts'
+import { history, type HistoryRow, type HolderRow, holdersOf, type WaiterRow, waitersOf } from './leases.sql.ts'
 
 /** One holder of a lease. */
 export interface LeaseHolder {
@@ -86,8 +86,8 @@ export async function historyOf(
 async function seen(grounds: Grounds, which: 'all' | 'one', name: string, limit: number): Promise<LeaseInfo[]> {
   const { quotedSchema } = grounds
   const [holding, waiting] = await ask(grounds, async (connection) => [
-    await connection.query<HolderRow>(holders(quotedSchema, which), [name, limit]),
-    await connection.query<WaiterRow>(waiters(quotedSchema, which), [name, limit]),
+    await connection.query<HolderRow>(holdersOf(quotedSchema, which), [name, limit]),
+    await connection.query<WaiterRow>(waitersOf(quotedSchema, which), [name, limit]),
   ])
   const found = new Map<string, { permits: number; holders: LeaseHolder[]; waiters: LeaseWaiter[] }>()
   const entry = (key: string): { permits: number; holders: LeaseHolder[]; waiters: LeaseWaiter[] } => {

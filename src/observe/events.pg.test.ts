@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import pg from 'pg'
 import { afterAll, afterEach, expect, test, vi } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LockTimeout, QueueFull } from '../errors.ts'
+import { LeaseHeld, LockTimeout, QueueFull } from '../errors.ts'
 import { Lockstep } from '../lockstep.ts'
 import { lockRows } from '../rows/index.ts'
 import { type EventName, events, on } from './events.ts'
@@ -49,10 +49,25 @@ async function rowsAndBatches(schema: string): Promise<void> {
   expect(await taken).toBe(1)
 }
 
+/** A lease that is held, asked for in vain, kept alive and given back; and one that is lost. */
+async function leases(schema: string): Promise<void> {
+  const lockstep = new Lockstep(pool, { schema })
+  await lockstep.migrate()
+  const lease = await lockstep.leases.acquire('Leased:1', { holder: 'here', ttlMs: 300 })
+  await expect(lockstep.leases.acquire('Leased:1', { holder: 'there' })).rejects.toThrow(LeaseHeld)
+  const { trustedMs } = lease
+  await expect.poll(() => lease.trustedMs, { interval: 5 }).toBeLessThan(trustedMs - 50)
+  await expect.poll(() => lease.trustedMs, { interval: 5 }).toBeGreaterThan(trustedMs - 50)
+  await lease.release()
+  await lockstep.leases.acquire('Leased:2', { holder: 'here' })
+  await lockstep.close()
+}
+
 test('while nobody listens, no message is built: nothing is published', async () => {
   const publishers = names.map((name) => vi.spyOn(events[name], 'publish'))
   await work('unobserved')
   await rowsAndBatches('unobserved_batches')
+  await leases('unobserved_leases')
   for (const publish of publishers) expect(publish).not.toHaveBeenCalled()
 })
 
@@ -114,5 +129,31 @@ test('rows out of order, batches and refused calls are told with all of their fi
     ],
     ['combine.refused', { ...named, waiting: 1 }],
     ['combine.batch', { ...named, size: 1, waiting: 0, waitedMs: aTime, tookMs: aTime, outcome: 'committed' }],
+  ])
+})
+
+test('leases are told with all of their fields', async () => {
+  const heard: [string, unknown][] = []
+  const stops = names
+    .filter((name) => name.startsWith('lease.'))
+    .map((name) => on(name, (message) => heard.push([name, message])))
+  try {
+    await leases('observed_leases')
+  } finally {
+    for (const stop of stops) stop()
+  }
+  const named = { schema: 'observed_leases', key: 'Leased:1', holder: 'here' }
+  const aTime = expect.closeTo(15_000, -4.5) as number
+  const fence = expect.any(BigInt) as bigint
+  // How many heartbeats there were depends on the machine.
+  expect(heard.filter(([name]) => name === 'lease.renewed').length).toBeGreaterThan(0)
+  for (const [name, message] of heard)
+    if (name === 'lease.renewed') expect(message).toEqual({ ...named, fence, outcome: 'renewed' })
+  expect(heard.filter(([name]) => name !== 'lease.renewed')).toEqual([
+    ['lease.acquired', { ...named, fence, waitedMs: aTime }],
+    ['lease.refused', { ...named, holder: 'there', heldBy: 'here', leftMs: aTime, waits: false }],
+    ['lease.released', { ...named, fence, heldMs: aTime }],
+    ['lease.acquired', { ...named, key: 'Leased:2', fence, waitedMs: aTime }],
+    ['lease.lost', { ...named, key: 'Leased:2', fence, heldMs: aTime, reason: 'closed' }],
   ])
 })

@@ -1,5 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { expect, expectTypeOf, test } from 'vitest'
+import type { LeaseLostReason } from '../errors.ts'
 import { type EventMessage, events, lockRequested, on } from './events.ts'
 
 const message = { schema: 'lockstep', keys: ['Transfer:1'], sharedKeys: [] }
@@ -47,5 +48,8 @@ test('messages are typed by their event', () => {
   expectTypeOf<EventMessage<'lock.released'>['outcome']>().toEqualTypeOf<'committed' | 'rolledBack' | 'unknown'>()
   expectTypeOf<EventMessage<'migration.applied'>>().toHaveProperty('version')
   expectTypeOf<EventMessage<'combine.batch'>['outcome']>().toEqualTypeOf<'committed' | 'failed' | 'halved'>()
+  expectTypeOf<EventMessage<'lease.renewed'>['outcome']>().toEqualTypeOf<'renewed' | 'unknown'>()
+  expectTypeOf<EventMessage<'lease.lost'>>().toHaveProperty('reason').toEqualTypeOf<LeaseLostReason>()
+  expectTypeOf<EventMessage<'lease.refused'>>().not.toHaveProperty('fence')
   expectTypeOf<EventMessage<'rows.outOfOrder'>>().not.toHaveProperty('schema')
 })

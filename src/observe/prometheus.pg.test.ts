@@ -2,7 +2,7 @@ import * as client from 'prom-client'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LockAborted, LockTimeout, QueueFull } from '../errors.ts'
+import { LeaseHeld, LockAborted, LockTimeout, QueueFull } from '../errors.ts'
 import { lockstepMetrics } from './prometheus.ts'
 
 const database = await testDatabase()
@@ -148,4 +148,23 @@ test('combined calls: one batch, and one that was not taken', async () => {
   expect(await value('lockstep_combine_batch_size_sum{operation="Order"}')).toBe(3)
   expect(await value('lockstep_combine_wait_seconds_sum{operation="Order"}')).toBeGreaterThan(0)
   expect(await value('lockstep_combine_refused_total{operation="Order"}')).toBe(1)
+})
+
+test('leases: granted, refused, kept alive, given back, taken away', async () => {
+  const [one, other] = [bench.open('pg').lockstep, bench.open('pg').lockstep]
+  const lease = await one.leases.acquire('Instance:1', { ttlMs: 300 })
+  expect(await failureOf(other.leases.acquire('Instance:1'))).toBeInstanceOf(LeaseHeld)
+  const renewed = 'lockstep_lease_renewed_total{operation="Instance",outcome="renewed"}'
+  await expect.poll(() => value(renewed)).toBeGreaterThan(0)
+  await other.leases.forceRelease('Instance:1', { by: 'the test', reason: 'to see it counted' })
+  const lost = 'lockstep_lease_lost_total{operation="Instance",reason="taken away"}'
+  await expect.poll(() => value(lost)).toBe(1)
+  await lease.release()
+  await other.lease('Instance:1', {}, async () => Promise.resolve())
+  const instance = '{operation="Instance"}'
+  expect(await value(`lockstep_lease_acquired_total${instance}`)).toBe(2)
+  expect(await value(`lockstep_lease_refused_total${instance}`)).toBe(1)
+  expect(await value(`lockstep_lease_hold_seconds_count${instance}`)).toBe(2)
+  expect(await value(`lockstep_lease_wait_seconds_count${instance}`)).toBe(2)
+  expect(await value('lockstep_lease_lost_total{operation="Instance",reason="closed"}')).toBe(0)
 })

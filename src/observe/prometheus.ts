@@ -55,6 +55,8 @@ const NO_CODE = 'connection'
 const BATCH = 32
 /** From a millisecond, about the quickest transaction, to half a minute, the default of `waitMs`. */
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+/** From a lease of one short request to a leader's of an hour. */
+const BUCKETS_LEASE_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600]
 /** From one call, where combining is of no use, to the default of `maxBatch`. */
 const BUCKETS_CALLS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 
@@ -70,7 +72,10 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   if (!Number.isInteger(maxLabelValues) || maxLabelValues < 1)
     throw new RangeError(`maxLabelValues is ${maxLabelValues}. Use a whole number above 0.`)
   const metrics = makeMetrics(client, options.register, byKey, () => table.flush())
-  const table = new SeriesTable(metrics, byKey, maxLabelValues)
+  const bounds = { operations: new Bound(maxLabelValues), keys: new Bound(maxLabelValues) }
+  const table = new LockSeriesTable(metrics, byKey, bounds)
+  // By themselves: an operation that has only locks, or only leases, has no zeros of the other kind.
+  const leases = new SeriesTable((labels) => new LeaseSeries(metrics, labels), byKey, bounds)
   const reasons = new Bound(maxLabelValues)
   const prefixes = new Bound(maxLabelValues)
   const stops: (() => void)[] = []
@@ -115,6 +120,27 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   hear('combine.refused', ({ key }) => {
     for (const series of table.of([key])) series.refused.inc()
   })
+  hear('lease.acquired', ({ key, waitedMs }) => {
+    for (const { acquired, wait } of leases.of([key])) {
+      acquired.inc()
+      wait.observe(waitedMs / 1000)
+    }
+  })
+  hear('lease.refused', ({ key }) => {
+    for (const { refused } of leases.of([key])) refused.inc()
+  })
+  hear('lease.renewed', ({ key, outcome }) => {
+    for (const { labels } of leases.of([key])) metrics.leaseRenewed.labels({ ...labels, outcome }).inc()
+  })
+  hear('lease.lost', ({ key, heldMs, reason }) => {
+    for (const { labels, hold } of leases.of([key])) {
+      metrics.leaseLost.labels({ ...labels, reason }).inc()
+      hold.observe(heldMs / 1000)
+    }
+  })
+  hear('lease.released', ({ key, heldMs }) => {
+    for (const { hold } of leases.of([key])) hold.observe(heldMs / 1000)
+  })
   // Not `rows.outOfOrder`: whoever listens to it makes every lockRows() ask for more columns.
 
   return () => {
@@ -156,6 +182,12 @@ function makeMetrics(
     batchSize: histogram('combine_batch_size', 'How many calls a batch served.', BUCKETS_CALLS),
     batchWait: histogram('combine_wait_seconds', 'How long the first call of a batch had waited for it to begin.'),
     refused: counter('combine_refused_total', 'Combined calls that were not taken: too many waited already.', who),
+    leaseAcquired: counter('lease_acquired_total', 'Leases that were granted.', who),
+    leaseRefused: counter('lease_refused_total', 'Questions for a lease that somebody else had.', who),
+    leaseRenewed: counter('lease_renewed_total', 'Heartbeats that were answered.', [...who, 'outcome']),
+    leaseLost: counter('lease_lost_total', 'Leases that their holder could not count on any more.', [...who, 'reason']),
+    leaseHold: histogram('lease_hold_seconds', 'From having a lease to its end.', BUCKETS_LEASE_SECONDS),
+    leaseWait: histogram('lease_wait_seconds', 'From asking for a lease to having it.'),
   }
 }
 
@@ -215,55 +247,100 @@ class Series {
   }
 }
 
+/** The same of leases. They are few a second: each is told to prom-client as it comes. */
+class LeaseSeries {
+  readonly labels: Labels
+  readonly acquired: Counter
+  readonly refused: Counter
+  readonly wait: Histogram
+  readonly hold: Histogram
+
+  constructor(metrics: Metrics, labels: Labels) {
+    this.labels = labels
+    this.acquired = metrics.leaseAcquired.labels(labels)
+    this.refused = metrics.leaseRefused.labels(labels)
+    this.wait = metrics.leaseWait.labels(labels)
+    this.hold = metrics.leaseHold.labels(labels)
+    for (const counter of [this.acquired, this.refused]) counter.inc(0)
+    for (const outcome of ['renewed', 'unknown']) metrics.leaseRenewed.labels({ ...labels, outcome }).inc(0)
+    for (const reason of LOST_REASONS) metrics.leaseLost.labels({ ...labels, reason }).inc(0)
+  }
+}
+
+/** `released` is told by another event. */
+const LOST_REASONS: readonly EventMessage<'lease.lost'>['reason'][] = [
+  'not renewed in time',
+  'taken away',
+  'held too long',
+  'closed',
+]
+
 /** Finds the series of keys. */
-class SeriesTable {
-  readonly #metrics: Metrics
+class SeriesTable<Each extends { readonly labels: Labels }> {
+  readonly #make: (labels: Labels) => Each
   readonly #byKey: boolean
   readonly #operations: Bound
   readonly #keys: Bound
   /** By operation, or by key. Lists of one, so that the common case of one key has its answer ready. */
-  readonly #known = new Map<string, readonly [Series]>()
+  readonly #known = new Map<string, readonly [Each]>()
 
-  constructor(metrics: Metrics, byKey: boolean, maxLabelValues: number) {
-    this.#metrics = metrics
+  /** The bounds are those of the labels, which several tables share. */
+  constructor(make: (labels: Labels) => Each, byKey: boolean, { operations, keys }: Bounds) {
+    this.#make = make
     this.#byKey = byKey
-    this.#operations = new Bound(maxLabelValues)
-    this.#keys = new Bound(maxLabelValues)
+    this.#operations = operations
+    this.#keys = keys
+  }
+
+  get all(): Iterable<readonly [Each]> {
+    return this.#known.values()
   }
 
   /** Each series once, however many of the keys fall into it. */
-  of(keys: readonly string[], sharedKeys: readonly string[] = []): Iterable<Series> {
+  of(keys: readonly string[], sharedKeys: readonly string[] = []): Iterable<Each> {
     const count = keys.length + sharedKeys.length
     if (count <= 1) return this.#find(keys[0] ?? sharedKeys[0] ?? NONE)
-    const found = new Set<Series>()
+    const found = new Set<Each>()
     for (const key of keys) found.add(this.#find(key)[0])
     for (const key of sharedKeys) found.add(this.#find(key)[0])
     return found
   }
 
-  flush(): void {
-    for (const [{ waits, holds }] of this.#known.values()) {
-      waits.flush()
-      holds.flush()
-    }
-  }
-
-  #find(key: string): readonly [Series] {
+  #find(key: string): readonly [Each] {
     const colon = key.indexOf(':')
     const operation = colon === -1 ? key : key.slice(0, colon)
     return this.#known.get(this.#byKey ? key : operation) ?? this.#meet(operation, key)
   }
 
   /** The series of what is new, or over the bound. */
-  #meet(operation: string, key: string): readonly [Series] {
+  #meet(operation: string, key: string): readonly [Each] {
     const shown = this.#operations.bounded(operation)
     const labels: Labels = this.#byKey ? { operation: shown, key: this.#keys.bounded(key) } : { operation: shown }
     // Keys over the bound share one series for each operation; an operation has no colon and so is never taken for a key.
     const name = labels['key'] === undefined || labels['key'] === OTHER ? shown : key
     let series = this.#known.get(name)
-    if (series === undefined) this.#known.set(name, (series = [new Series(this.#metrics, labels)]))
+    if (series === undefined) this.#known.set(name, (series = [this.#make(labels)]))
     return series
   }
+}
+
+/** Those of locks keep times back. */
+class LockSeriesTable extends SeriesTable<Series> {
+  constructor(metrics: Metrics, byKey: boolean, bounds: Bounds) {
+    super((labels) => new Series(metrics, labels), byKey, bounds)
+  }
+
+  flush(): void {
+    for (const [{ waits, holds }] of this.all) {
+      waits.flush()
+      holds.flush()
+    }
+  }
+}
+
+interface Bounds {
+  readonly operations: Bound
+  readonly keys: Bound
 }
 
 /** The first so many different values as they are, all others as `other`. */

@@ -70,15 +70,15 @@ function toStatementResult(given: unknown): StatementResult {
 }
 
 /** Pools that have our listener. */
-const heard = new WeakSet<PgPool>()
+const heardPools = new WeakSet<PgPool>()
 
 /**
  * A pool that nobody listens to ends the process when the server closes one of its idle connections. It has taken that
  * connection out by itself and the next caller gets a new one: there is nothing to do.
  */
 function hearErrors(pool: PgPool): void {
-  if (heard.has(pool)) return
-  heard.add(pool)
+  if (heardPools.has(pool)) return
+  heardPools.add(pool)
   pool.on?.('error', () => undefined)
 }
 

@@ -73,12 +73,12 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     },
     async listen(channel, heard) {
       let begun = false
-      const { unlisten } = await sql.listen(channel, heard, () => {
+      const listening = await sql.listen(channel, heard, () => {
         // Not the first time: it was away.
         if (begun) heard(undefined)
         begun = true
       })
-      return unlisten
+      return () => listening.unlisten()
     },
     wrap(client) {
       return new PostgresJsConnection(client as PostgresJsClient, renames, undefined)

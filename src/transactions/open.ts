@@ -313,8 +313,10 @@ class WayIn {
       // A cancel whose answer is lost may still be on its way: nobody else may run a statement here.
       if (sent !== undefined) await sent.catch(() => this.#connection.destroy())
     }
-    if (codeOf(refusal) !== LOCK_NOT_AVAILABLE || this.#connection.lost) throw refusal
-    this.#reportContention()
+    const tookTooLong = codeOf(refusal) === LOCK_NOT_AVAILABLE && !this.#connection.lost
+    // One that was cancelled had waited, too.
+    if (tookTooLong || this.#patience.aborted) this.#reportContention()
+    if (!tookTooLong) throw refusal
     if (this.#patience.over) throw await this.#giveUp()
     return undefined
   }
