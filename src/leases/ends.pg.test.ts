@@ -12,6 +12,7 @@ import {
   type LockstepError,
 } from '../index.ts'
 import { on } from '../observe/index.ts'
+import { cleanUp } from './leases.sql.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -211,6 +212,26 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     end.give()
     await work
     expect(released.map((each) => each.released).toSorted()).toEqual([0, 1])
+    await lease.release()
+  })
+
+  test('clean-up takes away old history and idle rows, and no fence comes twice', async () => {
+    const { lockstep } = bench.open(driver)
+    const [idle, held] = [fresh(), fresh()]
+    const fences: bigint[] = []
+    for (let round = 0; round < 6; round++) {
+      await lockstep.lease(idle, {}, async (lease) => Promise.resolve(fences.push(lease.fence)))
+    }
+    const lease = await lockstep.leases.acquire(held)
+    await bench.admin.query(cleanUp('lockstep', 2, 0))
+    const rows = async (): Promise<unknown> =>
+      (await bench.admin.query('SELECT name FROM lockstep.leases WHERE name = ANY($1)', [[idle, held]])).rows
+    expect(await rows()).toEqual([{ name: held }])
+    expect(await lockstep.leases.history(idle)).toHaveLength(2)
+    lease.assertHeld()
+    await lockstep.lease(idle, {}, async (next) => Promise.resolve(fences.push(next.fence)))
+    expect(fences).toEqual(fences.toSorted((a, b) => (a < b ? -1 : 1)))
+    expect(new Set([...fences, lease.fence]).size).toBe(fences.length + 1)
     await lease.release()
   })
 })
