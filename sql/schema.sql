@@ -186,6 +186,18 @@ table epoch
   constraint epoch_one_check CHECK (one)
   constraint epoch_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX epoch_pkey ON lockstep.epoch USING btree (one)
+table idempotency
+  column scope text not null
+  column key text not null
+  column fingerprint bytea not null
+  column status integer not null
+  column headers json not null
+  column body bytea not null
+  column created_at timestamp with time zone not null
+  column expires_at timestamp with time zone not null
+  constraint idempotency_pkey PRIMARY KEY (scope, key)
+  CREATE INDEX idempotency_expires_at ON lockstep.idempotency USING btree (expires_at)
+  CREATE UNIQUE INDEX idempotency_pkey ON lockstep.idempotency USING btree (scope, key)
 unlogged table incarnation
   column one boolean not null default true
   column value uuid not null

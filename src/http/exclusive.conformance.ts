@@ -1,0 +1,113 @@
+import { describe, expect, test } from 'vitest'
+import { type RunningServer, simultaneous, startServers } from '../../proofs/http/servers.ts'
+import { note, signal, type Workbench } from '../../tools/server/testing/workbench.ts'
+import { key, type Lease } from '../index.ts'
+import { exclusive } from './index.ts'
+import { abandon, type Seen, type Stage } from './site.conformance.ts'
+
+/** How often two requests meet. `npm run attack -- http` has more of them. */
+const TRIES = 20
+
+export function exclusiveConforms<Request>(name: RunningServer['name'], bench: Workbench, stage: Stage<Request>): void {
+  describe('exclusive', () => {
+    test(`of two POSTs at once one is served and one is told 409, ${TRIES} times`, async () => {
+      const servers = await startServers(stage.lockstep)
+      for (const server of servers) stage.closeLater(() => server.close())
+      const at = servers.find((server) => server.name === name)?.url ?? ''
+      for (let turn = 0; turn < TRIES; turn++) {
+        const [served, refused] = (await simultaneous(at)).toSorted((one, other) => one.status - other.status)
+        expect(served?.status).toBe(200)
+        expect(JSON.parse(served?.body ?? '')).toMatchObject({ done: 'Instance:42' })
+        expect(refused).toMatchObject({
+          status: 409,
+          contentType: expect.stringMatching(/^application\/problem\+json/),
+        })
+        expect(Number(refused?.retryAfter)).toBeGreaterThanOrEqual(1)
+        expect(Number.isInteger(Number(refused?.retryAfter))).toBe(true)
+        expect(JSON.parse(refused?.body ?? '')).toEqual({
+          type: 'urn:pg-lockstep:problem:busy',
+          title: 'Somebody else is at it',
+          status: 409,
+          detail: 'Another request works on this just now. Try again later.',
+        })
+      }
+    })
+
+    test('the holder is named only where it is wanted', async () => {
+      const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
+      const lease = { holder: 'host-7:4711' }
+      stage.site.add('/quiet', exclusive(stage.lockstep, { key: keyOf, lease }), async () =>
+        Promise.resolve({ json: 1 }),
+      )
+      stage.site.add('/open', exclusive(stage.lockstep, { key: keyOf, lease, revealHolder: true }), async () =>
+        Promise.resolve({ json: 1 }),
+      )
+      await stage.listen()
+      const id = stage.fresh()
+      await stage.lockstep.lease(key`Instance:${id}`, lease, async () => {
+        const quiet = await (await stage.post(`/quiet/${id}`)).text()
+        expect(quiet).not.toContain('host-7')
+        expect(await (await stage.post(`/open/${id}`)).json()).toMatchObject({ holder: 'host-7:4711' })
+      })
+      expect((await stage.post(`/quiet/${id}`)).status).toBe(200)
+    })
+
+    test('a client that goes away does not end the work', async () => {
+      const [entered, leave, left] = [signal(), signal(), signal()]
+      stage.site.add(
+        '/work',
+        exclusive(stage.lockstep, { key: (request) => key`Instance:${stage.site.see(request).id}` }),
+        async () => {
+          entered.give()
+          await leave.given
+          left.give()
+          return { json: 'done' }
+        },
+      )
+      await stage.listen()
+      const id = stage.fresh()
+      await abandon(`${stage.url}/work/${id}`, {}, entered.given)
+      expect((await stage.post(`/work/${id}`)).status).toBe(409)
+      leave.give()
+      await left.given
+      await expect.poll(async () => (await stage.lockstep.leases.inspect(key`Instance:${id}`)).held).toBe(false)
+    })
+
+    test('a lease that is lost is 503, whatever the handler answers', async () => {
+      const keyOf = (seen: Seen) => key`Instance:${seen.id}`
+      const losing = async (seen: Seen, lease: Lease): Promise<void> => {
+        await stage.lockstep.leases.forceRelease(keyOf(seen), { by: 'test', reason: 'to see it' })
+        await expect(lease.transaction((tx) => note(tx, 'late'))).rejects.toThrow('is lost')
+      }
+      const guard = exclusive(stage.lockstep, { key: (request: Request) => keyOf(stage.site.see(request)) })
+      stage.site.add('/answers', guard, async (seen, lease) => {
+        await losing(seen, lease)
+        return { json: 'done', headers: { 'x-done': 'yes' } }
+      })
+      stage.site.add('/throws', guard, async (seen, lease) => {
+        await losing(seen, lease)
+        throw lease.signal.reason
+      })
+      await stage.listen()
+      for (const path of ['/answers', '/throws']) {
+        const response = await stage.post(`${path}/${stage.fresh()}`)
+        expect(response.status).toBe(503)
+        expect(response.headers.get('x-done')).toBeNull()
+        expect(await response.json()).toMatchObject({ type: 'urn:pg-lockstep:problem:lost', status: 503 })
+      }
+      expect(await bench.notes()).toEqual([])
+    })
+
+    test('a handler that throws gives the lease back, and the framework answers', async () => {
+      stage.site.add(
+        '/work',
+        exclusive(stage.lockstep, { key: (request) => key`Instance:${stage.site.see(request).id}` }),
+        () => Promise.reject(new Error('no')),
+      )
+      await stage.listen()
+      const id = stage.fresh()
+      expect((await stage.post(`/work/${id}`)).status).toBe(500)
+      expect((await stage.post(`/work/${id}`)).status).toBe(500)
+    })
+  })
+}

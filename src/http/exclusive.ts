@@ -1,0 +1,58 @@
+import { InvalidOption, LeaseHeld } from '../errors.ts'
+import type { Key } from '../locks/index.ts'
+import type { Lease, LeaseOptions } from '../leases/index.ts'
+import type { Answer, Guard, HttpLockstep } from './guard.ts'
+import { problem } from './problem.ts'
+
+/** What `exclusive()` takes. */
+export interface ExclusiveOptions<Request> {
+  /** What only one request at a time may work on. */
+  readonly key: (request: Request) => Key | Promise<Key>
+  /** How the lease is held. With `waitMs` the second request waits before it is told 409. */
+  readonly lease?: LeaseOptions
+  /** Whether the 409 names the holder, and since when. It may be the name of a host: off by default. */
+  readonly revealHolder?: boolean
+}
+
+/**
+ * One request at a time works on a key, in all processes; the next one is told 409 at once. The handler gets the lease.
+ *
+ * @example
+ * const oneAtATime = exclusive(lockstep, { key: (request: Request) => key`Instance:${request.params.id}` })
+ * app.post('/instances/:id/process/next', expressHandler(oneAtATime, async (request, response, lease) => { … }))
+ */
+export function exclusive<Request, Client = unknown>(
+  lockstep: HttpLockstep<Client>,
+  options: ExclusiveOptions<Request>,
+): Guard<Request, Lease<Client>> {
+  if (typeof options?.key !== 'function') {
+    throw new InvalidOption('exclusive() was given no `key`.', {
+      advice: 'Call exclusive(lockstep, { key: (request) => key`Instance:${…}` }).',
+    })
+  }
+  return {
+    wholeUpTo: undefined,
+    async handle({ request }, work) {
+      const key = await options.key(request)
+      let lease: Lease<Client> | undefined
+      try {
+        await lockstep.lease(key, options.lease ?? {}, (held) => work((lease = held)))
+        return 'own'
+      } catch (error) {
+        if (lease === undefined && error instanceof LeaseHeld) return busy(error, options.revealHolder === true)
+        // Whatever was thrown after the loss: it comes of it.
+        if (lease?.signal.aborted === true) return lost('Somebody else may be at it by now.')
+        throw error
+      }
+    },
+  }
+}
+
+function busy({ holder, since, leftMs }: LeaseHeld, reveal: boolean): Answer {
+  const detail = 'Another request works on this just now. Try again later.'
+  return problem('busy', detail, { retryAfterMs: leftMs, ...(reveal && { holder, since }) })
+}
+
+export function lost(detail: string): Answer {
+  return problem('lost', `The lease under which this request worked was lost. ${detail}`, { retryAfterMs: 1000 })
+}

@@ -1,0 +1,37 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import express, { type Request, type Response } from 'express'
+import { handlersConform, type Site } from './handlers.conformance.ts'
+import { expressHandler } from './index.ts'
+
+handlersConform('express', (): Site<Request> => {
+  const app = express()
+  app.use(express.json({ strict: false }))
+  const see = (request: Request) => ({ tenant: request.get('x-tenant') ?? '', id: String(request.params.id) })
+  return {
+    see,
+    add(path, guard, work) {
+      app.post(
+        `${path}/:id`,
+        expressHandler(guard, async (request, response: Response, given) => {
+          const { status = 200, headers = {}, json } = await work(see(request), given)
+          response.status(status).set(headers).json(json)
+        }),
+      )
+    },
+    async listen() {
+      app.use((_error: Error, _request: Request, response: Response, _next: () => void) => {
+        response.status(500).end()
+      })
+      const server = createServer(app)
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      return {
+        url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+        async close() {
+          server.closeAllConnections()
+          await new Promise((resolve) => server.close(resolve))
+        },
+      }
+    },
+  }
+})

@@ -1,0 +1,36 @@
+import Fastify, { type FastifyRequest } from 'fastify'
+import { handlersConform, type Site } from './handlers.conformance.ts'
+import { fastifyHandler } from './index.ts'
+
+type ByIdRequest = FastifyRequest<{ Params: { id: string } }>
+
+handlersConform('fastify', (): Site<ByIdRequest> => {
+  const app = Fastify()
+  const see = (request: ByIdRequest) => ({ tenant: String(request.headers['x-tenant']), id: request.params.id })
+  return {
+    see,
+    add(path, guard, work) {
+      app.post(
+        `${path}/:id`,
+        fastifyHandler(guard, async (request, reply, given) => {
+          const { status = 200, headers = {}, json } = await work(see(request), given)
+          reply.code(status)
+          for (const [name, value] of Object.entries(headers)) reply.header(name, value)
+          // Both ways that Fastify knows.
+          if (status !== 200) return reply.send(json)
+          return json
+        }),
+      )
+    },
+    async listen() {
+      const url = await app.listen({ port: 0, host: '127.0.0.1' })
+      return {
+        url,
+        async close() {
+          app.server.closeAllConnections()
+          await app.close()
+        },
+      }
+    },
+  }
+})

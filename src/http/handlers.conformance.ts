@@ -1,0 +1,24 @@
+import { beforeAll, describe } from 'vitest'
+import type { RunningServer } from '../../proofs/http/servers.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { exclusiveConforms } from './exclusive.conformance.ts'
+import { idempotentConforms } from './idempotent.conformance.ts'
+import { type Site, stageFor } from './site.conformance.ts'
+
+export type { Site } from './site.conformance.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+/** What every framework has to do, on both drivers. */
+export function handlersConform<Request>(name: RunningServer['name'], newSite: () => Site<Request>): void {
+  beforeAll(() => bench.admin.query('CREATE TABLE effects (id text NOT NULL)'))
+
+  describe.each(DRIVERS)(`${name}, %s`, (driver) => {
+    const stage = stageFor(bench, driver, newSite)
+    exclusiveConforms(name, bench, stage)
+    idempotentConforms(driver, bench, stage)
+  })
+}

@@ -1,0 +1,39 @@
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { serve } from '@hono/node-server'
+import { type Context, Hono } from 'hono'
+import { handlersConform, type Site } from './handlers.conformance.ts'
+import { honoHandler } from './index.ts'
+
+handlersConform('hono', (): Site<Context> => {
+  const app = new Hono()
+  app.onError((_error, context) => context.text('', 500))
+  const see = (context: Context) => ({
+    tenant: context.req.header('x-tenant') ?? '',
+    id: context.req.param('id') ?? '',
+  })
+  return {
+    see,
+    add(path, guard, work) {
+      app.post(
+        `${path}/:id`,
+        honoHandler(guard, async (context, given) => {
+          const { status = 200, headers = {}, json } = await work(see(context), given)
+          return Response.json(json, { status, headers })
+        }),
+      )
+    },
+    async listen() {
+      const server = await new Promise<Server>((resolve) => {
+        const started = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' }, () => resolve(started as Server))
+      })
+      return {
+        url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+        async close() {
+          server.closeAllConnections()
+          await new Promise((resolve) => server.close(resolve))
+        },
+      }
+    },
+  }
+})

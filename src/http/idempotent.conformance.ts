@@ -1,0 +1,282 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, test } from 'vitest'
+import { type DriverName, signal, type Workbench } from '../../tools/server/testing/workbench.ts'
+import { idempotent } from './index.ts'
+import { abandon, type Reply, type Seen, type Stage } from './site.conformance.ts'
+
+export function idempotentConforms<Request>(driver: DriverName, bench: Workbench, stage: Stage<Request>): void {
+  describe.each(['transaction', 'plain'] as const)('idempotent, %s', (form) => {
+    /** A route whose effect is a row; in both forms by the same handler. */
+    function serve(
+      work: (seen: Seen, write: (id: string) => Promise<void>) => Promise<Reply>,
+      options: { headers?: string[]; maxBodyBytes?: number; required?: boolean; ttlMs?: number } = {},
+    ): void {
+      const scope = (request: Request): string => stage.site.see(request).tenant
+      const insert = 'INSERT INTO effects VALUES ($1)'
+      if (form === 'plain') {
+        const guard = idempotent(stage.lockstep, { scope, form, lease: { ttlMs: 1000 }, ...options })
+        stage.site.add('/pay', guard, (seen, lease) =>
+          work(seen, async (id) => void (await lease.transaction((tx) => tx.query(insert, [id])))),
+        )
+      } else {
+        const guard = idempotent(stage.lockstep, { scope, form, ...options })
+        stage.site.add('/pay', guard, (seen, tx) => work(seen, async (id) => void (await tx.query(insert, [id]))))
+      }
+    }
+
+    const effects = async (id: string): Promise<number> =>
+      (await stage.rows(`SELECT FROM effects WHERE id = '${id}'`)).length
+
+    function pay(status = 201, options = {}): void {
+      let runs = 0
+      serve(async (seen, write) => {
+        await write(seen.id)
+        const headers = {
+          location: `/payments/${++runs}`,
+          'set-cookie': 'session=sesame',
+          'x-token': 'sesame',
+          'x-request': String(runs),
+        }
+        return { status, headers, json: { paid: seen.id, run: runs, text: 'Grüße' } }
+      }, options)
+    }
+
+    test('the same again: the first answer, byte by byte, and no second effect', async () => {
+      pay()
+      await stage.listen()
+      const id = stage.fresh()
+      const first = await stage.post(`/pay/${id}`, { key: id, body: { amount: 1 } })
+      const second = await stage.post(`/pay/${id}`, { key: `"${id}"`, body: { amount: 1 } })
+      expect([first.status, second.status]).toEqual([201, 201])
+      expect(first.headers.get('idempotency-replayed')).toBeNull()
+      expect(second.headers.get('idempotency-replayed')).toBe('true')
+      expect(Buffer.from(await second.arrayBuffer())).toEqual(Buffer.from(await first.arrayBuffer()))
+      for (const header of ['content-type', 'location']) {
+        expect(second.headers.get(header)).toBe(first.headers.get(header))
+        expect(first.headers.get(header)).not.toBeNull()
+      }
+      expect(await effects(id)).toBe(1)
+      // The first one had it; nobody else gets it, and it is not in the table.
+      expect(first.headers.get('set-cookie')).toBe('session=sesame')
+      expect(second.headers.get('set-cookie')).toBeNull()
+      const stored = await stage.rows(
+        `SELECT t::text AS row, headers::text FROM lockstep.idempotency t WHERE key = '${id}'`,
+      )
+      expect(stored).toHaveLength(1)
+      expect(JSON.stringify(stored)).not.toContain('sesame')
+    })
+
+    test('many at once: one effect, and all answers are the first one’s or 409', async () => {
+      pay()
+      await stage.listen()
+      const id = stage.fresh()
+      const answers = await Promise.all(Array.from({ length: 8 }, () => stage.post(`/pay/${id}`, { key: id })))
+      for (const answer of answers) expect([201, 409]).toContain(answer.status)
+      expect(await effects(id)).toBe(1)
+      expect((await stage.post(`/pay/${id}`, { key: id })).status).toBe(201)
+    })
+
+    test('another tenant gets its own; another body and another path are 422', async () => {
+      pay()
+      await stage.listen()
+      const id = stage.fresh()
+      const first = await stage.post(`/pay/${id}`, { key: id, body: { amount: 1 } })
+      const other = await stage.post(`/pay/${id}`, { key: id, body: { amount: 1 }, tenant: 'other' })
+      expect(other.headers.get('idempotency-replayed')).toBeNull()
+      expect(await other.json()).not.toEqual(await first.json())
+      expect(await effects(id)).toBe(2)
+      for (const reused of [
+        await stage.post(`/pay/${id}`, { key: id, body: { amount: 2 } }),
+        await stage.post(`/pay/${id}?fast=1`, { key: id, body: { amount: 1 } }),
+      ]) {
+        expect(reused.status).toBe(422)
+        expect(await reused.json()).toMatchObject({ type: 'urn:pg-lockstep:problem:key-reused', status: 422 })
+      }
+      expect(await effects(id)).toBe(2)
+    })
+
+    test('the answer was lost on its way: the retry gets the first one’s bytes; while it ran, 409', async () => {
+      const [entered, leave] = [signal(), signal()]
+      let runs = 0
+      serve(async (seen, write) => {
+        entered.give()
+        await leave.given
+        await write(seen.id)
+        return { json: { run: ++runs, at: Math.random() } }
+      })
+      await stage.listen()
+      const id = stage.fresh()
+      await abandon(`${stage.url}/pay/${id}`, { key: id }, entered.given)
+      const meanwhile = await stage.post(`/pay/${id}`, { key: id })
+      expect(meanwhile.status).toBe(409)
+      expect(Number(meanwhile.headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
+      expect(await meanwhile.json()).toMatchObject({ type: 'urn:pg-lockstep:problem:running' })
+      leave.give()
+      const stored = async (): Promise<unknown> =>
+        (
+          await stage.rows(`SELECT convert_from(body, 'UTF8') AS body FROM lockstep.idempotency WHERE key = '${id}'`)
+        )[0]?.['body']
+      await expect.poll(stored, { timeout: 5000 }).toBeDefined()
+      await expect.poll(async () => (await stage.post(`/pay/${id}`, { key: id })).status).toBe(200)
+      expect(await (await stage.post(`/pay/${id}`, { key: id })).text()).toBe(await stored())
+      expect(runs).toBe(1)
+      expect(await effects(id)).toBe(1)
+    })
+
+    test('a failure is not stored: a retry runs again; a 4xx is', async () => {
+      let status = 503
+      serve(async (seen, write) => {
+        await write(seen.id)
+        return { status, json: { status } }
+      })
+      await stage.listen()
+      const id = stage.fresh()
+      expect((await stage.post(`/pay/${id}`, { key: id })).status).toBe(503)
+      expect(await effects(id)).toBe(form === 'plain' ? 1 : 0)
+      status = 402
+      expect((await stage.post(`/pay/${id}`, { key: id })).status).toBe(402)
+      status = 200
+      const again = await stage.post(`/pay/${id}`, { key: id })
+      expect(again.status).toBe(402)
+      expect(again.headers.get('idempotency-replayed')).toBe('true')
+    })
+
+    test('a handler that throws stores nothing', async () => {
+      let fails = true
+      serve(async (seen, write) => {
+        await write(seen.id)
+        if (fails) throw new Error('no')
+        return { json: 'done' }
+      })
+      await stage.listen()
+      const id = stage.fresh()
+      expect((await stage.post(`/pay/${id}`, { key: id })).status).toBe(500)
+      fails = false
+      expect((await stage.post(`/pay/${id}`, { key: id })).status).toBe(200)
+      expect(await effects(id)).toBe(form === 'plain' ? 2 : 1)
+    })
+
+    test('no key, a bad key, a long key: 400; without `required` a request without a key just runs', async () => {
+      pay()
+      await stage.listen()
+      const id = stage.fresh()
+      const missing = await stage.post(`/pay/${id}`)
+      expect(missing.status).toBe(400)
+      expect(await missing.json()).toMatchObject({ type: 'urn:pg-lockstep:problem:key-missing' })
+      for (const bad of ['two words', '"open', '""', 'x'.repeat(256), 'a, b']) {
+        const response = await stage.post(`/pay/${id}`, { key: bad })
+        expect(response.status).toBe(400)
+        expect(await response.json()).toMatchObject({ type: 'urn:pg-lockstep:problem:key-malformed' })
+      }
+      expect((await stage.post(`/pay/${id}`, { key: id.padEnd(255, 'x') })).status).toBe(201)
+      stage.site = stage.newSite()
+      pay(201, { required: false })
+      await stage.listen()
+      expect((await stage.post(`/pay/${id}`)).status).toBe(201)
+      expect((await stage.post(`/pay/${id}`)).status).toBe(201)
+      expect(await effects(id)).toBe(3)
+    })
+
+    test('what is too large is refused: the request with 413, the answer with 500', async () => {
+      serve(
+        async (seen, write) => {
+          await write(seen.id)
+          return { json: 'x'.repeat(seen.tenant === 'large' ? 2000 : 10) }
+        },
+        { maxBodyBytes: 1000 },
+      )
+      await stage.listen()
+      const id = stage.fresh()
+      const request = await stage.post(`/pay/${id}`, { key: id, body: 'x'.repeat(1000) })
+      expect(request.status).toBe(413)
+      expect(await effects(id)).toBe(0)
+      const answer = await stage.post(`/pay/${id}`, { key: id, tenant: 'large' })
+      expect(answer.status).toBe(500)
+      expect(await answer.json()).toMatchObject({ type: 'urn:pg-lockstep:problem:response-too-large' })
+      expect(await effects(id)).toBe(form === 'plain' ? 1 : 0)
+      expect(await stage.rows(`SELECT FROM lockstep.idempotency WHERE key = '${id}'`)).toEqual([])
+    })
+
+    test('an answer that has expired is not given any more', async () => {
+      pay(201, { ttlMs: 1 })
+      await stage.listen()
+      const id = stage.fresh()
+      await stage.post(`/pay/${id}`, { key: id })
+      await sleep(5)
+      const again = await stage.post(`/pay/${id}`, { key: id })
+      expect(again.headers.get('idempotency-replayed')).toBeNull()
+      expect(await effects(id)).toBe(2)
+    })
+  })
+
+  test('transactional: run again after a conflict, on a clean answer', async () => {
+    let runs = 0
+    const guard = idempotent(stage.lockstep, { scope: (request: Request) => stage.site.see(request).tenant })
+    stage.site.add('/pay', guard, async (seen, tx) => {
+      await tx.query('INSERT INTO effects VALUES ($1)', [seen.id])
+      if (++runs > 1) return { json: { run: runs } }
+      // What the first attempt answers is thrown away with it.
+      await tx.query(`DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`)
+      return { json: {} }
+    })
+    await stage.listen()
+    const id = stage.fresh()
+    const response = await stage.post(`/pay/${id}`, { key: id, body: { amount: 1 } })
+    expect(response.status).toBe(200)
+    expect(await response.json()).toEqual({ run: 2 })
+    expect(await stage.rows(`SELECT FROM effects WHERE id = '${id}'`)).toHaveLength(1)
+  })
+
+  test('plain: a reservation whose process is gone ends, and the retry runs', async () => {
+    const [entered, goOn] = [signal(), signal()]
+    let runs = 0
+    const scope = (request: Request): string => stage.site.see(request).tenant
+    // Renewed no more after 300 ms, as after a crash.
+    const lease = { ttlMs: 1000, maxHoldMs: 300 }
+    const crashed = idempotent(bench.open(driver).lockstep, { form: 'plain', lease, scope })
+    stage.site.add('/pay', crashed, async () => {
+      entered.give()
+      await goOn.given
+      return { json: 'late' }
+    })
+    await stage.listen()
+    const id = stage.fresh()
+    const gone = stage.post(`/pay/${id}`, { key: id })
+    await entered.given
+    stage.site = stage.newSite()
+    stage.site.add('/pay', idempotent(stage.lockstep, { form: 'plain', scope }), async () =>
+      Promise.resolve({ json: ++runs }),
+    )
+    await stage.listen()
+    expect((await stage.post(`/pay/${id}`, { key: id })).status).toBe(409)
+    const status = async (): Promise<number> => (await stage.post(`/pay/${id}`, { key: id })).status
+    await expect.poll(status, { timeout: 5000 }).toBe(200)
+    goOn.give()
+    expect((await gone).status).toBe(503)
+    const again = await stage.post(`/pay/${id}`, { key: id })
+    expect(await again.json()).toBe(1)
+    expect(again.headers.get('idempotency-replayed')).toBe('true')
+  })
+
+  test('both forms on one key, as in a rolling deploy: each sees the other run', async () => {
+    const [entered, leave] = [signal(), signal()]
+    const scope = (request: Request): string => stage.site.see(request).tenant
+    const work = async (): Promise<Reply> => {
+      entered.give()
+      await leave.given
+      return { json: 1 }
+    }
+    const id = stage.fresh()
+    stage.site.add('/pay', idempotent(stage.lockstep, { form: 'plain', scope }), work)
+    await stage.listen()
+    const first = stage.post(`/pay/${id}`, { key: id })
+    await entered.given
+    stage.site = stage.newSite()
+    stage.site.add('/pay', idempotent(stage.lockstep, { scope }), work)
+    await stage.listen()
+    expect((await stage.post(`/pay/${id}`, { key: id })).status).toBe(409)
+    leave.give()
+    expect((await first).status).toBe(200)
+    expect((await stage.post(`/pay/${id}`, { key: id })).headers.get('idempotency-replayed')).toBe('true')
+  })
+}

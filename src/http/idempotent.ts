@@ -1,0 +1,239 @@
+import { randomUUID } from 'node:crypto'
+import { LeaseHeld, LockTimeout } from '../errors.ts'
+import { key, type Key } from '../locks/index.ts'
+import type { Lease } from '../leases/index.ts'
+import type { Transaction } from '../transactions/index.ts'
+import { lost } from './exclusive.ts'
+import { fingerprintOf, lockKeyOf } from './fingerprint.ts'
+import type { Answer, Draft, Guard, HttpLockstep, Incoming } from './guard.ts'
+import {
+  checkScope,
+  type IdempotencyPlan,
+  type IdempotentOptions,
+  parseIdempotencyKey,
+  planIdempotency,
+  type PlainOptions,
+  type TransactionalOptions,
+} from './idempotencyOptions.ts'
+import { problem } from './problem.ts'
+import { type Entry, running, StoredAnswers } from './storedAnswers.ts'
+
+type Verdict = Answer | 'own'
+
+/** Ends a transaction with nothing written, and says what to answer. */
+class Undone extends Error {
+  readonly verdict: Verdict
+
+  constructor(verdict: Verdict) {
+    super('The transaction is rolled back, as it should be.')
+    this.verdict = verdict
+  }
+}
+
+/**
+ * A request that comes again with the same `Idempotency-Key` gets the first one's answer, byte by byte.
+ *
+ * The transactional form gives the handler a `tx`: what it does there and the stored answer are committed together, exactly once.
+ * With `form: 'plain'` the handler does what it wants under a lease; after a crash between its effect and the storing a retry runs it
+ * again.
+ *
+ * @example
+ * const pay = idempotent(lockstep, { scope: (request: Request) => tenantOf(request) })
+ * app.post('/payments', expressHandler(pay, async (request, response, tx) => {
+ *   await tx.query('INSERT INTO payments (amount) VALUES ($1)', [request.body.amount])
+ *   response.status(201).json({ paid: true })
+ * }))
+ */
+export function idempotent<Request, Client = unknown>(
+  lockstep: HttpLockstep<Client>,
+  options: PlainOptions<Request>,
+): Guard<Request, Lease<Client>>
+export function idempotent<Request, Client = unknown>(
+  lockstep: HttpLockstep<Client>,
+  options: TransactionalOptions<Request>,
+): Guard<Request, Transaction<Client>>
+export function idempotent<Request>(
+  lockstep: HttpLockstep,
+  options: PlainOptions<Request> | TransactionalOptions<Request>,
+): Guard<Request, Lease> | Guard<Request, Transaction> {
+  const plan = planIdempotency(options)
+  const answers = new StoredAnswers(lockstep, plan)
+  return options.form === 'plain'
+    ? plainForm(lockstep, plan, answers, options)
+    : transactionalForm(lockstep, plan, answers, options)
+}
+
+function plainForm<Request>(
+  lockstep: HttpLockstep,
+  plan: IdempotencyPlan,
+  answers: StoredAnswers,
+  options: PlainOptions<Request>,
+): Guard<Request, Lease> {
+  const lease = { ...options.lease, waitMs: 0 }
+  return {
+    wholeUpTo: plan.maxBodyBytes,
+    async handle(incoming, work) {
+      const entry = await entryOf(incoming, plan, options)
+      if (isAnswer(entry)) return entry
+      let held: Lease | undefined
+      let looked = false
+      try {
+        // Without a key there is nothing to wait for, but the handler gets its lease all the same.
+        return await lockstep.lease(entry?.lockKey ?? key`Idempotency:${randomUUID()}`, lease, async (given) => {
+          held = given
+          const found = entry && (await given.transaction(atOnce(entry), (tx) => answers.look(tx, entry, true)))
+          if (found !== undefined) return found
+          looked = true
+          const draft = await work(given)
+          const answer = await draft.whole()
+          if (answer === undefined) return responseTooLarge('What the request did is done, and a retry does it again.')
+          if (entry === undefined || answer.status >= 500) return 'own'
+          if (!(await given.transaction((tx) => answers.keep(tx, entry, answer))))
+            return lost('Another answer is stored.')
+          answers.noteKept()
+          return 'own'
+        })
+      } catch (error) {
+        if (entry !== undefined && held === undefined && error instanceof LeaseHeld) {
+          return (await answers.lookPlainly(entry)) ?? running(error.leftMs)
+        }
+        if (held?.signal.aborted === true) return lost('What this request did may be done again by a retry.')
+        if (!looked && error instanceof LockTimeout) return inTheWay(error, answers, entry, false)
+        throw error
+      }
+    },
+  }
+}
+
+function transactionalForm<Request>(
+  lockstep: HttpLockstep,
+  plan: IdempotencyPlan,
+  answers: StoredAnswers,
+  options: TransactionalOptions<Request>,
+): Guard<Request, Transaction> {
+  return {
+    wholeUpTo: plan.maxBodyBytes,
+    async handle(incoming, work) {
+      const entry = await entryOf(incoming, plan, options)
+      if (isAnswer(entry)) return entry
+      const locks = await locksOf(incoming.request, options)
+      let waiting = false
+      let thrown: unknown
+      try {
+        // Others' locks may be waited for, a request of the same key not: it is asked for alone first.
+        if (entry !== undefined && locks.length > 0) {
+          const found = await lockstep.transaction(atOnce(entry), (tx) => answers.look(tx, entry, false))
+          if (found !== undefined) return found
+        }
+        waiting = locks.length > 0
+        const wanted =
+          entry === undefined
+            ? { ...options.transaction, lock: locks }
+            : { ...options.transaction, ...(locks.length === 0 && { waitMs: 0 }), lock: [entry.lockKey, ...locks] }
+        const verdict = await lockstep.transaction(wanted, async (tx) => {
+          try {
+            const found = entry && (await answers.look(tx, entry, false))
+            return found ?? (await runIn(tx, work, answers, entry))
+          } catch (error) {
+            thrown = error
+            throw error
+          }
+        })
+        if (entry !== undefined && verdict === 'own') answers.noteKept()
+        return verdict
+      } catch (error) {
+        if (error instanceof Undone) return error.verdict
+        // Not only the first attempt may find the lock taken: after a conflict another request may be quicker.
+        if (error === thrown || !(error instanceof LockTimeout)) throw error
+        return inTheWay(error, answers, entry, waiting)
+      }
+    },
+  }
+}
+
+/** The handler, and its answer beside what it did. Nothing of both is left where it failed or cannot be stored. */
+async function runIn(
+  tx: Transaction,
+  work: (given: Transaction) => Promise<Draft>,
+  answers: StoredAnswers,
+  entry: Entry | undefined,
+): Promise<Verdict> {
+  const draft = await work(tx)
+  const answer = await draft.whole()
+  if (answer === undefined) throw new Undone(responseTooLarge('Nothing was done.'))
+  if (answer.status >= 500) throw new Undone('own')
+  // Only where the lock was left out by a rollout can somebody have been quicker.
+  if (entry !== undefined && !(await answers.keep(tx, entry, answer))) throw new Undone(running(1000))
+  return 'own'
+}
+
+/** Undefined: there is no key, and none is needed. */
+async function entryOf<Request>(
+  incoming: Incoming<Request>,
+  plan: IdempotencyPlan,
+  options: IdempotentOptions<Request>,
+): Promise<Entry | Answer | undefined> {
+  const header = incoming.header('idempotency-key')
+  if (header === undefined) {
+    if (!plan.required) return undefined
+    return problem('key-missing', 'This request needs the header Idempotency-Key, with a value that a retry repeats.')
+  }
+  const idempotencyKey = parseIdempotencyKey(header)
+  if (idempotencyKey === undefined) {
+    return problem('key-malformed', 'Use 1 to 255 printable ASCII characters without spaces, or a quoted string.')
+  }
+  const scope = checkScope(await options.scope(incoming.request))
+  const body = await bodyOf(incoming, plan, options)
+  if (body === 'unread') return problem('request-unread', 'Its content type is none that this server reads.')
+  if (body === 'too large') return problem('request-too-large', `A body may have ${plan.maxBodyBytes} bytes here.`)
+  return {
+    scope,
+    key: idempotencyKey,
+    fingerprint: fingerprintOf(incoming.method, incoming.path, body),
+    lockKey: lockKeyOf(scope, idempotencyKey),
+  }
+}
+
+async function bodyOf<Request>(
+  incoming: Incoming<Request>,
+  { maxBodyBytes }: IdempotencyPlan,
+  options: IdempotentOptions<Request>,
+): Promise<Uint8Array | 'too large' | 'unread'> {
+  if (options.body === undefined) return incoming.body(maxBodyBytes)
+  const body = await options.body(incoming.request)
+  const bytes = typeof body === 'string' ? Buffer.from(body) : body
+  return bytes.byteLength > maxBodyBytes ? 'too large' : bytes
+}
+
+function isAnswer(entry: Entry | Answer | undefined): entry is Answer {
+  return entry !== undefined && 'status' in entry
+}
+
+async function locksOf<Request>(request: Request, options: TransactionalOptions<Request>): Promise<readonly Key[]> {
+  const locks = (await options.lock?.(request)) ?? []
+  return typeof locks === 'string' ? [locks] : locks
+}
+
+function atOnce(entry: Entry): { readonly lock: Key; readonly waitMs: 0 } {
+  return { lock: entry.lockKey, waitMs: 0 }
+}
+
+/** The first request runs just now; or, where it was waited for, somebody has a lock; or there was no connection to ask through. */
+async function inTheWay(
+  error: LockTimeout,
+  answers: StoredAnswers,
+  entry: Entry | undefined,
+  waited: boolean,
+): Promise<Answer> {
+  if (error.waitedFor === 'connection') {
+    return problem('unavailable', 'Nothing was done. Try again later.', { retryAfterMs: 1000 })
+  }
+  const found = entry && (await answers.lookPlainly(entry))
+  if (found !== undefined) return found
+  if (!waited) return running(1000)
+  return problem('busy', 'Another request works on this just now. Try again later.', { retryAfterMs: 1000 })
+}
+
+function responseTooLarge(consequence: string): Answer {
+  return problem('response-too-large', `It was not stored, and is not sent. ${consequence}`)
+}

@@ -1,0 +1,50 @@
+import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
+import { bytesOfParsed } from './fingerprint.ts'
+import type { Header, Incoming } from './guard.ts'
+
+/** What Express and Fastify requests have in common. */
+export interface ParsedRequest {
+  readonly method: string
+  readonly url: string
+  /** Where a router has cut the mount's path off `url`. */
+  readonly originalUrl?: string
+  readonly headers: IncomingHttpHeaders
+  /** As a parser left it. */
+  readonly body?: unknown
+  /** The bytes, where something has kept them. */
+  readonly rawBody?: unknown
+}
+
+export function incomingOf<R extends object>(request: R & ParsedRequest): Incoming<R> {
+  const { headers } = request
+  return {
+    request,
+    method: request.method,
+    path: request.originalUrl ?? request.url,
+    header(name) {
+      const value = headers[name]
+      return Array.isArray(value) ? value.join(', ') : value
+    },
+    body: async (maxBytes) => Promise.resolve(bodyOf(request, maxBytes)),
+  }
+}
+
+function bodyOf({ headers, rawBody, body }: ParsedRequest, maxBytes: number): Uint8Array | 'too large' | 'unread' {
+  const declared = Number(headers['content-length'] ?? 0)
+  if (declared > maxBytes) return 'too large'
+  const kept = rawBody ?? body
+  // Two different bodies that nobody read would look the same.
+  if (kept === undefined && (declared > 0 || headers['transfer-encoding'] !== undefined)) return 'unread'
+  const bytes = bytesOfParsed(kept)
+  return bytes.byteLength > maxBytes ? 'too large' : bytes
+}
+
+/** Headers as a list; a header with several values is several of it. */
+export function headersOf(headers: OutgoingHttpHeaders): Header[] {
+  return Object.entries(headers).flatMap(([name, value]) =>
+    (Array.isArray(value) ? value : value === undefined ? [] : [value]).map((each): Header => [
+      name.toLowerCase(),
+      String(each),
+    ]),
+  )
+}
