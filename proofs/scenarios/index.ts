@@ -3,6 +3,7 @@ import type { Scenario } from '../scenario.ts'
 import { cancel } from './cancel.ts'
 import { combine } from './combine.ts'
 import { commit } from './commit.ts'
+import { http } from './http.ts'
 import { leases } from './leases.ts'
 import { leftovers } from './leftovers.ts'
 import { once } from './once.ts'
@@ -31,4 +32,5 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   zombie,
   silence,
   restart,
+  http,
 }

@@ -211,7 +211,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     )
     end.give()
     await work
-    expect(released.map((each) => each.released).toSorted()).toEqual([0, 1])
+    expect(released.map((each) => each.released).toSorted((a, b) => a - b)).toEqual([0, 1])
     await lease.release()
   })
 

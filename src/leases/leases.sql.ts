@@ -98,11 +98,12 @@ export function forceRelease(schema: string, name: string, by: string, reason: s
     COMMIT`
 }
 
-/** Ends the sessions that a session waits for, but not those that only wait ahead of it. */
+/** Ends the sessions that a session waits for, but not those that wait ahead of it, or are there for the same. */
 export function terminateBlockers(pid: number): string {
   return `
     SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
-     WHERE a.pid = ANY(pg_blocking_pids(${pid})) AND a.wait_event_type IS DISTINCT FROM 'Lock'`
+     WHERE a.pid = ANY(pg_blocking_pids(${pid})) AND a.wait_event_type IS DISTINCT FROM 'Lock'
+       AND a.query NOT LIKE '%lease_force_release%'`
 }
 
 export const ROLLBACK = 'ROLLBACK'

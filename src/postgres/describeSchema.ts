@@ -27,10 +27,11 @@ function inHead(text: string, schema: string): string {
   return text.replaceAll(new RegExp(String.raw`(?<![\w$"])(?:${forms.join('|')})\.`, 'g'), 'lockstep.')
 }
 
-/** Migrations write the name always with quotes, and as a text only where `lock_id()` hashes it. */
+/** Migrations write the name always with quotes, and as a text only where `lock_id()` hashes it or a sequence is named. */
 function inBody(text: string, schema: string): string {
   return text
     .trim()
     .replaceAll(`${quoteIdentifier(schema)}.`, '"lockstep".')
     .replaceAll(`convert_to(${quoteLiteral(schema)},`, `convert_to('lockstep',`)
+    .replaceAll(`, ${quoteLiteral(schema)})::regclass`, `, 'lockstep')::regclass`)
 }
