@@ -13,6 +13,8 @@ CREATE TABLE :"schema".leases (
   metadata jsonb,
   acquired_at timestamptz NOT NULL,
   expires_at timestamptz NOT NULL,
+  -- Whether its end goes into the history.
+  remembered boolean NOT NULL DEFAULT true,
   PRIMARY KEY (name, slot),
   UNIQUE (name, fence)
 ) WITH (fillfactor = 80);
@@ -60,6 +62,7 @@ $$;
 -- does not stand in line goes behind everybody who does.
 CREATE FUNCTION :"schema".lease_take(
   wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint,
+  my_remembered boolean,
   OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamptz,
   OUT other_left_ms double precision, OUT other_permits integer
 )
@@ -98,19 +101,20 @@ BEGIN
      ORDER BY l.slot LIMIT 1
        FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
-      IF mine.token IS NOT NULL THEN
+      IF mine.token IS NOT NULL AND mine.remembered THEN
         INSERT INTO :"schema".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
         VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at, mine.expires_at, 'expired');
       END IF;
       UPDATE :"schema".leases l
          SET token = my_token, fence = :"schema".next_fence(), permits = wanted_permits, holder = my_holder,
-             metadata = my_metadata, acquired_at = clock_timestamp(), expires_at = clock_timestamp() + ttl
+             metadata = my_metadata, acquired_at = clock_timestamp(), expires_at = clock_timestamp() + ttl,
+             remembered = my_remembered
        WHERE l.name = mine.name AND l.slot = mine.slot
        RETURNING l.slot, l.fence INTO granted_slot, granted_fence;
     ELSE
-      INSERT INTO :"schema".leases (name, slot, permits, fence, token, holder, metadata, acquired_at, expires_at)
+      INSERT INTO :"schema".leases (name, slot, permits, fence, token, holder, metadata, acquired_at, expires_at, remembered)
       SELECT wanted, s, wanted_permits, :"schema".next_fence(), my_token, my_holder, my_metadata, clock_timestamp(),
-             clock_timestamp() + ttl
+             clock_timestamp() + ttl, my_remembered
         FROM generate_series(0, wanted_permits - 1) AS s
        WHERE NOT EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.slot = s)
        ORDER BY s LIMIT 1
@@ -186,9 +190,12 @@ BEGIN
     RETURN false;
   END IF;
   UPDATE :"schema".leases l SET token = NULL, expires_at = clock_timestamp() WHERE l.name = mine.name AND l.slot = mine.slot;
-  INSERT INTO :"schema".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
-  VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at,
-          least(mine.expires_at, clock_timestamp()), CASE WHEN mine.expires_at > clock_timestamp() THEN 'released' ELSE 'expired' END);
+  IF mine.remembered THEN
+    INSERT INTO :"schema".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
+    VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at,
+            least(mine.expires_at, clock_timestamp()),
+            CASE WHEN mine.expires_at > clock_timestamp() THEN 'released' ELSE 'expired' END);
+  END IF;
   PERFORM :"schema".lease_wake(held);
   RETURN mine.expires_at > clock_timestamp();
 END

@@ -67,9 +67,12 @@ BEGIN
     RETURN false;
   END IF;
   UPDATE "lockstep".leases l SET token = NULL, expires_at = clock_timestamp() WHERE l.name = mine.name AND l.slot = mine.slot;
-  INSERT INTO "lockstep".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
-  VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at,
-          least(mine.expires_at, clock_timestamp()), CASE WHEN mine.expires_at > clock_timestamp() THEN 'released' ELSE 'expired' END);
+  IF mine.remembered THEN
+    INSERT INTO "lockstep".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
+    VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at,
+            least(mine.expires_at, clock_timestamp()),
+            CASE WHEN mine.expires_at > clock_timestamp() THEN 'released' ELSE 'expired' END);
+  END IF;
   PERFORM "lockstep".lease_wake(held);
   RETURN mine.expires_at > clock_timestamp();
 END
@@ -96,7 +99,7 @@ BEGIN
               ELSE 'lost' END
     FROM given LEFT JOIN renewed ON renewed.token = given.token;
 END
-function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile
+function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile
 DECLARE
   ttl interval := make_interval(secs => ttl_ms / 1000.0);
   mine "lockstep".leases;
@@ -130,19 +133,20 @@ BEGIN
      ORDER BY l.slot LIMIT 1
        FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
-      IF mine.token IS NOT NULL THEN
+      IF mine.token IS NOT NULL AND mine.remembered THEN
         INSERT INTO "lockstep".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
         VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at, mine.expires_at, 'expired');
       END IF;
       UPDATE "lockstep".leases l
          SET token = my_token, fence = "lockstep".next_fence(), permits = wanted_permits, holder = my_holder,
-             metadata = my_metadata, acquired_at = clock_timestamp(), expires_at = clock_timestamp() + ttl
+             metadata = my_metadata, acquired_at = clock_timestamp(), expires_at = clock_timestamp() + ttl,
+             remembered = my_remembered
        WHERE l.name = mine.name AND l.slot = mine.slot
        RETURNING l.slot, l.fence INTO granted_slot, granted_fence;
     ELSE
-      INSERT INTO "lockstep".leases (name, slot, permits, fence, token, holder, metadata, acquired_at, expires_at)
+      INSERT INTO "lockstep".leases (name, slot, permits, fence, token, holder, metadata, acquired_at, expires_at, remembered)
       SELECT wanted, s, wanted_permits, "lockstep".next_fence(), my_token, my_holder, my_metadata, clock_timestamp(),
-             clock_timestamp() + ttl
+             clock_timestamp() + ttl, my_remembered
         FROM generate_series(0, wanted_permits - 1) AS s
        WHERE NOT EXISTS (SELECT FROM "lockstep".leases l WHERE l.name = wanted AND l.slot = s)
        ORDER BY s LIMIT 1
@@ -247,6 +251,7 @@ table leases
   column metadata jsonb
   column acquired_at timestamp with time zone not null
   column expires_at timestamp with time zone not null
+  column remembered boolean not null default true
   constraint leases_check CHECK ((permits > slot))
   constraint leases_name_fence_key UNIQUE (name, fence)
   constraint leases_pkey PRIMARY KEY (name, slot)

@@ -69,7 +69,8 @@ function plainForm<Request>(
   answers: StoredAnswers,
   options: PlainOptions<Request>,
 ): Guard<Request, Lease> {
-  const lease = { ...options.lease, waitMs: 0 }
+  // A lease for every request would push the ends of all others out of the history.
+  const lease = { history: false, ...options.lease, waitMs: 0 }
   return {
     wholeUpTo: plan.maxBodyBytes,
     async handle(incoming, work) {

@@ -215,6 +215,17 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     await lease.release()
   })
 
+  test('history: false leaves no trace, unless it was taken away', async () => {
+    const { lockstep } = bench.open(driver)
+    const name = fresh()
+    await lockstep.lease(name, { history: false }, async () => Promise.resolve())
+    expect(await lockstep.leases.history(name)).toEqual([])
+    const lease = await lockstep.leases.acquire(name, { history: false })
+    await lockstep.leases.forceRelease(name, { by: 'me', reason: 'test' })
+    expect(await lockstep.leases.history(name)).toMatchObject([{ ending: 'forced' }])
+    await lease.release()
+  })
+
   test('clean-up takes away old history and idle rows, and no fence comes twice', async () => {
     const { lockstep } = bench.open(driver)
     const [idle, held] = [fresh(), fresh()]

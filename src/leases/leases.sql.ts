@@ -14,6 +14,7 @@ export interface TakeRequest {
   /** JSON. */
   readonly metadata: string | undefined
   readonly place: string | undefined
+  readonly history: boolean
 }
 
 export interface TakeRow {
@@ -30,7 +31,7 @@ export interface TakeRow {
 }
 
 export function take(schema: string, request: TakeRequest): string {
-  const { name, token, ttlMs, permits, holder, metadata, place } = request
+  const { name, token, ttlMs, permits, holder, metadata, place, history: remembered } = request
   const values = [
     quoteLiteral(name),
     `'${token}'`,
@@ -39,6 +40,7 @@ export function take(schema: string, request: TakeRequest): string {
     quoteLiteral(holder),
     metadata === undefined ? 'NULL' : `${quoteLiteral(metadata)}::jsonb`,
     place ?? 'NULL',
+    remembered,
   ]
   return message(`
     SELECT verdict, granted_slot::text AS slot, granted_fence::text AS fence, other_holder AS holder,

@@ -18,6 +18,8 @@ export interface LeaseOptions {
   readonly metadata?: Readonly<Record<string, unknown>>
   /** A holder that is stuck: after this time the lease is renewed no more, and its signal is aborted. Default: no bound. */
   readonly maxHoldMs?: number
+  /** Whether its end is written into the history; one that was taken away always is. Default true. */
+  readonly history?: boolean
 }
 
 /** The checked options. */
@@ -29,6 +31,7 @@ export interface LeasePlan {
   readonly holder: string
   readonly metadata: string | undefined
   readonly maxHoldMs: number | undefined
+  readonly history: boolean
 }
 
 const DEFAULT_TTL_MS = 30_000
@@ -55,7 +58,13 @@ export function planLease(options: LeaseOptions): LeasePlan {
     metadata: options.metadata === undefined ? undefined : checkMetadata(options.metadata),
     maxHoldMs:
       options.maxHoldMs === undefined ? undefined : checkWhole('maxHoldMs', options.maxHoldMs, 1, 2_147_483_647),
+    history: checkHistory(options.history),
   }
+}
+
+function checkHistory(history: unknown = true): boolean {
+  if (typeof history === 'boolean') return history
+  throw new InvalidOption(`history is ${String(history)}.`, { advice: 'Use true or false.' })
 }
 
 function checkWhole(name: string, value: unknown, least: number, most: number): number {

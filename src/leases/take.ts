@@ -36,8 +36,8 @@ export async function takeLease(
   plan: LeasePlan,
   place?: string,
 ): Promise<Taken> {
-  const { ttlMs, permits, holder, metadata } = plan
-  const text = take(grounds.quotedSchema, { name: key, token, ttlMs, permits, holder, metadata, place })
+  const { ttlMs, permits, holder, metadata, history } = plan
+  const text = take(grounds.quotedSchema, { name: key, token, ttlMs, permits, holder, metadata, place, history })
   const withinMs = Math.min(grounds.silence.silenceMs, ttlMs / 2)
   for (let attempt = 1; ; attempt++) {
     const askedAt = thisMoment()
