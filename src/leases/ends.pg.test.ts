@@ -28,12 +28,12 @@ const lost = ({ signal: of }: Lease): Promise<void> =>
 describe.each(DRIVERS)('how leases end, %s', (driver) => {
   test('a transaction that outlasts the trust of its beginning is told so, once, though the lease goes on', async () => {
     const { lockstep } = bench.open(driver)
-    const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 600 })
+    const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 2000 })
     let runs = 0
     const error = await failureOf(
       lease.transaction(async (tx) => {
         runs++
-        await sleep(900)
+        await sleep(2100)
         await note(tx, 'too late')
       }),
     )
