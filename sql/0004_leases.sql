@@ -53,7 +53,7 @@ CREATE INDEX lease_history_name ON :"schema".lease_history (name, id);
 CREATE FUNCTION :"schema".next_fence() RETURNS bigint
 LANGUAGE sql VOLATILE
 AS $$
-  SELECT COALESCE((SELECT epoch FROM :"schema".incarnation), (:"schema".ensure_incarnation()).epoch) * 1099511627776
+  SELECT (:"schema".ensure_incarnation()).epoch * 1099511627776
        + nextval(format('%I.fences', :'schema')::regclass)
 $$;
 
@@ -73,16 +73,21 @@ DECLARE
   mine :"schema".leases;
   busy integer;
   ahead integer;
+  several boolean := wanted_permits > 1;
 BEGIN
-  -- Two that make the first rows of a semaphore at once both choose the first slot: the second looks again.
-  FOR look IN 1 .. wanted_permits LOOP
+  FOR look IN 1 .. 3 LOOP
     SELECT count(*), max(l.permits) FILTER (WHERE l.permits <> wanted_permits) INTO busy, other_permits
       FROM :"schema".leases l WHERE l.name = wanted AND l.token IS NOT NULL AND l.expires_at > clock_timestamp();
     IF busy > 0 THEN
       -- An earlier try of ours whose answer was lost.
-      SELECT l.slot, l.fence INTO granted_slot, granted_fence FROM :"schema".leases l
-       WHERE l.name = wanted AND l.token = my_token AND l.expires_at > clock_timestamp();
-      EXIT WHEN FOUND;
+      IF EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.token = my_token) THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+        -- Its time begins anew: the holder counts from this question.
+        UPDATE :"schema".leases l SET expires_at = clock_timestamp() + ttl
+         WHERE l.name = wanted AND l.token = my_token AND l.expires_at > clock_timestamp()
+         RETURNING l.slot, l.fence INTO granted_slot, granted_fence;
+        EXIT WHEN FOUND;
+      END IF;
       IF other_permits IS NOT NULL THEN
         verdict := 'permits';
         RETURN;
@@ -94,6 +99,14 @@ BEGIN
        LIMIT wanted_permits) AS waiting;
     EXIT WHEN busy + ahead >= wanted_permits;
 
+    -- Where there are several rows, what is being taken just now is not seen: one at a time, and looked at anew.
+    IF look = 1 THEN
+      several := several OR EXISTS (SELECT FROM :"schema".leases l WHERE l.name = wanted AND l.permits <> wanted_permits);
+      IF several THEN
+        PERFORM pg_advisory_xact_lock(:"schema".lock_id('lease', wanted));
+        CONTINUE;
+      END IF;
+    END IF;
     PERFORM set_config('synchronous_commit', 'on', true);
     -- Locked means held: by whoever takes it just now, or by an open transaction of the last holder.
     SELECT * INTO mine FROM :"schema".leases l
@@ -127,6 +140,10 @@ BEGIN
   IF granted_fence IS NOT NULL THEN
     IF my_place IS NOT NULL THEN
       DELETE FROM :"schema".lease_waiters w WHERE w.token = my_token;
+      -- There may be something for the next one as well.
+      IF several THEN
+        PERFORM :"schema".lease_wake(wanted);
+      END IF;
     END IF;
     verdict := 'granted';
     RETURN;
@@ -140,7 +157,8 @@ END
 $$;
 
 -- Keeps leases alive, many at once. A row that somebody has locked is not waited for: the others must not expire meanwhile.
-CREATE FUNCTION :"schema".lease_renew(names text[], tokens uuid[], ttls_ms integer[])
+-- By fence as well as by token: a question that was long on its way may have taken a lost lease again under its old token.
+CREATE FUNCTION :"schema".lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[])
 RETURNS TABLE (renewed_token uuid, outcome text)
 LANGUAGE plpgsql VOLATILE
 AS $$
@@ -149,9 +167,10 @@ BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
   RETURN QUERY
   WITH given AS (
-    SELECT * FROM unnest(names, tokens, ttls_ms) AS g(name, token, ttl_ms)
+    SELECT * FROM unnest(names, tokens, fences, ttls_ms) AS g(name, token, fence, ttl_ms)
   ), mine AS (
-    SELECT l.name, l.slot, given.ttl_ms FROM given JOIN :"schema".leases l ON l.name = given.name AND l.token = given.token
+    SELECT l.name, l.slot, given.ttl_ms
+      FROM given JOIN :"schema".leases l ON l.name = given.name AND l.token = given.token AND l.fence = given.fence
      WHERE l.expires_at > clock_timestamp()
        FOR NO KEY UPDATE OF l SKIP LOCKED
   ), renewed AS (
@@ -162,7 +181,8 @@ BEGIN
   SELECT given.token,
          CASE WHEN renewed.token IS NOT NULL THEN 'renewed'
               WHEN EXISTS (SELECT FROM :"schema".leases l
-                            WHERE l.name = given.name AND l.token = given.token AND l.expires_at > clock_timestamp()) THEN 'unknown'
+                            WHERE l.name = given.name AND l.token = given.token AND l.fence = given.fence
+                              AND l.expires_at > clock_timestamp()) THEN 'unknown'
               ELSE 'lost' END
     FROM given LEFT JOIN renewed ON renewed.token = given.token;
 END
@@ -239,8 +259,9 @@ BEGIN
        + (SELECT count(*) FROM (SELECT FROM :"schema".lease_waiters a
                                  WHERE a.name = w.name AND a.place < w.place AND a.expires_at > clock_timestamp()
                                  LIMIT given.permits) AS waiting) < given.permits,
-         (SELECT greatest(0, extract(epoch FROM min(l.expires_at) - clock_timestamp()) * 1000)::double precision
-            FROM :"schema".leases l WHERE l.name = w.name AND l.token IS NOT NULL)
+         (SELECT (extract(epoch FROM min(l.expires_at) - clock_timestamp()) * 1000)::double precision
+            FROM :"schema".leases l
+           WHERE l.name = w.name AND l.token IS NOT NULL AND l.expires_at > clock_timestamp())
     FROM unnest(tokens, permits) AS given(token, permits) JOIN :"schema".lease_waiters w ON w.token = given.token;
 END
 $$;

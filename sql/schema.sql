@@ -54,8 +54,9 @@ BEGIN
        + (SELECT count(*) FROM (SELECT FROM "lockstep".lease_waiters a
                                  WHERE a.name = w.name AND a.place < w.place AND a.expires_at > clock_timestamp()
                                  LIMIT given.permits) AS waiting) < given.permits,
-         (SELECT greatest(0, extract(epoch FROM min(l.expires_at) - clock_timestamp()) * 1000)::double precision
-            FROM "lockstep".leases l WHERE l.name = w.name AND l.token IS NOT NULL)
+         (SELECT (extract(epoch FROM min(l.expires_at) - clock_timestamp()) * 1000)::double precision
+            FROM "lockstep".leases l
+           WHERE l.name = w.name AND l.token IS NOT NULL AND l.expires_at > clock_timestamp())
     FROM unnest(tokens, permits) AS given(token, permits) JOIN "lockstep".lease_waiters w ON w.token = given.token;
 END
 function lease_release(held text, my_token uuid) returns boolean language plpgsql volatile
@@ -76,15 +77,16 @@ BEGIN
   PERFORM "lockstep".lease_wake(held);
   RETURN mine.expires_at > clock_timestamp();
 END
-function lease_renew(names text[], tokens uuid[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile
+function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile
 BEGIN
   -- A renewal that a crash could undo would leave a holder that trusts what the row does not say.
   PERFORM set_config('synchronous_commit', 'on', true);
   RETURN QUERY
   WITH given AS (
-    SELECT * FROM unnest(names, tokens, ttls_ms) AS g(name, token, ttl_ms)
+    SELECT * FROM unnest(names, tokens, fences, ttls_ms) AS g(name, token, fence, ttl_ms)
   ), mine AS (
-    SELECT l.name, l.slot, given.ttl_ms FROM given JOIN "lockstep".leases l ON l.name = given.name AND l.token = given.token
+    SELECT l.name, l.slot, given.ttl_ms
+      FROM given JOIN "lockstep".leases l ON l.name = given.name AND l.token = given.token AND l.fence = given.fence
      WHERE l.expires_at > clock_timestamp()
        FOR NO KEY UPDATE OF l SKIP LOCKED
   ), renewed AS (
@@ -95,7 +97,8 @@ BEGIN
   SELECT given.token,
          CASE WHEN renewed.token IS NOT NULL THEN 'renewed'
               WHEN EXISTS (SELECT FROM "lockstep".leases l
-                            WHERE l.name = given.name AND l.token = given.token AND l.expires_at > clock_timestamp()) THEN 'unknown'
+                            WHERE l.name = given.name AND l.token = given.token AND l.fence = given.fence
+                              AND l.expires_at > clock_timestamp()) THEN 'unknown'
               ELSE 'lost' END
     FROM given LEFT JOIN renewed ON renewed.token = given.token;
 END
@@ -105,16 +108,21 @@ DECLARE
   mine "lockstep".leases;
   busy integer;
   ahead integer;
+  several boolean := wanted_permits > 1;
 BEGIN
-  -- Two that make the first rows of a semaphore at once both choose the first slot: the second looks again.
-  FOR look IN 1 .. wanted_permits LOOP
+  FOR look IN 1 .. 3 LOOP
     SELECT count(*), max(l.permits) FILTER (WHERE l.permits <> wanted_permits) INTO busy, other_permits
       FROM "lockstep".leases l WHERE l.name = wanted AND l.token IS NOT NULL AND l.expires_at > clock_timestamp();
     IF busy > 0 THEN
       -- An earlier try of ours whose answer was lost.
-      SELECT l.slot, l.fence INTO granted_slot, granted_fence FROM "lockstep".leases l
-       WHERE l.name = wanted AND l.token = my_token AND l.expires_at > clock_timestamp();
-      EXIT WHEN FOUND;
+      IF EXISTS (SELECT FROM "lockstep".leases l WHERE l.name = wanted AND l.token = my_token) THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+        -- Its time begins anew: the holder counts from this question.
+        UPDATE "lockstep".leases l SET expires_at = clock_timestamp() + ttl
+         WHERE l.name = wanted AND l.token = my_token AND l.expires_at > clock_timestamp()
+         RETURNING l.slot, l.fence INTO granted_slot, granted_fence;
+        EXIT WHEN FOUND;
+      END IF;
       IF other_permits IS NOT NULL THEN
         verdict := 'permits';
         RETURN;
@@ -126,6 +134,14 @@ BEGIN
        LIMIT wanted_permits) AS waiting;
     EXIT WHEN busy + ahead >= wanted_permits;
 
+    -- Where there are several rows, what is being taken just now is not seen: one at a time, and looked at anew.
+    IF look = 1 THEN
+      several := several OR EXISTS (SELECT FROM "lockstep".leases l WHERE l.name = wanted AND l.permits <> wanted_permits);
+      IF several THEN
+        PERFORM pg_advisory_xact_lock("lockstep".lock_id('lease', wanted));
+        CONTINUE;
+      END IF;
+    END IF;
     PERFORM set_config('synchronous_commit', 'on', true);
     -- Locked means held: by whoever takes it just now, or by an open transaction of the last holder.
     SELECT * INTO mine FROM "lockstep".leases l
@@ -159,6 +175,10 @@ BEGIN
   IF granted_fence IS NOT NULL THEN
     IF my_place IS NOT NULL THEN
       DELETE FROM "lockstep".lease_waiters w WHERE w.token = my_token;
+      -- There may be something for the next one as well.
+      IF several THEN
+        PERFORM "lockstep".lease_wake(wanted);
+      END IF;
     END IF;
     verdict := 'granted';
     RETURN;
@@ -179,7 +199,7 @@ SELECT ('x' || encode(substr(sha256(
     convert_to('lockstep', 'UTF8') || '\x00'::bytea || convert_to(domain, 'UTF8') || '\x00'::bytea || convert_to(key, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint
 function next_fence() returns bigint language sql volatile
-SELECT COALESCE((SELECT epoch FROM "lockstep".incarnation), ("lockstep".ensure_incarnation()).epoch) * 1099511627776
+SELECT ("lockstep".ensure_incarnation()).epoch * 1099511627776
        + nextval(format('%I.fences', 'lockstep')::regclass)
 sequence fences bigint cache 1
 sequence lease_history_id_seq bigint cache 1

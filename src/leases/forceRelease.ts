@@ -1,6 +1,6 @@
 import { LeaseBusy } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
-import { codeOf, LOCK_NOT_AVAILABLE, withConnection } from '../postgres/index.ts'
+import { codeOf, LOCK_NOT_AVAILABLE, SilenceWatch, withConnection } from '../postgres/index.ts'
 import { checkWaitMs, type Grounds } from '../transactions/index.ts'
 import { BEGIN_AND_PID, forceRelease as forceReleaseSql, ROLLBACK, terminateBlockers } from './leases.sql.ts'
 import { checkText } from './options.ts'
@@ -48,27 +48,25 @@ export async function forceRelease(
         await connection.script(ROLLBACK)
         throw busy(key, waitMs, error)
       } finally {
-        await stop?.()
+        stop?.()
       }
     },
-    grounds.silence,
+    new SilenceWatch(grounds.silence.silenceMs + waitMs),
   )
 }
 
-/** Ends whoever is in the session's way, until told to stop. */
-function endBlockers(grounds: Grounds, pid: number): () => Promise<void> {
-  let looking = Promise.resolve()
+/** Ends whoever is in the session's way, one look at a time, until told to stop. Nobody waits for the last look. */
+function endBlockers(grounds: Grounds, pid: number): () => void {
+  let looking = false
   const timer = setInterval(() => {
-    looking = looking.then(async () => {
-      await withConnection(grounds.driver, (other) => other.script(terminateBlockers(pid)), grounds.silence).catch(
-        () => undefined,
-      )
-    })
+    if (looking) return
+    looking = true
+    withConnection(grounds.driver, (other) => other.script(terminateBlockers(pid)), grounds.silence).then(
+      () => (looking = false),
+      () => (looking = false),
+    )
   }, LOOK_MS)
-  return async () => {
-    clearInterval(timer)
-    await looking
-  }
+  return () => clearInterval(timer)
 }
 
 function busy(key: Key, waitMs: number, cause: unknown): LeaseBusy {

@@ -6,7 +6,8 @@
  *
  * **L1 The row.** One row for each name and slot, judged by the database's clock alone. Acquiring decides by a plain read first: a
  * refusal takes no lock and writes nothing. A free or expired row is taken with FOR UPDATE SKIP LOCKED: locked means held. The token
- * is made by the acquirer, so that an answer that was lost can be asked for again. The fence comes from a sequence, under the epoch
+ * is made by the acquirer, so that an answer that was lost can be asked for again; the row's time begins anew with that question, as the
+ * holder's trust does. The fence comes from a sequence, under the epoch
  * of the server's life: it only grows. Taking and renewing are on disk before they are answered, whatever the session's setting.
  *
  * **L2 Trust.** States: `held` → `lost` or `released`. The holder trusts its lease for nine tenths of the ttl, counted on its own
@@ -15,7 +16,7 @@
  * while the trust lasts). At the end of the trust `signal` is aborted with a `LeaseLost`. A process that was stopped finds out when it
  * goes on: `assertHeld()` looks at the clocks, not at a flag.
  *
- * **L3 The guard.** `lease.transaction` begins by reading its row FOR KEY SHARE, by token and not expired. Whoever takes the lease must
+ * **L3 The guard.** `lease.transaction` begins by reading its row FOR KEY SHARE, by token and fence and not expired. Whoever takes the lease must
  * change the fence, a column of a unique index, and that waits for the share lock: until our commit nobody else can have it. The
  * heartbeat changes no such column and does not wait. A holder that is frozen inside its transaction is ended by the server
  * at the end of its trust (`idle_in_transaction_session_timeout`; `transaction_timeout` from 17 on), so a lease.transaction must be

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import type { ProxyConnection } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, type Lease, LeaseBusy, LeaseLost, LeaseTransactionTooLong } from '../index.ts'
+import { key, type Lease, LeaseBusy, LeaseLost, LeasePermitsDiffer, LeaseTransactionTooLong } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 const database = await testDatabase()
@@ -37,9 +37,9 @@ const rowOf = async (name: string): Promise<{ held: boolean } | undefined> => {
 const isHeld = async (name: string): Promise<boolean> => (await rowOf(name))?.held === true
 
 describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
-  // BUG: lease_take finds "an earlier try of ours" and answers `granted` without moving expires_at; takeLease counts the trust from
+  // Once: lease_take finds "an earlier try of ours" and answers `granted` without moving expires_at; takeLease counts the trust from
   // the later question. The row ends at (first question + ttl), the trust at (second question + 0.9 ttl).
-  test.fails('a lease whose first answer was lost is trusted no longer than its row lives', async () => {
+  test('a lease whose first answer was lost is trusted no longer than its row lives', async () => {
     const proxy = await bench.proxy()
     const mine = bench.open(driver, { url: proxy.url(database.url) }).lockstep
     const other = bench.open(driver).lockstep
@@ -63,9 +63,9 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     expect(stillTrusted).toBe(0)
   })
 
-  // BUG: token alone names a holder. A take that is delivered late takes the lease again under a token whose holder has lost it, and
+  // Once: token alone names a holder. A take that is delivered late takes the lease again under a token whose holder has lost it, and
   // guard and heartbeat say yes to that holder, although another one was in between. Compare the fence too.
-  test.fails('a holder that lost it commits nothing, though a late question took it again under its token', async () => {
+  test('a holder that lost it commits nothing, though a late question took it again under its token', async () => {
     const proxy = await bench.proxy()
     const mine = bench.open(driver, { url: proxy.url(database.url) }).lockstep
     const other = bench.open(driver).lockstep
@@ -86,17 +86,19 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     await between.release()
     stuck?.release()
     await expect.poll(() => isHeld(name), { interval: 5, timeout: 1500 }).toBe(true)
-    const committed = await lease.transaction((tx) => note(tx, 'stale')).then(
-      () => true,
-      () => false,
-    )
+    const committed = await lease
+      .transaction((tx) => note(tx, 'stale'))
+      .then(
+        () => true,
+        () => false,
+      )
     await other.leases.forceRelease(name, { by: 'operator', reason: 'test' })
     await lease.release()
     expect(committed).toBe(false)
   })
 
-  // BUG: giveBack gives up after 0.4 s and says nothing; the lease stays for its whole ttl, which can be a day.
-  test.fails('giving back goes on after a network that was away for a second', async () => {
+  // Once: giveBack gives up after 0.4 s and says nothing; the lease stays for its whole ttl, which can be a day.
+  test('giving back goes on after a network that was away for a second', async () => {
     const proxy = await bench.proxy()
     const mine = bench.open(driver, { url: proxy.url(database.url) }).lockstep
     const name = fresh()
@@ -110,9 +112,9 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     await expect.poll(() => isHeld(name), { interval: 50, timeout: 3000 }).toBe(false)
   })
 
-  // BUG: close() waits for no acquire() that is on its way, nor for the giving back that follows. Whoever ends its pool after it, as
+  // Once: close() waits for no acquire() that is on its way, nor for the giving back that follows. Whoever ends its pool after it, as
   // it should, leaves a ghost for the ttl.
-  test.fails('an acquire that is on its way when it closes leaves no holder behind', async () => {
+  test('an acquire that is on its way when it closes leaves no holder behind', async () => {
     const proxy = await bench.proxy()
     const client = bench.open(driver, { url: proxy.url(database.url) })
     await client.lockstep.leases.inspect(fresh())
@@ -128,19 +130,18 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     })
     const acquiring = failureOf(client.lockstep.leases.acquire(name))
     await asked.given
-    const closed = client.lockstep.close()
-    const early = await settles(closed, 200)
+    const ended = client.end()
+    // Where close() does not wait, the pool is being ended by now.
+    await sleep(50)
     held?.release()
-    await closed
-    if (early) await expect.poll(() => isHeld(name), { interval: 1 }).toBe(true)
-    await client.end()
+    await ended
     await acquiring
     await sleep(600)
     expect(await isHeld(name)).toBe(false)
   })
 
-  // BUG: the first question is bounded by the ttl and four tries, not by waitMs or the signal: up to a minute by default.
-  test.fails('an acquire over a silent network ends with its signal', async () => {
+  // Once: the first question is bounded by the ttl and four tries, not by waitMs or the signal: up to a minute by default.
+  test('an acquire over a silent network ends with its signal', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 5000 })
     await lockstep.leases.inspect(fresh())
@@ -155,8 +156,8 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     expect(ended).toBe(true)
   })
 
-  // BUG: the silence that destroys the connection is not extended by the wait that was allowed.
-  test.fails('force release waits for as long as it was told, also longer than silenceMs', async () => {
+  // Once: the silence that destroys the connection is not extended by the wait that was allowed.
+  test('force release waits for as long as it was told, also longer than silenceMs', async () => {
     const one = bench.open(driver).lockstep
     const other = bench.open(driver, { silenceMs: 300 }).lockstep
     const name = fresh()
@@ -168,7 +169,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     })
     await open.given
     const forced = other.leases.forceRelease(name, { by: 'x', reason: 'y', waitMs: 4000 })
-    setTimeout(end.give, 1200)
+    setTimeout(() => end.give(), 1200)
     const result = await forced.catch((error: unknown) => error)
     end.give()
     await work
@@ -176,11 +177,11 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     expect(result).toEqual({ released: 1 })
   })
 
-  // BUG: each look for blockers waits for a second connection, one after the other; forceRelease waits for all of them while it holds
-  // the only one. With the default silence of 30 s and 100 looks that is most of an hour.
-  test.fails('force release with terminate on a pool of one comes back', async () => {
+  // Once: a look for blockers waits for a second connection, and forceRelease waits for the look while it holds the only one: until
+  // the silence, 30 s by default, has destroyed it.
+  test('force release with terminate on a pool of one comes back', async () => {
     const one = bench.open(driver).lockstep
-    const other = bench.open(driver, { max: 1, silenceMs: 1000 }).lockstep
+    const other = bench.open(driver, { max: 1, silenceMs: 4000 }).lockstep
     const name = fresh()
     const lease = await one.leases.acquire(name)
     const [open, end] = [signal(), signal()]
@@ -199,8 +200,8 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     expect(back).toBe(true)
   })
 
-  // BUG: terminateBlockers spares every session that waits for a lock, and a holder that is stuck behind a lock is the usual case.
-  test.fails('force release with terminate ends a holder that is itself waiting for a lock', async () => {
+  // Once: terminateBlockers spares every session that waits for a lock, and a holder that is stuck behind a lock is the usual case.
+  test('force release with terminate ends a holder that is itself waiting for a lock', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const blocker = await bench.admin.connect()
@@ -221,9 +222,9 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     expect(result).toEqual({ released: 1 })
   })
 
-  // BUG: PostgreSQL arms transaction_timeout within a transaction only where it is not armed already; a larger one of the role's
+  // Once: PostgreSQL arms transaction_timeout within a transaction only where it is not armed already; a larger one of the role's
   // stays as it is. Set it to 0 first.
-  test.fails('the bound of a transaction holds also where the role has a larger one', async () => {
+  test('the bound of a transaction holds also where the role has a larger one', async () => {
     await bench.admin.query(`ALTER ROLE postgres SET transaction_timeout = '1h'`)
     const { lockstep } = bench.open(driver)
     try {
@@ -239,9 +240,9 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     }
   })
 
-  // BUG: next_fence reads the epoch without looking whether the life is this database's: after a dump and restore under a running
+  // Once: next_fence reads the epoch without looking whether the life is this database's: after a dump and restore under a running
   // process the sequence of the dump goes on in the old epoch.
-  test.fails('a fence does not go back when the database is replaced by an older copy', async () => {
+  test('a fence does not go back when the database is replaced by an older copy', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const before = await lockstep.leases.acquire(name)
@@ -257,28 +258,31 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     expect(after.fence).toBeGreaterThan(before.fence)
   })
 
-  // BUG: rows of an earlier number of permits let two callers that differ take two slots at once, each unseen by the other.
-  test.fails('two that differ in permits never both hold', async () => {
+  // Once: rows of an earlier number of permits let two callers that differ take two slots at once, each unseen by the other.
+  test('two that differ in permits never both hold', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const both = await Promise.all([1, 2].map(() => one.leases.acquire(name, { permits: 2 })))
     for (const lease of both) await lease.release()
+    // As lease_take does it for a caller with one permit, just before its COMMIT.
     const taking = await bench.admin.connect()
     await taking.query('BEGIN')
+    await taking.query(`SELECT pg_advisory_xact_lock(lockstep.lock_id('lease', $1))`, [name])
     await taking.query(
-      `SELECT FROM lockstep.lease_take($1, gen_random_uuid(), 30000, 1, 'alone', NULL::jsonb, NULL::bigint)`,
+      `UPDATE lockstep.leases SET token = gen_random_uuid(), permits = 1, fence = lockstep.next_fence(),
+              expires_at = clock_timestamp() + interval '30 seconds' WHERE name = $1 AND slot = 0`,
       [name],
     )
-    const second = await other.leases.tryAcquire(name, { permits: 2 })
+    const second = other.leases.tryAcquire(name, { permits: 2 }).catch((error: unknown) => error)
+    await bench.waiters(1)
     await taking.query('COMMIT')
     taking.release()
-    const { holders } = await one.leases.inspect(name)
-    await second?.release()
-    expect(holders).toHaveLength(1)
+    expect(await second).toBeInstanceOf(LeasePermitsDiffer)
+    expect((await one.leases.inspect(name)).holders).toHaveLength(1)
   })
 
-  // BUG: onClose is asked after the lease was granted; what closed in between is not heard, and close() waits for ever.
-  test.fails('a leader whose Lockstep closes in the moment of its election is told', async () => {
+  // Once: onClose is asked after the lease was granted; what closed in between is not heard, and close() waits for ever.
+  test('a leader whose Lockstep closes in the moment of its election is told', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     let closed: Promise<void> | undefined
@@ -294,12 +298,12 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     const told = await settles(led, 1000)
     stop()
     resign.give()
-    await led
+    await led.catch(() => undefined)
     await closed
     expect(mine === undefined || told).toBe(true)
   })
 
-  // BUG (pg): a connect that fails has no code where the peer just closes, or where connectionTimeoutMillis is over; it is not taken
+  // Once: a connect that fails has no code where the peer just closes, or where connectionTimeoutMillis is over; it is not taken
   // for a lost connection, and the leader ends.
   test('a leader stands also while the network closes every new connection', async () => {
     const proxy = await bench.proxy()

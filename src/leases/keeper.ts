@@ -69,7 +69,7 @@ export class Keeper {
 
   async #renew(due: readonly HeldLease[], withinMs: number): Promise<void> {
     const askedAt = thisMoment()
-    const leases = due.map(({ key, token, plan }) => ({ name: key, token, ttlMs: plan.ttlMs }))
+    const leases = due.map(({ key, token, fence, plan }) => ({ name: key, token, fence, ttlMs: plan.ttlMs }))
     let rows: readonly RenewRow[]
     try {
       rows = await withConnection(

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ConnectionLost, type LeaseLost, LockAborted } from '../errors.ts'
-import { checkKey, type Key } from '../locks/index.ts'
+import { checkKey, closedError, type Key } from '../locks/index.ts'
 import { meansConnectionLost } from '../postgres/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
 import type { Leases } from './leases.ts'
@@ -34,7 +34,11 @@ export async function leader<T, Client>(
       await sleep(AWAY_MS * (0.5 + Math.random()))
       continue
     }
-    // It would go on for ever, and `close()` would wait for it.
+    // Else it would go on for ever, and `close()` would wait for it.
+    if (leases.closed) {
+      await lease.release()
+      throw closedError([key])
+    }
     const forget = leases.onClose(() => lease.lose('closed'))
     try {
       const value = await run(lease as unknown as Lease<Client>)

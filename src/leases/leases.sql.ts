@@ -65,19 +65,28 @@ export interface RenewRow {
 
 export function renew(
   schema: string,
-  leases: readonly { readonly name: string; readonly token: string; readonly ttlMs: number }[],
+  leases: readonly {
+    readonly name: string
+    readonly token: string
+    readonly fence: bigint
+    readonly ttlMs: number
+  }[],
 ): string {
   const names = texts(leases.map(({ name }) => name))
   const tokens = list(
     leases.map(({ token }) => token),
     'uuid',
   )
+  const fences = list(
+    leases.map(({ fence }) => String(fence)),
+    'bigint',
+  )
   const ttls = list(
     leases.map(({ ttlMs }) => ttlMs),
     'integer',
   )
   return message(
-    `SELECT renewed_token::text AS token, outcome FROM ${schema}.lease_renew(${names}, ${tokens}, ${ttls})`,
+    `SELECT renewed_token::text AS token, outcome FROM ${schema}.lease_renew(${names}, ${tokens}, ${fences}, ${ttls})`,
   )
 }
 
@@ -100,11 +109,14 @@ export function forceRelease(schema: string, name: string, by: string, reason: s
     COMMIT`
 }
 
-/** Ends the sessions that a session waits for, but not those that wait ahead of it, or are there for the same. */
+/** Ends the sessions whose transactions a session waits for, but not those that are there for the same. */
 export function terminateBlockers(pid: number): string {
   return `
-    SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity AS a
-     WHERE a.pid = ANY(pg_blocking_pids(${pid})) AND a.wait_event_type IS DISTINCT FROM 'Lock'
+    SELECT pg_terminate_backend(h.pid)
+      FROM pg_locks AS w
+      JOIN pg_locks AS h ON h.locktype = 'transactionid' AND h.transactionid = w.transactionid AND h.granted
+      JOIN pg_stat_activity AS a ON a.pid = h.pid
+     WHERE w.pid = ${pid} AND w.locktype = 'transactionid' AND NOT w.granted
        AND a.query NOT LIKE '%lease_force_release%'`
 }
 
@@ -168,20 +180,26 @@ export function leaveLine(schema: string, tokens: readonly string[]): string {
   )
 }
 
+function ownMs(setting: string): string {
+  return `extract(epoch FROM current_setting('${setting}')::interval) * 1000`
+}
+
 /** The caller's own bound where it is stricter; 0 is none. */
 function atMost(setting: string): string {
-  const own = `extract(epoch FROM current_setting('${setting}')::interval) * 1000`
-  return `CASE WHEN ${own} BETWEEN 1 AND $3::text::float8 THEN current_setting('${setting}') ELSE $3::text END`
+  return `CASE WHEN ${ownMs(setting)} BETWEEN 1 AND $3::text::float8 THEN current_setting('${setting}') ELSE $3::text END`
 }
 
 /** The first statement of a holder's transaction: no row means that the lease is lost. The bounds let go of a frozen holder. */
 export function guard(schema: string): string {
   return `
     SELECT set_config('idle_in_transaction_session_timeout', ${atMost('idle_in_transaction_session_timeout')}, true),
-           CASE WHEN current_setting('server_version_num')::int >= 170000
-                THEN set_config('transaction_timeout', ${atMost('transaction_timeout')}, true) END
+           CASE WHEN current_setting('server_version_num')::int >= 170000 THEN
+             -- The server sets its clock only if it is not running: where a longer one runs, it is stopped first.
+             CASE WHEN NOT (${ownMs('transaction_timeout')} BETWEEN 1 AND $3::text::float8) THEN
+               set_config('transaction_timeout',
+                 CASE WHEN set_config('transaction_timeout', '0', true) = '0' THEN $3::text END, true) END END
       FROM ${schema}.leases
-     WHERE name = $1 AND token = $2::uuid AND expires_at > clock_timestamp()
+     WHERE name = $1 AND token = $2::uuid AND fence = $4::bigint AND expires_at > clock_timestamp()
        FOR KEY SHARE`
 }
 

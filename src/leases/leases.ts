@@ -9,6 +9,7 @@ import { Keeper } from './keeper.ts'
 import { type Grant, HeldLease, type Lease } from './lease.ts'
 import { cleanUp } from './leases.sql.ts'
 import { givenUp, WaitingLine } from './line.ts'
+import { Pending } from './pending.ts'
 import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
 import { type HistoryEntry, historyOf, inspect, type LeaseDetails, type LeaseInfo, listLeases } from './seeing.ts'
 import { giveBack, leaseHeld, type Obstacle, takeLease } from './take.ts'
@@ -18,8 +19,13 @@ import { transactUnder } from './transactUnder.ts'
 const KEEP_HISTORY = 10_000
 /** A row that nobody has taken for this long is taken away. */
 const IDLE_MS = 24 * 60 * 60 * 1000
-/** Each so many releases of a process, it cleans up. */
+/** One of so many releases cleans up. */
 const CLEAN_EVERY = 1000
+
+/** The first answer may take a second, however short the wait. */
+const FIRST_ANSWER_MS = 1000
+/** The clock of the line goes first. */
+const GRACE_MS = 250
 
 /** In the way of whoever goes behind others without having asked. */
 const NOBODY: Obstacle = { holder: undefined, since: undefined, leftMs: 0 }
@@ -32,14 +38,12 @@ export class Leases<Client = unknown> {
   readonly #room
   /** Callers that wait, and ask for the first time just now. */
   readonly #asking = new Map<Key, Promise<void>>()
-  /** Transactions of leases that run: `close()` waits for them. */
-  readonly #transactions = new Set<Promise<unknown>>()
-  #releases = 0
+  readonly #pending = new Pending()
 
   constructor(grounds: Grounds) {
     this.#grounds = grounds
     this.#keeper = new Keeper(grounds.driver, grounds.schema, grounds.quotedSchema)
-    this.#line = new WaitingLine(grounds)
+    this.#line = new WaitingLine(grounds, this.#pending)
     this.#room = {
       schema: grounds.schema,
       forget: (lease: HeldLease) => this.#keeper.forget(lease),
@@ -113,13 +117,8 @@ export class Leases<Client = unknown> {
     if (closing.closed) throw closedError([key])
     const patience = new Patience(plan.waitMs, plan.signal, closing)
     if (patience.aborted) throw givenUp(key, plan.signal)
-    await this.#grounds.ready()
     const token = randomUUID()
-    const grant = await (plan.waitMs === 0 ? this.#ask(key, token, plan) : this.#askOrWait(key, token, plan, patience))
-    if (patience.aborted) {
-      void giveBack(this.#grounds, key, token)
-      throw givenUp(key, plan.signal)
-    }
+    const grant = await this.#untilGivenUp(key, token, plan, patience)
     const lease = new HeldLease(this.#room, key, token, plan, grant)
     this.#keeper.keep(lease)
     if (leaseAcquired.hasSubscribers) {
@@ -128,8 +127,40 @@ export class Leases<Client = unknown> {
     return lease
   }
 
+  /** Asks, and waits. Whoever gives up is told at once, also where no answer comes; what comes too late is given back. */
+  #untilGivenUp(key: Key, token: string, plan: LeasePlan, patience: Patience): Promise<Grant> {
+    return new Promise((resolve, reject) => {
+      let over = false
+      const end = (error: Error): void => {
+        over = true
+        reject(error)
+      }
+      const forget = patience.onAbort(() => end(givenUp(key, plan.signal)))
+      // Who waits in line has a clock there; who waits for the first answer has this one.
+      const late =
+        plan.waitMs === false || plan.waitMs === 0 ? undefined : Math.max(plan.waitMs, FIRST_ANSWER_MS) + GRACE_MS
+      const timer =
+        late === undefined ? undefined : setTimeout(() => end(leaseHeld(key, NOBODY, patience.waitedMs)), late)
+      const asking = this.#grounds
+        .ready()
+        .then(() => (plan.waitMs === 0 ? this.#ask(key, token, plan) : this.#askOrWait(key, token, plan, patience)))
+        .then(
+          async (grant) => {
+            if (over) await giveBack(this.#grounds, key, token, plan.ttlMs)
+            else resolve(grant)
+          },
+          (error: Error) => reject(error),
+        )
+        .finally(() => {
+          clearTimeout(timer)
+          forget()
+        })
+      void this.#pending.track(asking)
+    })
+  }
+
   async #ask(key: Key, token: string, plan: LeasePlan): Promise<Grant> {
-    const taken = await takeLease(this.#grounds, key, token, plan)
+    const taken = await takeLease(this.#grounds, this.#pending, key, token, plan)
     if (taken.granted) return taken.grant
     this.#tellRefused(key, plan, taken.by)
     throw leaseHeld(key, taken.by, 0)
@@ -147,7 +178,7 @@ export class Leases<Client = unknown> {
       return this.#line.wait(key, token, plan, patience, NOBODY)
     }
     let waiting: Promise<Grant> | undefined
-    const asking = takeLease(this.#grounds, key, token, plan)
+    const asking = takeLease(this.#grounds, this.#pending, key, token, plan)
       .then((taken) => {
         if (taken.granted) return taken.grant
         this.#tellRefused(key, plan, taken.by)
@@ -171,6 +202,10 @@ export class Leases<Client = unknown> {
     leaseRefused.publish({ schema, key, holder: plan.holder, heldBy, leftMs, waits: plan.waitMs !== 0 })
   }
 
+  get closed(): boolean {
+    return this.#grounds.closing.closed
+  }
+
   /** Told when the Lockstep is being closed; the answer takes it back. */
   onClose(listener: () => void): () => void {
     return this.#grounds.closing.onClose(listener)
@@ -178,17 +213,19 @@ export class Leases<Client = unknown> {
 
   /** Leases that are still held are given back, and their holders told. */
   async close(): Promise<void> {
-    await Promise.allSettled(this.#transactions)
+    await this.#pending.settled()
     const held = [...this.#keeper.leases]
     for (const lease of held) lease.lose('closed')
     await Promise.all(held.map((lease) => lease.release()))
     await this.#line.close()
+    await this.#pending.settled()
   }
 
   async #release(lease: HeldLease): Promise<void> {
-    await giveBack(this.#grounds, lease.key, lease.token)
+    await giveBack(this.#grounds, lease.key, lease.token, lease.plan.ttlMs)
     this.#line.released(lease.key)
-    if (++this.#releases % CLEAN_EVERY === 0) void this.#cleanUp()
+    // By chance: processes that live for a minute would else never do it.
+    if (Math.random() < 1 / CLEAN_EVERY) void this.#pending.track(this.#cleanUp())
   }
 
   async #cleanUp(): Promise<void> {
@@ -199,10 +236,6 @@ export class Leases<Client = unknown> {
   }
 
   #transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
-    const running = transactUnder(this.#grounds, lease, options, fn)
-    this.#transactions.add(running)
-    const forget = (): void => void this.#transactions.delete(running)
-    running.then(forget, forget)
-    return running
+    return this.#pending.track(transactUnder(this.#grounds, lease, options, fn))
   }
 }

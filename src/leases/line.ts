@@ -1,10 +1,12 @@
-import { LockAborted, type LockstepClosed } from '../errors.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { ConnectionLost, LockAborted, type LockstepClosed } from '../errors.ts'
 import { closedError, type Key, lockId, Patience } from '../locks/index.ts'
-import { withConnection } from '../postgres/index.ts'
+import { meansConnectionLost, SilenceWatch, withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
 import type { Grant } from './lease.ts'
 import { leaveLine, look, type LookRow, standInLine } from './leases.sql.ts'
 import type { LeasePlan } from './options.ts'
+import type { Pending } from './pending.ts'
 import { giveBack, leaseHeld, type Obstacle, takeLease } from './take.ts'
 import { WakeUp } from './wakeUp.ts'
 
@@ -13,6 +15,10 @@ const KEEP_MS = 6000
 /** How often to look where a wake-up call can be counted on, and where not. */
 const LOOK_MS = 1000
 const LOOK_DEAF_MS = 60
+/** How long one message of the line may take, and how often it goes in line again after a lost connection. */
+const SILENCE_MS = 2000
+const TRIES = 4
+const PAUSE_MS = 40
 /** A moment after the holder's end. */
 const AFTER_END_MS = 5
 
@@ -41,17 +47,21 @@ interface Waiter {
  */
 export class WaitingLine {
   readonly #grounds: Grounds
+  readonly #pending: Pending
   readonly #waiters = new Map<string, Waiter>()
   readonly #perKey = new Map<Key, number>()
   readonly #wakeUp: WakeUp
+  /** A dead connection must not stop the line for longer than its rows live. */
+  readonly #silence = new SilenceWatch(SILENCE_MS)
   #arrivals: Waiter[] = []
   #standing = false
   #looking = false
   #timer: NodeJS.Timeout | undefined
   #lookAt = Infinity
 
-  constructor(grounds: Grounds) {
+  constructor(grounds: Grounds, pending: Pending) {
     this.#grounds = grounds
+    this.#pending = pending
     const channel = `lockstep_${lockId(grounds.schema, 'listen', 'Leases:all')}`
     this.#wakeUp = new WakeUp(grounds, channel, (token) => this.#woken(token))
   }
@@ -112,21 +122,34 @@ export class WaitingLine {
       this.#arrivals = []
       if (arrived.length === 0) break
       try {
-        const rows = await this.#rows<{ token: string; place: string }>(
-          standInLine(this.#grounds.quotedSchema, arrived, KEEP_MS),
-        )
+        const rows = await this.#standThere(arrived)
         for (const { token, place } of rows) {
           const waiter = this.#waiters.get(token)
           if (waiter !== undefined) waiter.place = place
         }
         const gone = arrived.filter(({ left }) => left)
-        if (gone.length > 0) void this.#tellLeft(gone.map(({ token }) => token))
+        if (gone.length > 0) this.#tellLeft(gone.map(({ token }) => token))
       } catch (error) {
         for (const waiter of arrived) this.#leave(waiter, error as Error)
+        // Their rows may be there all the same.
+        this.#tellLeft(arrived.map(({ token }) => token))
       }
       this.#lookIn(0)
     }
     this.#standing = false
+  }
+
+  /** A row that is there already is the answer to a try whose answer was lost. */
+  async #standThere(arrived: readonly Waiter[]): Promise<{ token: string; place: string }[]> {
+    const text = standInLine(this.#grounds.quotedSchema, arrived, KEEP_MS)
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#rows(text)
+      } catch (error) {
+        if (attempt >= TRIES || !(error instanceof ConnectionLost || meansConnectionLost(error))) throw error
+        await sleep(PAUSE_MS * attempt)
+      }
+    }
   }
 
   #leave(waiter: Waiter, error: Error): void {
@@ -134,13 +157,14 @@ export class WaitingLine {
     waiter.left = true
     waiter.settle(error)
     // One that is being asked for takes its row along, or gives back what it got.
-    if (!waiter.trying && waiter.place !== undefined) void this.#tellLeft([waiter.token])
+    if (!waiter.trying && waiter.place !== undefined) this.#tellLeft([waiter.token])
     if (this.#waiters.size === 0) this.#wakeUp.wanted(false)
   }
 
-  async #tellLeft(tokens: readonly string[]): Promise<void> {
+  #tellLeft(tokens: readonly string[]): void {
     // If it cannot be told, the rows are passed over when nobody keeps them.
-    await this.#rows(leaveLine(this.#grounds.quotedSchema, tokens)).catch(() => undefined)
+    const telling = this.#rows(leaveLine(this.#grounds.quotedSchema, tokens)).catch(() => undefined)
+    void this.#pending.track(telling)
   }
 
   #woken(token: string | undefined): void {
@@ -182,7 +206,9 @@ export class WaitingLine {
         else if (left !== null) next = Math.min(next, Number(left) + AFTER_END_MS)
       }
       // Its row was passed over and cleaned away while this process was stopped: it goes to the end of the line.
-      const lost = standing.filter(({ token, left, trying }) => !left && !trying && !seen.has(token))
+      const lost = standing.filter((waiter) => {
+        return !waiter.left && !waiter.trying && !seen.has(waiter.token) && !this.#arrivals.includes(waiter)
+      })
       if (lost.length > 0) {
         this.#arrivals.push(...lost)
         void this.#stand()
@@ -204,9 +230,12 @@ export class WaitingLine {
     try {
       do {
         waiter.again = false
-        const taken = await takeLease(this.#grounds, waiter.key, waiter.token, waiter.plan, waiter.place)
+        const taken = await takeLease(this.#grounds, this.#pending, waiter.key, waiter.token, waiter.plan, waiter.place)
         if (taken.granted) {
-          if (waiter.left) return void giveBack(this.#grounds, waiter.key, waiter.token)
+          if (waiter.left) {
+            void this.#pending.track(giveBack(this.#grounds, waiter.key, waiter.token, waiter.plan.ttlMs))
+            return
+          }
           waiter.left = true
           waiter.settle(taken.grant)
           if (this.#waiters.size === 0) this.#wakeUp.wanted(false)
@@ -214,17 +243,17 @@ export class WaitingLine {
         }
         waiter.obstacle = taken.by
       } while (waiter.again && !waiter.left)
-      if (waiter.left) void this.#tellLeft([waiter.token])
+      if (waiter.left) this.#tellLeft([waiter.token])
     } catch (error) {
       this.#leave(waiter, error as Error)
+      this.#tellLeft([waiter.token])
     } finally {
       waiter.trying = false
     }
   }
 
   async #rows<Row>(text: string): Promise<Row[]> {
-    const { driver, silence } = this.#grounds
-    const results = await withConnection(driver, (connection) => connection.script(text), silence)
+    const results = await withConnection(this.#grounds.driver, (connection) => connection.script(text), this.#silence)
     return results.flatMap((result) => result.rows as unknown as Row[])
   }
 

@@ -91,7 +91,8 @@ function checkMetadata(metadata: unknown): string {
   } catch {
     // Below.
   }
-  const fits = text !== undefined && Buffer.byteLength(text) <= MAX_METADATA_BYTES && !text.includes('\\u0000')
+  const fits =
+    text !== undefined && Buffer.byteLength(text) <= MAX_METADATA_BYTES && !/\\u(?:0000|d[89a-f])/i.test(text)
   if (fits && typeof metadata === 'object' && metadata !== null) return text as string
   throw new InvalidOption('`metadata` is no object that JSON can hold, or too large.', {
     advice: `Use a plain object of at most ${MAX_METADATA_BYTES} bytes as JSON.`,

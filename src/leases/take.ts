@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LeaseHeld, LeasePermitsDiffer } from '../errors.ts'
+import { ConnectionLost, LeaseHeld, LeasePermitsDiffer, PoolClosed } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { meansConnectionLost, SilenceWatch, standbyRefused, withConnection } from '../postgres/index.ts'
-import { ConnectionLost } from '../errors.ts'
 import type { Grounds } from '../transactions/index.ts'
 import { elapsedMs, thisMoment } from './clock.ts'
 import type { Grant } from './lease.ts'
 import { release, take, type TakeRow } from './leases.sql.ts'
 import type { LeasePlan } from './options.ts'
+import type { Pending } from './pending.ts'
 
 /** Who is in the way. */
 export interface Obstacle {
@@ -24,6 +24,9 @@ export type Taken =
 /** How often a lost answer is asked for again, under the same token. */
 const TRIES = 4
 const PAUSE_MS = 40
+const ONE_TRY_MS = 5000
+/** Giving back is tried this often at least, until the lease has ended by itself. */
+const LONGEST_PAUSE_MS = 2000
 
 /**
  * Asks for the lease. The token is ours: if the answer is lost, the same question finds what the first one did. Where that does not
@@ -31,6 +34,7 @@ const PAUSE_MS = 40
  */
 export async function takeLease(
   grounds: Grounds,
+  pending: Pending,
   key: Key,
   token: string,
   plan: LeasePlan,
@@ -38,7 +42,7 @@ export async function takeLease(
 ): Promise<Taken> {
   const { ttlMs, permits, holder, metadata, history } = plan
   const text = take(grounds.quotedSchema, { name: key, token, ttlMs, permits, holder, metadata, place, history })
-  const withinMs = Math.min(grounds.silence.silenceMs, ttlMs / 2)
+  const withinMs = Math.min(grounds.silence.silenceMs, ttlMs / 2, ONE_TRY_MS)
   for (let attempt = 1; ; attempt++) {
     const askedAt = thisMoment()
     try {
@@ -50,7 +54,7 @@ export async function takeLease(
     } catch (error) {
       if (!(error instanceof ConnectionLost) && !meansConnectionLost(error)) throw error
       if (attempt >= TRIES) {
-        void giveBack(grounds, key, token)
+        void pending.track(giveBack(grounds, key, token, ttlMs))
         throw error
       }
     }
@@ -72,17 +76,31 @@ async function ask(grounds: Grounds, text: string, withinMs: number): Promise<Ta
   )
 }
 
-/** Gives it back, with a few tries; after that it expires. */
-export async function giveBack(grounds: Grounds, key: Key, token: string): Promise<void> {
+/** Gives it back. After a few tries it comes back, and goes on in the background until the lease has ended by itself. */
+export async function giveBack(grounds: Grounds, key: Key, token: string, ttlMs: number): Promise<void> {
   const text = release(grounds.quotedSchema, key, token)
+  const silence = new SilenceWatch(Math.min(grounds.silence.silenceMs, ONE_TRY_MS))
+  const givenBack = (): Promise<boolean> =>
+    withConnection(grounds.driver, (connection) => connection.script(text), silence).then(
+      () => true,
+      // To an ended pool nothing can be given.
+      (error: unknown) => error instanceof PoolClosed,
+    )
   for (let attempt = 1; attempt <= TRIES; attempt++) {
-    try {
-      await withConnection(grounds.driver, (connection) => connection.script(text), grounds.silence)
-      return
-    } catch {
-      await sleep(PAUSE_MS * attempt)
-    }
+    if (await givenBack()) return
+    await sleep(PAUSE_MS * attempt)
   }
+  const endsAt = performance.now() + ttlMs
+  const goOn = (pauseMs: number): void => {
+    const timer = setTimeout(() => {
+      void givenBack().then((done) => {
+        if (!done && performance.now() < endsAt && !grounds.closing.closed)
+          goOn(Math.min(2 * pauseMs, LONGEST_PAUSE_MS))
+      })
+    }, pauseMs)
+    timer.unref()
+  }
+  goOn(PAUSE_MS * TRIES)
 }
 
 function obstacleOf(row: TakeRow): Obstacle {

@@ -43,7 +43,7 @@ export async function transactUnder<T>(
       if (performance.now() >= endsAt) throw tooLong(lease)
       const boundMs = Math.max(1, Math.ceil(lease.trustedMs))
       endsAt = performance.now() + boundMs
-      const { rowCount } = await tx.query(text, [lease.key, lease.token, String(boundMs)])
+      const { rowCount } = await tx.query(text, [lease.key, lease.token, String(boundMs), String(lease.fence)])
       if (rowCount === 0) lease.lose('taken away')
       lease.assertHeld()
       return fn(tx)

@@ -1,10 +1,13 @@
 import type { Grounds } from '../transactions/index.ts'
+import { within } from './pending.ts'
 
 /** With fewer connections than this, none is kept for listening. */
 const MIN_POOL = 3
 /** After the last waiter has gone, the connection is kept a little for the next. */
 const LINGER_MS = 2000
 const AGAIN_MS = 500
+/** A network that swallows everything must not hold up whoever closes. */
+const BOUND_MS = 1000
 
 /** Listens for the calls of those who give leases back, on one connection, while somebody waits. Behind a pooler nobody can. */
 export class WakeUp {
@@ -14,6 +17,7 @@ export class WakeUp {
   #stop: (() => Promise<void>) | undefined
   #starting: Promise<void> | undefined
   #wanted = false
+  #closed = false
   #linger: NodeJS.Timeout | undefined
 
   /** `call` gets the payload, or undefined where calls may have been missed. */
@@ -46,6 +50,7 @@ export class WakeUp {
       )
       .then(
         (stop) => {
+          if (this.#closed) return void stop()
           this.#stop = stop
           // What was called before is not heard.
           this.#call(undefined)
@@ -66,13 +71,16 @@ export class WakeUp {
   }
 
   async #end(): Promise<void> {
-    await this.#starting
+    await within(this.#starting, BOUND_MS)
+    // Wanted again meanwhile.
+    if (this.#wanted) return
     const stop = this.#stop
     this.#stop = undefined
-    await stop?.().catch(() => undefined)
+    await within(stop?.(), BOUND_MS)
   }
 
   async close(): Promise<void> {
+    this.#closed = true
     this.#wanted = false
     clearTimeout(this.#linger)
     await this.#end()

@@ -1,7 +1,7 @@
-import { InvalidOption, LeaseLost } from '../errors.ts'
+import { InvalidOption, LeaseLost, NestedTransaction } from '../errors.ts'
 import { checkKey, type Key } from '../locks/index.ts'
 import type { Lease, LeaseOptions, Leases } from '../leases/index.ts'
-import type { Transaction, TransactionOptions } from '../transactions/index.ts'
+import { isInsideTransaction, type Transaction, type TransactionOptions } from '../transactions/index.ts'
 import type { OnceResult } from './once.ts'
 
 /** What `find` sees: the thing, the beginning of it that somebody has written down, or nothing. */
@@ -49,6 +49,7 @@ export async function onceLong<Value, Pending, Outcome, Client>(
 ): Promise<OnceResult<Value>> {
   checkKey(key)
   checkFunctions(key, options)
+  if (isInsideTransaction()) throw calledInside(key)
   const { ttlMs, signal, holder, waitMs = DEFAULT_WAIT_MS } = options
   const lease: LeaseOptions = {
     waitMs,
@@ -87,8 +88,14 @@ async function createUnder<Value, Pending, Outcome, Client>(
   try {
     outcome = await act(pending, { signal: lease.signal, fence: lease.fence, takenOver: start.takenOver })
   } catch (error) {
-    // Who has lost the lease must not take away what the next one is at; the transaction refuses.
-    if (abandon !== undefined) await lease.transaction((tx) => abandon(tx, pending, error))
+    // Who has lost the lease must not take away what the next one is at, and gets what that one makes.
+    lease.assertHeld()
+    await lease
+      .transaction(async (tx) => abandon?.(tx, pending, error))
+      .catch((failure: unknown) => {
+        // What could not be taken away is taken over by the next; why `act` failed is what the caller must know.
+        throw failure instanceof LeaseLost ? failure : error
+      })
     throw error
   }
   return lease.transaction(async (tx) => ({ value: await finish(tx, pending, outcome), created: true }))
@@ -96,6 +103,13 @@ async function createUnder<Value, Pending, Outcome, Client>(
 
 function isDone<Value, Pending>(found: Found<Value, Pending>): found is { readonly done: Value } {
   return found !== undefined && found !== null && 'done' in found
+}
+
+function calledInside(key: Key): NestedTransaction {
+  return new NestedTransaction(`The long form of once() on ${key} was called from inside a transaction.`, {
+    advice: 'Its beginning must be committed before it acts. Call it before or after.',
+    keys: [key],
+  })
 }
 
 function checkFunctions(key: Key, options: object): void {

@@ -8,7 +8,9 @@ import {
   type StatementResult,
 } from './connection.ts'
 import { listen, unlisten } from './postgres.sql.ts'
+import { SilenceWatch } from './silenceWatch.ts'
 import { endsSession } from './sqlstate.ts'
+import { connectWithin } from './withConnection.ts'
 
 /** How `pg` answers. */
 export type PgCallback = (error: Error | null, result: unknown) => void
@@ -50,6 +52,9 @@ export interface PgPool {
   readonly ended?: boolean
   on?(event: 'error', listener: (error: Error) => void): unknown
 }
+
+/** How long LISTEN and UNLISTEN may take. */
+const LISTEN_MS = 3000
 
 /** `pg`'s own default for a pool's size. */
 const PG_DEFAULT_POOL_SIZE = 10
@@ -118,7 +123,8 @@ export function pgDriver(pool: PgPool): Driver {
       })
     },
     async listen(channel, heard, lost) {
-      const connection = await driver.connect()
+      const silence = new SilenceWatch(LISTEN_MS)
+      const connection = await connectWithin(driver, LISTEN_MS)
       const client = connection.client as PgClient
       const onNotification = (message: PgNotification): void => {
         if (message.channel === channel) heard(message.payload)
@@ -135,7 +141,7 @@ export function pgDriver(pool: PgPool): Driver {
       client.on('notification', onNotification)
       client.on('end', onEnd)
       try {
-        await connection.script(listen(channel))
+        await silence.script(connection, listen(channel))
       } catch (error) {
         stop()
         connection.destroy()
@@ -144,7 +150,7 @@ export function pgDriver(pool: PgPool): Driver {
       return async () => {
         stop()
         try {
-          await connection.script(unlisten(channel))
+          await silence.script(connection, unlisten(channel))
           connection.release()
         } catch {
           connection.destroy()

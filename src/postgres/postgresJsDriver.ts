@@ -53,12 +53,16 @@ function inOurNames(result: StatementResult): StatementResult {
   return { ...result, rows }
 }
 
+type Heard = (payload: string | undefined) => void
+
 /** The seam on postgres.js. */
 export function postgresJsDriver(sql: PostgresJs): Driver {
   const transform = (sql.options.transform ?? {}) as Transform
   refuseUnsafe(transform)
   const renames = transform.column?.from !== undefined || transform.row?.from !== undefined
   const pool = PostgresJsPool.of(sql)
+  // postgres.js listens on a connection of its own, for as long as it lives: after a reconnect it does not know what to unlisten.
+  const listening = new Map<string, Set<Heard>>()
   const memories = new Memories()
   return {
     name: 'postgres',
@@ -72,13 +76,24 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
       })
     },
     async listen(channel, heard) {
-      let begun = false
-      const listening = await sql.listen(channel, heard, () => {
-        // Not the first time: it was away.
-        if (begun) heard(undefined)
-        begun = true
-      })
-      return () => listening.unlisten()
+      const listeners = listening.get(channel) ?? new Set<Heard>()
+      listeners.add(heard)
+      try {
+        if (!listening.has(channel)) {
+          let begun = false
+          const tell = (payload?: string): void => listeners.forEach((each) => each(payload))
+          await sql.listen(channel, tell, () => {
+            // Not the first time: it was away.
+            if (begun) tell()
+            begun = true
+          })
+          listening.set(channel, listeners)
+        }
+      } catch (error) {
+        listeners.delete(heard)
+        throw error
+      }
+      return () => Promise.resolve(void listeners.delete(heard))
     },
     wrap(client) {
       return new PostgresJsConnection(client as PostgresJsClient, renames, undefined)

@@ -1,6 +1,7 @@
 import { ConnectionLost, LockstepError } from '../errors.ts'
 import { alreadyLost, type Connection, type Driver } from './connection.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
+import { codeOf } from './sqlstate.ts'
 
 /**
  * Lends a connection for one piece of work. After an error that is not ours its state is not known, a transaction may still be
@@ -28,7 +29,7 @@ export async function withConnection<T>(
 }
 
 /** A connection within the given time: one that is being opened into a silent network never comes. A late one goes straight back. */
-function connectWithin(driver: Driver, milliseconds: number): Promise<Connection> {
+export function connectWithin(driver: Driver, milliseconds: number): Promise<Connection> {
   return new Promise((resolve, reject) => {
     let gaveUp = false
     const timer = setTimeout(() => {
@@ -43,7 +44,8 @@ function connectWithin(driver: Driver, milliseconds: number): Promise<Connection
       },
       (error: Error) => {
         clearTimeout(timer)
-        reject(error)
+        // pg has no code for a connection that was closed before it was open.
+        reject(error instanceof LockstepError || codeOf(error) !== undefined ? error : alreadyLost(error))
       },
     )
   })

@@ -1,0 +1,288 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { key, LeasePermitsDiffer } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+let names = 0
+const fresh = () => key`Waiting:${++names}`
+
+/** Whether it settles in that time. */
+const settles = (pending: Promise<unknown>, ms: number): Promise<boolean> =>
+  Promise.race([
+    pending.then(
+      () => true,
+      () => true,
+    ),
+    sleep(ms, false, { ref: false }),
+  ])
+
+const rowsOf = async (name: string): Promise<number | null> =>
+  (await bench.admin.query('SELECT 1 FROM lockstep.lease_waiters WHERE name = $1', [name])).rowCount
+const inLine = (name: string, count: number): Promise<void> =>
+  expect.poll(() => rowsOf(name), { interval: 5, timeout: 5000 }).toBe(count)
+const expire = (name: string): Promise<unknown> =>
+  bench.admin.query('UPDATE lockstep.leases SET expires_at = clock_timestamp() WHERE name = $1', [name])
+const listening = async (): Promise<number | null> =>
+  (
+    await bench.admin.query(
+      `SELECT 1 FROM pg_stat_activity WHERE query ILIKE 'listen%' AND datname = current_database()`,
+    )
+  ).rowCount
+
+describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
+  // Once: #try's catch calls #leave while `trying` is still true, and so nobody takes the row out of the line: for six seconds it is
+  // in the way of everybody behind it.
+  test('a waiter that ends with an error leaves the line', async () => {
+    const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const waiting = failureOf(other.leases.acquire(name, { waitMs: 20_000 }))
+    await inLine(name, 1)
+    await expire(name)
+    const others = [
+      await one.leases.acquire(name, { permits: 2 }),
+      await bench.open(driver).lockstep.leases.tryAcquire(name, { permits: 2 }),
+    ]
+    await bench.admin.query('SELECT lockstep.lease_wake($1)', [name])
+    const error = await waiting
+    await sleep(500)
+    const left = await rowsOf(name)
+    for (const each of [...others, lease]) await each?.release()
+    expect(error).toBeInstanceOf(LeasePermitsDiffer)
+    expect(left).toBe(0)
+  })
+
+  // Once: a waiter whose standing in line was not answered is told so at once, and its row stays in the way of the others.
+  test('a cut while it goes in line is tried again: asking twice is what the token is for', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const other = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const struck = signal()
+    proxy.onClientData((chunk) => {
+      if (!chunk.includes('INSERT INTO "lockstep".lease_waiters')) return 'forward'
+      proxy.onClientData(undefined)
+      struck.give()
+      return 'cut-after'
+    })
+    const waiting = other.leases.acquire(name, { waitMs: 10_000 }).catch((error: unknown) => error)
+    await struck.given
+    await sleep(300)
+    await lease.release()
+    const got = await waiting
+    if (!(got instanceof Error)) await (got as typeof lease).release()
+    expect(got).not.toBeInstanceOf(Error)
+  })
+
+  // Once: a look may take silenceMs, 30 s by default, on one dead connection; nobody looks meanwhile, and after six seconds the rows
+  // are passed over.
+  test('one dead connection does not stop the line', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const other = bench.open(driver, { url: proxy.url(database.url), silenceMs: 8000 }).lockstep
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const struck = signal()
+    const waiting = other.leases.acquire(name, { waitMs: 20_000 })
+    await inLine(name, 1)
+    await sleep(1200)
+    proxy.onClientData((chunk, connection) => {
+      if (!chunk.includes('lease_look')) return 'forward'
+      proxy.onClientData(undefined)
+      connection.silence()
+      struck.give()
+      return 'forward'
+    })
+    await struck.given
+    // As if its holder were gone: nobody calls.
+    await expire(name)
+    const served = await settles(waiting, 4000)
+    await (await waiting).release()
+    await lease.release()
+    expect(served).toBe(true)
+  })
+
+  // Once: left_ms is 0 for a lease that is over but cannot be taken (its first waiter is gone, or its last transaction is open), so
+  // whoever is behind looks every 5 ms, with an UPDATE each.
+  test('whoever stands behind a waiter that is gone does not look all the time', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const other = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    await bench.admin.query(
+      `INSERT INTO lockstep.lease_waiters (name, token, holder, expires_at)
+       VALUES ($1, gen_random_uuid(), 'dead', clock_timestamp() + interval '4 seconds')`,
+      [name],
+    )
+    const waiting = other.leases.acquire(name, { waitMs: 20_000 })
+    await inLine(name, 2)
+    await expire(name)
+    await sleep(1100)
+    proxy.roundTrips = 0
+    await sleep(1000)
+    const looks = proxy.roundTrips
+    await (await waiting).release()
+    await lease.release()
+    expect(looks).toBeLessThan(20)
+  })
+
+  // Once: LISTEN and UNLISTEN are sent without a bound, and close() waits for them.
+  test('close comes back also when the connection that listens is dead', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const client = bench.open(driver, { url: proxy.url(database.url), silenceMs: 500 })
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const waiting = failureOf(client.lockstep.leases.acquire(name, { waitMs: 20_000 }))
+    await inLine(name, 1)
+    await expect.poll(listening, { interval: 10, timeout: 3000 }).toBeGreaterThan(0)
+    await sleep(100)
+    proxy.silence()
+    const closed = client.lockstep.close()
+    const back = await settles(closed, 5000)
+    proxy.resume()
+    proxy.cutAll()
+    await closed
+    await waiting
+    await lease.release()
+    expect(back).toBe(true)
+  })
+
+  // Once: as above, while LISTEN is on its way.
+  test('close comes back also when LISTEN is never answered', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const client = bench.open(driver, { url: proxy.url(database.url), silenceMs: 500 })
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const struck = signal()
+    proxy.onClientData((chunk, connection) => {
+      if (!/listen "?lockstep_/i.test(chunk.toString('latin1'))) return 'forward'
+      proxy.onClientData(undefined)
+      connection.silence()
+      struck.give()
+      return 'forward'
+    })
+    const waiting = failureOf(client.lockstep.leases.acquire(name, { waitMs: 20_000 }))
+    await struck.given
+    await inLine(name, 1)
+    const closed = client.lockstep.close()
+    const back = await settles(closed, 5000)
+    proxy.cutAll()
+    await closed
+    await waiting
+    await lease.release()
+    expect(back).toBe(true)
+  })
+
+  // Once: close() does not wait until those that it turned away are out of the line.
+  // Whoever ends its pool then, as it should, leaves them in the way of the others for six seconds.
+  test('close waits until those that it turned away are out of the line', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const waiting = failureOf(lockstep.leases.acquire(name, { waitMs: 20_000 }))
+    await inLine(name, 1)
+    const leaving = signal()
+    let goOn = (): void => undefined
+    proxy.onClientData((chunk, connection) => {
+      if (!chunk.includes('DELETE FROM "lockstep".lease_waiters')) return 'forward'
+      proxy.onClientData(undefined)
+      goOn = () => connection.release()
+      leaving.give()
+      return 'hold'
+    })
+    const closed = lockstep.close()
+    await leaving.given
+    const early = await settles(closed, 500)
+    goOn()
+    await Promise.all([closed, waiting])
+    await inLine(name, 0)
+    await lease.release()
+    expect(early).toBe(false)
+  })
+
+  test('several permits given back at once go to several waiters within a second', async () => {
+    const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const name = fresh()
+    const held = await Promise.all([1, 2, 3].map(() => one.leases.acquire(name, { permits: 3 })))
+    const waiting = [1, 2, 3].map(() => other.leases.acquire(name, { permits: 3, waitMs: 20_000 }))
+    await inLine(name, 3)
+    await sleep(300)
+    const begun = performance.now()
+    await Promise.all(held.map((lease) => lease.release()))
+    const next = await Promise.all(waiting)
+    expect(performance.now() - begun).toBeLessThan(1300)
+    expect((await one.leases.inspect(name)).holders).toHaveLength(3)
+    for (const lease of next) await lease.release()
+    expect(await rowsOf(name)).toBe(0)
+  })
+
+  test('never more holders than permits, over releases, waiters and those that ask once', async () => {
+    const clients = [1, 2, 3].map(() => bench.open(driver).lockstep)
+    const name = fresh()
+    let [holding, most, served] = [0, 0, 0]
+    const work = async (): Promise<void> => {
+      most = Math.max(most, ++holding)
+      await sleep(5)
+      served++
+      holding--
+    }
+    const calls = clients.flatMap((lockstep) =>
+      Array.from({ length: 20 }, async (_, number) => {
+        if (number % 4 > 0) return lockstep.lease(name, { permits: 2, waitMs: 30_000 }, work)
+        const lease = await lockstep.leases.tryAcquire(name, { permits: 2 })
+        if (lease === undefined) return
+        await work()
+        await lease.release()
+      }),
+    )
+    await Promise.all(calls)
+    expect(most).toBeLessThanOrEqual(2)
+    expect(served).toBeGreaterThanOrEqual(45)
+    expect(await rowsOf(name)).toBe(0)
+  })
+
+  test('a waiter whose row was lost goes in line again', async () => {
+    const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const waiting = other.leases.acquire(name, { waitMs: 20_000 })
+    await inLine(name, 1)
+    await bench.admin.query('DELETE FROM lockstep.lease_waiters WHERE name = $1', [name])
+    await inLine(name, 1)
+    await lease.release()
+    await (await waiting).release()
+  })
+
+  // Once: it listens again by itself with a listener of its own, which the first one's unlisten() does not know.
+  test('after the network was away the calls are heard again, and the listening ends', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const other = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const waiting = other.leases.acquire(name, { waitMs: 20_000 })
+    await inLine(name, 1)
+    await expect.poll(listening, { interval: 10, timeout: 3000 }).toBe(1)
+    proxy.refuse(true)
+    proxy.cutAll()
+    await expect.poll(listening, { interval: 10, timeout: 3000 }).toBe(0)
+    await sleep(300)
+    proxy.refuse(false)
+    await expect.poll(listening, { interval: 20, timeout: 5000 }).toBe(1)
+    await lease.release()
+    await (await waiting).release()
+    // postgres.js listens on a connection of its own, as long as it lives.
+    if (driver === 'pg') await expect.poll(listening, { interval: 50, timeout: 5000 }).toBe(0)
+  })
+})
