@@ -50,7 +50,10 @@ export class WakeUp {
       )
       .then(
         (stop) => {
-          if (this.#closed) return void stop()
+          if (this.#closed) {
+            void stop()
+            return
+          }
           this.#stop = stop
           // What was called before is not heard.
           this.#call(undefined)
