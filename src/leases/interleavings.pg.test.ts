@@ -225,6 +225,9 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
   // Once: PostgreSQL arms transaction_timeout within a transaction only where it is not armed already; a larger one of the role's
   // stays as it is. Set it to 0 first.
   test('the bound of a transaction holds also where the role has a larger one', async () => {
+    const { rows: known } = await bench.admin.query(`SELECT 1 FROM pg_settings WHERE name = 'transaction_timeout'`)
+    // Before 17 there is no such bound: one that sits idle is ended all the same.
+    if (known.length === 0) return
     await bench.admin.query(`ALTER ROLE postgres SET transaction_timeout = '1h'`)
     const { lockstep } = bench.open(driver)
     try {
