@@ -1,6 +1,6 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, holding, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import {
   BatchMismatch,
   type Combined,
@@ -21,6 +21,7 @@ import { type EventMessage, on } from '../observe/index.ts'
 const database = await testDatabase()
 leakGuard(database)
 const bench = workbench(database)
+const HOT = key`Account:hot`
 
 interface Deposit {
   readonly id: number
@@ -77,21 +78,6 @@ async function batchesOf(fn: () => Promise<unknown>): Promise<EventMessage<'comb
   const stop = on('combine.batch', (message) => batches.push(message))
   await fn().finally(stop)
   return batches
-}
-
-/** Holds the hot account's lock in a session of its own until told. */
-async function holding(lockstep: Lockstep): Promise<() => Promise<void>> {
-  const held = signal()
-  const letGo = signal()
-  const holder = lockstep.transaction({ lock: key`Account:hot` }, async () => {
-    held.give()
-    await letGo.given
-  })
-  await held.given
-  return async () => {
-    letGo.give()
-    await holder
-  }
 }
 
 describe.each(DRIVERS)('combine, %s', (driver) => {
@@ -197,7 +183,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test('who comes while the lock is waited for is in the batch; who gave up is not', async () => {
     const call = combined(bench.open(driver).lockstep)
-    const letGo = await holding(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, HOT)
     const controller = new AbortController()
     const first = call({ id: 1 })
     const given = failureOf(call({ id: 2 }, { signal: controller.signal }))
@@ -216,7 +202,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test('when everybody has given up, nobody waits at the server any more', async () => {
     const call = combined(bench.open(driver).lockstep)
-    const letGo = await holding(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, HOT)
     const controller = new AbortController()
     const calls = ids(3).map((item) => failureOf(call(item, { signal: controller.signal })))
     await bench.waiters(1)
@@ -232,7 +218,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test('maxWaitMs ends the wait, each call by its own clock', async () => {
     const call = combined(bench.open(driver).lockstep, { maxWaitMs: 60 })
-    const letGo = await holding(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, HOT)
     const error = await failureOf(call({ id: 1 }))
     expect(error).toBeInstanceOf(LockTimeout)
     expect(error).toMatchObject({ keys: ['Account:hot'] })
@@ -243,7 +229,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test('a full queue is a typed error; other keys still get in', async () => {
     const call = combined(bench.open(driver).lockstep, { maxQueue: 3 })
-    const letGo = await holding(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, HOT)
     const refused: unknown[] = []
     const stop = on('combine.refused', (message) => refused.push(message))
     const waiting = ids(3).map((item) => call(item))
@@ -295,7 +281,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     const call = combined(lockstep)
     const ended = signal()
     let later: Promise<number> | undefined
-    await lockstep.transaction({ lock: key`Account:hot` }, async () => {
+    await lockstep.transaction({ lock: HOT }, async () => {
       await expect(call({ id: 1 })).rejects.toBeInstanceOf(NestedTransaction)
       later = ended.given.then(() => call({ id: 2 }))
     })
@@ -306,7 +292,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   test('inside run the same Lockstep joins the batch’s transaction', async () => {
     const { lockstep } = bench.open(driver)
     const call = combined(lockstep, {
-      run: (_tx, items) => lockstep.transaction({ lock: key`Account:hot` }, (inner) => deposit(inner, items)),
+      run: (_tx, items) => lockstep.transaction({ lock: HOT }, (inner) => deposit(inner, items)),
     })
     expect(await Promise.all(ids(3).map((item) => call(item)))).toEqual([1, 2, 3])
   })

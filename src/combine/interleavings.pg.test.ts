@@ -5,7 +5,7 @@ import { runInNewContext } from 'node:vm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, holding, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import {
   type Combined,
   type CombineOptions,
@@ -25,6 +25,7 @@ import {
 const database = await testDatabase()
 leakGuard(database)
 const bench = workbench(database)
+const HOT = key`Account:hot`
 const ROUTES = database.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
 
 interface Item {
@@ -51,7 +52,7 @@ function combined(
   run: CombineOptions<Item, number>['run'] = write,
   options: Partial<CombineOptions<Item, number>> = {},
 ): Combined<Item, number> {
-  return lockstep.combine<Item, number>({ key: () => key`Account:hot`, run, ...options })
+  return lockstep.combine<Item, number>({ key: () => HOT, run, ...options })
 }
 
 /** What took effect, in its order. */
@@ -62,20 +63,6 @@ async function done(): Promise<number[]> {
 
 const ids = (count: number, from = 1): Item[] => Array.from({ length: count }, (_, index) => ({ id: from + index }))
 const numbers = (count: number, from = 1): number[] => ids(count, from).map(({ id }) => id)
-
-/** Holds the key in a session of its own until told. */
-async function holding(lockstep: Lockstep): Promise<() => Promise<void>> {
-  const [held, letGo] = [signal(), signal()]
-  const holder = lockstep.transaction({ lock: key`Account:hot` }, async () => {
-    held.give()
-    await letGo.given
-  })
-  await held.given
-  return async () => {
-    letGo.give()
-    await holder
-  }
-}
 
 /** Cuts the connection at the next COMMIT: before it, or after the server has done it. */
 function cutNextCommit(proxy: Proxy, which: 'request' | 'answer', then: () => void = () => undefined): void {
@@ -166,7 +153,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   })
 
   test('the backend that waits for the lock is terminated: who waits stays, and is served once', async () => {
-    const letGo = await holding(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, HOT)
     const call = combined(bench.open(driver).lockstep)
     const calls = ids(5).map((item) => call(item))
     await bench.waiters(1)
@@ -181,7 +168,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   })
 
   test('who comes in the very moment in which the last one gave up is served, once', async () => {
-    const letGo = await holding(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, HOT)
     const call = combined(bench.open(driver).lockstep)
     const controller = new AbortController()
     const gone = ids(3).map((item) => failureOf(call(item, { signal: controller.signal })))
@@ -228,7 +215,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   test('close() while a batch is halved and others wait for the lock: all are served, then it comes back', async () => {
     const { lockstep, again } = bench.open(driver)
     const second = again()
-    const letGo = await holding(second)
+    const letGo = await holding(second, HOT)
     const begun = signal()
     let closed: Promise<void> | undefined
     const call = combined(lockstep, async (tx, items) => {
@@ -249,7 +236,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   })
 
   test.each(ROUTES)('a pool of one, %s, and a foreign holder: others get the connection meanwhile', async (route) => {
-    const letGo = await holding(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, HOT)
     const url = route === 'direct' ? database.url : (database.pooledUrl as string)
     const { lockstep, query } = bench.open(driver, { max: 1, url })
     const call = combined(lockstep)
@@ -317,7 +304,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   // Once: those who gave up stay in the list of their line, item and all, until a batch is taken. While the lock is held elsewhere
   // none is, so that memory grows with every call that comes and goes: maxQueue counts only those who still wait.
   test('who gave up is forgotten, though the lock is still held', async () => {
-    const letGo = await holding(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, HOT)
     const call = combined(bench.open(driver).lockstep)
     const stays = call({ id: 1 })
     const giveUp = async (): Promise<WeakRef<object>[]> => {
@@ -387,7 +374,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
       (error: unknown) => (told = error),
     )
     await begun.given
-    const holder = other.transaction({ lock: key`Account:hot` }, () => letGo.given)
+    const holder = other.transaction({ lock: HOT }, () => letGo.given)
     try {
       await expect.poll(() => told, { interval: 20, timeout: 3000 }).toBeInstanceOf(LockTimeout)
     } finally {

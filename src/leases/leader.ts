@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ConnectionLost, type LeaseLost, LockAborted } from '../errors.ts'
+import { type LeaseLost, LockAborted } from '../errors.ts'
 import { checkKey, closedError, type Key } from '../locks/index.ts'
-import { meansConnectionLost } from '../postgres/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
 import type { Leases } from './leases.ts'
 import { type LeaseOptions, planLease } from './options.ts'
+import { isLost } from './take.ts'
 
 /** Options of `lockstep.leader()`: those of a lease, without those of its waiting. */
 export type LeaderOptions = Pick<LeaseOptions, 'ttlMs' | 'signal' | 'holder' | 'metadata'>
@@ -30,7 +30,7 @@ export async function leader<T, Client>(
       lease = await leases.hold(key, plan)
     } catch (error) {
       if (error instanceof LockAborted) return undefined
-      if (!(error instanceof ConnectionLost) && !meansConnectionLost(error)) throw error
+      if (!isLost(error)) throw error
       await sleep(AWAY_MS * (0.5 + Math.random()))
       continue
     }

@@ -90,7 +90,7 @@ export function renew(
   )
 }
 
-/** Gives the lease back, and takes a waiter of that token out of the line. `released` is false where it was not held. */
+/** Gives the lease back. */
 export function release(schema: string, name: string, token: string): string {
   // Only ours to lose: after a crash it expires instead.
   return message(
@@ -204,7 +204,7 @@ export function guard(schema: string): string {
 }
 
 const HOLDER_COLUMNS = `
-  name, slot, permits, fence::text AS fence, token IS NOT NULL AND expires_at > clock_timestamp() AS held, holder,
+  name, slot, permits, fence::text AS fence, holder,
   metadata::text AS metadata, (extract(epoch FROM acquired_at) * 1000)::bigint::text AS since,
   ceil(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint::text AS left`
 

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ConnectionLost, LockAborted, type LockstepClosed } from '../errors.ts'
+import { LockAborted, type LockstepClosed } from '../errors.ts'
 import { closedError, type Key, lockId, Patience } from '../locks/index.ts'
-import { meansConnectionLost, SilenceWatch, withConnection } from '../postgres/index.ts'
+import { SilenceWatch, withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
 import type { Grant } from './lease.ts'
 import { leaveLine, look, type LookRow, standInLine } from './leases.sql.ts'
 import type { LeasePlan } from './options.ts'
 import type { Pending } from './pending.ts'
-import { giveBack, leaseHeld, type Obstacle, takeLease } from './take.ts'
+import { giveBack, isLost, leaseHeld, type Obstacle, PAUSE_MS, takeLease, TRIES } from './take.ts'
 import { WakeUp } from './wakeUp.ts'
 
 /** A waiter that is not kept alive is passed over after this time. */
@@ -15,10 +15,8 @@ const KEEP_MS = 6000
 /** How often to look where a wake-up call can be counted on, and where not. */
 const LOOK_MS = 1000
 const LOOK_DEAF_MS = 60
-/** How long one message of the line may take, and how often it goes in line again after a lost connection. */
+/** How long one message of the line may take. */
 const SILENCE_MS = 2000
-const TRIES = 4
-const PAUSE_MS = 40
 /** A moment after the holder's end. */
 const AFTER_END_MS = 5
 
@@ -26,9 +24,6 @@ interface Waiter {
   readonly key: Key
   readonly token: string
   readonly plan: LeasePlan
-  readonly permits: number
-  readonly holder: string
-  readonly name: string
   readonly settle: (outcome: Grant | Error) => void
   place: string | undefined
   /** Whether the database is being asked for it just now. */
@@ -79,9 +74,6 @@ export class WaitingLine {
         key,
         token,
         plan,
-        permits: plan.permits,
-        holder: plan.holder,
-        name: key,
         place: undefined,
         trying: false,
         again: false,
@@ -141,12 +133,13 @@ export class WaitingLine {
 
   /** A row that is there already is the answer to a try whose answer was lost. */
   async #standThere(arrived: readonly Waiter[]): Promise<{ token: string; place: string }[]> {
-    const text = standInLine(this.#grounds.quotedSchema, arrived, KEEP_MS)
+    const rows = arrived.map(({ key, token, plan }) => ({ name: key, token, holder: plan.holder }))
+    const text = standInLine(this.#grounds.quotedSchema, rows, KEEP_MS)
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#rows(text)
       } catch (error) {
-        if (attempt >= TRIES || !(error instanceof ConnectionLost || meansConnectionLost(error))) throw error
+        if (attempt >= TRIES || !isLost(error)) throw error
         await sleep(PAUSE_MS * attempt)
       }
     }
@@ -197,7 +190,8 @@ export class WaitingLine {
     this.#looking = true
     let next = this.#wakeUp.hears ? LOOK_MS : LOOK_DEAF_MS
     try {
-      const rows = await this.#rows<LookRow>(look(this.#grounds.quotedSchema, standing, KEEP_MS))
+      const asked = standing.map(({ token, plan }) => ({ token, permits: plan.permits }))
+      const rows = await this.#rows<LookRow>(look(this.#grounds.quotedSchema, asked, KEEP_MS))
       const seen = new Set(rows.map(({ token }) => token))
       for (const { token, ready, left } of rows) {
         const waiter = this.#waiters.get(token)

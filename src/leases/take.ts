@@ -21,9 +21,9 @@ export type Taken =
   | { readonly granted: true; readonly grant: Grant }
   | { readonly granted: false; readonly by: Obstacle }
 
-/** How often a lost answer is asked for again, under the same token. */
-const TRIES = 4
-const PAUSE_MS = 40
+/** How often a message whose answer was lost is sent again, and the pause before, which grows. */
+export const TRIES = 4
+export const PAUSE_MS = 40
 const ONE_TRY_MS = 5000
 /** Giving back is tried this often at least, until the lease has ended by itself. */
 const LONGEST_PAUSE_MS = 2000
@@ -52,7 +52,7 @@ export async function takeLease(
       // Granted, but the answer took so long that it says nothing about now: as after a lost answer, ask again.
       if (elapsedMs(askedAt) < ttlMs / 2) return { granted: true, grant: { fence: BigInt(row.fence ?? 0), askedAt } }
     } catch (error) {
-      if (!(error instanceof ConnectionLost) && !meansConnectionLost(error)) throw error
+      if (!isLost(error)) throw error
       if (attempt >= TRIES) {
         void pending.track(giveBack(grounds, key, token, ttlMs))
         throw error
@@ -60,6 +60,11 @@ export async function takeLease(
     }
     await sleep(PAUSE_MS * attempt)
   }
+}
+
+/** Whether the connection was lost, so that nobody knows what became of the message. */
+export function isLost(error: unknown): boolean {
+  return error instanceof ConnectionLost || meansConnectionLost(error)
 }
 
 async function ask(grounds: Grounds, text: string, withinMs: number): Promise<TakeRow> {

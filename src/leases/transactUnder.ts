@@ -1,12 +1,6 @@
-import {
-  CommitOutcomeUnknown,
-  InvalidOption,
-  LeaseLost,
-  LeaseTransactionTooLong,
-  type LockstepError,
-} from '../errors.ts'
+import { CommitOutcomeUnknown, InvalidOption, LeaseLost, LeaseTransactionTooLong } from '../errors.ts'
 import { Closing } from '../locks/index.ts'
-import { findCause, meansConnectionLost, meansSessionTimedOut } from '../postgres/index.ts'
+import { findCause, meansSessionTimedOut } from '../postgres/index.ts'
 import {
   type Grounds,
   planTransaction,
@@ -16,6 +10,7 @@ import {
 } from '../transactions/index.ts'
 import type { HeldLease } from './lease.ts'
 import { guard } from './leases.sql.ts'
+import { isLost } from './take.ts'
 
 /** Who holds a lease is served to its end, also while its Lockstep is being closed. */
 const NEVER = new Closing()
@@ -57,14 +52,7 @@ export async function transactUnder<T>(
 }
 
 function endedByServer(error: unknown): boolean {
-  return (
-    findCause(error, (cause) => meansSessionTimedOut(cause) || meansConnectionLost(cause) || isLost(cause)) !==
-    undefined
-  )
-}
-
-function isLost(cause: unknown): boolean {
-  return (cause as Partial<LockstepError> | undefined)?.code === 'LOCKSTEP_CONNECTION_LOST'
+  return findCause(error, (cause) => meansSessionTimedOut(cause) || isLost(cause)) !== undefined
 }
 
 function tooLong(lease: HeldLease): LeaseTransactionTooLong {

@@ -1,62 +1,13 @@
-import { randomUUID } from 'node:crypto'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { positionsOn } from '../../tools/server/testing/positions.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, key, LeaseHeld, LeaseLost, type LongOnceOptions } from '../index.ts'
+import { InvalidOption, key, LeaseHeld, LeaseLost } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
 const bench = workbench(database)
-
-interface Position {
-  readonly symbol: string
-  readonly orderId: string
-}
-
-/** What the exchange has seen: the ids of its orders. */
-const orders: string[] = []
-
-beforeAll(() =>
-  bench.admin.query('CREATE TABLE positions (symbol text PRIMARY KEY, order_id text NOT NULL, state text NOT NULL)'),
-)
-beforeEach(async () => {
-  orders.length = 0
-  await bench.admin.query('TRUNCATE positions')
-})
-
-function position(symbol: string): LongOnceOptions<Position, string, boolean> {
-  return {
-    ttlMs: 2000,
-    find: async (tx) => {
-      const { rows } = await tx.query<{ id: string; state: string }>(
-        'SELECT order_id AS id, state FROM positions WHERE symbol = $1',
-        [symbol],
-      )
-      const [row] = rows
-      if (row === undefined) return undefined
-      return row.state === 'open' ? { done: { symbol, orderId: row.id } } : { pending: row.id }
-    },
-    begin: async (tx) => {
-      const id = randomUUID()
-      await tx.query(`INSERT INTO positions VALUES ($1, $2, 'opening')`, [symbol, id])
-      return id
-    },
-    act: async (id) => {
-      if (!orders.includes(id)) orders.push(id)
-      return Promise.resolve(true)
-    },
-    finish: async (tx, id) => {
-      await tx.query(`UPDATE positions SET state = 'open' WHERE order_id = $1`, [id])
-      return { symbol, orderId: id }
-    },
-    abandon: async (tx, id) => {
-      await tx.query('DELETE FROM positions WHERE order_id = $1', [id])
-    },
-  }
-}
-
-const stateOf = async (symbol: string): Promise<unknown> =>
-  (await bench.admin.query('SELECT state FROM positions WHERE symbol = $1', [symbol])).rows
+const { orders, position, stateOf } = positionsOn(bench)
 
 describe.each(DRIVERS)('once, the long form, %s', (driver) => {
   test('one creates, the others wait and get the same; the beginning is seen by everyone', async () => {
@@ -65,7 +16,7 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
     const slow = {
       ...position('BTC'),
       act: async (id: string) => {
-        orders.push(id)
+        orders.add(id)
         acting.give()
         await goOn.given
         return true
@@ -78,8 +29,8 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
     goOn.give()
     const results = await Promise.all([first, ...others])
     expect(results.map(({ created }) => created)).toEqual([true, false, false, false])
-    expect(new Set(results.map(({ value }) => value.orderId))).toEqual(new Set(orders))
-    expect(orders).toHaveLength(1)
+    expect(new Set(results.map(({ value }) => value))).toEqual(orders)
+    expect(orders.size).toBe(1)
     expect(await one.once(key`Position:BTC`, position('BTC'))).toMatchObject({ created: false })
   })
 
@@ -100,16 +51,16 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
       ...position('SOL'),
       act: async (id, context) => {
         takenOver = context.takenOver
-        orders.push(id)
+        orders.add(id)
         return Promise.resolve(true)
       },
     })
     expect({ value, created, takenOver }).toEqual({
-      value: { symbol: 'SOL', orderId: 'left-behind' },
+      value: 'left-behind',
       created: true,
       takenOver: true,
     })
-    expect(orders).toEqual(['left-behind'])
+    expect([...orders]).toEqual(['left-behind'])
   })
 
   test('an act that fails is abandoned, or left for the next where nobody says how', async () => {
@@ -129,7 +80,7 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
     const first = one.once(key`Position:DOT`, {
       ...position('DOT'),
       act: async (id, { takenOver }) => {
-        orders.push(id)
+        orders.add(id)
         if (takenOver) return true
         acting.give()
         await goOn.given
@@ -144,7 +95,7 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
     const result = await first.catch((error: unknown) => error)
     expect(result).toMatchObject({ created: false, value: second.value })
     expect(await stateOf('DOT')).toEqual([{ state: 'open' }])
-    expect(new Set(orders).size).toBe(1)
+    expect(orders.size).toBe(1)
   })
 
   test('a wait has an end', async () => {

@@ -1,58 +1,14 @@
-import { randomUUID } from 'node:crypto'
-import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { strikeNextCommit } from '../../proofs/faults/inCommit.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { positionsOn } from '../../tools/server/testing/positions.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, LeaseLost, type LongOnceOptions } from '../index.ts'
+import { key, LeaseLost } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
 const bench = workbench(database)
-
-/** What the exchange has seen: the ids of its orders. */
-const orders = new Set<string>()
-
-beforeAll(() =>
-  bench.admin.query('CREATE TABLE positions (symbol text PRIMARY KEY, order_id text NOT NULL, state text NOT NULL)'),
-)
-beforeEach(async () => {
-  orders.clear()
-  await bench.admin.query('TRUNCATE positions')
-})
-
-function position(symbol: string): LongOnceOptions<string, string, boolean> {
-  return {
-    ttlMs: 3000,
-    find: async (tx) => {
-      const { rows } = await tx.query<{ id: string; state: string }>(
-        'SELECT order_id AS id, state FROM positions WHERE symbol = $1',
-        [symbol],
-      )
-      const [row] = rows
-      if (row === undefined) return undefined
-      return row.state === 'open' ? { done: row.id } : { pending: row.id }
-    },
-    begin: async (tx) => {
-      const id = randomUUID()
-      await tx.query(`INSERT INTO positions VALUES ($1, $2, 'opening')`, [symbol, id])
-      return id
-    },
-    act: async (id) => {
-      orders.add(id)
-      return Promise.resolve(true)
-    },
-    finish: async (tx, id) => {
-      await tx.query(`UPDATE positions SET state = 'open' WHERE order_id = $1`, [id])
-      return id
-    },
-    abandon: async (tx, id) => {
-      await tx.query('DELETE FROM positions WHERE order_id = $1', [id])
-    },
-  }
-}
-
-const stateOf = async (symbol: string): Promise<unknown> =>
-  (await bench.admin.query('SELECT state FROM positions WHERE symbol = $1', [symbol])).rows
+const { orders, position, stateOf } = positionsOn(bench)
 
 describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
   // Once: inside a transaction of the same Lockstep the guarded transactions join it: act runs before its beginning is committed, and

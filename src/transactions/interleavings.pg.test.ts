@@ -4,7 +4,15 @@ import { setImmediate as turn } from 'node:timers/promises'
 import pg from 'pg'
 import type { Sql } from 'postgres'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { type Client, DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import {
+  type Client,
+  DRIVERS,
+  failureOf,
+  holding,
+  note,
+  signal,
+  workbench,
+} from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { LockAborted, LockTimeout, type Transaction, TransactionEnded, TransactionRolledBack } from '../index.ts'
 import { on } from '../observe/index.ts'
@@ -29,20 +37,6 @@ async function takeOut({ pool }: Client, count: number): Promise<() => void> {
     Array.from({ length: count }, () => (pool instanceof pg.Pool ? pool.connect() : pool.reserve())),
   )
   return () => taken.forEach((each) => each.release())
-}
-
-/** Holds the lock until told otherwise. */
-async function hold({ lockstep }: Client, lock: 'Order:1'): Promise<() => Promise<void>> {
-  const [held, letGo] = [signal(), signal()]
-  const holding = lockstep.transaction({ lock }, async () => {
-    held.give()
-    await letGo.given
-  })
-  await held.given
-  return async () => {
-    letGo.give()
-    await holding
-  }
 }
 
 describe.each(DRIVERS)('a savepoint that outlives its transaction, %s', (driver) => {
@@ -234,7 +228,7 @@ describe.each(DRIVERS)('a pool that is used up, %s', (driver) => {
 
   test('close() comes back however often it was called', { timeout: 5000 }, async () => {
     const client = bench.open(driver)
-    const letGo = await hold(client, 'Order:1')
+    const letGo = await holding(client.lockstep, 'Order:1')
     const first = client.lockstep.close()
     await turn()
     const second = client.lockstep.close()
@@ -297,7 +291,7 @@ describe.each(DRIVERS)("a wait that is longer than the role's own limits, %s", (
     url.searchParams.set('options', `-c ${setting}=200`)
     const waiter = bench.open(driver, { url: url.href })
     await waiter.lockstep.transaction({}, async () => undefined)
-    const letGo = await hold(bench.open(driver), 'Order:1')
+    const letGo = await holding(bench.open(driver).lockstep, 'Order:1')
     // A retry would hide that the session was ended.
     const options = { lock: 'Order:1', isolation, waitMs: 20_000, retry: { attempts: 1 } } as const
     const waiting = waiter.lockstep.transaction(options, async (tx) => {

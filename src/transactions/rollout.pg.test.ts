@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, type Lockstep, LockTimeout, NestedTransaction } from '../index.ts'
+import { DRIVERS, failureOf, holding, workbench } from '../../tools/server/testing/workbench.ts'
+import { InvalidOption, LockTimeout, NestedTransaction } from '../index.ts'
 import { key } from '../locks/index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
@@ -15,20 +15,6 @@ const TRANSFER = key`Transfer:${1}`
 const nothing = (): Promise<void> => Promise.resolve()
 const POLL = { interval: 10, timeout: 8000 }
 
-/** Holds the keys until told to let go. */
-async function hold(lockstep: Lockstep, lock: ReturnType<typeof key>[] = [TRANSFER]): Promise<() => Promise<void>> {
-  const [held, letGo] = [signal(), signal()]
-  const holding = lockstep.transaction({ lock }, async () => {
-    held.give()
-    await letGo.given
-  })
-  await Promise.race([held.given, holding])
-  return async () => {
-    letGo.give()
-    await holding
-  }
-}
-
 function heard(): EventMessage<'lock.wouldWait'>[] {
   const events: EventMessage<'lock.wouldWait'>[] = []
   stops.push(on('lock.wouldWait', (event) => events.push(event)))
@@ -38,7 +24,7 @@ function heard(): EventMessage<'lock.wouldWait'>[] {
 describe.each(DRIVERS)('rollout, %s', (driver) => {
   test('off: no lock is taken, in any isolation', async () => {
     const { lockstep } = bench.open(driver, { rollout: 'off' })
-    const letGo = await hold(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, TRANSFER)
     await lockstep.transaction({ lock: TRANSFER, waitMs: 0 }, nothing)
     await lockstep.transaction({ lock: TRANSFER, waitMs: 0, isolation: 'serializable' }, nothing)
     expect(await bench.locksHeld()).toBe(1)
@@ -51,7 +37,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
       const events = heard()
       const observing = bench.open(driver, { rollout: 'observe' }).lockstep
       const other = bench.open(driver, { rollout: 'observe' }).lockstep
-      const letGo = await hold(observing)
+      const letGo = await holding(observing, TRANSFER)
       await other.transaction({ lock: TRANSFER, waitMs: 0, isolation }, nothing)
       await other.transaction({ lock: key`Transfer:${2}`, waitMs: 0, isolation }, nothing)
       await letGo()
@@ -76,7 +62,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const events = heard()
     const one = bench.open(driver, { rollout }).lockstep
     const other = bench.open(driver, { rollout }).lockstep
-    const letGo = await hold(one, [TRANSFER, key`Order:${1}`, key`Wallet:${1}`])
+    const letGo = await holding(one, [TRANSFER, key`Order:${1}`, key`Wallet:${1}`])
     await other.transaction({ lock: [key`Order:${1}`, key`Wallet:${1}`], waitMs: 0 }, nothing)
     expect(await failureOf(other.transaction({ lock: TRANSFER, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeout)
     await letGo()
@@ -96,7 +82,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const one = bench.open(driver, { rollout: 'database' }).lockstep
     const other = bench.open(driver, { rollout: 'database' }).lockstep
     const isLocked = async (): Promise<boolean> => {
-      const letGo = await hold(one)
+      const letGo = await holding(one, TRANSFER)
       const error = await other.transaction({ lock: TRANSFER, waitMs: 0 }, nothing).then(
         () => undefined,
         (caught: unknown) => caught,
@@ -125,7 +111,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const options = { rollout: 'database', rollback: { waitMs: 50 } } as const
     const one = bench.open(driver, options).lockstep
     const other = bench.open(driver, options).lockstep
-    const letGo = await hold(one)
+    const letGo = await holding(one, TRANSFER)
     const waiting = other.transaction({ lock: TRANSFER }, nothing)
     await expect.poll(() => events, POLL).toHaveLength(1)
     expect(events[0]).toMatchObject({ schema: 'lockstep', prefix: 'Transfer:' })
@@ -133,7 +119,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     await expect.poll(() => warnings.map((each) => each.name), POLL).toContain('LockstepRollout')
     await letGo()
     await waiting
-    const letGoAgain = await hold(one)
+    const letGoAgain = await holding(one, TRANSFER)
     await expect
       .poll(() => other.transaction({ lock: TRANSFER, waitMs: 0 }, () => Promise.resolve('passed')), POLL)
       .toBe('passed')
@@ -148,7 +134,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const events: EventMessage<'rollout.switchedBack'>[] = []
     stops.push(on('rollout.switchedBack', (event) => events.push(event)))
     const tried = bench.open(driver, { rollout: 'on', rollback: { failurePercent: 5 } }).lockstep
-    const letGo = await hold(bench.open(driver).lockstep)
+    const letGo = await holding(bench.open(driver).lockstep, TRANSFER)
     for (let call = 0; call < 18; call++) await tried.transaction({ lock: key`Transfer:${call + 2}` }, nothing)
     for (let call = 0; call < 2; call++) {
       expect(events).toEqual([])

@@ -2,6 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { holding } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
 import { key } from '../locks/index.ts'
 
@@ -29,22 +30,6 @@ async function advisoryWaiters(): Promise<number> {
     [database.name],
   )
   return rows[0]?.n ?? 0
-}
-
-async function holding(holder: Lockstep, lock: ReturnType<typeof key>): Promise<() => Promise<void>> {
-  let isHeld = (): void => undefined
-  let letGo = (): void => undefined
-  const held = new Promise<void>((resolve) => (isHeld = resolve))
-  const released = new Promise<void>((resolve) => (letGo = resolve))
-  const done = holder.transaction({ lock }, async () => {
-    isHeld()
-    await released
-  })
-  await held
-  return async () => {
-    letGo()
-    await done
-  }
 }
 
 test('a server whose default is another isolation level still gets READ COMMITTED', async () => {

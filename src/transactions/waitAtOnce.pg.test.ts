@@ -4,6 +4,7 @@ import {
   type Client,
   DRIVERS,
   failureOf,
+  holding,
   note,
   pidOf,
   signal,
@@ -28,18 +29,8 @@ beforeAll(async () => {
 const HOT = { lock: key`Order:hot` }
 
 /** Holds the lock in a process of its own until told otherwise. */
-async function hold(driver: (typeof DRIVERS)[number], lock = HOT.lock): Promise<() => Promise<void>> {
-  const [held, letGo] = [signal(), signal()]
-  const holding = bench.open(driver).lockstep.transaction({ lock }, async () => {
-    held.give()
-    await letGo.given
-  })
-  await held.given
-  return async () => {
-    letGo.give()
-    await holding
-  }
-}
+const hold = (driver: (typeof DRIVERS)[number], lock = HOT.lock): Promise<() => Promise<void>> =>
+  holding(bench.open(driver).lockstep, lock)
 
 /** Makes this client know that the lock is taken. */
 async function learn({ lockstep }: Client, options: TransactionOptions = HOT): Promise<void> {

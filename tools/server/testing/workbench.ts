@@ -2,6 +2,7 @@ import pg from 'pg'
 import postgres, { type Sql } from 'postgres'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { Lockstep, type LockstepOptions, type Transaction } from '../../../src/index.ts'
+import type { Keys } from '../../../src/locks/index.ts'
 import { type Proxy, startProxy } from '../proxy.ts'
 import type { TestDatabase } from '../testDatabase.ts'
 
@@ -67,6 +68,20 @@ export async function note(tx: Transaction, id: string): Promise<void> {
 export async function pidOf(tx: Transaction): Promise<number> {
   const { rows } = await tx.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
   return rows[0]?.pid ?? 0
+}
+
+/** Holds locks until told to let go: comes back when they are held. */
+export async function holding(lockstep: Lockstep, lock: Keys): Promise<() => Promise<void>> {
+  const [held, letGo] = [signal(), signal()]
+  const holder = lockstep.transaction({ lock }, async () => {
+    held.give()
+    await letGo.given
+  })
+  await Promise.race([held.given, holder])
+  return async () => {
+    letGo.give()
+    await holder
+  }
 }
 
 /** How a call failed; fails itself where it did not. */
