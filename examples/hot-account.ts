@@ -69,12 +69,13 @@ async function payAll(tx: Transaction, payments: readonly Payment[]): Promise<(n
     entries.push({ payment: id, account: from, amount: -amount }, { payment: id, account: to, amount })
     return source - amount
   })
-  await tx.query(
+  // Both go together with COMMIT: nobody waits for their answers while the account is locked.
+  await tx.queryAtCommit(
     `UPDATE hot_accounts SET balance = new.balance
        FROM unnest($1::text[], $2::integer[]) AS new (id, balance) WHERE hot_accounts.id = new.id`,
     [[...balances.keys()], [...balances.values()]],
   )
-  await tx.query(`INSERT INTO hot_entries SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[])`, [
+  await tx.queryAtCommit(`INSERT INTO hot_entries SELECT * FROM unnest($1::uuid[], $2::text[], $3::integer[])`, [
     entries.map(({ payment }) => payment),
     entries.map(({ account }) => account),
     entries.map(({ amount }) => amount),

@@ -31,7 +31,7 @@ export async function moveAll(tx: Transaction, transfers: readonly Transfer[]): 
   })
   const done = transfers.filter((_, index) => results[index] === true)
   if (done.length === 0) return results
-  await tx.query(WRITE_BATCH, [
+  await tx.queryAtCommit(WRITE_BATCH, [
     [...balances.keys()],
     [...balances.values()],
     done.map(({ id }) => id),

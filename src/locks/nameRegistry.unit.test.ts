@@ -34,6 +34,7 @@ class Pretender implements Driver {
         return this.answer()
       },
       query: () => Promise.reject(new Error('not used')),
+      commit: () => Promise.reject(new Error('not used')),
       lost: false,
       protocolPid: 1,
       memory: {},

@@ -9,6 +9,20 @@ export interface StatementResult<Row = Record<string, unknown>> {
   readonly command: string
 }
 
+/** A statement to be sent, with its parameters. */
+export interface Statement {
+  readonly text: string
+  readonly values: readonly unknown[]
+}
+
+/** What came of a COMMIT. */
+export interface Commit {
+  /** The tag that it was answered with, COMMIT or ROLLBACK; '' where a statement before it failed and it was never run. */
+  readonly command: string
+  /** Why it was never run; the transaction may still be open, failed. */
+  readonly failure?: unknown
+}
+
 /**
  * What is known of one physical connection and stays true for its life. A direct connection dies with its server, so what was
  * read through it once (the incarnation) need not be read again.
@@ -28,6 +42,11 @@ export interface Connection {
   script(text: string): Promise<StatementResult[]>
   /** One statement with parameters. */
   query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>
+  /**
+   * Statements whose rows nobody wants, and COMMIT behind them, in one round trip where the driver can. Rejects where COMMIT may have
+   * reached the server and was not answered well.
+   */
+  commit(closing: readonly Statement[]): Promise<Commit>
   /** True once the connection's end was seen. From then on nothing may be sent: the driver may have given its place to another. */
   readonly lost: boolean
   /** The process id of the protocol's key data; not the backend's behind a pooler. Known after the first answer at the latest. */

@@ -1,8 +1,8 @@
 /**
  * Postgres: the ground floor. What every other room stands on, and the only one that knows the drivers apart.
  *
- * **The seam.** A `Connection` can do three things: send one simple-query message with many statements (`script`), send one
- * statement with parameters (`query`), and say whether it is `lost`. One conformance suite runs against both drivers.
+ * **The seam.** A `Connection` can do four things: send one simple-query message with many statements (`script`), send one
+ * statement with parameters (`query`), send statements together with COMMIT (`commit`), and say whether it is `lost`. One conformance suite runs against both drivers.
  *
  * **What is trusted until when.** A connection is trusted until its end was seen. From then on nothing is sent through it: pg
  * would only fail, but postgres.js reconnects in place and may already have given the connection to a stranger. A connection
@@ -23,9 +23,11 @@
 export {
   alreadyLost,
   alreadyReturned,
+  type Commit,
   type Connection,
   type ConnectionMemory,
   type Driver,
+  type Statement,
   type StatementResult,
 } from './connection.ts'
 export { describeSchema } from './describeSchema.ts'

@@ -2,12 +2,15 @@ import { PoolClosed } from '../errors.ts'
 import {
   alreadyLost,
   alreadyReturned,
+  type Commit,
   type Connection,
   type ConnectionMemory,
   type Driver,
+  type Statement,
   type StatementResult,
 } from './connection.ts'
-import { listen, unlisten } from './postgres.sql.ts'
+import { commitInOneMessage, type PgCommit } from './pgCommit.ts'
+import { COMMIT, listen, unlisten } from './postgres.sql.ts'
 import { SilenceWatch } from './silenceWatch.ts'
 import { endsSession } from './sqlstate.ts'
 import { connectWithin } from './withConnection.ts'
@@ -26,11 +29,14 @@ export interface PgClient {
   query(text: string, callback: PgCallback): unknown
   query(text: string, values: unknown[], callback: PgCallback): unknown
   query(config: { text: string; queryMode: 'extended' }, callback: PgCallback): unknown
+  query(commit: PgCommit, callback: PgCallback): unknown
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   on(event: 'notification', listener: (message: PgNotification) => void): unknown
   removeListener(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   removeListener(event: 'notification', listener: (message: PgNotification) => void): unknown
   readonly processID?: number | null
+  /** Whether pg sends queries without waiting for the answers to those before. */
+  readonly pipeline?: boolean
   /** `I`: in no transaction; `T`: in one; `E`: in one that has failed. */
   getTransactionStatus?(): string | null
 }
@@ -212,6 +218,26 @@ class PgConnection implements Connection {
     if (values.length > 0) return this.#ask((callback) => this.client.query(text, [...values], callback), read)
     // Without values pg would take the simple protocol, in which one text can be several statements.
     return this.#ask((callback) => this.client.query({ text, queryMode: 'extended' }, callback), read)
+  }
+
+  commit(closing: readonly Statement[]): Promise<Commit> {
+    const together = closing.length > 0 ? commitInOneMessage(this.client, closing) : undefined
+    if (together !== undefined)
+      return this.#ask(
+        (callback) => this.client.query(together, callback),
+        (answer) => answer as Commit,
+      )
+    if (closing.length > 0) return this.#commitAfter(closing)
+    return this.#ask((callback) => this.client.query(COMMIT, callback), toStatementResult)
+  }
+
+  async #commitAfter(closing: readonly Statement[]): Promise<Commit> {
+    try {
+      for (const { text, values } of closing) await this.query(text, values)
+    } catch (failure) {
+      return { command: '', failure }
+    }
+    return this.commit([])
   }
 
   #ask<T>(send: (callback: PgCallback) => unknown, read: (result: unknown) => T): Promise<T> {

@@ -2,12 +2,14 @@ import { DriverUnsupported } from '../errors.ts'
 import {
   alreadyLost,
   alreadyReturned,
+  type Commit,
   type Connection,
   type ConnectionMemory,
   type Driver,
+  type Statement,
   type StatementResult,
 } from './connection.ts'
-import { PROBE } from './postgres.sql.ts'
+import { COMMIT, PROBE } from './postgres.sql.ts'
 import {
   type PhysicalConnection,
   type PostgresJs,
@@ -184,6 +186,17 @@ class PostgresJsConnection implements Connection {
     return this.#ask(text, values, { simple: false, prepare: true }, (result) => {
       return toStatementResult(result as PostgresJsResult) as StatementResult<Row>
     })
+  }
+
+  /** One after the other: sent together, COMMIT would go alone where postgres.js cannot write a value of the statement before. */
+  async commit(closing: readonly Statement[]): Promise<Commit> {
+    try {
+      for (const { text, values } of closing) await this.query(text, values)
+    } catch (failure) {
+      return { command: '', failure }
+    }
+    const [result] = await this.script(COMMIT)
+    return { command: result?.command ?? '' }
   }
 
   #ask<T>(

@@ -45,7 +45,9 @@ function afterFirst(tx: Transaction, then: () => Promise<void>): Transaction {
     if (++statements === 1) await then()
     return result
   }
-  return { isolation: tx.isolation, client: tx.client, savepoint: (fn) => tx.savepoint(fn), query }
+  const { isolation, client } = tx
+  const queryAtCommit: Transaction['queryAtCommit'] = (text, values) => tx.queryAtCommit(text, values)
+  return { isolation, client, savepoint: (fn) => tx.savepoint(fn), query, queryAtCommit }
 }
 
 async function conflictsDuring(fn: () => Promise<unknown>): Promise<string[]> {

@@ -28,7 +28,6 @@ import { type Outcome, resolveCommit, resolveOutcome } from './outcome.ts'
 import { judge, pauseMs } from './retry.ts'
 import { OpenTransaction, type Transaction } from './transaction.ts'
 import { rollOut } from './rollOut.ts'
-import { COMMIT } from './transactions.sql.ts'
 import { watchWait } from './waitWatch.ts'
 
 type Body<T> = (tx: Transaction) => Promise<T>
@@ -182,6 +181,7 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     return { end: 'failed', error: tx.reasonOf(error), lost, trace }
   }
   const unfinished = tx.hasOpenSavepoint
+  const { closing } = tx
   tx.end()
   if (unfinished) {
     // Half of it may be done: committing that would be worse than nothing.
@@ -195,9 +195,14 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
   }
   const pending = grounds.silence.start(connection)
   try {
-    const [result] = await connection.script(COMMIT)
+    const result = await connection.commit(closing)
+    if (result.failure !== undefined) {
+      const { lost } = connection
+      await rollBack(connection, grounds.silence)
+      return { end: 'failed', error: result.failure, lost, trace }
+    }
     connection.release()
-    if (result?.command !== 'ROLLBACK') return { end: 'committed', value }
+    if (result.command !== 'ROLLBACK') return { end: 'committed', value }
     return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace }
   } catch (error) {
     // A server that answers COMMIT with an error of its own has rolled back; one that is gone has not answered.

@@ -1,7 +1,14 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 import { InvalidOption, TransactionControl, TransactionEnded, TransactionRolledBack } from '../errors.ts'
-import { alreadyLost, codeOf, type Connection, meansTryAgain, type StatementResult } from '../postgres/index.ts'
+import {
+  alreadyLost,
+  codeOf,
+  type Connection,
+  meansTryAgain,
+  type Statement,
+  type StatementResult,
+} from '../postgres/index.ts'
 import { guardClient } from './guardClient.ts'
 import {
   type Isolation,
@@ -21,6 +28,14 @@ export interface Transaction<Client = unknown> {
    * const { rows } = await tx.query<{ balance: string }>('SELECT balance FROM accounts WHERE id = $1', [id])
    */
   query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>
+  /**
+   * Has a statement whose rows are not wanted sent together with COMMIT, after everything else: one round trip less while the locks
+   * are held. Where it fails, the transaction fails. In a transaction of the caller's own (`join`) it runs at once.
+   *
+   * @example
+   * await tx.queryAtCommit('UPDATE accounts SET balance = balance + $1 WHERE id = $2', [amount, id])
+   */
+  queryAtCommit(text: string, values?: readonly unknown[]): Promise<void>
   /** Runs the function in a savepoint: if it throws, what it did is undone and the transaction goes on. */
   savepoint<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
   /** The driver's own client, for query builders. It is good as long as the transaction. */
@@ -66,13 +81,19 @@ export class OpenTransaction implements Transaction {
   #ended = false
   #undone = false
   #client: unknown
+  /** What is to be sent together with COMMIT. A savepoint's are its own until it is released. */
+  readonly closing: Statement[] = []
   /** The first error that a statement of this transaction met: the reason if COMMIT is answered with ROLLBACK. */
   firstFailure: unknown
 
-  constructor(connection: Connection, isolation: Isolation, parent?: OpenTransaction) {
+  /** Whether somebody else sends COMMIT. */
+  readonly #joined: boolean
+
+  constructor(connection: Connection, isolation: Isolation, parent?: OpenTransaction, joined = false) {
     this.#held = connection
     this.isolation = isolation
     this.#parent = parent
+    this.#joined = joined
   }
 
   /** The transaction that this one is a savepoint of, or itself. */
@@ -134,6 +155,12 @@ export class OpenTransaction implements Transaction {
       if (connection.lost && codeOf(error) === undefined) throw alreadyLost(error)
       throw error
     }
+  }
+
+  async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {
+    this.#checkStatement(text)
+    if (this.root.#joined) await this.query(text, values)
+    else this.closing.push({ text, values })
   }
 
   savepoint<T>(fn: (tx: Transaction) => Promise<T>): Promise<T> {
@@ -207,6 +234,7 @@ export class OpenTransaction implements Transaction {
       await this.#connection.script(releaseSavepoint(name)).catch((error: unknown) => {
         throw codeOf(error) === IN_FAILED_TRANSACTION ? savepointRolledBack(inner.firstFailure) : error
       })
+      this.closing.push(...inner.closing)
       return value
     } catch (error) {
       inner.end()
