@@ -1,4 +1,4 @@
-import { key, Lockstep } from 'pg-lockstep'
+import { type EventMap, key, Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
@@ -100,7 +100,7 @@ async function times(count: number, work: (number: number) => Promise<void>): Pr
   for (let number = 1; number <= count; number++) await work(number)
 }
 
-async function lease(lockstep: Lockstep<pg.Pool>, number: number): Promise<void> {
+async function lease(lockstep: Lockstep<EventMap, pg.Pool>, number: number): Promise<void> {
   const held = await lockstep.leases.acquire(key`Bench:${number}`, { ttlMs: TTL_MS })
   await held.release()
 }
@@ -143,7 +143,7 @@ async function handOffs(count: number, acquire: () => Promise<() => Promise<unkn
 }
 
 /** The least of a few tries: the server writes for reasons of its own, too. */
-async function walOfRefusals(pool: pg.Pool, lockstep: Lockstep<pg.Pool>): Promise<number> {
+async function walOfRefusals(pool: pg.Pool, lockstep: Lockstep<EventMap, pg.Pool>): Promise<number> {
   const held = await lockstep.leases.acquire(key`Refused:${1}`, { ttlMs: 60_000 })
   const position = async (): Promise<number> =>
     (await pool.query<{ bytes: number }>(WAL_POSITION)).rows[0]?.bytes ?? Number.NaN

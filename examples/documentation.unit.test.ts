@@ -11,11 +11,11 @@ import { root, tool } from '../tools/check/repository.ts'
 /** What the pages use without saying where it comes from. A block that declares one of these itself has its own. */
 const PRELUDE = `
 import type pg from 'pg'
-import type { Lockstep } from 'pg-lockstep'
+import type { EventMap, Lockstep } from 'pg-lockstep'
 
 declare global {
   const pool: pg.Pool
-  const lockstep: Lockstep<pg.Pool>
+  const lockstep: Lockstep<EventMap, pg.Pool>
   const key: typeof import('pg-lockstep').key
   const id: string
 }

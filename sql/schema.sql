@@ -1,5 +1,9 @@
 -- What the migrations result in. Made by `npm run schema`; a test fails on drift.
 
+function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::json) returns bigint language sql volatile
+SELECT "lockstep".outbox_append(topic, key, payload, NULL, headers)
+function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile
+SELECT "lockstep".outbox_append(topic, key, NULL, payload, headers)
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile
 DECLARE
   here oid := (SELECT oid FROM pg_database WHERE datname = current_database());
@@ -201,9 +205,572 @@ SELECT ('x' || encode(substr(sha256(
 function next_fence() returns bigint language sql volatile
 SELECT ("lockstep".ensure_incarnation()).epoch * 1099511627776
        + nextval(format('%I.fences', 'lockstep')::regclass)
+function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
+  PERFORM set_config('synchronous_commit', 'off', true);
+  IF NOT EXISTS (SELECT FROM "lockstep".incarnation i WHERE i.value::text = life) THEN
+    RETURN false;
+  END IF;
+  INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done)
+  SELECT my_dispatcher, my_shard, my_version + 1, my_fence, new_prev, new_next, new_after, new_done
+    FROM (SELECT o.version, o.fence FROM "lockstep".outbox_cursors o
+           WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1) AS c
+   WHERE c.version = my_version AND c.fence = my_fence
+      ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF my_version % 100 = 0 THEN
+    DELETE FROM "lockstep".outbox_cursors o
+     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard AND o.version < my_version;
+  END IF;
+  IF waiting IS NOT NULL THEN
+    INSERT INTO "lockstep".outbox_parked (dispatcher, stream, shard, topic, key, state, attempts, reason, next_attempt_at)
+    SELECT my_dispatcher, "lockstep".outbox_stream(w.topic, w.key), my_shard, w.topic, w.key, COALESCE(w.state, 'parked'),
+           COALESCE(w.attempts, 0), w.reason, clock_timestamp() + make_interval(secs => COALESCE(w.delay_ms, 0) / 1000.0)
+      FROM jsonb_to_recordset(waiting) AS w(topic text, key text, state text, attempts integer, reason text, delay_ms float8)
+        ON CONFLICT DO NOTHING;
+    INSERT INTO "lockstep".outbox_parked_events
+    SELECT my_dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers,
+           CASE WHEN e.erased THEN 'erased' END
+      FROM jsonb_to_recordset(waiting) AS w(topic text, key text, seqs bigint[])
+      CROSS JOIN LATERAL unnest(w.seqs) AS s(seq)
+      JOIN "lockstep".outbox_events e ON e.stream = "lockstep".outbox_stream(w.topic, w.key) AND e.seq = s.seq
+        ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN true;
+END
+function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  -- Before the id is given out, and before the slot is read.
+  me xid8 := pg_current_xact_id();
+  mine uuid := "lockstep".outbox_stream(topic, key);
+  my_bucket smallint := "lockstep".outbox_bucket(mine);
+  my_slot smallint;
+  my_id bigint;
+  last bigint := known;
+BEGIN
+  IF mine IS NULL THEN
+    RAISE EXCEPTION 'an event needs a topic and a key' USING ERRCODE = 'null_value_not_allowed';
+  END IF;
+  PERFORM pg_advisory_xact_lock_shared("lockstep".outbox_bucket_lock(my_bucket));
+  PERFORM pg_advisory_xact_lock("lockstep".outbox_stream_lock(mine));
+  SELECT s.last_value INTO my_slot FROM "lockstep".outbox_slot s;
+  IF last IS NULL THEN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+      PERFORM "lockstep".outbox_refuse_isolation();
+    END IF;
+    SELECT e.seq INTO last FROM "lockstep".outbox_events e WHERE e.slot = my_slot AND e.stream = mine ORDER BY e.seq DESC LIMIT 1;
+    IF NOT FOUND THEN
+      last := ("lockstep".outbox_last(ARRAY[mine]))[1];
+    END IF;
+  END IF;
+  INSERT INTO "lockstep".outbox_events AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+  VALUES (my_slot, me, my_bucket, mine, last + 1, gen_random_uuid(), clock_timestamp(), topic, key, payload, bytes, headers)
+  RETURNING e.id INTO my_id;
+  IF my_id % 1000 = 0 THEN
+    PERFORM "lockstep".outbox_tick(my_id);
+  END IF;
+  RETURN last + 1;
+END
+function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  me xid8 := pg_current_xact_id();
+  all_streams uuid[] := ARRAY(SELECT "lockstep".outbox_stream(g.topic, g.key) FROM unnest(topics, keys) WITH ORDINALITY AS g(topic, key, n) ORDER BY g.n);
+  streams uuid[];
+  lasts bigint[];
+  my_slot smallint;
+  first_id bigint;
+  last_id bigint;
+  added integer;
+BEGIN
+  IF array_position(all_streams, NULL) IS NOT NULL THEN
+    RAISE EXCEPTION 'an event needs a topic and a key' USING ERRCODE = 'null_value_not_allowed';
+  END IF;
+  streams := ARRAY(SELECT DISTINCT s FROM unnest(all_streams) AS s);
+  IF NOT locked THEN
+    PERFORM "lockstep".outbox_lock(streams);
+  END IF;
+  SELECT s.last_value INTO my_slot FROM "lockstep".outbox_slot s;
+  IF known IS NULL THEN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+      PERFORM "lockstep".outbox_refuse_isolation();
+    END IF;
+    lasts := "lockstep".outbox_last(streams);
+  ELSE
+    lasts := ARRAY(SELECT (SELECT min(k.last) FROM unnest(all_streams, known) AS k(stream, last) WHERE k.stream = s.stream)
+                     FROM unnest(streams) WITH ORDINALITY AS s(stream, n) ORDER BY s.n);
+  END IF;
+  WITH appended AS (
+    INSERT INTO "lockstep".outbox_events (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    SELECT my_slot, me, "lockstep".outbox_bucket(g.stream), g.stream,
+           l.last + row_number() OVER (PARTITION BY g.stream ORDER BY g.n), gen_random_uuid(), clock_timestamp(),
+           g.topic, g.key, g.payload::json, g.bytes, g.headers::json
+      FROM unnest(all_streams, topics, keys, payloads, bytes, headers) WITH ORDINALITY
+             AS g(stream, topic, key, payload, bytes, headers, n)
+      JOIN unnest(streams, lasts) AS l(stream, last) ON l.stream = g.stream
+     ORDER BY g.n
+    RETURNING id)
+  SELECT min(id), max(id), count(*) INTO first_id, last_id, added FROM appended;
+  IF last_id / 1000 > (first_id - 1) / 1000 THEN
+    PERFORM "lockstep".outbox_tick(last_id);
+  END IF;
+  RETURN added;
+END
+function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
+SELECT (('x' || right(stream::text, 2))::bit(8)::integer & 63)::smallint
+function outbox_bucket_lock(bucket integer) returns bigint language sql immutable strict parallel safe
+SELECT "lockstep".lock_id('outbox-bucket', bucket::text)
+function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  s "lockstep".outbox_segments;
+  passed xid8;
+  dropped integer := 0;
+BEGIN
+  SELECT min(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END) INTO passed
+    FROM "lockstep".outbox_dispatchers d
+    CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
+    LEFT JOIN LATERAL (SELECT * FROM "lockstep".outbox_cursors o
+                        WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
+   HAVING count(*) = count(c.version);
+  IF passed IS NULL THEN
+    RETURN 0;
+  END IF;
+  DELETE FROM "lockstep".outbox_ticks t WHERE t.newest < passed;
+  PERFORM set_config('lock_timeout', '300ms', true);
+  FOR s IN SELECT * FROM "lockstep".outbox_segments g
+            WHERE g.sealed_xid <= passed AND g.left_at <= clock_timestamp() - min_age ORDER BY g.number LOOP
+    BEGIN
+      EXECUTE format('LOCK TABLE %I.%I IN ACCESS EXCLUSIVE MODE', 'lockstep', 'outbox_events_' || s.slot);
+    EXCEPTION WHEN lock_not_available THEN
+      EXIT;
+    END;
+    INSERT INTO "lockstep".outbox_quiet AS q (stream, topic, key, seq)
+    SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.key, e.seq
+      FROM "lockstep".outbox_events e
+     WHERE e.slot = s.slot
+       AND NOT EXISTS (SELECT FROM "lockstep".outbox_events later WHERE later.stream = e.stream AND later.slot <> s.slot AND later.seq > e.seq)
+     ORDER BY e.stream, e.seq DESC
+        ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq);
+    EXECUTE format('TRUNCATE %I.%I', 'lockstep', 'outbox_events_' || s.slot);
+    DELETE FROM "lockstep".outbox_segments g WHERE g.slot = s.slot;
+    dropped := dropped + 1;
+  END LOOP;
+  RETURN dropped;
+END
+function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  mine uuid := "lockstep".outbox_stream(my_topic, my_key);
+  erased_now integer;
+BEGIN
+  UPDATE "lockstep".outbox_events e SET payload = NULL, bytes = NULL, headers = NULL, erased = true
+   WHERE e.stream = mine AND NOT e.erased;
+  GET DIAGNOSTICS erased_now = ROW_COUNT;
+  UPDATE "lockstep".outbox_parked_events e SET payload = NULL, bytes = NULL, headers = NULL, tombstone = COALESCE(e.tombstone, 'erased')
+   WHERE e.stream = mine;
+  UPDATE "lockstep".outbox_dead e SET payload = NULL, bytes = NULL, headers = NULL WHERE e.stream = mine;
+  INSERT INTO "lockstep".outbox_audit (verb, topic, key, reason) VALUES ('erase', my_topic, my_key, my_reason);
+  RETURN erased_now;
+END
+function outbox_fetch(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamp with time zone, payload text, bytes bytea, headers text, tombstone text, waits boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+DECLARE
+  c "lockstep".outbox_cursors;
+  a pg_snapshot;
+  z pg_snapshot;
+  tick pg_snapshot;
+  running xid8[];
+  buckets smallint[];
+  slots smallint[];
+  floor bigint;
+  found_events integer;
+  written pg_lsn;
+  -- So many ticks hold about as many events as are wanted.
+  stride integer := greatest(1, max_events * shard_count / 1000);
+BEGIN
+  FOR i IN 1 .. cardinality(my_shards) LOOP
+    SELECT * INTO c FROM "lockstep".outbox_cursors o
+     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
+    IF c.fence IS DISTINCT FROM my_fences[i] THEN
+      shard := my_shards[i];
+      verdict := 'lost';
+      RETURN NEXT;
+      CONTINUE;
+    END IF;
+    buckets := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    IF c.done THEN
+      a := c.next;
+      z := NULL;
+      floor := 0;
+    ELSE
+      a := c.prev;
+      z := c.next;
+      floor := c.after_id;
+    END IF;
+    LOOP
+      tick := NULL;
+      IF z IS NULL THEN
+        SELECT t.snapshot INTO tick FROM "lockstep".outbox_ticks t
+         WHERE t.newest >= pg_snapshot_xmax(a)
+           AND (t.newest > pg_snapshot_xmax(a) OR t.running < "lockstep".outbox_running(a))
+         ORDER BY t.newest, t.running DESC OFFSET stride - 1 LIMIT 1;
+        z := COALESCE(tick, pg_current_snapshot());
+      END IF;
+      running := ARRAY(SELECT pg_snapshot_xip(a));
+      -- Not those that everybody had left before the window begins.
+      slots := ARRAY(SELECT s.slot FROM "lockstep".outbox_segments s
+                      WHERE s.sealed_xid IS NULL OR s.sealed_xid > pg_snapshot_xmin(a));
+      RETURN QUERY
+      SELECT my_shards[i], NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint,
+             w.id, w.topic, w.key, w.seq, w.uuid, w.enqueued_at, w.payload::text, w.bytes, w.headers::text,
+             CASE WHEN w.erased THEN 'erased' END,
+             w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i])
+        FROM (SELECT * FROM "lockstep".outbox_events e
+               WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
+                 AND e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+              UNION ALL
+              SELECT * FROM "lockstep".outbox_events e
+               WHERE cardinality(running) > 0
+                 AND e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
+                 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS w
+       WHERE pg_visible_in_snapshot(w.xid, z)
+       ORDER BY w.id LIMIT max_events;
+      GET DIAGNOSTICS found_events = ROW_COUNT;
+      EXIT WHEN found_events > 0 OR tick IS NULL;
+      -- Nothing for this shard up to that tick: on to the next.
+      a := z;
+      z := NULL;
+      floor := 0;
+    END LOOP;
+    -- Whatever is visible in the window has its commit before this place in the log.
+    written := pg_current_wal_insert_lsn();
+    shard := my_shards[i];
+    verdict := CASE WHEN pg_current_wal_flush_lsn() >= written THEN 'durable' ELSE 'visible' END;
+    life := (SELECT n.value::text FROM "lockstep".incarnation n);
+    prev := a::text;
+    next := z::text;
+    version := c.version;
+    last_id := (SELECT s.last_value FROM "lockstep".outbox_ids s);
+    parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
+                        FROM "lockstep".outbox_parked p
+                       WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
+    RETURN NEXT;
+  END LOOP;
+END
+function outbox_flush() returns pg_lsn language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  PERFORM set_config('synchronous_commit', 'on', true);
+  RETURN pg_logical_emit_message(true, 'lockstep', '');
+END
+function outbox_forget_xids() returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  forgotten bigint;
+BEGIN
+  UPDATE "lockstep".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
+  GET DIAGNOSTICS forgotten = ROW_COUNT;
+  UPDATE "lockstep".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
+  DELETE FROM "lockstep".outbox_ticks;
+  RETURN forgotten;
+END
+function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  current_slot smallint := (SELECT last_value FROM "lockstep".outbox_slot);
+  lasts bigint[];
+BEGIN
+  lasts := ARRAY(
+    SELECT (SELECT e.seq FROM "lockstep".outbox_events e WHERE e.slot = current_slot AND e.stream = g.stream ORDER BY e.seq DESC LIMIT 1)
+      FROM unnest(streams) WITH ORDINALITY AS g(stream, n) ORDER BY g.n);
+  IF array_position(lasts, NULL) IS NOT NULL THEN
+    lasts := ARRAY(
+      SELECT COALESCE(g.last, (SELECT e.seq FROM "lockstep".outbox_events e WHERE e.stream = g.stream ORDER BY e.seq DESC LIMIT 1))
+        FROM unnest(streams, lasts) WITH ORDINALITY AS g(stream, last, n) ORDER BY g.n);
+    IF array_position(lasts, NULL) IS NOT NULL THEN
+      lasts := ARRAY(
+        SELECT COALESCE(g.last, (SELECT q.seq FROM "lockstep".outbox_quiet q WHERE q.stream = g.stream), 0)
+          FROM unnest(streams, lasts) WITH ORDINALITY AS g(stream, last, n) ORDER BY g.n);
+    END IF;
+  END IF;
+  RETURN lasts;
+END
+function outbox_lock(streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  many boolean := cardinality(streams) > 100;
+  next bigint;
+BEGIN
+  FOR next IN SELECT "lockstep".outbox_bucket_lock(b.n)
+                FROM (SELECT DISTINCT "lockstep".outbox_bucket(s) AS n FROM unnest(streams) AS s) AS b ORDER BY b.n LOOP
+    IF many THEN
+      PERFORM pg_advisory_xact_lock(next);
+    ELSE
+      PERFORM pg_advisory_xact_lock_shared(next);
+    END IF;
+  END LOOP;
+  IF NOT many THEN
+    FOR next IN SELECT DISTINCT "lockstep".outbox_stream_lock(s) FROM unnest(streams) AS s ORDER BY 1 LOOP
+      PERFORM pg_advisory_xact_lock(next);
+    END LOOP;
+  END IF;
+END
+function outbox_lock(topics text[], keys text[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  PERFORM "lockstep".outbox_lock(ARRAY(SELECT DISTINCT "lockstep".outbox_stream(g.topic, g.key) FROM unnest(topics, keys) AS g(topic, key)));
+END
+function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  mine uuid := "lockstep".outbox_stream(my_topic, my_key);
+  d "lockstep".outbox_dispatchers;
+  p "lockstep".outbox_parked;
+  head bigint;
+BEGIN
+  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher;
+  IF NOT FOUND THEN
+    RETURN 'no dispatcher';
+  END IF;
+  IF verb = 'pause' THEN
+    INSERT INTO "lockstep".outbox_parked AS o (dispatcher, stream, shard, topic, key, state, reason)
+    VALUES (my_dispatcher, mine, "lockstep".outbox_bucket(mine) * d.shards / 64, my_topic, my_key, 'paused', my_reason)
+        ON CONFLICT (dispatcher, stream) DO UPDATE SET state = 'paused', reason = EXCLUDED.reason;
+  ELSE
+    SELECT * INTO p FROM "lockstep".outbox_parked o WHERE o.dispatcher = my_dispatcher AND o.stream = mine FOR UPDATE;
+    IF NOT FOUND OR (verb = 'resume') <> (p.state = 'paused') THEN
+      RETURN CASE WHEN p.state = 'paused' THEN 'paused' WHEN p.state IS NULL THEN 'not parked' ELSE 'not paused' END;
+    END IF;
+    IF verb = 'skip' THEN
+      SELECT min(e.seq) INTO head FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine;
+      IF head IS NULL THEN
+        RETURN 'not parked';
+      END IF;
+      UPDATE "lockstep".outbox_parked_events e SET tombstone = 'skipped', payload = NULL, bytes = NULL
+       WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = head;
+    END IF;
+    UPDATE "lockstep".outbox_parked o SET state = 'parked', attempts = 0, next_attempt_at = clock_timestamp()
+     WHERE o.dispatcher = my_dispatcher AND o.stream = mine;
+  END IF;
+  INSERT INTO "lockstep".outbox_audit (verb, dispatcher, topic, key, seq, reason)
+  VALUES (verb, my_dispatcher, my_topic, my_key, head, my_reason);
+  RETURN 'done';
+END
+function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp
+SELECT COALESCE((SELECT o.fence = my_fence FROM "lockstep".outbox_cursors o
+                    WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
+function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamp with time zone, payload text, bytes bytea, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, e.enqueued_at, e.payload::text, e.bytes, e.headers::text, e.tombstone
+    FROM (SELECT * FROM "lockstep".outbox_parked d
+           WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
+           ORDER BY d.next_attempt_at LIMIT max_streams) AS p
+    LEFT JOIN LATERAL (SELECT * FROM "lockstep".outbox_parked_events q
+                        WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream ORDER BY q.seq LIMIT max_events) AS e ON true
+   ORDER BY p.stream, e.seq;
+END
+function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  o record;
+  mine uuid;
+BEGIN
+  IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN false;
+  END IF;
+  FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent_up_to bigint, seq bigint, reason text,
+                                                           attempts integer, delay_ms float8, state text, give_up text) LOOP
+    mine := "lockstep".outbox_stream(o.topic, o.key);
+    DELETE FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq <= o.sent_up_to;
+    IF o.seq IS NULL THEN
+      UPDATE "lockstep".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp()
+       WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
+    ELSE
+      IF o.give_up = 'dead' THEN
+        INSERT INTO "lockstep".outbox_dead
+        SELECT e.dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, o.reason
+          FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
+            ON CONFLICT DO NOTHING;
+      END IF;
+      IF o.give_up IS NOT NULL THEN
+        UPDATE "lockstep".outbox_parked_events e SET tombstone = o.give_up, payload = NULL, bytes = NULL
+         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq;
+        INSERT INTO "lockstep".outbox_audit (verb, dispatcher, topic, key, seq, reason)
+        VALUES (o.give_up, my_dispatcher, o.topic, o.key, o.seq, o.reason);
+      END IF;
+      -- What an operator said meanwhile stays said.
+      UPDATE "lockstep".outbox_parked p
+         SET attempts = o.attempts, reason = o.reason, state = COALESCE(o.state, p.state),
+             next_attempt_at = clock_timestamp() + make_interval(secs => COALESCE(o.delay_ms, 0) / 1000.0)
+       WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
+    END IF;
+  END LOOP;
+  RETURN true;
+END
+function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  current_slot smallint := (SELECT last_value FROM "lockstep".outbox_slot);
+BEGIN
+  INSERT INTO "lockstep".outbox_segments (slot, number, opened_at)
+  SELECT (s.slot + 1) % 8, s.number + 1, clock_timestamp()
+    FROM "lockstep".outbox_segments s
+   WHERE s.slot = current_slot AND s.opened_at <= clock_timestamp() - min_age
+     AND EXISTS (SELECT FROM "lockstep".outbox_events e WHERE e.slot = current_slot)
+      ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+END
+function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  d "lockstep".outbox_dispatchers;
+  c "lockstep".outbox_cursors;
+  put_aside bigint := 0;
+  more bigint;
+BEGIN
+  IF choice NOT IN ('undelivered', 'all', 'none') THEN
+    RAISE EXCEPTION 'choose undelivered, all or none' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  PERFORM set_config('synchronous_commit', 'on', true);
+  -- Nobody enqueues meanwhile.
+  LOCK TABLE "lockstep".outbox_events IN EXCLUSIVE MODE;
+  LOCK TABLE "lockstep".outbox_cursors IN EXCLUSIVE MODE;
+  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  FOR n IN 0 .. d.shards - 1 LOOP
+    SELECT * INTO c FROM "lockstep".outbox_cursors o WHERE o.dispatcher = my_dispatcher AND o.shard = n ORDER BY o.version DESC LIMIT 1;
+    IF NOT FOUND THEN
+      c.version := 0;
+      c.fence := 0;
+      c.next := '3:3:';
+      c.done := true;
+    END IF;
+    IF choice <> 'none' THEN
+      INSERT INTO "lockstep".outbox_parked_events
+      SELECT my_dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers,
+             CASE WHEN e.erased THEN 'erased' END
+        FROM "lockstep".outbox_events e
+       WHERE e.bucket * d.shards / 64 = n
+         AND (choice = 'all' OR NOT CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
+                ELSE pg_visible_in_snapshot(e.xid, c.prev) OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END)
+          ON CONFLICT DO NOTHING;
+      GET DIAGNOSTICS more = ROW_COUNT;
+      put_aside := put_aside + more;
+    END IF;
+    INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done)
+    VALUES (my_dispatcher, n, c.version + 1, c.fence, pg_current_snapshot(), pg_current_snapshot(), 0, true);
+  END LOOP;
+  INSERT INTO "lockstep".outbox_parked (dispatcher, stream, shard, topic, key, state, reason)
+  SELECT DISTINCT my_dispatcher, e.stream, "lockstep".outbox_bucket(e.stream) * d.shards / 64, e.topic, e.key, 'parked', 'rebase'
+    FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher
+      ON CONFLICT DO NOTHING;
+  UPDATE "lockstep".outbox_dispatchers o SET system = this_system, database = this_database, timeline = this_timeline
+   WHERE o.name = my_dispatcher;
+  INSERT INTO "lockstep".outbox_audit (verb, dispatcher, reason) VALUES ('rebase ' || choice, my_dispatcher, my_reason);
+  RETURN put_aside;
+END
+function outbox_refuse_isolation() returns void language plpgsql stable
+BEGIN
+  RAISE EXCEPTION 'an event cannot be enqueued at %: its number would be read from a snapshot that is older than the stream''s lock',
+    upper(current_setting('transaction_isolation'))
+    USING ERRCODE = 'feature_not_supported',
+          HINT = 'Use READ COMMITTED, or declare the stream: lockstep.transaction({ isolation, streams: [{ topic, key }] }, …).';
+END
+function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint) returns lockstep.outbox_dispatchers language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  d "lockstep".outbox_dispatchers;
+BEGIN
+  INSERT INTO "lockstep".outbox_dispatchers (name, shards, system, database, timeline)
+  VALUES (my_name, my_shards, this_system, this_database, this_timeline) ON CONFLICT DO NOTHING;
+  -- A promotion begins a new timeline, and the cursors are as good as before.
+  UPDATE "lockstep".outbox_dispatchers o SET timeline = this_timeline
+   WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
+  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_name;
+  RETURN d;
+END
+function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  here "lockstep".outbox_segments;
+  there "lockstep".outbox_segments;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock("lockstep".lock_id('outbox-retain', 'Outbox:rotate')) THEN
+    RETURN false;
+  END IF;
+  SELECT * INTO here FROM "lockstep".outbox_segments s WHERE s.slot = (SELECT last_value FROM "lockstep".outbox_slot);
+  SELECT * INTO there FROM "lockstep".outbox_segments s WHERE s.number = here.number + 1;
+  IF there.slot IS NULL THEN
+    RETURN false;
+  END IF;
+  PERFORM setval(format('%I.outbox_slot', 'lockstep')::regclass, there.slot);
+  UPDATE "lockstep".outbox_segments s SET opened_at = clock_timestamp() WHERE s.slot = there.slot;
+  RETURN true;
+END
+function outbox_running(given pg_snapshot) returns integer language sql immutable strict parallel safe
+SELECT count(*)::integer FROM pg_snapshot_xip(given)
+function outbox_seal() returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  current_number bigint := (SELECT s.number FROM "lockstep".outbox_segments s WHERE s.slot = (SELECT last_value FROM "lockstep".outbox_slot));
+  sealed integer;
+BEGIN
+  UPDATE "lockstep".outbox_segments s SET left_at = clock_timestamp(), sealed_xid = pg_current_xact_id()
+   WHERE s.number < current_number AND s.sealed_xid IS NULL;
+  GET DIAGNOSTICS sealed = ROW_COUNT;
+  RETURN sealed;
+END
+function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
+SELECT encode(substr(sha256(
+    convert_to('lockstep', 'UTF8') || '\x006f7574626f7800'::bytea || convert_to(topic, 'UTF8') || '\x00'::bytea || convert_to(key, 'UTF8')
+  ), 1, 16), 'hex')::uuid
+function outbox_stream_lock(stream uuid) returns bigint language sql immutable strict parallel safe
+SELECT ('x' || left(replace(stream::text, '-', ''), 16))::bit(64)::bigint
+function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  c "lockstep".outbox_cursors;
+BEGIN
+  FOR try IN 1 .. 10 LOOP
+    SELECT * INTO c FROM "lockstep".outbox_cursors o
+     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1;
+    IF c.fence >= my_fence THEN
+      RETURN c.fence = my_fence;
+    END IF;
+    INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done)
+    VALUES (my_dispatcher, my_shard, COALESCE(c.version, 0) + 1, my_fence, COALESCE(c.prev, '3:3:'), COALESCE(c.next, '3:3:'),
+            COALESCE(c.after_id, 0), COALESCE(c.done, true))
+        ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      RETURN true;
+    END IF;
+  END LOOP;
+  RETURN false;
+END
+function outbox_tick(at_id bigint) returns void language plpgsql volatile
+DECLARE
+  now pg_snapshot := pg_current_snapshot();
+  me xid8 := pg_current_xact_id();
+  running xid8[] := ARRAY(SELECT x FROM (SELECT pg_snapshot_xip(now) AS x
+                                          UNION SELECT me WHERE me < pg_snapshot_xmax(now)) AS r ORDER BY x);
+BEGIN
+  INSERT INTO "lockstep".outbox_ticks VALUES (
+    pg_snapshot_xmax(now), cardinality(running), at_id,
+    format('%s:%s:%s', COALESCE(running[1], pg_snapshot_xmax(now)), pg_snapshot_xmax(now), array_to_string(running, ','))::pg_snapshot);
+END
+function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  gone integer;
+BEGIN
+  IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN 0;
+  END IF;
+  DELETE FROM "lockstep".outbox_parked p
+   USING unnest(topics, keys) AS g(topic, key)
+   WHERE p.dispatcher = my_dispatcher AND p.stream = "lockstep".outbox_stream(g.topic, g.key) AND p.state = 'parked'
+     AND NOT EXISTS (SELECT FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = p.dispatcher AND e.stream = p.stream);
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  RETURN gone;
+END
 sequence fences bigint cache 1
 sequence lease_history_id_seq bigint cache 1
 sequence lease_waiters_place_seq bigint cache 1
+sequence outbox_audit_id_seq bigint cache 1
+sequence outbox_ids bigint cache 1
+sequence outbox_slot smallint cache 1
 table epoch
   column one boolean not null default true
   column value bigint not null
@@ -295,6 +862,265 @@ table migrations
   column applied_at timestamp with time zone not null default clock_timestamp()
   constraint migrations_pkey PRIMARY KEY (version)
   CREATE UNIQUE INDEX migrations_pkey ON lockstep.migrations USING btree (version)
+table outbox_audit
+  column id bigint not null
+  column at timestamp with time zone not null default clock_timestamp()
+  column by_role text not null default SESSION_USER
+  column verb text not null
+  column dispatcher text
+  column topic text
+  column key text
+  column seq bigint
+  column reason text
+  constraint outbox_audit_pkey PRIMARY KEY (id)
+  CREATE UNIQUE INDEX outbox_audit_pkey ON lockstep.outbox_audit USING btree (id)
+table outbox_cursors
+  column dispatcher text not null
+  column shard smallint not null
+  column version bigint not null
+  column fence bigint not null
+  column prev pg_snapshot not null
+  column next pg_snapshot not null
+  column after_id bigint not null
+  column done boolean not null
+  column moved_at timestamp with time zone not null default clock_timestamp()
+  constraint outbox_cursors_pkey PRIMARY KEY (dispatcher, shard, version)
+  CREATE UNIQUE INDEX outbox_cursors_pkey ON lockstep.outbox_cursors USING btree (dispatcher, shard, version)
+table outbox_dead
+  column dispatcher text not null
+  column stream uuid not null
+  column seq bigint not null
+  column id bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column reason text
+  column died_at timestamp with time zone not null default clock_timestamp()
+  constraint outbox_dead_pkey PRIMARY KEY (dispatcher, stream, seq)
+  CREATE UNIQUE INDEX outbox_dead_pkey ON lockstep.outbox_dead USING btree (dispatcher, stream, seq)
+table outbox_dispatchers
+  column name text not null
+  column shards smallint not null
+  column system text not null
+  column database text not null
+  column timeline bigint not null
+  column created_at timestamp with time zone not null default clock_timestamp()
+  constraint outbox_dispatchers_pkey PRIMARY KEY (name)
+  CREATE UNIQUE INDEX outbox_dispatchers_pkey ON lockstep.outbox_dispatchers USING btree (name)
+table outbox_events
+  column slot smallint not null
+  column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
+  column xid xid8 not null
+  column bucket smallint not null
+  column stream uuid not null
+  column seq bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column erased boolean not null default false
+table outbox_events_0
+  column slot smallint not null
+  column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
+  column xid xid8 not null
+  column bucket smallint not null
+  column stream uuid not null
+  column seq bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column erased boolean not null default false
+  CREATE INDEX outbox_events_0_id ON lockstep.outbox_events_0 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
+  CREATE INDEX outbox_events_0_xid ON lockstep.outbox_events_0 USING btree (bucket, xid, id)
+  CREATE UNIQUE INDEX outbox_events_0_stream ON lockstep.outbox_events_0 USING btree (stream, seq)
+table outbox_events_1
+  column slot smallint not null
+  column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
+  column xid xid8 not null
+  column bucket smallint not null
+  column stream uuid not null
+  column seq bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column erased boolean not null default false
+  CREATE INDEX outbox_events_1_id ON lockstep.outbox_events_1 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
+  CREATE INDEX outbox_events_1_xid ON lockstep.outbox_events_1 USING btree (bucket, xid, id)
+  CREATE UNIQUE INDEX outbox_events_1_stream ON lockstep.outbox_events_1 USING btree (stream, seq)
+table outbox_events_2
+  column slot smallint not null
+  column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
+  column xid xid8 not null
+  column bucket smallint not null
+  column stream uuid not null
+  column seq bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column erased boolean not null default false
+  CREATE INDEX outbox_events_2_id ON lockstep.outbox_events_2 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
+  CREATE INDEX outbox_events_2_xid ON lockstep.outbox_events_2 USING btree (bucket, xid, id)
+  CREATE UNIQUE INDEX outbox_events_2_stream ON lockstep.outbox_events_2 USING btree (stream, seq)
+table outbox_events_3
+  column slot smallint not null
+  column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
+  column xid xid8 not null
+  column bucket smallint not null
+  column stream uuid not null
+  column seq bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column erased boolean not null default false
+  CREATE INDEX outbox_events_3_id ON lockstep.outbox_events_3 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
+  CREATE INDEX outbox_events_3_xid ON lockstep.outbox_events_3 USING btree (bucket, xid, id)
+  CREATE UNIQUE INDEX outbox_events_3_stream ON lockstep.outbox_events_3 USING btree (stream, seq)
+table outbox_events_4
+  column slot smallint not null
+  column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
+  column xid xid8 not null
+  column bucket smallint not null
+  column stream uuid not null
+  column seq bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column erased boolean not null default false
+  CREATE INDEX outbox_events_4_id ON lockstep.outbox_events_4 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
+  CREATE INDEX outbox_events_4_xid ON lockstep.outbox_events_4 USING btree (bucket, xid, id)
+  CREATE UNIQUE INDEX outbox_events_4_stream ON lockstep.outbox_events_4 USING btree (stream, seq)
+table outbox_events_5
+  column slot smallint not null
+  column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
+  column xid xid8 not null
+  column bucket smallint not null
+  column stream uuid not null
+  column seq bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column erased boolean not null default false
+  CREATE INDEX outbox_events_5_id ON lockstep.outbox_events_5 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
+  CREATE INDEX outbox_events_5_xid ON lockstep.outbox_events_5 USING btree (bucket, xid, id)
+  CREATE UNIQUE INDEX outbox_events_5_stream ON lockstep.outbox_events_5 USING btree (stream, seq)
+table outbox_events_6
+  column slot smallint not null
+  column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
+  column xid xid8 not null
+  column bucket smallint not null
+  column stream uuid not null
+  column seq bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column erased boolean not null default false
+  CREATE INDEX outbox_events_6_id ON lockstep.outbox_events_6 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
+  CREATE INDEX outbox_events_6_xid ON lockstep.outbox_events_6 USING btree (bucket, xid, id)
+  CREATE UNIQUE INDEX outbox_events_6_stream ON lockstep.outbox_events_6 USING btree (stream, seq)
+table outbox_events_7
+  column slot smallint not null
+  column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
+  column xid xid8 not null
+  column bucket smallint not null
+  column stream uuid not null
+  column seq bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column erased boolean not null default false
+  CREATE INDEX outbox_events_7_id ON lockstep.outbox_events_7 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
+  CREATE INDEX outbox_events_7_xid ON lockstep.outbox_events_7 USING btree (bucket, xid, id)
+  CREATE UNIQUE INDEX outbox_events_7_stream ON lockstep.outbox_events_7 USING btree (stream, seq)
+table outbox_parked
+  column dispatcher text not null
+  column stream uuid not null
+  column shard smallint not null
+  column topic text not null
+  column key text not null
+  column state text not null
+  column attempts integer not null default 0
+  column reason text
+  column since timestamp with time zone not null default clock_timestamp()
+  column next_attempt_at timestamp with time zone not null default clock_timestamp()
+  constraint outbox_parked_pkey PRIMARY KEY (dispatcher, stream)
+  constraint outbox_parked_state_check CHECK ((state = ANY (ARRAY['parked'::text, 'blocked'::text, 'paused'::text])))
+  CREATE INDEX outbox_parked_shard ON lockstep.outbox_parked USING btree (dispatcher, shard)
+  CREATE UNIQUE INDEX outbox_parked_pkey ON lockstep.outbox_parked USING btree (dispatcher, stream)
+table outbox_parked_events
+  column dispatcher text not null
+  column stream uuid not null
+  column seq bigint not null
+  column id bigint not null
+  column uuid uuid not null
+  column enqueued_at timestamp with time zone not null
+  column topic text not null
+  column key text not null
+  column payload json
+  column bytes bytea
+  column headers json
+  column tombstone text
+  constraint outbox_parked_events_pkey PRIMARY KEY (dispatcher, stream, seq)
+  CREATE UNIQUE INDEX outbox_parked_events_pkey ON lockstep.outbox_parked_events USING btree (dispatcher, stream, seq)
+table outbox_quiet
+  column stream uuid not null
+  column topic text not null
+  column key text not null
+  column seq bigint not null
+  constraint outbox_quiet_pkey PRIMARY KEY (stream)
+  CREATE UNIQUE INDEX outbox_quiet_pkey ON lockstep.outbox_quiet USING btree (stream)
+table outbox_segments
+  column slot smallint not null
+  column number bigint not null
+  column opened_at timestamp with time zone not null
+  column left_at timestamp with time zone
+  column sealed_xid xid8
+  constraint outbox_segments_pkey PRIMARY KEY (slot)
+  CREATE UNIQUE INDEX outbox_segments_pkey ON lockstep.outbox_segments USING btree (slot)
+unlogged table outbox_ticks
+  column newest xid8 not null
+  column running integer not null
+  column id bigint not null
+  column snapshot pg_snapshot not null
+  CREATE INDEX outbox_ticks_order ON lockstep.outbox_ticks USING btree (newest, running DESC)
 table rollout
   column prefix text not null
   column mode text not null

@@ -35,6 +35,12 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_LEASE_PERMITS'
   | 'LOCKSTEP_LEASE_BUSY'
   | 'LOCKSTEP_LEASE_TRANSACTION_TOO_LONG'
+  | 'LOCKSTEP_STREAM_NOT_DECLARED'
+  | 'LOCKSTEP_STREAM_NOT_PARKED'
+  | 'LOCKSTEP_EVENT_INVALID'
+  | 'LOCKSTEP_OUTBOX_REBASE_NEEDED'
+  | 'LOCKSTEP_INBOX_GAP'
+  | 'LOCKSTEP_HISTORY_DIVERGED'
 
 /** What every Lockstep error carries beside its message. */
 export interface LockstepErrorDetails {
@@ -300,4 +306,43 @@ export class LeaseTransactionTooLong extends LockstepError {
 /** A lease could not be taken away: its holder has a transaction open. */
 export class LeaseBusy extends LockstepError {
   readonly code = 'LOCKSTEP_LEASE_BUSY'
+}
+
+/** An event was enqueued at REPEATABLE READ or SERIALIZABLE to a stream that was not declared beforehand. */
+export class StreamNotDeclared extends LockstepError {
+  override readonly code = 'LOCKSTEP_STREAM_NOT_DECLARED'
+}
+
+/** An operator's verb named a stream that does not wait. */
+export class StreamNotParked extends LockstepError {
+  override readonly code = 'LOCKSTEP_STREAM_NOT_PARKED'
+}
+
+/** An event cannot be enqueued: no topic, no key, a payload that JSON cannot hold, or too large. */
+export class EventInvalid extends LockstepError {
+  override readonly code = 'LOCKSTEP_EVENT_INVALID'
+}
+
+/** The cursors were made on another server, database or history: a dump that was restored, a clone, a point in time. */
+export class OutboxRebaseNeeded extends LockstepError {
+  override readonly code = 'LOCKSTEP_OUTBOX_REBASE_NEEDED'
+}
+
+/** An event came before the one that precedes it. */
+export class InboxGap extends LockstepError {
+  override readonly code = 'LOCKSTEP_INBOX_GAP'
+  /** The number that was expected. */
+  readonly expected: number
+  readonly seq: number
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly expected: number; readonly seq: number }) {
+    super(message, details)
+    this.expected = details.expected
+    this.seq = details.seq
+  }
+}
+
+/** A number came again with another uuid: the producer's history is not the one that was consumed. */
+export class HistoryDiverged extends LockstepError {
+  override readonly code = 'LOCKSTEP_HISTORY_DIVERGED'
 }

@@ -31,6 +31,30 @@ export type {
   LeaseWaiter,
 } from './leases/index.ts'
 export type { ActContext, Found, LongOnceOptions, OnceOptions, OnceResult } from './once/index.ts'
+export {
+  type BatchContext,
+  type Delivery,
+  type Dispatcher,
+  type DispatcherOptions,
+  type EventMap,
+  type EventOf,
+  type EventToEnqueue,
+  type GiveUp,
+  type OperatorOptions,
+  type Outbox,
+  type OutboxEvent,
+  type OutboxStatus,
+  type ParkedStream,
+  perEvent,
+  type Replayed,
+  type ReplayOptions,
+  type Retained,
+  type SegmentStatus,
+  type ShardStatus,
+  type Sink,
+  type SinkFunction,
+  type Stream,
+} from './outbox/index.ts'
 export type { Finding, MigrateOptions, MigrateResult, Pool, StatementResult } from './postgres/index.ts'
 export {
   type LockedRows,

@@ -4,6 +4,7 @@ import { describe, expectTypeOf, test } from 'vitest'
 import {
   type ClientOf,
   type Combined,
+  type EventMap,
   type HistoryEntry,
   type Isolation,
   type Key,
@@ -20,8 +21,8 @@ import {
   type TransactionOptions,
 } from './index.ts'
 
-declare const byPg: Lockstep<pg.Pool>
-declare const byPostgresJs: Lockstep<postgres.Sql>
+declare const byPg: Lockstep<EventMap, pg.Pool>
+declare const byPostgresJs: Lockstep<EventMap, postgres.Sql>
 declare const id: string
 declare const number: number
 const fn = async (): Promise<void> => undefined
@@ -74,7 +75,7 @@ describe('keys', () => {
 describe('the client', () => {
   test('pg: a PoolClient', () => {
     expectTypeOf<ClientOf<pg.Pool>>().toEqualTypeOf<pg.PoolClient>()
-    expectTypeOf(new Lockstep(new pg.Pool())).toEqualTypeOf<Lockstep<pg.Pool>>()
+    expectTypeOf(new Lockstep(new pg.Pool())).toEqualTypeOf<Lockstep<EventMap, pg.Pool>>()
     void byPg.transaction({}, async (tx) => {
       expectTypeOf(tx).toEqualTypeOf<Transaction<pg.PoolClient>>()
       expectTypeOf(tx.client).toEqualTypeOf<pg.PoolClient>()
@@ -86,7 +87,7 @@ describe('the client', () => {
 
   test('postgres.js: a reserved sql, which is a template tag', () => {
     expectTypeOf<ClientOf<postgres.Sql>>().toEqualTypeOf<postgres.ReservedSql>()
-    expectTypeOf(new Lockstep(postgres())).toEqualTypeOf<Lockstep<postgres.Sql>>()
+    expectTypeOf(new Lockstep(postgres())).toEqualTypeOf<Lockstep<EventMap, postgres.Sql>>()
     void byPostgresJs.transaction({}, async (tx) => {
       expectTypeOf(tx.client).toEqualTypeOf<postgres.ReservedSql>()
       const rows = await tx.client<{ n: number }[]>`SELECT ${number} AS n`

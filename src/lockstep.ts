@@ -24,6 +24,7 @@ import {
   WaitPlaces,
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
+import { type Dispatcher, type DispatcherOptions, EnqueuingRoom, Outbox } from './outbox/index.ts'
 import { type LongOnceOptions, once, onceLong, type OnceOptions, type OnceResult } from './once/index.ts'
 import {
   checkReadiness,
@@ -42,6 +43,7 @@ import {
   SilenceWatch,
 } from './postgres/index.ts'
 import {
+  type EventMap,
   type Grounds,
   type JoinOptions,
   joinTransaction,
@@ -77,6 +79,8 @@ export interface LockstepOptions {
   readonly slowWaitMs?: number
   /** `'table'` locks a row for each key, for places without advisory locks; READ COMMITTED only. Default `'advisory'`. */
   readonly strategy?: Strategy
+  /** How large the payload of an event with its headers may be. Default 1,000,000. */
+  readonly maxEventBytes?: number
 }
 
 /** The client of the driver that a Lockstep works with: what `tx.client` is. */
@@ -98,13 +102,15 @@ const DEFAULT_SLOW_WAIT_MS = 100
  *   await tx.query('UPDATE accounts SET balance = balance - $1 WHERE id = $2', [amount, id])
  * })
  */
-export class Lockstep<P extends Pool = PgPool | PostgresJs> {
+export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool | PostgresJs> {
   /** The rules in the database: read, set and removed here, followed by every Lockstep with `rollout: 'database'`. */
   readonly rollout: RolloutInDatabase
   /** Who holds what, who waits, and who blocks whom. */
   readonly locks: Locks
   /** Exclusive for longer than a transaction: acquire, see, and take away. */
   readonly leases: Leases<ClientOf<P>>
+  /** Events that go out in strict order: what is in it, and what operators do with it. */
+  readonly outbox: Outbox<Events>
   readonly #names: NameRegistry | undefined
   readonly #grounds: Grounds
   readonly #closing = new Closing()
@@ -129,6 +135,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
       ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#readiness !== undefined)
       : undefined
     const queue = new KeyQueue()
+    const enqueuing = new EnqueuingRoom(quoteIdentifier(schema), options.maxEventBytes)
     this.#names = names
     this.locks = {
       list: async (wanted = {}) => {
@@ -153,6 +160,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
       rollout,
       trigger: rollout && options.rollback && new RolloutTrigger(schema, rollout, options.rollback),
       shadows: new ShadowWatch(schema, driver, silence, this.#closing),
+      enqueuing,
       slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {
         return readiness()
@@ -160,6 +168,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
       ready: () => this.#ready(),
     }
     this.leases = new Leases(this.#grounds)
+    this.outbox = new Outbox(this.#grounds, this.leases as unknown as Leases, enqueuing)
   }
 
   /** The schema that this Lockstep works with. */
@@ -177,7 +186,10 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    *   await tx.query('UPDATE wallets SET balance = $1 WHERE id = $2', [rows[0]!.balance + 1, id])
    * })
    */
-  async transaction<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> {
+  async transaction<T>(
+    options: TransactionOptions,
+    fn: (tx: Transaction<ClientOf<P>, Events>) => Promise<T>,
+  ): Promise<T> {
     const plan = planTransaction(this.#grounds, options)
     if (typeof fn !== 'function') {
       throw new InvalidOption('transaction() was given no function.', {
@@ -187,7 +199,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
     // Not through #counted: one function more would cost every transaction a percent.
     this.#running++
     try {
-      return await runTransaction(this.#grounds, plan, fn as (tx: Transaction) => Promise<T>)
+      return await runTransaction(this.#grounds, plan, fn as unknown as (tx: Transaction) => Promise<T>)
     } finally {
       if (--this.#running === 0) this.#whenIdle?.()
     }
@@ -211,9 +223,9 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    * await client.query('BEGIN')
    * const tx = await lockstep.join(client, { lock: key`Transfer:${id}` })
    */
-  async join(client: object, options: JoinOptions = {}): Promise<Transaction<ClientOf<P>>> {
+  async join(client: object, options: JoinOptions = {}): Promise<Transaction<ClientOf<P>, Events>> {
     if (this.#closing.closed) throw closedError()
-    return (await joinTransaction(this.#grounds, client, options)) as Transaction<ClientOf<P>>
+    return (await joinTransaction(this.#grounds, client, options)) as unknown as Transaction<ClientOf<P>, Events>
   }
 
   /**
@@ -241,7 +253,7 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
     options: OnceOptions<Value, ClientOf<P>> | LongOnceOptions<Value, Pending, Outcome, ClientOf<P>>,
   ): Promise<OnceResult<Value>> {
     const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
-      this.transaction(wanted, fn)
+      this.transaction(wanted, fn as unknown as (tx: Transaction<ClientOf<P>, Events>) => Promise<T>)
     return typeof options === 'object' && options !== null && 'act' in options
       ? this.#counted(() => onceLong(transact, this.leases, key, options))
       : once(transact, key, options)
@@ -287,6 +299,17 @@ export class Lockstep<P extends Pool = PgPool | PostgresJs> {
    */
   combine<Item, Result>(options: CombineOptions<Item, Result, ClientOf<P>>): Combined<Item, Exclude<Result, Error>> {
     return combine(this.#grounds, this.#combiners, options as CombineOptions<Item, Result>)
+  }
+
+  /**
+   * Delivers the outbox to a sink: any number of processes share the work, and every stream keeps its order.
+   *
+   * @example
+   * await lockstep.dispatcher({ sink: async (events) => publish(events) }).run({ signal })
+   */
+  dispatcher(options: DispatcherOptions): Dispatcher {
+    const dispatcher = this.outbox.dispatcher(options)
+    return { name: dispatcher.name, run: (given) => this.#counted(() => dispatcher.run(given)) }
   }
 
   /** The number that PostgreSQL locks for a key; `lock_id('lock', key)` in the schema gives the same. */

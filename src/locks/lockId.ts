@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { checkKey, type Key } from './key.ts'
 
 /** Rooms that take locks for different ends never share an id, even for the same key. */
-export type LockDomain = 'lock' | 'migrate' | 'incarnation' | 'listen' | 'shadow' | 'shadow-shared'
+export type LockDomain = 'lock' | 'migrate' | 'incarnation' | 'listen' | 'shadow' | 'shadow-shared' | 'outbox-bucket'
 
 /**
  * The number that PostgreSQL locks for a key: the first 8 bytes of SHA-256 over schema, domain and key, with a zero byte between
@@ -24,13 +24,13 @@ export type NoteKey = (id: bigint, key: Key) => void
 
 /** The ids of recent keys of one schema: hashing a key and checking it cost as much as the rest of a call before it is sent. */
 export class RecentLockIds {
-  readonly #schema: string
+  readonly schema: string
   readonly #note: NoteKey | undefined
   readonly #ids = new Map<string, bigint>()
   #forgetAt = 0
 
   constructor(schema: string, note?: NoteKey) {
-    this.#schema = schema
+    this.schema = schema
     this.#note = note
   }
 
@@ -43,7 +43,7 @@ export class RecentLockIds {
     }
     let id = this.#ids.get(key)
     if (id === undefined) {
-      id = lockId(this.#schema, 'lock', checkKey(key))
+      id = lockId(this.schema, 'lock', checkKey(key))
       if (this.#ids.size >= MAX_REMEMBERED) this.#ids.clear()
       this.#ids.set(key, id)
       this.#note?.(id, key)

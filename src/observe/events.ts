@@ -175,6 +175,64 @@ export interface LeaseReleased extends LeaseEvent {
   readonly heldMs: number
 }
 
+/** Events of one shard were delivered together. */
+export interface OutboxDelivered {
+  readonly schema: string
+  readonly dispatcher: string
+  readonly shard: number
+  readonly events: readonly {
+    readonly topic: string
+    readonly key: string
+    readonly seq: number
+    readonly enqueuedAt: Date
+    readonly headers: Readonly<Record<string, string>>
+  }[]
+  readonly tookMs: number
+}
+
+/** A stream waits, because an event of it was not taken. `blocked`: for an operator. */
+export interface OutboxParked {
+  readonly schema: string
+  readonly dispatcher: string
+  readonly topic: string
+  readonly key: string
+  readonly seq: number
+  readonly attempts: number
+  readonly reason: string
+  readonly state: 'parked' | 'blocked'
+}
+
+/** A stream that waited has caught up. */
+export interface OutboxUnparked {
+  readonly schema: string
+  readonly dispatcher: string
+  readonly topic: string
+  readonly key: string
+}
+
+/** Nothing gets through to the sink, or something does again. */
+export interface OutboxSinkChanged {
+  readonly schema: string
+  readonly dispatcher: string
+  readonly sink: string
+  readonly reason: string
+}
+
+/** A process has taken a shard, or has let it go. */
+export interface OutboxShardChanged {
+  readonly schema: string
+  readonly dispatcher: string
+  readonly shard: number
+  readonly fence: bigint
+}
+
+/** A dispatcher could not read or look after its shards; it tries again. */
+export interface OutboxFailed {
+  readonly schema: string
+  readonly dispatcher: string
+  readonly error: unknown
+}
+
 /** A migration was applied. */
 export interface MigrationApplied {
   readonly schema: string
@@ -206,6 +264,14 @@ export const leaseRefused = eventChannel<LeaseRefused>('lease.refused')
 export const leaseRenewed = eventChannel<LeaseRenewed>('lease.renewed')
 export const leaseLost = eventChannel<LeaseLostEvent>('lease.lost')
 export const leaseReleased = eventChannel<LeaseReleased>('lease.released')
+export const outboxDelivered = eventChannel<OutboxDelivered>('outbox.delivered')
+export const outboxParked = eventChannel<OutboxParked>('outbox.parked')
+export const outboxUnparked = eventChannel<OutboxUnparked>('outbox.unparked')
+export const outboxSinkDown = eventChannel<OutboxSinkChanged>('outbox.sinkDown')
+export const outboxSinkUp = eventChannel<OutboxSinkChanged>('outbox.sinkUp')
+export const outboxShardTaken = eventChannel<OutboxShardChanged>('outbox.shardTaken')
+export const outboxShardLeft = eventChannel<OutboxShardChanged>('outbox.shardLeft')
+export const outboxFailed = eventChannel<OutboxFailed>('outbox.failed')
 export const migrationApplied = eventChannel<MigrationApplied>('migration.applied')
 
 /** Every event by its name, for those who want them all. */
@@ -229,6 +295,14 @@ export const events = {
   'lease.renewed': leaseRenewed,
   'lease.lost': leaseLost,
   'lease.released': leaseReleased,
+  'outbox.delivered': outboxDelivered,
+  'outbox.parked': outboxParked,
+  'outbox.unparked': outboxUnparked,
+  'outbox.sinkDown': outboxSinkDown,
+  'outbox.sinkUp': outboxSinkUp,
+  'outbox.shardTaken': outboxShardTaken,
+  'outbox.shardLeft': outboxShardLeft,
+  'outbox.failed': outboxFailed,
   'migration.applied': migrationApplied,
 } as const
 

@@ -11,6 +11,7 @@ import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { InvalidOption, MigrationFailed, SchemaMissing, SchemaTooNew, SchemaTooOld } from '../errors.ts'
 import { key, lockId } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
+import type { EventMap } from '../outbox/index.ts'
 import { on } from '../observe/index.ts'
 import { driverFor } from './driver.ts'
 import { migrate, type MigrateResult } from './migrate.ts'
@@ -134,7 +135,7 @@ test.each([0, -1, 1.5, KNOWN_VERSION + 1, Number.NaN])('to: %d is refused', asyn
 })
 
 describe('a newer library was here', () => {
-  async function migratedBeyond(compatibleFrom: number): Promise<Lockstep<pg.Pool>> {
+  async function migratedBeyond(compatibleFrom: number): Promise<Lockstep<EventMap, pg.Pool>> {
     const schema = freshName()
     const lockstep = new Lockstep(pool, { schema })
     await lockstep.migrate()

@@ -189,14 +189,20 @@ class PostgresJsConnection implements Connection {
   }
 
   /** One after the other: sent together, COMMIT would go alone where postgres.js cannot write a value of the statement before. */
-  async commit(closing: readonly Statement[]): Promise<Commit> {
+  commit(closing: readonly Statement[]): Promise<Commit> {
+    if (closing.length > 0) return this.#commitAfter(closing)
+    return this.#ask(COMMIT, [], { simple: true }, (result) => ({
+      command: (result as PostgresJsResult).command ?? '',
+    }))
+  }
+
+  async #commitAfter(closing: readonly Statement[]): Promise<Commit> {
     try {
       for (const { text, values } of closing) await this.query(text, values)
     } catch (failure) {
       return { command: '', failure }
     }
-    const [result] = await this.script(COMMIT)
-    return { command: result?.command ?? '' }
+    return this.commit([])
   }
 
   #ask<T>(

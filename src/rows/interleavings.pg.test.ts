@@ -45,9 +45,7 @@ function afterFirst(tx: Transaction, then: () => Promise<void>): Transaction {
     if (++statements === 1) await then()
     return result
   }
-  const { isolation, client } = tx
-  const queryAtCommit: Transaction['queryAtCommit'] = (text, values) => tx.queryAtCommit(text, values)
-  return { isolation, client, savepoint: (fn) => tx.savepoint(fn), query, queryAtCommit }
+  return new Proxy(tx, { get: (target, name) => (name === 'query' ? query : Reflect.get(target, name, target)) })
 }
 
 async function conflictsDuring(fn: () => Promise<unknown>): Promise<string[]> {

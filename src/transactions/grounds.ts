@@ -10,6 +10,7 @@ import type {
   WaitPlaces,
 } from '../locks/index.ts'
 import type { Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
+import type { Enqueuing } from './enqueuing.ts'
 import type { TransactionDefaults } from './options.ts'
 
 /** What one Lockstep shares among its transactions. */
@@ -33,6 +34,8 @@ export interface Grounds {
   readonly rollout: RolloutSource | undefined
   readonly trigger: RolloutTrigger | undefined
   readonly shadows: ShadowWatch
+  /** How events get into the outbox. */
+  readonly enqueuing: Enqueuing
   /** A wait that lasts longer is told as slow. */
   readonly slowWaitMs: number
   /** What is known of the server; undefined before the first question. */

@@ -36,6 +36,16 @@
  * its lock taken by another process has a third: the one in which it waits.
  */
 export { type JoinOptions, joinTransaction } from './join.ts'
+export {
+  type Enqueuing,
+  type EventMap,
+  type EventOf,
+  type EventToEnqueue,
+  nameOf,
+  type PreparedEvent,
+  type Stream,
+  type StreamNumbers,
+} from './enqueuing.ts'
 export type { Grounds } from './grounds.ts'
 export { isInsideTransaction, outsideTransactions } from './nesting.ts'
 export {

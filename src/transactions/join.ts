@@ -47,7 +47,7 @@ export async function joinTransaction(
     }
     if (plan.locks.length === 0) {
       await connection.script(releaseSavepoint(SAVEPOINT))
-      return new OpenTransaction(connection, isolation, undefined, true)
+      return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
     }
     const startedAt = performance.now()
     // lock_timeout 0 would mean: for ever.
@@ -61,7 +61,7 @@ export async function joinTransaction(
       if (!connection.lost && !(error instanceof LockTimeout)) await connection.script(rollbackToSavepoint(SAVEPOINT))
       throw error
     }
-    return new OpenTransaction(connection, isolation, undefined, true)
+    return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
   } finally {
     // Only our listeners: the client stays the caller's.
     connection.release()

@@ -16,6 +16,7 @@ import {
 } from '../postgres/index.ts'
 import { checkout, isUnusable, patiently, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
+import { nameOf, type StreamNumbers } from './enqueuing.ts'
 import type { TransactionPlan } from './options.ts'
 import {
   beginTrying,
@@ -24,7 +25,9 @@ import {
   hadToWait,
   handOver,
   incarnationOf,
+  lastNumbers,
   shadowsOf,
+  streamNumbersOf,
   type Opening,
   type OpeningRow,
   ROLLBACK,
@@ -43,6 +46,8 @@ export interface Opened {
   /** Undefined where commits are not looked into. */
   readonly trace: Trace | undefined
   readonly contended: boolean
+  /** The last numbers of the streams that were declared. */
+  readonly numbers?: StreamNumbers | undefined
 }
 
 /** How a standby refuses an opening message: no transaction ids, no SERIALIZABLE. */
@@ -241,6 +246,7 @@ class WayIn {
       method: this.#grounds.method,
       locks: plan.locks,
       shadows: plan.shadows,
+      numbers: plan.streams.length === 0 ? undefined : lastNumbers(this.#grounds.quotedSchema, plan.streams),
       withXid: plan.resolvesCommit,
       incarnation: plan.resolvesCommit && !known ? incarnationExpression(this.#grounds.quotedSchema) : undefined,
       checksConnections: this.#readiness.checksConnections,
@@ -273,7 +279,14 @@ class WayIn {
     const trace =
       incarnation !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, incarnation } : undefined
     if (this.#plan.shadows.length > 0) this.#followShadows(results)
-    return { connection: this.#connection, trace, contended: this.#contended }
+    return { connection: this.#connection, trace, contended: this.#contended, numbers: this.#numbersIn(results) }
+  }
+
+  #numbersIn(results: readonly StatementResult[]): StreamNumbers | undefined {
+    const { streams } = this.#plan
+    if (!this.#byHandOver || streams.length === 0) return undefined
+    const lasts = streamNumbersOf(results)
+    return new Map(streams.map((stream, index) => [nameOf(stream), lasts[index] ?? 0]))
   }
 
   #followShadows(results: readonly StatementResult[]): void {

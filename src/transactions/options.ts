@@ -1,6 +1,8 @@
 import { InvalidOption, StrategyUnsupported } from '../errors.ts'
 import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
+import { nameOf, type Stream } from './enqueuing.ts'
 import { exclusiveKeys, sharedKeys } from './rollOut.ts'
+import { locksOfStreams } from './streamLocks.ts'
 import type { Isolation } from './transactions.sql.ts'
 
 /** How often a failed transaction is tried again. */
@@ -15,6 +17,11 @@ export interface TransactionOptions {
   readonly lock?: Keys
   /** The keys to lock shared: many readers together, no exclusive holder beside them. */
   readonly lockShared?: Keys
+  /**
+   * Streams of the outbox that the transaction will enqueue to. Needed at REPEATABLE READ and SERIALIZABLE, where the last number of
+   * a stream must be read before the snapshot; at every level they are locked from the beginning.
+   */
+  readonly streams?: readonly Stream[]
   /** Always stated to the server, whatever its default is. Default `'read committed'`. */
   readonly isolation?: Isolation
   /**
@@ -46,6 +53,9 @@ export interface TransactionPlan {
   /** The locks that are taken: those that were declared, less those that the rollout leaves out. */
   readonly locks: LockSet
   readonly declared: LockSet
+  /** The streams that were declared, and their locks, which come after all others. */
+  readonly streams: readonly Stream[]
+  readonly streamLocks: LockSet
   /** Stand-ins for the keys that are only observed. */
   readonly shadows: readonly Shadow[]
   readonly keys: readonly string[]
@@ -71,6 +81,7 @@ const DEFAULT_WAIT_MS = 30_000
 /** setTimeout and lock_timeout both end here. */
 const MAX_WAIT_MS = 2_147_483_647
 const MAX_ATTEMPTS = 1000
+const MAX_STREAMS = 100
 
 /** What a plan is made with. */
 interface PlanGrounds {
@@ -98,9 +109,14 @@ export function planTransaction(
     throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }
   const waitMs = checkWaitMs(options.waitMs, defaults.waitMs)
+  const streams =
+    options.streams === undefined ? NO_STREAMS : checkStreams(options.streams, isolation, defaults.strategy)
+  const streamLocks = streams.length === 0 ? NO_LOCKS : locksOfStreams(ids.schema, streams)
   return {
-    locks,
+    locks: streamLocks.length === 0 ? locks : [...locks, ...streamLocks],
     declared: locks,
+    streams,
+    streamLocks,
     shadows: [],
     // Written out: spreading an object takes longer than all the rest of this.
     keys: exclusiveKeys(locks),
@@ -133,6 +149,33 @@ export function planDefaults(options: {
 function checkStrategy(strategy: unknown = 'advisory'): Strategy {
   if (strategy === 'advisory' || strategy === 'table') return strategy
   throw new InvalidOption(`There is no strategy ${String(strategy)}.`, { advice: "Use 'advisory' or 'table'." })
+}
+
+const NO_STREAMS: readonly Stream[] = []
+const NO_LOCKS: LockSet = []
+
+function checkStreams(given: unknown, isolation: Isolation, strategy: Strategy): readonly Stream[] {
+  const streams = new Map<string, Stream>()
+  for (const each of Array.isArray(given) ? (given as unknown[]) : [undefined]) {
+    const { topic, key } = (each ?? {}) as Partial<Stream>
+    if (typeof topic !== 'string' || typeof key !== 'string') {
+      throw new InvalidOption('`streams` is not a list of { topic, key }.', {
+        advice: "Pass for example streams: [{ topic: 'trades', key: portfolioId }].",
+      })
+    }
+    streams.set(nameOf({ topic, key }), { topic, key })
+  }
+  if (streams.size > MAX_STREAMS) {
+    throw new InvalidOption(`${streams.size} streams in one transaction are more than ${MAX_STREAMS}.`, {
+      advice: 'At READ COMMITTED streams need not be declared.',
+    })
+  }
+  if (strategy === 'table' && streams.size > 0) {
+    throw new StrategyUnsupported(`With strategy 'table' streams cannot be declared at ${isolation.toUpperCase()}.`, {
+      advice: "Use READ COMMITTED without `streams`, or strategy 'advisory'.",
+    })
+  }
+  return [...streams.values()]
 }
 
 function onlyReadCommitted(isolation: Isolation, locks: LockSet): StrategyUnsupported {

@@ -12,7 +12,9 @@ export function rollOut(grounds: Grounds, plan: TransactionPlan): TransactionPla
     if (decision === 'on') locks.push(lock)
     else if (decision === 'observe') shadows.push(shadowOf(grounds.schema, lock))
   }
-  return { ...plan, keys: exclusiveKeys(locks), sharedKeys: sharedKeys(locks), locks, shadows }
+  // The order of streams is no matter of rollout.
+  const all = [...locks, ...plan.streamLocks]
+  return { ...plan, keys: exclusiveKeys(locks), sharedKeys: sharedKeys(locks), locks: all, shadows }
 }
 
 /** The names of the locks that are exclusive, as events have them. */

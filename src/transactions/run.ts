@@ -170,7 +170,9 @@ async function waitInProcess(grounds: Grounds, plan: TransactionPlan, patience: 
 
 async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, opened: Opened): Promise<Attempt<T>> {
   const { connection, trace } = opened
-  const tx = new OpenTransaction(connection, plan.isolation)
+  const { enqueuing } = grounds
+  const { isolation } = plan
+  const tx = new OpenTransaction(connection, { isolation, enqueuing, numbers: opened.numbers })
   let value: T
   try {
     value = await runInFrame({ grounds, tx, plan }, () => fn(tx))
@@ -181,7 +183,8 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     return { end: 'failed', error: tx.reasonOf(error), lost, trace }
   }
   const unfinished = tx.hasOpenSavepoint
-  const { closing } = tx
+  const closing = unfinished ? [] : tx.closing()
+  const { eventCount } = tx
   tx.end()
   if (unfinished) {
     // Half of it may be done: committing that would be worse than nothing.
@@ -202,7 +205,10 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
       return { end: 'failed', error: result.failure, lost, trace }
     }
     connection.release()
-    if (result.command !== 'ROLLBACK') return { end: 'committed', value }
+    if (result.command !== 'ROLLBACK') {
+      if (eventCount > 0) enqueuing.committed()
+      return { end: 'committed', value }
+    }
     return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace }
   } catch (error) {
     // A server that answers COMMIT with an error of its own has rolled back; one that is gone has not answered.

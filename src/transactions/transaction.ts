@@ -1,6 +1,12 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
-import { InvalidOption, TransactionControl, TransactionEnded, TransactionRolledBack } from '../errors.ts'
+import {
+  InvalidOption,
+  StreamNotDeclared,
+  TransactionControl,
+  TransactionEnded,
+  TransactionRolledBack,
+} from '../errors.ts'
 import {
   alreadyLost,
   codeOf,
@@ -9,6 +15,15 @@ import {
   type Statement,
   type StatementResult,
 } from '../postgres/index.ts'
+import {
+  type Enqueuing,
+  type EventMap,
+  type EventOf,
+  type EventToEnqueue,
+  nameOf,
+  type PreparedEvent,
+  type StreamNumbers,
+} from './enqueuing.ts'
 import { guardClient } from './guardClient.ts'
 import {
   type Isolation,
@@ -19,7 +34,7 @@ import {
 } from './transactions.sql.ts'
 
 /** An open transaction, in the caller's hands. */
-export interface Transaction<Client = unknown> {
+export interface Transaction<Client = unknown, Events extends object = EventMap> {
   readonly isolation: Isolation
   /**
    * Runs one statement.
@@ -36,8 +51,18 @@ export interface Transaction<Client = unknown> {
    * await tx.queryAtCommit('UPDATE accounts SET balance = balance + $1 WHERE id = $2', [amount, id])
    */
   queryAtCommit(text: string, values?: readonly unknown[]): Promise<void>
+  /**
+   * Puts an event into the outbox, with the transaction or not at all. It gets the next number of its stream (topic and key) right
+   * before COMMIT; in a transaction of the caller's own (`join`) at once.
+   *
+   * @example
+   * await tx.enqueue({ topic: 'trades', key: portfolioId, payload: { id: 101, quantity: 5 } })
+   */
+  enqueue(event: EventOf<Events>): Promise<void>
+  /** The same for many events, in their order. */
+  enqueueMany(events: readonly EventOf<Events>[]): Promise<void>
   /** Runs the function in a savepoint: if it throws, what it did is undone and the transaction goes on. */
-  savepoint<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  savepoint<T>(fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
   /** The driver's own client, for query builders. It is good as long as the transaction. */
   readonly client: Client
 }
@@ -68,6 +93,16 @@ const PROCESS = randomBytes(4).toString('hex')
 /** Every statement after a failed one, until the transaction or its savepoint is rolled back. */
 const IN_FAILED_TRANSACTION = '25P02'
 
+/** What a transaction and all its savepoints have in common. */
+export interface TransactionSetting {
+  readonly isolation: Isolation
+  readonly enqueuing: Enqueuing
+  /** Of the streams that were declared; undefined where numbers can be read when they are needed. */
+  readonly numbers?: StreamNumbers | undefined
+  /** Whether somebody else sends COMMIT. */
+  readonly joined?: boolean
+}
+
 /** The library's side of a transaction. */
 export class OpenTransaction implements Transaction {
   readonly isolation: Isolation
@@ -82,18 +117,18 @@ export class OpenTransaction implements Transaction {
   #undone = false
   #client: unknown
   /** What is to be sent together with COMMIT. A savepoint's are its own until it is released. */
-  readonly closing: Statement[] = []
+  readonly #closing: Statement[] = []
+  readonly #events: PreparedEvent[] = []
   /** The first error that a statement of this transaction met: the reason if COMMIT is answered with ROLLBACK. */
   firstFailure: unknown
 
-  /** Whether somebody else sends COMMIT. */
-  readonly #joined: boolean
+  readonly #setting: TransactionSetting
 
-  constructor(connection: Connection, isolation: Isolation, parent?: OpenTransaction, joined = false) {
+  constructor(connection: Connection, setting: TransactionSetting, parent?: OpenTransaction) {
     this.#held = connection
-    this.isolation = isolation
+    this.isolation = setting.isolation
+    this.#setting = setting
     this.#parent = parent
-    this.#joined = joined
   }
 
   /** The transaction that this one is a savepoint of, or itself. */
@@ -159,8 +194,37 @@ export class OpenTransaction implements Transaction {
 
   async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {
     this.#checkStatement(text)
-    if (this.root.#joined) await this.query(text, values)
-    else this.closing.push({ text, values })
+    if (this.#setting.joined === true) await this.query(text, values)
+    else this.#closing.push({ text, values })
+  }
+
+  enqueue(event: EventToEnqueue): Promise<void> {
+    return this.enqueueMany([event])
+  }
+
+  async enqueueMany(events: readonly EventToEnqueue[]): Promise<void> {
+    this.assertOpen()
+    const { enqueuing, isolation, numbers, joined } = this.#setting
+    if (!Array.isArray(events)) {
+      throw new InvalidOption('enqueueMany() was given no list.', { advice: 'Pass a list of { topic, key, payload }.' })
+    }
+    const prepared = events.map((event: EventToEnqueue) => enqueuing.prepare(event))
+    const undeclared = isolation === 'read committed' ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))
+    if (undeclared !== undefined) throw streamNotDeclared(undeclared, isolation)
+    if (joined === true) {
+      for (const { text, values } of enqueuing.flush(prepared, undefined)) await this.query(text, values)
+    } else for (const event of prepared) this.#events.push(event)
+  }
+
+  /** How many events are to be written. */
+  get eventCount(): number {
+    return this.#events.length
+  }
+
+  /** What is to be sent together with COMMIT: the caller's statements, then the events, whose streams are locked from then on. */
+  closing(): readonly Statement[] {
+    if (this.#events.length === 0) return this.#closing
+    return [...this.#closing, ...this.#setting.enqueuing.flush(this.#events, this.#setting.numbers)]
   }
 
   savepoint<T>(fn: (tx: Transaction) => Promise<T>): Promise<T> {
@@ -224,7 +288,7 @@ export class OpenTransaction implements Transaction {
     this.assertOpen()
     const name = `lockstep_${PROCESS}_${this.#nextSavepoint()}`
     await this.#connection.script(savepointSql(name))
-    const inner = new OpenTransaction(this.#connection, this.isolation, this)
+    const inner = new OpenTransaction(this.#connection, this.#setting, this)
     try {
       this.assertOpen()
       const value = await savepoints.run({ tx: inner, outer: openSavepoint() }, () => fn(inner))
@@ -234,7 +298,8 @@ export class OpenTransaction implements Transaction {
       await this.#connection.script(releaseSavepoint(name)).catch((error: unknown) => {
         throw codeOf(error) === IN_FAILED_TRANSACTION ? savepointRolledBack(inner.firstFailure) : error
       })
-      this.closing.push(...inner.closing)
+      this.#closing.push(...inner.#closing)
+      for (const event of inner.#events) this.#events.push(event)
       return value
     } catch (error) {
       inner.end()
@@ -266,6 +331,13 @@ export function isUndone(tx: Transaction): boolean {
 /** What is one and the same for a transaction and all savepoints in it. */
 export function rootOf(tx: Transaction): object {
   return tx instanceof OpenTransaction ? tx.root : tx
+}
+
+function streamNotDeclared({ topic, key }: PreparedEvent, isolation: Isolation): StreamNotDeclared {
+  return new StreamNotDeclared(
+    `The stream ${topic}/${key} was not declared: at ${isolation.toUpperCase()} its number must be read before the snapshot.`,
+    { advice: 'Add streams: [{ topic, key }] to the options of the transaction, or use READ COMMITTED.' },
+  )
 }
 
 function savepointRolledBack(cause: unknown): TransactionRolledBack {

@@ -12,7 +12,8 @@ import {
   type LockMethod,
   unlockLeftovers,
 } from '../locks/index.ts'
-import type { StatementResult } from '../postgres/index.ts'
+import { quoteLiteral, type StatementResult } from '../postgres/index.ts'
+import type { Stream } from './enqueuing.ts'
 
 /** The isolation levels that mean something in PostgreSQL; READ UNCOMMITTED is READ COMMITTED there. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
@@ -24,6 +25,8 @@ export interface Opening {
   readonly locks: LockSet
   /** Keys that are only observed. */
   readonly shadows: readonly Shadow[]
+  /** The SQL that reads the last numbers of the streams that were declared. */
+  readonly numbers: string | undefined
   /** The transaction's id, by which the server can be asked later whether it committed. Taking one costs no disk flush. */
   readonly withXid: boolean
   /** The SQL of the incarnation, where it is not yet known for this connection. */
@@ -108,7 +111,7 @@ export function handOver(opening: Opening, waitMs: number): string {
   const takeOver = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
   return `${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
     ${opening.method.waitForLocks(locks, waitMs, opening.tellsWaiting)}
-    SELECT ${locks.map(sessionLock).join(', ')}; COMMIT AND CHAIN;
+    SELECT ${locks.map(sessionLock).join(', ')}; ${opening.numbers ?? ''} COMMIT AND CHAIN;
     SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${look(opening)}
     SELECT ${columns(opening, [], undefined)}${takeOver}`
 }
@@ -122,6 +125,18 @@ export function cleanUpHandOver(locks: LockSet): string {
 export function incarnationOf(results: readonly StatementResult[]): string | null | undefined {
   const found = results.find((result) => result.rows[0] !== undefined && 'incarnation' in result.rows[0])
   return found?.rows[0]?.['incarnation'] as string | null | undefined
+}
+
+/** Reads the last numbers of streams whose locks are held. */
+export function lastNumbers(schema: string, streams: readonly Stream[]): string {
+  const ids = streams.map(({ topic, key }) => `${schema}.outbox_stream(${quoteLiteral(topic)}, ${quoteLiteral(key)})`)
+  return `SELECT array_to_string(${schema}.outbox_last(ARRAY[${ids.join(', ')}]), ',') AS numbers;`
+}
+
+/** What `lastNumbers` found, in the order of the streams. */
+export function streamNumbersOf(results: readonly StatementResult[]): number[] {
+  const found = results.find((result) => result.rows[0] !== undefined && 'numbers' in result.rows[0])
+  return String(found?.rows[0]?.['numbers']).split(',').map(Number)
 }
 
 /** Whether a lock of a hand-over was not free at once: one of its waits says so. */

@@ -1,0 +1,127 @@
+import type { Breaker } from './breaker.ts'
+import type { OutboxEvent } from './event.ts'
+import { type BatchContext, byStream, type Delivery, type Sink } from './sink.ts'
+
+/** A stream that got no further. */
+export interface Stop {
+  /** The place of the event at which it was stopped. */
+  readonly place: number
+  readonly reason: string
+  /** Whether it counts against the event: not where its fate is only unknown. */
+  readonly blamed: boolean
+  readonly retryAfterMs: number
+}
+
+/** What became of a batch. */
+export interface DeliveryReport {
+  /** Places of the events that the other side has. */
+  readonly sent: ReadonlySet<number>
+  readonly stops: readonly Stop[]
+  /** Nothing got through: the sink is down, and no event is to blame. */
+  readonly down: Stop | undefined
+}
+
+/** So many streams are tried alone before the sink is held to be down. */
+const ENOUGH_ALONE = 3
+
+/**
+ * Sends a batch and makes out who is to blame for what was not sent. Refused: the event. Unknown while others got through: the event,
+ * too, but nothing is counted against it. Unknown while nothing got through: the sink. A sink that throws tells nothing about single
+ * events: then every stream is tried by itself, and the events of one that fails again one by one.
+ */
+export async function deliver(
+  sink: Sink,
+  breaker: Breaker,
+  events: readonly OutboxEvent[],
+  context: BatchContext,
+): Promise<DeliveryReport> {
+  const startedAt = performance.now()
+  const sent = new Set<number>()
+  let stops: Stop[] = []
+  const streams = [...byStream(events).values()]
+  const answers = await ask(sink, events, context)
+  if (Array.isArray(answers)) stops = streams.flatMap((places) => readStream(places, answers, sent))
+  else {
+    for (const places of streams) {
+      if (context.signal.aborted || (sent.size === 0 && stops.length >= ENOUGH_ALONE)) break
+      stops.push(...(await sendAlone(sink, events, places, context, sent)))
+    }
+    // Somebody else's success shows as well that the sink is not down.
+    if (sent.size > 0 || breaker.succeededSince(startedAt)) stops = stops.map((stop) => ({ ...stop, blamed: true }))
+  }
+  if (sent.size > 0 || stops.some(({ blamed }) => blamed)) breaker.succeeded()
+  const [first] = stops
+  const down = sent.size === 0 && !stops.some(({ blamed }) => blamed) ? first : undefined
+  return down === undefined ? { sent, stops, down } : { sent, stops: [], down }
+}
+
+/** The answers, or what was thrown. */
+async function ask(
+  sink: Sink,
+  events: readonly OutboxEvent[],
+  context: BatchContext,
+): Promise<readonly Delivery[] | { thrown: unknown }> {
+  try {
+    const answers = await sink.send(events, context)
+    if (Array.isArray(answers) && answers.length === events.length) return answers as readonly Delivery[]
+    return {
+      thrown: new Error(`The sink ${sink.name} gave ${String(answers?.length)} answers for ${events.length} events.`),
+    }
+  } catch (thrown) {
+    return { thrown }
+  }
+}
+
+/** Reads the answers for one stream. What comes after the first event that was not sent does not count, whatever is said of it. */
+function readStream(places: readonly number[], answers: readonly Delivery[], sent: Set<number>): Stop[] {
+  for (const place of places) {
+    const answer = answers[place]
+    if (answer === 'sent') sent.add(place)
+    else return [stopAt(place, answer)]
+  }
+  return []
+}
+
+function stopAt(place: number, answer: Delivery | undefined): Stop {
+  if (typeof answer === 'object' && 'refused' in answer) {
+    return { place, reason: answer.refused, blamed: true, retryAfterMs: 0 }
+  }
+  const unknown = typeof answer === 'object' ? answer : { unknown: `the sink answered ${String(answer)}` }
+  return { place, reason: unknown.unknown, blamed: false, retryAfterMs: unknown.retryAfterMs ?? 0 }
+}
+
+async function sendAlone(
+  sink: Sink,
+  events: readonly OutboxEvent[],
+  places: readonly number[],
+  context: BatchContext,
+  sent: Set<number>,
+): Promise<Stop[]> {
+  const together = await ask(
+    sink,
+    places.map((place) => events[place] as OutboxEvent),
+    context,
+  )
+  if (Array.isArray(together)) return readStream(places, spread(places, together as readonly Delivery[]), sent)
+  const [only] = places
+  if (places.length === 1) return [thrownAt(only as number, (together as { thrown: unknown }).thrown)]
+  for (const place of places) {
+    if (context.signal.aborted) return [thrownAt(place, context.signal.reason)]
+    const answers = await ask(sink, [events[place] as OutboxEvent], context)
+    if (!Array.isArray(answers)) return [thrownAt(place, (answers as { thrown: unknown }).thrown)]
+    const stopped = readStream([place], spread([place], answers as readonly Delivery[]), sent)
+    if (stopped.length > 0) return stopped
+  }
+  return []
+}
+
+/** The answers at the places of their events. */
+function spread(places: readonly number[], answers: readonly Delivery[]): Delivery[] {
+  const all: Delivery[] = []
+  places.forEach((place, index) => (all[place] = answers[index] as Delivery))
+  return all
+}
+
+function thrownAt(place: number, thrown: unknown): Stop {
+  return { place, reason: thrown instanceof Error ? thrown.message : String(thrown), blamed: false, retryAfterMs: 0 }
+}

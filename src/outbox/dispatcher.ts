@@ -1,0 +1,236 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
+import type { Lease, Leases } from '../leases/index.ts'
+import { closedError, type Key } from '../locks/index.ts'
+import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
+import { type Incarnation, readIncarnation, withConnection } from '../postgres/index.ts'
+import type { Grounds } from '../transactions/index.ts'
+import { backoffMs } from './backoff.ts'
+import { Breaker } from './breaker.ts'
+import type { DispatcherPlan } from './dispatcherOptions.ts'
+import { registerDispatcher } from './outbox.sql.ts'
+import { Reader } from './reader.ts'
+import { retain } from './retain.ts'
+import { Shard, type ShardSetting } from './shard.ts'
+
+/** How often a dispatcher looks who else is there. */
+const BALANCE_MS = 1500
+/** How often old segments are looked for. */
+const RETAIN_EVERY_MS = 30_000
+const LONGEST_PAUSE_MS = 5000
+
+/** Delivers the outbox. Any number of processes may run one of the same name: they share its shards. */
+export interface Dispatcher {
+  readonly name: string
+  /**
+   * Delivers until the signal says stop; then delivers what it has in hand, moves its cursors and gives its shards to the others.
+   *
+   * @example
+   * const stop = new AbortController()
+   * process.once('SIGTERM', () => stop.abort())
+   * await lockstep.dispatcher({ sink }).run({ signal: stop.signal })
+   */
+  run(options?: { readonly signal?: AbortSignal }): Promise<void>
+}
+
+/** What a dispatcher needs of its Lockstep. */
+export interface DispatcherRoom {
+  readonly grounds: Grounds
+  readonly leases: Leases
+  /** Told when events were committed in this process; the answer takes it back. */
+  onCommitted(listener: () => void): () => void
+}
+
+export class RunningDispatcher implements Dispatcher {
+  readonly name: string
+  readonly #room: DispatcherRoom
+  readonly #plan: DispatcherPlan
+  #running = false
+
+  constructor(room: DispatcherRoom, plan: DispatcherPlan) {
+    this.#room = room
+    this.#plan = plan
+    this.name = plan.name
+  }
+
+  async run(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    const { grounds } = this.#room
+    if (grounds.closing.closed) throw closedError()
+    if (this.#running) {
+      throw new InvalidOption(`The dispatcher ${this.name} runs already.`, {
+        advice: 'Make another one for each run().',
+      })
+    }
+    this.#running = true
+    const stopping = new AbortController()
+    const stop = (): void => stopping.abort()
+    options.signal?.addEventListener('abort', stop)
+    if (options.signal?.aborted === true) stop()
+    const forget = grounds.closing.onClose(stop)
+    try {
+      const shards = await register(this.#room, this.#plan)
+      await this.#plan.sink.open?.()
+      try {
+        await this.#dispatch({ ...this.#plan, shards }, stopping.signal)
+      } finally {
+        await this.#plan.sink.close?.()
+      }
+    } finally {
+      forget()
+      options.signal?.removeEventListener('abort', stop)
+      this.#running = false
+    }
+  }
+
+  async #dispatch(plan: DispatcherPlan, stopping: AbortSignal): Promise<void> {
+    const { grounds, leases } = this.#room
+    const failed = (error: unknown): void => {
+      if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
+    }
+    const reader = new Reader(grounds, { dispatcher: plan.name, shards: plan.shards, batch: plan.batch, failed })
+    const breaker = new Breaker((open, reason) => {
+      const channel = open ? outboxSinkDown : outboxSinkUp
+      if (!channel.hasSubscribers) return
+      channel.publish({ schema: grounds.schema, dispatcher: plan.name, sink: plan.sink.name, reason })
+    })
+    const owned = new Ownership(leases, plan, { grounds, plan, reader, breaker })
+    const unlisten = this.#room.onCommitted(() => reader.wake())
+    let [failures, retainAt] = [0, performance.now() + RETAIN_EVERY_MS * Math.random()]
+    try {
+      while (!stopping.aborted) {
+        try {
+          await owned.balance()
+          failures = 0
+          if (plan.retainMs !== false && performance.now() >= retainAt && owned.has(0)) {
+            retainAt = performance.now() + RETAIN_EVERY_MS
+            await retain(grounds, plan.retainMs)
+          }
+        } catch (error) {
+          if (error instanceof OutboxRebaseNeeded) throw error
+          failed(error)
+          failures++
+        }
+        const pauseMs = failures === 0 ? BALANCE_MS : backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
+        await sleep(Math.min(pauseMs, plan.ttlMs / 4), undefined, { signal: stopping }).catch(() => undefined)
+      }
+    } finally {
+      await owned.leave()
+      unlisten()
+    }
+  }
+}
+
+/** Writes the dispatcher down, and refuses cursors that were made elsewhere. Gives the number of its shards. */
+async function register({ grounds }: DispatcherRoom, plan: DispatcherPlan): Promise<number> {
+  await grounds.ready()
+  return withConnection(
+    grounds.driver,
+    async (connection) => {
+      const here = await readIncarnation(connection, grounds.quotedSchema)
+      const [result] = await connection.script(registerDispatcher(grounds.quotedSchema, plan, here))
+      const row = result?.rows[0] as unknown
+      const there = row as { shards: number; system: string; database: string; timeline: string }
+      refuseElsewhere(plan.name, here, there)
+      if (plan.shardsStated && there.shards !== plan.shards) {
+        throw new InvalidOption(`The dispatcher ${plan.name} has ${there.shards} shards, not ${plan.shards}.`, {
+          advice: 'Leave `shards` out, or use another name: cursors of another number of shards cannot be read.',
+        })
+      }
+      return there.shards
+    },
+    grounds.silence,
+  )
+}
+
+function refuseElsewhere(
+  name: string,
+  here: Incarnation,
+  there: { system: string; database: string; timeline: string },
+): void {
+  const moved = here.system !== there.system || here.database !== there.database
+  const back = parseInt(here.timeline, 16) < Number(there.timeline)
+  if (!moved && !back) return
+  throw new OutboxRebaseNeeded(
+    moved
+      ? `The cursors of the dispatcher ${name} were made on another server or database: this is a restored dump or a copy.`
+      : `The cursors of the dispatcher ${name} are of a later history than this server's.`,
+    { advice: 'Run `npx pg-lockstep outbox rebase` and choose what is delivered; nothing was sent.' },
+  )
+}
+
+/** The shards that this process has, and its share of them. */
+class Ownership {
+  readonly #leases: Leases
+  readonly #plan: DispatcherPlan
+  readonly #setting: ShardSetting
+  readonly #shards = new Map<number, Shard>()
+  readonly #me = randomUUID()
+  #member: Lease | undefined
+
+  constructor(leases: Leases, plan: DispatcherPlan, setting: ShardSetting) {
+    this.#leases = leases
+    this.#plan = plan
+    this.#setting = setting
+  }
+
+  has(shard: number): boolean {
+    return this.#shards.has(shard)
+  }
+
+  /** Takes what is free up to its share, and lets go of what is above it once that has delivered what it has in hand. */
+  async balance(): Promise<void> {
+    const { name, shards } = this.#plan
+    if (this.#member === undefined || this.#member.signal.aborted) {
+      this.#member = await this.#leases.acquire(`OutboxMember:${name}:${this.#me}`, this.#options())
+    }
+    const members = (await this.#leases.list({ prefix: `OutboxMember:${name}:`, limit: 1000 })).map(({ key }) => key)
+    const held = await this.#leases.list({ prefix: `OutboxShard:${name}:`, limit: shards + 1 })
+    const place = members.toSorted().indexOf(`OutboxMember:${name}:${this.#me}`)
+    const count = Math.max(1, members.length)
+    const share = Math.floor(shards / count) + (place >= 0 && place < shards % count ? 1 : 0)
+    const taken = new Set(held.map(({ key }) => key as string))
+    for (const shard of [...this.#shards.values()].slice(share)) shard.stop()
+    // Not all begin with the same one.
+    const start = Math.floor(Math.random() * shards)
+    for (let step = 0; step < shards && this.#shards.size < share; step++) {
+      const number = (start + step) % shards
+      if (!this.#shards.has(number) && !taken.has(this.#keyOf(number))) await this.#take(number)
+    }
+  }
+
+  #keyOf(shard: number): Key {
+    return `OutboxShard:${this.#plan.name}:${shard}`
+  }
+
+  #options(): { ttlMs: number; history: false; holder?: string } {
+    const { ttlMs, holder } = this.#plan
+    return { ttlMs, history: false, ...(holder === undefined ? {} : { holder }) }
+  }
+
+  async #take(number: number): Promise<void> {
+    const lease = await this.#leases.tryAcquire(this.#keyOf(number), this.#options())
+    if (lease === undefined) return
+    const shard = new Shard(this.#setting, number, lease)
+    this.#shards.set(number, shard)
+    const { grounds, plan } = this.#setting
+    const message = { schema: grounds.schema, dispatcher: plan.name, shard: number, fence: lease.fence }
+    if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
+    void shard.ended
+      .catch((error: unknown) => {
+        if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
+      })
+      .finally(() => {
+        this.#shards.delete(number)
+        if (outboxShardLeft.hasSubscribers) outboxShardLeft.publish(message)
+      })
+  }
+
+  /** Lets go of everything. */
+  async leave(): Promise<void> {
+    const shards = [...this.#shards.values()]
+    for (const shard of shards) shard.stop()
+    await Promise.allSettled(shards.map((shard) => shard.ended))
+    await this.#member?.release()
+  }
+}

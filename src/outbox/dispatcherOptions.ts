@@ -1,0 +1,113 @@
+import { InvalidOption } from '../errors.ts'
+import { type Sink, type SinkFunction, sinkOf } from './sink.ts'
+
+/** What is done with an event that was refused too often. */
+export type GiveUp =
+  /** Its stream waits for an operator. */
+  | 'block'
+  /** A tombstone goes in its place, and the stream goes on. */
+  | 'skip'
+  /** The same, and the event is kept in the table of the dead. */
+  | 'deadLetter'
+
+/** What `lockstep.dispatcher()` takes. */
+export interface DispatcherOptions {
+  /** Where events go: a sink, or a function that gets batches. */
+  readonly sink: Sink | SinkFunction
+  /** Dispatchers with different names each get every event. Default `default`. */
+  readonly name?: string
+  /** Into how many parts the streams are divided: 1, 2, 4, … 64. Fixed when a name is used for the first time. Default 8. */
+  readonly shards?: number
+  /** How many events of a shard the sink gets at once, at most. Default 500. */
+  readonly batch?: number
+  /** How long a shard stays with a process that is gone. Default 10,000. */
+  readonly ttlMs?: number
+  /** How often an event may be refused before it is given up. Default 5. */
+  readonly attempts?: number
+  /** The first pause before another try, doubled each time, and the longest. Default 200 and 60,000. */
+  readonly backoffMs?: { readonly first?: number; readonly longest?: number }
+  /** What then: for all topics, or for each. Default `block`. */
+  readonly giveUp?: GiveUp | Readonly<Record<string, GiveUp>>
+  /** How long events stay after they were delivered. `false`: until `outbox.retain()` is called. Default 7 days. */
+  readonly retainMs?: number | false
+  /** Who this is, for others to read. Default: the host's name and the process id. */
+  readonly holder?: string
+}
+
+/** The checked options. */
+export interface DispatcherPlan {
+  readonly sink: Sink
+  readonly name: string
+  readonly shards: number
+  readonly shardsStated: boolean
+  readonly batch: number
+  readonly ttlMs: number
+  readonly attempts: number
+  readonly firstBackoffMs: number
+  readonly longestBackoffMs: number
+  readonly giveUp: (topic: string) => GiveUp
+  readonly retainMs: number | false
+  readonly holder: string | undefined
+}
+
+const GIVE_UP: readonly GiveUp[] = ['block', 'skip', 'deadLetter']
+const DAY_MS = 24 * 60 * 60 * 1000
+const SHARDS: readonly number[] = [1, 2, 4, 8, 16, 32, 64]
+
+export function planDispatcher(options: DispatcherOptions): DispatcherPlan {
+  if (typeof options !== 'object' || options === null || options.sink === undefined) {
+    throw new InvalidOption('dispatcher() was given no sink.', {
+      advice: 'Call dispatcher({ sink: async (events) => … }).',
+    })
+  }
+  const shards = options.shards ?? 8
+  if (!SHARDS.includes(shards)) {
+    throw new InvalidOption(`shards is ${String(options.shards)}.`, { advice: `Use one of ${SHARDS.join(', ')}.` })
+  }
+  return {
+    sink: checkSink(options.sink),
+    name: checkName(options.name ?? 'default'),
+    shards,
+    shardsStated: options.shards !== undefined,
+    batch: whole('batch', options.batch ?? 500, 1, 10_000),
+    ttlMs: whole('ttlMs', options.ttlMs ?? 10_000, 500, DAY_MS),
+    attempts: whole('attempts', options.attempts ?? 5, 1, 1_000_000),
+    firstBackoffMs: whole('backoffMs.first', options.backoffMs?.first ?? 200, 1, DAY_MS),
+    longestBackoffMs: whole('backoffMs.longest', options.backoffMs?.longest ?? 60_000, 1, DAY_MS),
+    giveUp: checkGiveUp(options.giveUp ?? 'block'),
+    retainMs: options.retainMs === false ? false : whole('retainMs', options.retainMs ?? 7 * DAY_MS, 1, 3650 * DAY_MS),
+    holder: options.holder,
+  }
+}
+
+function checkSink(given: unknown): Sink {
+  const usable =
+    typeof given === 'function' || (typeof given === 'object' && given !== null && 'send' in given && 'name' in given)
+  if (usable) return sinkOf(given as Sink | SinkFunction)
+  throw new InvalidOption('`sink` is neither a sink nor a function.', {
+    advice: 'Pass a function that gets batches of events, perEvent(…), or one of the sinks of the package.',
+  })
+}
+
+/** It becomes part of keys and of broker ids. */
+function checkName(name: unknown): string {
+  if (typeof name === 'string' && /^[A-Za-z0-9_.-]{1,60}$/.test(name)) return name
+  throw new InvalidOption(`The name of a dispatcher is ${JSON.stringify(name)}.`, {
+    advice: 'Use up to 60 letters, digits, points, dashes and underscores.',
+  })
+}
+
+function whole(name: string, value: unknown, least: number, most: number): number {
+  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most) return value as number
+  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} to ${most}.` })
+}
+
+function checkGiveUp(given: GiveUp | Readonly<Record<string, GiveUp>>): (topic: string) => GiveUp {
+  const all = typeof given === 'string' ? [given] : Object.values(given ?? {})
+  if (all.length === 0 || all.some((each) => !GIVE_UP.includes(each))) {
+    throw new InvalidOption(`giveUp is ${JSON.stringify(given)}.`, {
+      advice: "Use 'block', 'skip' or 'deadLetter', or an object of topics: { trades: 'block', mails: 'deadLetter' }.",
+    })
+  }
+  return typeof given === 'string' ? () => given : (topic) => given[topic] ?? 'block'
+}

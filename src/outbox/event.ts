@@ -1,0 +1,165 @@
+import { EventInvalid } from '../errors.ts'
+import type { EventToEnqueue, PreparedEvent } from '../transactions/index.ts'
+
+/** What a payload and its headers may have, together. */
+export const DEFAULT_MAX_BYTES = 1_000_000
+/** Topic and key stand in an index and in every broker's message. */
+const MAX_NAME_BYTES = 1000
+
+/** An event on its way out. */
+export interface OutboxEvent<Payload = unknown> {
+  readonly topic: string
+  readonly key: string
+  /** From 1, without a gap, in the order of commits: within topic and key. */
+  readonly seq: number
+  /** Random: a number that comes again with another id is another event. */
+  readonly id: string
+  /** As it was enqueued: what JSON gives back, or bytes. Undefined in a tombstone. */
+  readonly payload: Payload
+  /** The same as bytes, for brokers: UTF-8 of the JSON text. Empty in a tombstone. */
+  readonly body: Buffer
+  readonly contentType: 'application/json' | 'application/octet-stream'
+  readonly headers: Readonly<Record<string, string>>
+  readonly enqueuedAt: Date
+  /** Its place among all events of the database; grows within a stream. */
+  readonly position: number
+  /** Why it has no payload: its number was given up, so that nobody waits for it. */
+  readonly tombstone?: 'skipped' | 'dead' | 'erased' | undefined
+  /** Grows with every owner of its shard. */
+  readonly fence: bigint
+}
+
+/** Checks an event and fixes what will be written: the caller may change its objects afterwards. */
+export function prepareEvent(event: EventToEnqueue, maxBytes: number): PreparedEvent {
+  const { topic, key, payload, headers } = event ?? ({} as EventToEnqueue)
+  checkName('topic', topic)
+  checkName('key', key)
+  const bytes = payload instanceof Uint8Array ? Buffer.from(payload) : null
+  const json = bytes === null ? toJson(topic, key, payload) : null
+  const headersJson = headers === undefined ? null : headersToJson(topic, key, headers)
+  const size = (bytes?.length ?? Buffer.byteLength(json as string)) + (headersJson === null ? 0 : headersJson.length)
+  if (size > maxBytes) {
+    throw new EventInvalid(`The event of ${topic}/${key} has ${size} bytes, more than ${maxBytes}.`, {
+      advice: 'Store what is large elsewhere and send a reference, or raise maxEventBytes.',
+    })
+  }
+  return { topic, key, json, bytes, headers: headersJson }
+}
+
+function checkName(name: string, value: unknown): asserts value is string {
+  if (typeof value !== 'string' || value === '' || value.includes('\0')) {
+    throw new EventInvalid(`The ${name} of an event is ${JSON.stringify(value) ?? String(value)}.`, {
+      advice: "Enqueue { topic: 'trades', key: portfolioId, payload }; both are text and neither is empty.",
+    })
+  }
+  if (Buffer.byteLength(value) > MAX_NAME_BYTES) {
+    throw new EventInvalid(`The ${name} of an event has more than ${MAX_NAME_BYTES} bytes.`, {
+      advice: 'Use a name, and put the rest into the payload.',
+    })
+  }
+}
+
+function toJson(topic: string, key: string, payload: unknown): string {
+  let json: string | undefined
+  let cause: unknown
+  try {
+    json = JSON.stringify(payload)
+  } catch (error) {
+    cause = error
+  }
+  if (json !== undefined) return json
+  throw new EventInvalid(`The payload of an event of ${topic}/${key} is nothing that JSON can hold.`, {
+    advice: 'Pass an object, text, a number, a boolean or null; or a Buffer for bytes.',
+    cause,
+  })
+}
+
+function headersToJson(topic: string, key: string, headers: unknown): string {
+  const entries = typeof headers === 'object' && headers !== null ? Object.entries(headers) : undefined
+  if (entries?.every(([, value]) => typeof value === 'string') === true) return JSON.stringify(headers)
+  throw new EventInvalid(`The headers of an event of ${topic}/${key} are not all text.`, {
+    advice: "Pass an object whose values are text: { 'content-language': 'en' }.",
+  })
+}
+
+/** What a row of the events' table says, as it comes. */
+export interface EventRow {
+  readonly event_id: string
+  readonly topic: string
+  readonly key: string
+  readonly seq: string
+  readonly uuid: string
+  readonly enqueued_at: Date | string
+  readonly payload: string | null
+  readonly bytes: Buffer | null
+  readonly headers: string | null
+  readonly tombstone: 'skipped' | 'dead' | 'erased' | null
+}
+
+const NO_HEADERS: Readonly<Record<string, string>> = Object.freeze({})
+const EMPTY = Buffer.alloc(0)
+
+/** An event as sinks get it. Payload and headers are read when they are asked for: most sinks pass the bytes on. */
+export class FetchedEvent implements OutboxEvent {
+  readonly topic: string
+  readonly key: string
+  readonly seq: number
+  readonly id: string
+  readonly position: number
+  readonly fence: bigint
+  readonly tombstone: 'skipped' | 'dead' | 'erased' | undefined
+  readonly #at: Date | string
+  readonly #json: string | null
+  readonly #bytes: Buffer | null
+  readonly #headers: string | null
+
+  constructor(row: EventRow, fence: bigint) {
+    this.topic = row.topic
+    this.key = row.key
+    this.seq = Number(row.seq)
+    this.id = row.uuid
+    this.position = Number(row.event_id)
+    this.fence = fence
+    this.tombstone = row.tombstone ?? undefined
+    this.#at = row.enqueued_at
+    this.#json = this.tombstone === undefined ? row.payload : null
+    this.#bytes = this.tombstone === undefined ? row.bytes : null
+    this.#headers = row.headers
+  }
+
+  get payload(): unknown {
+    if (this.#bytes !== null) return this.#bytes
+    return this.#json === null ? undefined : (JSON.parse(this.#json) as unknown)
+  }
+
+  get body(): Buffer {
+    return this.#bytes ?? (this.#json === null ? EMPTY : Buffer.from(this.#json))
+  }
+
+  get contentType(): 'application/json' | 'application/octet-stream' {
+    return this.#bytes === null ? 'application/json' : 'application/octet-stream'
+  }
+
+  get headers(): Readonly<Record<string, string>> {
+    return this.#headers === null ? NO_HEADERS : (JSON.parse(this.#headers) as Record<string, string>)
+  }
+
+  get enqueuedAt(): Date {
+    return new Date(this.#at)
+  }
+
+  toJSON(): object {
+    const { topic, key, seq, id, payload, headers, enqueuedAt, position, tombstone } = this
+    return {
+      topic,
+      key,
+      seq,
+      id,
+      payload,
+      headers,
+      enqueuedAt,
+      position,
+      ...(tombstone === undefined ? {} : { tombstone }),
+    }
+  }
+}

@@ -1,0 +1,56 @@
+import type { Statement } from '../postgres/index.ts'
+import { nameOf, type PreparedEvent, type StreamNumbers } from '../transactions/index.ts'
+import { appendEvent, appendEvents, lockStreams } from './outbox.sql.ts'
+
+/** How many events one statement writes: more would only take more memory on both sides. */
+const CHUNK = 5000
+
+/**
+ * The statements that write a transaction's events. Sent right before COMMIT, so that no stream is locked for longer than that takes.
+ * Several statements lock everything first: in pieces it would come out of order.
+ */
+export function flushEvents(
+  schema: string,
+  events: readonly PreparedEvent[],
+  numbers: StreamNumbers | undefined,
+): Statement[] {
+  const [first] = events
+  if (first === undefined) return []
+  if (events.length === 1) {
+    const { topic, key, json, bytes, headers } = first
+    const last = numbers?.get(nameOf(first)) ?? null
+    return [{ text: appendEvent(schema), values: [topic, key, json, bytes, headers, last] }]
+  }
+  const statements: Statement[] = []
+  const several = events.length > CHUNK
+  if (several && numbers === undefined) {
+    const streams = new Map(events.map((event) => [nameOf(event), event]))
+    const [topics, keys] = [
+      [...streams.values()].map(({ topic }) => topic),
+      [...streams.values()].map(({ key }) => key),
+    ]
+    statements.push({ text: lockStreams(schema), values: [topics, keys] })
+  }
+  const counted = numbers && new Map(numbers)
+  for (let start = 0; start < events.length; start += CHUNK) {
+    const chunk = events.slice(start, start + CHUNK)
+    statements.push({
+      text: appendEvents(schema),
+      values: [
+        chunk.map(({ topic }) => topic),
+        chunk.map(({ key }) => key),
+        chunk.map(({ json }) => json),
+        chunk.map(({ bytes }) => bytes),
+        chunk.map(({ headers }) => headers),
+        several || numbers !== undefined,
+        counted === undefined ? null : chunk.map((event) => counted.get(nameOf(event))),
+      ],
+    })
+    if (counted !== undefined) count(counted, chunk)
+  }
+  return statements
+}
+
+function count(numbers: StreamNumbers, events: readonly PreparedEvent[]): void {
+  for (const event of events) numbers.set(nameOf(event), (numbers.get(nameOf(event)) ?? 0) + 1)
+}

@@ -1,0 +1,45 @@
+/**
+ * The outbox: strict order per stream, append-only.
+ *
+ * **The promise.** A stream is topic and key. Its events are numbered 1, 2, 3, … without a gap, in the order in which their
+ * transactions committed, and they reach the sink in that order: #101 cannot overtake #100, with any number of writers and
+ * dispatchers, through rollbacks, crashes, pauses and events that nobody takes. Nothing is lost; after a crash something may come
+ * twice, and the inbox knows it by number and id.
+ *
+ * **O1 Writing.** `tx.enqueue()` only notes the event. Right before COMMIT, in the same message, one function locks the stream, reads
+ * its last number on the index and inserts. The lock is held to the end of the transaction, and PostgreSQL makes a commit visible
+ * before it gives its locks back: so any snapshot that shows #101 shows #100. No counter row, no update: one insert.
+ *
+ * **O2 Reading.** Ids of transactions are not in the order of commits, so nobody can read "from id x on". A shard's cursor is a pair of
+ * snapshots: what is visible in `next` and not in `prev` is its window, sorted by id, which within a stream is its order. A window is
+ * read in pieces (`after_id`); when it is done, `next` becomes `prev`. A backlog is cut at snapshots that writers leave behind every
+ * thousand events. What has not been committed yet holds up nobody but its own stream.
+ *
+ * **O3 Durable before sent.** With `synchronous_commit = off` a commit is visible before it is on disk. Before a window reaches the
+ * sink, the log is flushed past everything that is visible in it.
+ *
+ * **O4 Ownership.** A shard is owned by whoever has its lease. Its fence is written into the cursor before the cursor is read; from then
+ * on the last owner cannot move it. Cursors are appended, each with the next version: two that move the same one cannot both succeed.
+ * What an owner that was paused still sends, the next one has sent or will send as well: first deliveries stay in order. Sinks that
+ * can, refuse it (the fence and the number are in every event).
+ *
+ * **O5 Failure.** An event that is refused stops its stream alone: in one step it and the stream's later events are put aside and the
+ * cursor goes on. They are tried again in order, with pauses; in the end `block`, `skip` or `deadLetter`. What is skipped goes out as a
+ * tombstone, so that consumers see no gap. A sink that takes nothing at all is down: then nothing is read, and no event is blamed.
+ *
+ * **O8 Waking.** One question for all shards of a process, again after 2 ms while events come, after 160 ms while nothing happens. Whoever
+ * enqueues in the same process wakes it at once.
+ *
+ * **O9 Crash, failover, restore.** What a shard knows is worth nothing in another life of the server: a cursor is moved only in the life
+ * in which its window was read. Cursors in the table survive a crash, because whoever wrote them had a later transaction id than any in
+ * them. On another server or database they mean nothing, and dispatching is refused until an operator has chosen (`rebase`).
+ */
+export { type Dispatcher } from './dispatcher.ts'
+export { type DispatcherOptions, type GiveUp } from './dispatcherOptions.ts'
+export { type OutboxEvent } from './event.ts'
+export { EnqueuingRoom, type OperatorOptions, Outbox } from './outbox.ts'
+export type { Replayed, ReplayOptions } from './replay.ts'
+export type { OutboxStatus, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
+export { type BatchContext, type Delivery, perEvent, type Sink, type SinkFunction } from './sink.ts'
+export type { Retained } from './retain.ts'
+export type { EventMap, EventOf, EventToEnqueue, Stream } from '../transactions/index.ts'

@@ -1,0 +1,233 @@
+import { quoteLiteral } from '../postgres/index.ts'
+
+/** The SQL of the outbox. Schema names arrive here already quoted; everything that decides is a function of the schema. */
+
+export function appendEvent(schema: string): string {
+  return `SELECT ${schema}.outbox_append($1, $2, $3::json, $4::bytea, $5::json, $6::bigint)`
+}
+
+export function appendEvents(schema: string): string {
+  return `SELECT ${schema}.outbox_append_many($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::boolean, $7::bigint[])`
+}
+
+export function lockStreams(schema: string): string {
+  return `SELECT ${schema}.outbox_lock($1::text[], $2::text[])`
+}
+
+/** Where a shard's cursor is to be, and what is put aside with it. */
+export interface Advance {
+  readonly version: string
+  readonly life: string
+  readonly prev: string
+  readonly next: string
+  readonly afterId: number
+  readonly done: boolean
+  readonly waiting: string | undefined
+}
+
+/** What one shard wants in one message. */
+export interface ShardQuestion {
+  readonly shard: number
+  readonly fence: bigint
+  readonly advance: Advance | undefined
+  readonly unpark: readonly { readonly topic: string; readonly key: string }[]
+}
+
+const textArray = (values: readonly string[]): string => `ARRAY[${values.map(quoteLiteral).join(', ')}]::text[]`
+
+/**
+ * Moves cursors, then reads on, in one message: two transactions, because whoever reads must have no transaction id. Of what could
+ * not be moved the row still says where it is, and the reading goes by that.
+ */
+export function moveAndFetch(
+  schema: string,
+  dispatcher: string,
+  questions: readonly ShardQuestion[],
+  shards: number,
+  maxEvents: number,
+): string {
+  const name = quoteLiteral(dispatcher)
+  const moves = questions.flatMap(({ shard, fence, advance, unpark }) => [
+    ...(advance === undefined
+      ? []
+      : [
+          `${schema}.outbox_advance(${name}, ${shard}::smallint, ${fence}, ${advance.version}, ${quoteLiteral(advance.life)},
+             ${quoteLiteral(advance.prev)}, ${quoteLiteral(advance.next)}, ${advance.afterId}, ${advance.done}
+             ${advance.waiting === undefined ? '' : `, ${quoteLiteral(advance.waiting)}`})`,
+        ]),
+    ...(unpark.length === 0
+      ? []
+      : [
+          `${schema}.outbox_unpark(${name}, ${shard}::smallint, ${fence},
+             ${textArray(unpark.map(({ topic }) => topic))}, ${textArray(unpark.map(({ key }) => key))})`,
+        ]),
+  ])
+  const move =
+    moves.length === 0
+      ? ''
+      : `BEGIN ISOLATION LEVEL READ COMMITTED; ${moves.map((each) => `SELECT ${each};`).join(' ')} COMMIT;`
+  const shardList = questions.map(({ shard }) => shard).join(', ')
+  const fenceList = questions.map(({ fence }) => String(fence)).join(', ')
+  return `${move} BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
+    SELECT * FROM ${schema}.outbox_fetch(${name}, ARRAY[${shardList}]::smallint[], ARRAY[${fenceList}]::bigint[], ${shards}, ${maxEvents});
+    COMMIT`
+}
+
+export function flushToDisk(schema: string): string {
+  return `SELECT ${schema}.outbox_flush()`
+}
+
+export function takeShard(schema: string, dispatcher: string, shard: number, fence: bigint): string {
+  return `SELECT ${schema}.outbox_take(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence})::text AS taken`
+}
+
+export function parkedDue(
+  schema: string,
+  dispatcher: string,
+  shard: number,
+  fence: bigint,
+  maxStreams: number,
+  maxEvents: number,
+): string {
+  return `SELECT * FROM ${schema}.outbox_parked_due(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${maxStreams}, ${maxEvents})`
+}
+
+export function parkedTried(
+  schema: string,
+  dispatcher: string,
+  shard: number,
+  fence: bigint,
+  outcomes: string,
+): string {
+  return `SELECT ${schema}.outbox_parked_tried(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${quoteLiteral(outcomes)})`
+}
+
+export function registerDispatcher(
+  schema: string,
+  { name, shards }: { name: string; shards: number },
+  here: { system: string; database: string; timeline: string },
+): string {
+  const values = [name, here.system, here.database].map(quoteLiteral)
+  return `SELECT shards, system, database, timeline::text AS timeline FROM ${schema}.outbox_register(
+    ${values[0]}, ${shards}::smallint, ${values[1]}, ${values[2]}, ${parseInt(here.timeline, 16)})`
+}
+
+/** Each step a transaction of its own: a slot is made known before it is used, and sealed after it was left. */
+export function retainSegments(schema: string, olderThanMs: number, rotateMs: number): string {
+  const steps = [
+    `outbox_prepare_segment(make_interval(secs => ${rotateMs / 1000})) AS prepared`,
+    'outbox_rotate()::text AS rotated',
+    'outbox_seal() AS sealed',
+    `outbox_drop(make_interval(secs => ${olderThanMs / 1000})) AS dropped`,
+  ]
+  return steps.map((step) => `BEGIN ISOLATION LEVEL READ COMMITTED; SELECT ${schema}.${step}; COMMIT`).join('; ')
+}
+
+const literal = (value: string | undefined): string => (value === undefined ? 'NULL' : quoteLiteral(value))
+
+export function operate(
+  schema: string,
+  verb: string,
+  dispatcher: string,
+  { topic, key }: { topic: string; key: string },
+  reason: string | undefined,
+): string {
+  const given = [verb, dispatcher, topic, key].map(quoteLiteral).join(', ')
+  return `SELECT ${schema}.outbox_operate(${given}, ${literal(reason)}) AS answer`
+}
+
+export function eraseStream(
+  schema: string,
+  { topic, key }: { topic: string; key: string },
+  reason: string | undefined,
+): string {
+  return `SELECT ${schema}.outbox_erase(${quoteLiteral(topic)}, ${quoteLiteral(key)}, ${literal(reason)}) AS erased`
+}
+
+export function rebaseDispatcher(
+  schema: string,
+  choice: string,
+  here: { system: string; database: string; timeline: string },
+  reason: string | undefined,
+): string {
+  const place = `${quoteLiteral(here.system)}, ${quoteLiteral(here.database)}, ${parseInt(here.timeline, 16)}`
+  return `SELECT COALESCE(sum(${schema}.outbox_rebase(d.name, ${quoteLiteral(choice)}, ${place}, ${literal(reason)})), 0)::text AS put_aside
+            FROM ${schema}.outbox_dispatchers d;`
+}
+
+export function forgetXids(schema: string): string {
+  return `SELECT ${schema}.outbox_forget_xids();`
+}
+
+/** The columns by which an event is read. */
+const EVENT_COLUMNS = `e.id::text AS event_id, e.topic, e.key, e.seq::text AS seq, e.uuid::text AS uuid, e.enqueued_at,
+  e.payload::text AS payload, e.bytes, e.headers::text AS headers, CASE WHEN e.erased THEN 'erased' END AS tombstone`
+
+/** Retained events of one stream from a number on. */
+export function eventsOfStream(
+  schema: string,
+  { topic, key }: { topic: string; key: string },
+  fromSeq: number,
+  toSeq: number | undefined,
+  limit: number,
+): string {
+  return `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
+           WHERE e.stream = ${schema}.outbox_stream(${quoteLiteral(topic)}, ${quoteLiteral(key)})
+             AND e.seq >= ${fromSeq} ${toSeq === undefined ? '' : `AND e.seq <= ${toSeq}`}
+           ORDER BY e.seq LIMIT ${limit}`
+}
+
+/** Retained events after a position, in the order of positions: within each stream its own. */
+export function eventsAfter(
+  schema: string,
+  position: number,
+  upTo: number,
+  topic: string | undefined,
+  limit: number,
+): string {
+  return `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
+           WHERE e.id > ${position} AND e.id <= ${upTo} ${topic === undefined ? '' : `AND e.topic = ${quoteLiteral(topic)}`}
+           ORDER BY e.id LIMIT ${limit}`
+}
+
+export function lastPosition(schema: string): string {
+  return `SELECT COALESCE(max(e.id), 0)::text AS event_id FROM ${schema}.outbox_events e`
+}
+
+/** What is known of dispatchers, shards and parked streams. */
+export function outboxStatus(schema: string): string {
+  return `
+    SELECT d.name AS dispatcher, n.shard, d.shards AS shard_count, c.fence::text AS fence, c.moved_at,
+           (SELECT count(*) FROM ${schema}.outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n.shard)::int AS parked,
+           lag.events::text AS lag_events, lag.oldest
+      FROM ${schema}.outbox_dispatchers d
+      CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
+      LEFT JOIN LATERAL (SELECT * FROM ${schema}.outbox_cursors o
+                          WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
+      LEFT JOIN LATERAL (
+        SELECT count(*) AS events, min(e.enqueued_at) AS oldest
+          FROM ${schema}.outbox_events e
+         WHERE e.bucket = ANY(ARRAY(SELECT generate_series(n.shard * 64 / d.shards, (n.shard + 1) * 64 / d.shards - 1)::smallint))
+           AND e.xid >= COALESCE(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END, '0'::xid8)
+           AND NOT COALESCE(CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
+                 ELSE pg_visible_in_snapshot(e.xid, c.prev)
+                      OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END, false)) AS lag ON true
+     ORDER BY d.name, n.shard`
+}
+
+export function outboxSegments(schema: string): string {
+  return `SELECT s.number::text AS number, s.slot, s.opened_at, s.left_at,
+                 pg_total_relation_size(format('%s.%I', ${quoteLiteral(schema)}, 'outbox_events_' || s.slot)::regclass)::text AS bytes,
+                 (s.slot = (SELECT last_value FROM ${schema}.outbox_slot))::text AS current
+            FROM ${schema}.outbox_segments s ORDER BY s.number`
+}
+
+export function parkedList(schema: string, dispatcher: string | undefined, limit: number): string {
+  return `SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts, p.reason, p.since,
+                 CASE WHEN p.state = 'parked' THEN p.next_attempt_at END AS next_attempt_at, e.events::int AS events, e.head::text AS head
+            FROM ${schema}.outbox_parked p
+            CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM ${schema}.outbox_parked_events q
+                                 WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream) AS e
+           ${dispatcher === undefined ? '' : `WHERE p.dispatcher = ${quoteLiteral(dispatcher)}`}
+           ORDER BY p.since LIMIT ${limit}`
+}

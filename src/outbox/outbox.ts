@@ -1,0 +1,198 @@
+import { InvalidOption, StreamNotParked } from '../errors.ts'
+import type { Leases } from '../leases/index.ts'
+import { quoteLiteral, readIncarnation, withConnection, type StatementResult } from '../postgres/index.ts'
+import type {
+  Enqueuing,
+  EventMap,
+  EventOf,
+  EventToEnqueue,
+  Grounds,
+  PreparedEvent,
+  Stream,
+} from '../transactions/index.ts'
+import { type Dispatcher, RunningDispatcher } from './dispatcher.ts'
+import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
+import { DEFAULT_MAX_BYTES, prepareEvent } from './event.ts'
+import { flushEvents } from './flush.ts'
+import { eraseStream, operate, rebaseDispatcher, forgetXids } from './outbox.sql.ts'
+import { replay, type ReplayOptions, type Replayed } from './replay.ts'
+import { retain, type Retained } from './retain.ts'
+import { type OutboxStatus, parkedStreams, type ParkedStream, statusOf } from './status.ts'
+
+/** What an operator says about a stream. */
+export interface OperatorOptions extends Stream {
+  /** Default `default`. */
+  readonly dispatcher?: string
+}
+
+/** How a transaction's events are written, and who hears of it. */
+export class EnqueuingRoom implements Enqueuing {
+  readonly #schema: string
+  readonly #maxBytes: number
+  readonly #listeners = new Set<() => void>()
+
+  constructor(quotedSchema: string, maxBytes: number = DEFAULT_MAX_BYTES) {
+    this.#schema = quotedSchema
+    this.#maxBytes = maxBytes
+    if (!Number.isInteger(maxBytes) || maxBytes < 1) {
+      throw new InvalidOption(`maxEventBytes is ${String(maxBytes)}.`, { advice: 'Use a whole number of bytes.' })
+    }
+  }
+
+  prepare(event: EventToEnqueue): PreparedEvent {
+    return prepareEvent(event, this.#maxBytes)
+  }
+
+  flush(
+    events: readonly PreparedEvent[],
+    numbers: ReadonlyMap<string, number> | undefined,
+  ): ReturnType<Enqueuing['flush']> {
+    return flushEvents(this.#schema, events, numbers as Map<string, number> | undefined)
+  }
+
+  committed(): void {
+    for (const listener of this.#listeners) listener()
+  }
+
+  onCommitted(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+}
+
+/** The outbox of a database: what is in it, and what operators do with it. */
+export class Outbox<Events extends object = EventMap> {
+  readonly #grounds: Grounds
+  readonly #leases: Leases
+  readonly #enqueuing: EnqueuingRoom
+
+  constructor(grounds: Grounds, leases: Leases, enqueuing: EnqueuingRoom) {
+    this.#grounds = grounds
+    this.#leases = leases
+    this.#enqueuing = enqueuing
+  }
+
+  /**
+   * Puts an event into the outbox inside a transaction that the caller opened on a client of its own, READ COMMITTED. It gets its number
+   * at once, and its stream is locked until the caller's COMMIT.
+   *
+   * @example
+   * await client.query('BEGIN')
+   * await lockstep.outbox.enqueue(client, { topic: 'trades', key: portfolioId, payload })
+   * await client.query('COMMIT')
+   */
+  async enqueue(client: object, event: EventOf<Events>): Promise<{ readonly seq: number }> {
+    const prepared = this.#enqueuing.prepare(event as EventToEnqueue)
+    const connection = this.#grounds.driver.wrap(client)
+    try {
+      const [statement] = this.#enqueuing.flush([prepared], undefined)
+      const { rows } = await connection.query(statement?.text ?? '', statement?.values)
+      return { seq: Number(Object.values(rows[0] ?? {})[0]) }
+    } finally {
+      connection.release()
+    }
+  }
+
+  /** How far each dispatcher is, who owns its shards, and what waits. */
+  status(): Promise<OutboxStatus> {
+    return statusOf(this.#grounds, this.#leases)
+  }
+
+  /** The streams that wait: for another try, or for an operator. */
+  parked(options: { readonly dispatcher?: string; readonly limit?: number } = {}): Promise<ParkedStream[]> {
+    return parkedStreams(this.#grounds, options)
+  }
+
+  /** Has a stream that waits tried again now. */
+  retry(stream: OperatorOptions): Promise<void> {
+    return this.#operate('retry', stream, undefined)
+  }
+
+  /** Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. */
+  skip(stream: OperatorOptions & { readonly reason: string }): Promise<void> {
+    if (typeof stream.reason !== 'string' || stream.reason.trim() === '') {
+      throw new InvalidOption('skip() was given no reason.', { advice: 'Say why: it is written down with who did it.' })
+    }
+    return this.#operate('skip', stream, stream.reason)
+  }
+
+  /** Holds a stream back, from the next batch on. Its events are kept in order. */
+  pause(stream: OperatorOptions & { readonly reason?: string }): Promise<void> {
+    return this.#operate('pause', stream, stream.reason)
+  }
+
+  /** Lets a paused stream go on. */
+  resume(stream: OperatorOptions): Promise<void> {
+    return this.#operate('resume', stream, undefined)
+  }
+
+  /** Sends retained events again, to a sink of the caller's choice, in order. Live dispatch does not notice. */
+  replay(options: ReplayOptions): Promise<Replayed> {
+    return replay(this.#grounds, options)
+  }
+
+  /** Takes the payloads of a stream away, delivered or not. Numbers and order stay. */
+  async erase(stream: Stream & { readonly reason?: string }): Promise<{ readonly erased: number }> {
+    const [result] = await this.#script(eraseStream(this.#grounds.quotedSchema, stream, stream.reason))
+    return { erased: Number(result?.rows[0]?.['erased']) }
+  }
+
+  /** Empties segments older than that which every dispatcher has passed. Dispatchers do so by themselves, see `retainMs`. */
+  retain(options: { readonly olderThanMs: number; readonly rotateMs?: number }): Promise<Retained> {
+    return retain(this.#grounds, options.olderThanMs, options.rotateMs)
+  }
+
+  /** After a restore: decides what of the restored outbox is delivered, and makes the cursors good for this server. */
+  async rebase(options: {
+    readonly deliver: 'undelivered' | 'all' | 'none'
+    readonly reason?: string
+  }): Promise<{ readonly putAside: number }> {
+    const { driver, quotedSchema, silence } = this.#grounds
+    await this.#grounds.ready()
+    return withConnection(
+      driver,
+      async (connection) => {
+        const here = await readIncarnation(connection, quotedSchema)
+        const text = rebaseDispatcher(quotedSchema, options.deliver, here, options.reason)
+        const results = await connection.script(
+          `BEGIN ISOLATION LEVEL READ COMMITTED; ${text} ${forgetXids(quotedSchema)} COMMIT`,
+        )
+        const told = results.find(({ rows }) => rows[0] !== undefined && 'put_aside' in rows[0])
+        return { putAside: Number(told?.rows[0]?.['put_aside'] ?? 0) }
+      },
+      silence,
+    )
+  }
+
+  /** As `lockstep.dispatcher()`. */
+  dispatcher(options: DispatcherOptions): Dispatcher {
+    return new RunningDispatcher(
+      {
+        grounds: this.#grounds,
+        leases: this.#leases,
+        onCommitted: (listener) => this.#enqueuing.onCommitted(listener),
+      },
+      planDispatcher(options),
+    )
+  }
+
+  async #operate(verb: string, stream: OperatorOptions, reason: string | undefined): Promise<void> {
+    const { topic, key, dispatcher = 'default' } = stream
+    const [result] = await this.#script(operate(this.#grounds.quotedSchema, verb, dispatcher, { topic, key }, reason))
+    const answer = String(result?.rows[0]?.['answer'])
+    if (answer === 'done') return
+    const advice: Readonly<Record<string, string>> = {
+      'no dispatcher': `There is no dispatcher ${quoteLiteral(dispatcher)}: look at \`npx pg-lockstep outbox status\`.`,
+      'not parked': 'Look at `npx pg-lockstep outbox parked` for the streams that wait.',
+      paused: 'It was paused by an operator: resume it.',
+      'not paused': 'Use retry for a stream that was not paused.',
+    }
+    throw new StreamNotParked(`${verb} ${topic}/${key}: ${answer}.`, { advice: advice[answer] ?? '' })
+  }
+
+  async #script(text: string): Promise<StatementResult[]> {
+    await this.#grounds.ready()
+    const { driver, silence } = this.#grounds
+    return withConnection(driver, (connection) => connection.script(text), silence)
+  }
+}

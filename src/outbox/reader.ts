@@ -1,0 +1,243 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { readIncarnation, type StatementResult, withConnection } from '../postgres/index.ts'
+import type { Grounds, Stream } from '../transactions/index.ts'
+import { backoffMs } from './backoff.ts'
+import { type EventRow, FetchedEvent } from './event.ts'
+import { type Advance, flushToDisk, moveAndFetch } from './outbox.sql.ts'
+
+/** What the cursor of a shard has before it. */
+export interface Window {
+  readonly events: readonly FetchedEvent[]
+  /** Places of events whose stream waits: they are put aside, not sent. */
+  readonly waiting: ReadonlySet<number>
+  readonly life: string
+  readonly prev: string
+  readonly next: string
+  readonly version: string
+  /** Whether there is nothing more in it. */
+  readonly whole: boolean
+  /** Until a stream of this shard is due for another try; undefined where none waits for one. */
+  readonly parkedDueMs: number | undefined
+}
+
+/** A shard that reads. */
+export interface ReadingShard {
+  readonly number: number
+  readonly fence: bigint
+  /** Streams to be taken out of the list of those that wait, before the next reading. What was taken out is removed from here. */
+  readonly caughtUp: Stream[]
+  /** Whether a stream that is due is reason enough for an answer. */
+  readonly heedsParked: boolean
+}
+
+interface Request {
+  readonly shard: ReadingShard
+  advance: Advance | undefined
+  /** When it wants an answer, whatever it is. */
+  until: number
+  resolve(window: Window | 'lost'): void
+}
+
+interface FetchRow extends EventRow {
+  readonly shard: number
+  readonly verdict: 'lost' | 'durable' | 'visible' | null
+  readonly life: string | null
+  readonly prev: string
+  readonly next: string
+  readonly version: string
+  readonly last_id: string
+  readonly parked_due_ms: string | null
+  readonly waits: boolean | null
+}
+
+/** Events come in at a steady pace: so long between two looks, so that each finds a few. */
+const BUSY_MS = 2
+/** Something was begun and is not committed yet. */
+const STIRRING_MS = 4
+/** Nothing happens: under 10 questions a second with all that a dispatcher asks. */
+const IDLE_MS = 160
+/** A look that found this many is worth another at once. */
+const PLENTY = 200
+
+/**
+ * Reads for all shards of a dispatcher in one process: one message moves the cursors of those that have delivered and reads on for
+ * those that wait. What it has read is what the shards' rows say; nothing is remembered between two messages but the pace.
+ */
+export class Reader {
+  readonly #grounds: Grounds
+  readonly #dispatcher: string
+  readonly #shards: number
+  readonly #batch: number
+  readonly #failed: (error: unknown) => void
+  #waiting: Request[] = []
+  #running = 0
+  #lastId = ''
+  #pauseMs = IDLE_MS
+  #wake: (() => void) | undefined
+  #failures = 0
+
+  constructor(
+    grounds: Grounds,
+    setting: { dispatcher: string; shards: number; batch: number; failed: (error: unknown) => void },
+  ) {
+    this.#grounds = grounds
+    this.#dispatcher = setting.dispatcher
+    this.#shards = setting.shards
+    this.#batch = setting.batch
+    this.#failed = setting.failed
+  }
+
+  /**
+   * Moves the shard's cursor, if it is to be moved, and comes back with what is next: as soon as there are events, a stream is due, or
+   * `untilMs` has passed.
+   */
+  next(shard: ReadingShard, advance: Advance | undefined, untilMs: number): Promise<Window | 'lost'> {
+    return new Promise((resolve) => {
+      this.#waiting.push({ shard, advance, resolve, until: performance.now() + untilMs })
+      if (advance !== undefined || shard.caughtUp.length > 0 || untilMs === 0) this.wake()
+      if (this.#running < LANES) void this.#run()
+    })
+  }
+
+  /** The shard wants its answer now. */
+  hurry(shard: ReadingShard): void {
+    for (const request of this.#waiting) if (request.shard === shard) request.until = 0
+    this.wake()
+  }
+
+  /** Something may have been committed. */
+  wake(): void {
+    this.#pauseMs = BUSY_MS
+    this.#wake?.()
+  }
+
+  async #run(): Promise<void> {
+    this.#running++
+    try {
+      while (this.#waiting.length > 0) {
+        const now = performance.now()
+        const urgent = this.#waiting.some(
+          ({ advance, shard, until }) => advance !== undefined || shard.caughtUp.length > 0 || until <= now,
+        )
+        if (!urgent && this.#pauseMs > 0) {
+          // One that waits is enough.
+          if (this.#wake !== undefined) return
+          await this.#pause(this.#pauseMs)
+        }
+        const requests = this.#waiting
+        this.#waiting = []
+        if (requests.length === 0) return
+        try {
+          await this.#ask(requests)
+          this.#failures = 0
+        } catch (error) {
+          const impatient = performance.now()
+          for (const request of requests) {
+            if (request.until <= impatient) request.resolve('lost')
+            else this.#waiting.push(request)
+          }
+          this.#failed(error)
+          await sleep(backoffMs(this.#failures++, FIRST_FAILURE_MS, LONGEST_FAILURE_MS))
+        }
+      }
+    } finally {
+      this.#running--
+    }
+  }
+
+  #pause(ms: number): Promise<void> {
+    return new Promise((resolve) => {
+      const end = (): void => {
+        clearTimeout(timer)
+        this.#wake = undefined
+        resolve()
+      }
+      const timer = setTimeout(end, ms)
+      this.#wake = end
+    })
+  }
+
+  async #ask(requests: Request[]): Promise<void> {
+    const { driver, quotedSchema, silence } = this.#grounds
+    const questions = requests.map(({ shard, advance }) => {
+      return { shard: shard.number, fence: shard.fence, advance, unpark: [...shard.caughtUp] }
+    })
+    const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards, this.#batch)
+    const rows = await withConnection(driver, async (connection) => rowsOf(await connection.script(text)), silence)
+    // Whatever was to be moved has been, or the rows tell where they are instead.
+    requests.forEach((request, index) => {
+      request.advance = undefined
+      request.shard.caughtUp.splice(0, questions[index]?.unpark.length)
+    })
+    const read = this.#sort(requests, rows)
+    if (read.newLife) {
+      await withConnection(driver, (connection) => readIncarnation(connection, quotedSchema), silence)
+      this.#waiting.push(...requests)
+      return
+    }
+    if (read.visible) {
+      await withConnection(driver, (connection) => connection.script(flushToDisk(quotedSchema)), silence)
+    }
+    this.#setPace(read.events, read.lastId)
+    const now = performance.now()
+    for (const request of requests) {
+      const { shard } = request
+      const window = read.windows.get(shard.number)
+      const due = shard.heedsParked && window !== undefined && window !== 'lost' && (window.parkedDueMs ?? 1) <= 0
+      if (window !== undefined && (window === 'lost' || window.events.length > 0 || due || now >= request.until)) {
+        request.resolve(window)
+      } else this.#waiting.push(request)
+    }
+  }
+
+  #sort(
+    requests: readonly Request[],
+    rows: readonly FetchRow[],
+  ): { windows: Map<number, Window | 'lost'>; newLife: boolean; visible: boolean; events: number; lastId: string } {
+    const windows = new Map<number, Window | 'lost'>()
+    const fences = new Map(requests.map(({ shard }) => [shard.number, shard.fence]))
+    let [newLife, visible, total, lastId] = [false, false, 0, this.#lastId]
+    let events: FetchedEvent[] = []
+    let waiting = new Set<number>()
+    for (const row of rows) {
+      if (row.verdict === null) {
+        if (row.waits === true) waiting.add(events.length)
+        events.push(new FetchedEvent(row, fences.get(row.shard) ?? 0n))
+        continue
+      }
+      if (row.verdict === 'lost') windows.set(row.shard, 'lost')
+      else if (row.life === null) newLife = true
+      else {
+        if (row.verdict === 'visible' && events.length > 0) visible = true
+        total += events.length
+        lastId = row.last_id
+        const { life, prev, next, version } = row
+        const parkedDueMs = row.parked_due_ms === null ? undefined : Number(row.parked_due_ms)
+        const whole = events.length < this.#batch
+        windows.set(row.shard, { events, waiting, life, prev, next, version, whole, parkedDueMs })
+      }
+      events = []
+      waiting = new Set()
+    }
+    return { windows, newLife, visible, events: total, lastId }
+  }
+
+  #setPace(events: number, lastId: string): void {
+    const stirred = lastId !== this.#lastId
+    this.#lastId = lastId
+    if (events >= PLENTY) this.#pauseMs = 0
+    else if (events > 0) this.#pauseMs = BUSY_MS
+    else if (stirred) this.#pauseMs = STIRRING_MS
+    else this.#pauseMs = Math.min(IDLE_MS, Math.max(STIRRING_MS, this.#pauseMs * 1.5))
+  }
+}
+
+/** Two messages on their way: while one is answered, the shards of the other deliver. */
+const LANES = 2
+const FIRST_FAILURE_MS = 50
+const LONGEST_FAILURE_MS = 2000
+
+function rowsOf(results: readonly StatementResult[]): FetchRow[] {
+  const found = results.find(({ rows }) => rows[0] !== undefined && 'verdict' in rows[0])
+  return (found?.rows ?? []) as unknown as FetchRow[]
+}

@@ -1,0 +1,77 @@
+import { InvalidOption } from '../errors.ts'
+import { withConnection } from '../postgres/index.ts'
+import type { Grounds } from '../transactions/index.ts'
+import { type EventRow, FetchedEvent } from './event.ts'
+import { eventsAfter, eventsOfStream, lastPosition } from './outbox.sql.ts'
+import { type Delivery, type Sink, type SinkFunction, sinkOf } from './sink.ts'
+
+/** What is sent again: one stream, or everything from a position on, perhaps of one topic. */
+export interface ReplayOptions {
+  readonly sink: Sink | SinkFunction
+  readonly topic?: string
+  readonly key?: string
+  /** The first and the last number, of one stream. */
+  readonly fromSeq?: number
+  readonly toSeq?: number
+  /** After this position, of all streams: `event.position`. */
+  readonly fromPosition?: number
+  /** How many at once. Default 500. */
+  readonly batch?: number
+  readonly signal?: AbortSignal
+}
+
+export interface Replayed {
+  readonly events: number
+  /** The position of the last one: to go on from. */
+  readonly position: number
+}
+
+/** Sends retained events again, in order, until the end that they had when it began. Stops at the first that is not taken. */
+export async function replay(grounds: Grounds, options: ReplayOptions): Promise<Replayed> {
+  const { topic, key, fromSeq = 1, toSeq, batch = 500, signal } = options
+  if (key !== undefined && topic === undefined) {
+    throw new InvalidOption('replay() was given a key and no topic.', {
+      advice: 'A stream is topic and key: name both.',
+    })
+  }
+  const sink = sinkOf(options.sink)
+  await grounds.ready()
+  const { driver, quotedSchema, silence } = grounds
+  const rowsOf = async (text: string): Promise<EventRow[]> => {
+    const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
+    return (result?.rows ?? []) as unknown as EventRow[]
+  }
+  const [end] = await rowsOf(lastPosition(quotedSchema))
+  let [events, position, nextSeq] = [0, options.fromPosition ?? 0, fromSeq]
+  await sink.open?.()
+  try {
+    while (signal?.aborted !== true) {
+      const rows = await rowsOf(
+        topic !== undefined && key !== undefined
+          ? eventsOfStream(quotedSchema, { topic, key }, nextSeq, toSeq, batch)
+          : eventsAfter(quotedSchema, position, Number(end?.event_id ?? 0), topic, batch),
+      )
+      const fetched = rows.map((row) => new FetchedEvent(row, 0n))
+      const last = fetched.at(-1)
+      if (last === undefined) break
+      const context = { dispatcher: 'replay', shard: 0, fence: 0n, signal: signal ?? new AbortController().signal }
+      const answers = await sink.send(fetched, context)
+      const failed = answers.findIndex((answer) => answer !== 'sent')
+      if (failed >= 0) throw notTaken(fetched[failed] as FetchedEvent, answers[failed] as Delivery)
+      events += fetched.length
+      position = last.position
+      nextSeq = last.seq + 1
+    }
+  } finally {
+    await sink.close?.()
+  }
+  return { events, position }
+}
+
+function notTaken({ topic, key, seq, position }: FetchedEvent, answer: Delivery): Error {
+  const reason =
+    typeof answer === 'object' && 'refused' in answer ? answer.refused : 'it is not known what became of it'
+  return new Error(`The sink did not take ${topic}/${key} #${seq} at position ${position}: ${reason}.`, {
+    cause: typeof answer === 'object' ? answer.cause : undefined,
+  })
+}

@@ -1,0 +1,24 @@
+import { withConnection } from '../postgres/index.ts'
+import type { Grounds } from '../transactions/index.ts'
+import { retainSegments } from './outbox.sql.ts'
+
+/** What a round of retention did. */
+export interface Retained {
+  /** Segments that were emptied. */
+  readonly dropped: number
+  /** Whether a new segment was begun. */
+  readonly rotated: boolean
+}
+
+/**
+ * Empties segments that every dispatcher has passed and that are older than the given time, and begins a new one when it is due. Never
+ * waits long for anybody: what is in use is looked at another time.
+ */
+export async function retain(grounds: Grounds, olderThanMs: number, rotateMs = olderThanMs / 6): Promise<Retained> {
+  const { driver, quotedSchema, silence } = grounds
+  const text = retainSegments(quotedSchema, olderThanMs, rotateMs)
+  const results = await withConnection(driver, (connection) => connection.script(text), silence)
+  const told = (name: string): unknown =>
+    results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name]
+  return { dropped: Number(told('dropped')), rotated: told('rotated') === 'true' }
+}

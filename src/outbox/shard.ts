@@ -1,0 +1,191 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Lease } from '../leases/index.ts'
+import { outboxDelivered, outboxParked } from '../observe/index.ts'
+import { withConnection } from '../postgres/index.ts'
+import { backoffMs } from './backoff.ts'
+import type { Breaker } from './breaker.ts'
+import { deliver, type DeliveryReport, type Stop } from './deliver.ts'
+import type { DispatcherPlan } from './dispatcherOptions.ts'
+import type { OutboxEvent } from './event.ts'
+import { type Advance, takeShard } from './outbox.sql.ts'
+import type { Grounds, Stream } from '../transactions/index.ts'
+import { ParkedStreams } from './parkedStreams.ts'
+import type { Reader, ReadingShard, Window } from './reader.ts'
+import { type BatchContext, byStream } from './sink.ts'
+
+/** A cursor that has moved without anything to deliver is written this often, so that old segments can go. */
+const REFRESH_MS = 20_000
+
+/** What the shards of one dispatcher share. */
+export interface ShardSetting {
+  readonly grounds: Grounds
+  readonly plan: DispatcherPlan
+  readonly reader: Reader
+  readonly breaker: Breaker
+}
+
+/** One shard while this process owns it: reads, sends, and moves its cursor, until the lease is lost or it is told to stop. */
+export class Shard implements ReadingShard {
+  readonly number: number
+  readonly lease: Lease
+  readonly #setting: ShardSetting
+  readonly #parked: ParkedStreams
+  readonly #stopping = new AbortController()
+  /** What of the current window was sent already, by position: it is read again after a pause of the sink. */
+  #sent = new Set<number>()
+  #refreshAt = performance.now() + REFRESH_MS
+  readonly ended: Promise<void>
+
+  constructor(setting: ShardSetting, number: number, lease: Lease) {
+    this.#setting = setting
+    this.number = number
+    this.lease = lease
+    this.#parked = new ParkedStreams(setting, this)
+    this.ended = this.#run().finally(() => this.lease.release())
+  }
+
+  get fence(): bigint {
+    return this.lease.fence
+  }
+
+  get context(): BatchContext {
+    const { number: shard, fence } = this
+    return { dispatcher: this.#setting.plan.name, shard, fence, signal: this.lease.signal }
+  }
+
+  /** Delivers what it has in hand, moves its cursor and ends. */
+  stop(): void {
+    this.#stopping.abort()
+    this.#setting.reader.hurry(this)
+  }
+
+  /** Streams that have caught up: from the next reading on they are like any other. */
+  get caughtUp(): Stream[] {
+    return this.#parked.caughtUp
+  }
+
+  /** Whether a stream that is due would be tried at once. */
+  get heedsParked(): boolean {
+    return !this.#parked.busy
+  }
+
+  get #over(): boolean {
+    return this.#stopping.signal.aborted || this.lease.signal.aborted
+  }
+
+  async #run(): Promise<void> {
+    const { grounds, plan, reader } = this.#setting
+    const taking = takeShard(grounds.quotedSchema, plan.name, this.number, this.fence)
+    const [taken] = await withConnection(grounds.driver, (connection) => connection.script(taking), grounds.silence)
+    if (taken?.rows[0]?.['taken'] !== 'true') return
+    let advance: Advance | undefined
+    while (!this.lease.signal.aborted) {
+      if (this.#over && advance === undefined) break
+      await this.#waitForSink()
+      // Who stops only wants its cursor moved: it does not wait for more.
+      const window = await reader.next(this, advance, this.#over ? 0 : REFRESH_MS)
+      if (window === 'lost' || this.#over) break
+      if (window.parkedDueMs !== undefined && window.parkedDueMs <= 0) this.#parked.retry()
+      advance = window.events.length > 0 ? await this.#deliver(window) : this.#refresh(window)
+    }
+    await this.#parked.settled()
+  }
+
+  /** While nothing gets through, nothing is read. */
+  async #waitForSink(): Promise<void> {
+    const { breaker, plan } = this.#setting
+    while (breaker.waitMs > 0 && !this.#over) {
+      await sleep(breaker.waitMs, undefined, { signal: this.#stopping.signal }).catch(() => undefined)
+    }
+    if (breaker.open && plan.sink.healthy !== undefined && !this.#over) {
+      const healthy = await plan.sink.healthy().catch(() => false)
+      if (!healthy) breaker.failed('it says that it is not healthy')
+    }
+  }
+
+  #refresh(window: Window): Advance | undefined {
+    if (performance.now() < this.#refreshAt) return undefined
+    return this.#advanceTo(window, 0, true, undefined)
+  }
+
+  #advanceTo(window: Window, afterId: number, done: boolean, waiting: string | undefined): Advance {
+    this.#refreshAt = performance.now() + REFRESH_MS
+    this.#sent.clear()
+    const { version, life, prev, next } = window
+    return { version, life, prev, next, afterId, done, waiting }
+  }
+
+  /** Sends what is in the window. The answer is where the cursor is to go; undefined: nowhere, the sink is down. */
+  async #deliver(window: Window): Promise<Advance | undefined> {
+    const { breaker, plan, grounds } = this.#setting
+    // A process that was stopped may come here long after its lease has gone.
+    if (this.lease.trustedMs <= 0) return undefined
+    const places: number[] = []
+    window.events.forEach((event, place) => {
+      if (!window.waiting.has(place) && !this.#sent.has(event.position)) places.push(place)
+    })
+    const batch = places.map((place) => window.events[place] as OutboxEvent)
+    const startedAt = performance.now()
+    const report: DeliveryReport =
+      batch.length === 0 ? NOTHING_TO_SEND : await deliver(plan.sink, breaker, batch, this.context)
+    if (outboxDelivered.hasSubscribers && report.sent.size > 0) {
+      const sent = batch.filter((_, place) => report.sent.has(place))
+      const { schema } = grounds
+      outboxDelivered.publish({
+        schema,
+        dispatcher: plan.name,
+        shard: this.number,
+        events: sent,
+        tookMs: performance.now() - startedAt,
+      })
+    }
+    if (report.down !== undefined || this.lease.signal.aborted) {
+      for (const place of report.sent) this.#sent.add((batch[place] as OutboxEvent).position)
+      if (report.down !== undefined) breaker.failed(report.down.reason, report.down.retryAfterMs)
+      return undefined
+    }
+    const waiting = this.#putAside(window, batch, report)
+    const last = window.events.at(-1) as OutboxEvent
+    return this.#advanceTo(window, last.position, window.whole, waiting)
+  }
+
+  /** The events that are not sent now: of streams that wait already, and of those that were stopped just now. */
+  #putAside(window: Window, batch: readonly OutboxEvent[], report: DeliveryReport): string | undefined {
+    if (window.waiting.size === 0 && report.stops.length === 0) return undefined
+    const { plan, grounds } = this.#setting
+    const stopped = new Map<string, Stop>()
+    for (const stop of report.stops) {
+      const event = batch[stop.place] as OutboxEvent
+      stopped.set(`${event.topic}\0${event.key}`, stop)
+      if (outboxParked.hasSubscribers) {
+        const { topic, key, seq } = event
+        const { schema } = grounds
+        outboxParked.publish({
+          schema,
+          dispatcher: plan.name,
+          topic,
+          key,
+          seq,
+          attempts: 1,
+          reason: stop.reason,
+          state: 'parked',
+        })
+      }
+    }
+    const sent = new Set(batch.filter((_, place) => report.sent.has(place)))
+    const aside = window.events.filter((event) => !sent.has(event) && !this.#sent.has(event.position))
+    const list = [...byStream(aside).values()].map((places) => {
+      const events = places.map((place) => aside[place] as OutboxEvent)
+      const { topic, key } = events[0] as OutboxEvent
+      const stop = stopped.get(`${topic}\0${key}`)
+      const seqs = events.map(({ seq }) => seq)
+      if (stop === undefined) return { topic, key, seqs }
+      const attempts = stop.blamed ? 1 : 0
+      const delayMs = Math.max(stop.retryAfterMs, backoffMs(0, plan.firstBackoffMs, plan.longestBackoffMs))
+      return { topic, key, seqs, state: 'parked', attempts, reason: stop.reason, delay_ms: delayMs }
+    })
+    return list.length === 0 ? undefined : JSON.stringify(list)
+  }
+}
+
+const NOTHING_TO_SEND: DeliveryReport = { sent: new Set(), stops: [], down: undefined }

@@ -1,0 +1,103 @@
+import type { OutboxEvent } from './event.ts'
+
+/**
+ * What became of one event at a sink.
+ * - `sent`: the other side has it.
+ * - `refused`: the other side will not take it as it is: its stream waits, the others go on.
+ * - `unknown`: it may have it or not: it is sent again.
+ * After the first event of a stream that is not sent, later ones of that stream must not be sent: say `unknown` for them.
+ */
+export type Delivery =
+  | 'sent'
+  | { readonly refused: string; readonly cause?: unknown }
+  | { readonly unknown: string; readonly cause?: unknown; readonly retryAfterMs?: number }
+
+/** What a sink is told about a batch. */
+export interface BatchContext {
+  readonly dispatcher: string
+  readonly shard: number
+  /** Grows with every owner of the shard: whoever comes with a smaller one is late. */
+  readonly fence: bigint
+  /** Aborted when the shard was lost: what was not sent by then is somebody else's. */
+  readonly signal: AbortSignal
+}
+
+/** Where events go. One batch of a stream is in flight at a time; batches of several shards may be side by side. */
+export interface Sink {
+  readonly name: string
+  /** One answer for each event, in their order. To throw means: unknown, all of them. */
+  send(events: readonly OutboxEvent[], context: BatchContext): Promise<readonly Delivery[]>
+  /** Before the first batch. */
+  open?(): Promise<void>
+  /** Whether the other side can be reached: asked while nothing goes through, before another batch is risked. */
+  healthy?(): Promise<boolean>
+  /** After the last batch. */
+  close?(): Promise<void>
+}
+
+/** A function as a sink: it gets a batch in order. That it returns nothing means that all were sent. */
+export type SinkFunction = (
+  events: readonly OutboxEvent[],
+  context: BatchContext,
+) => Promise<readonly Delivery[] | void> | readonly Delivery[] | void
+
+/** A sink of what was given: a sink, or a function. */
+export function sinkOf(given: Sink | SinkFunction): Sink {
+  if (typeof given !== 'function') return given
+  return {
+    name: given.name === '' ? 'function' : given.name,
+    async send(events, context) {
+      const answer = await given(events, context)
+      return answer ?? events.map(() => 'sent' as const)
+    },
+  }
+}
+
+/**
+ * A sink that handles one event at a time: streams side by side, the events of a stream one after the other. To throw means that the
+ * event is refused; its stream waits.
+ *
+ * @example
+ * lockstep.dispatcher({ sink: perEvent(async (event) => { await publish(event.topic, event.payload) }) })
+ */
+export function perEvent(
+  handle: (event: OutboxEvent, context: BatchContext) => Promise<void> | void,
+  options: { readonly concurrency?: number; readonly name?: string } = {},
+): Sink {
+  const { concurrency = 16, name = 'perEvent' } = options
+  return {
+    name,
+    async send(events, context) {
+      const answers: Delivery[] = events.map(() => ({ unknown: 'an earlier event of its stream was not sent' }))
+      const streams = [...byStream(events).values()]
+      const work = async (): Promise<void> => {
+        for (let places = streams.shift(); places !== undefined; places = streams.shift()) {
+          for (const place of places) {
+            if (context.signal.aborted) return
+            try {
+              await handle(events[place] as OutboxEvent, context)
+              answers[place] = 'sent'
+            } catch (error) {
+              answers[place] = { refused: error instanceof Error ? error.message : String(error), cause: error }
+              break
+            }
+          }
+        }
+      }
+      await Promise.all(Array.from({ length: Math.min(concurrency, streams.length) }, work))
+      return answers
+    },
+  }
+}
+
+/** The places of each stream's events in a batch. */
+export function byStream(events: readonly OutboxEvent[]): Map<string, number[]> {
+  const places = new Map<string, number[]>()
+  events.forEach((event, place) => {
+    const name = `${event.topic}\0${event.key}`
+    const list = places.get(name)
+    if (list === undefined) places.set(name, [place])
+    else list.push(place)
+  })
+  return places
+}
