@@ -70,6 +70,8 @@ export class Reader {
   readonly #batch: number
   readonly #failed: (error: unknown) => void
   #waiting: Request[] = []
+  /** Those that wait, and those that are being asked for. */
+  readonly #unanswered = new Set<Request>()
   #running = 0
   #lastId = ''
   #pauseMs = IDLE_MS
@@ -92,8 +94,14 @@ export class Reader {
    * `untilMs` has passed.
    */
   next(shard: ReadingShard, advance: Advance | undefined, untilMs: number): Promise<Window | 'lost'> {
-    return new Promise((resolve) => {
-      this.#waiting.push({ shard, advance, resolve, until: performance.now() + untilMs })
+    return new Promise((answer) => {
+      const resolve = (window: Window | 'lost'): void => {
+        this.#unanswered.delete(request)
+        answer(window)
+      }
+      const request: Request = { shard, advance, resolve, until: performance.now() + untilMs }
+      this.#unanswered.add(request)
+      this.#waiting.push(request)
       if (advance !== undefined || shard.caughtUp.length > 0 || untilMs === 0) this.wake()
       if (this.#running < LANES) void this.#run()
     })
@@ -101,7 +109,7 @@ export class Reader {
 
   /** The shard wants its answer now. */
   hurry(shard: ReadingShard): void {
-    for (const request of this.#waiting) if (request.shard === shard) request.until = 0
+    for (const request of this.#unanswered) if (request.shard === shard) request.until = 0
     this.wake()
   }
 
