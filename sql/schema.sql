@@ -29,6 +29,53 @@ BEGIN
     RETURNING * INTO found_row;
   RETURN found_row;
 END
+function inbox_accept(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+DECLARE
+  taken text := CASE WHEN tombstone THEN 'tombstone' ELSE 'first' END;
+  last_seq bigint;
+  last_uuid uuid;
+BEGIN
+  IF my_uuid IS NULL OR (my_seq >= 1 AND start >= 1) IS NOT TRUE THEN
+    RAISE EXCEPTION 'an event needs a uuid, a number from 1 on and a start from 1 on' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  LOOP
+    UPDATE "lockstep".inbox i SET seq = my_seq, uuid = my_uuid
+     WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key AND i.seq = my_seq - 1;
+    IF FOUND THEN
+      RETURN taken;
+    END IF;
+    SELECT i.seq, i.uuid INTO last_seq, last_uuid FROM "lockstep".inbox i
+     WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
+    IF NOT FOUND THEN
+      -- Also where the event is not the first one: this waits for whoever begins the stream just now.
+      INSERT INTO "lockstep".inbox (consumer, topic, key, seq, uuid)
+      VALUES (my_consumer, my_topic, my_key, CASE WHEN my_seq = start THEN my_seq ELSE start - 1 END,
+              CASE WHEN my_seq = start THEN my_uuid END)
+          ON CONFLICT DO NOTHING;
+      IF FOUND AND my_seq = start THEN
+        RETURN taken;
+      END IF;
+    ELSIF my_seq <= last_seq THEN
+      -- Committed, or this transaction's own: rows only move on.
+      RETURN CASE WHEN my_seq = last_seq AND last_uuid <> my_uuid THEN 'diverged' ELSE 'duplicate' END;
+    ELSE
+      -- The one before may be at work in another transaction.
+      SELECT i.seq INTO last_seq FROM "lockstep".inbox i
+       WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key FOR NO KEY UPDATE;
+      IF FOUND AND my_seq > last_seq + 1 THEN
+        RETURN 'gap:' || (last_seq + 1);
+      END IF;
+    END IF;
+  END LOOP;
+END
+function inbox_position(my_consumer text, my_topic text, my_key text) returns TABLE(seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp
+SELECT i.seq, i.uuid FROM "lockstep".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key
+function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  INSERT INTO "lockstep".inbox AS i (consumer, topic, key, seq) VALUES (my_consumer, my_topic, my_key, start - 1)
+      ON CONFLICT (consumer, topic, key) DO UPDATE SET seq = excluded.seq, uuid = NULL WHERE force;
+  RETURN FOUND;
+END
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile
 DECLARE
   mine "lockstep".leases;
@@ -789,6 +836,15 @@ table idempotency
   constraint idempotency_pkey PRIMARY KEY (scope, key)
   CREATE INDEX idempotency_expires_at ON lockstep.idempotency USING btree (expires_at)
   CREATE UNIQUE INDEX idempotency_pkey ON lockstep.idempotency USING btree (scope, key)
+table inbox
+  column consumer text not null
+  column topic text not null
+  column key text not null
+  column seq bigint not null
+  column uuid uuid
+  constraint inbox_pkey PRIMARY KEY (consumer, topic, key)
+  constraint inbox_seq_check CHECK ((seq >= 0))
+  CREATE UNIQUE INDEX inbox_pkey ON lockstep.inbox USING btree (consumer, topic, key)
 unlogged table incarnation
   column one boolean not null default true
   column value uuid not null

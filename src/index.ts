@@ -1,5 +1,15 @@
 export type { Combined, CombinedCall, CombineOptions } from './combine/index.ts'
 export * from './errors.ts'
+export type {
+  AcceptOptions,
+  HandleOptions,
+  Inbox,
+  InboxEvent,
+  InboxPosition,
+  InboxStream,
+  InboxTransaction,
+  InboxVerdict,
+} from './inbox/index.ts'
 export {
   type BlockingNode,
   type Claim,

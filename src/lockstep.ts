@@ -1,5 +1,6 @@
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
 import { InvalidOption } from './errors.ts'
+import { Inbox } from './inbox/index.ts'
 import {
   advisoryMethod,
   checkKey,
@@ -310,6 +311,17 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   dispatcher(options: DispatcherOptions): Dispatcher {
     const dispatcher = this.outbox.dispatcher(options)
     return { name: dispatcher.name, run: (given) => this.#counted(() => dispatcher.run(given)) }
+  }
+
+  /**
+   * The inbox of a consumer: events that come at least once have their effect exactly once, in order, and what is missing is told.
+   *
+   * @example
+   * const inbox = lockstep.inbox('portfolios')
+   * await inbox.handle(event, async (tx) => tx.query('UPDATE portfolios SET …'))
+   */
+  inbox(consumer: string): Inbox<ClientOf<P>, Events> {
+    return new Inbox(this.#grounds, (options, fn) => this.transaction(options, fn), consumer)
   }
 
   /** The number that PostgreSQL locks for a key; `lock_id('lock', key)` in the schema gives the same. */

@@ -1,0 +1,29 @@
+/** The SQL of the inbox. Every value goes in and comes out as text: the two drivers turn other types differently. */
+
+export interface AcceptRow {
+  /** `gap:` is followed by the number that is expected. */
+  readonly verdict: 'first' | 'duplicate' | 'tombstone' | 'diverged' | `gap:${number}`
+}
+
+/** Consumer, topic, key, seq, id, tombstone, start. */
+export function accept(schema: string): string {
+  return `
+    SELECT ${schema}.inbox_accept($1::text, $2::text, $3::text, ($4::text)::bigint, ($5::text)::uuid, ($6::text)::boolean,
+                                  ($7::text)::bigint) AS verdict`
+}
+
+/** Consumer, topic, key, seq, force. */
+export function start(schema: string): string {
+  return `
+    SELECT ${schema}.inbox_start($1::text, $2::text, $3::text, ($4::text)::bigint, ($5::text)::boolean)::text AS started`
+}
+
+export interface PositionRow {
+  readonly seq: string
+  readonly uuid: string | null
+}
+
+/** Consumer, topic, key. No row where the stream has not begun. */
+export function position(schema: string): string {
+  return `SELECT seq::text AS seq, uuid::text AS uuid FROM ${schema}.inbox_position($1::text, $2::text, $3::text)`
+}

@@ -1,0 +1,170 @@
+import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
+import type { EventMap, Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
+import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
+import { accept, type AcceptRow, position, type PositionRow, start } from './inbox.sql.ts'
+
+/**
+ * What an event is to a consumer.
+ * - `first`: the next one, not seen before: its effect belongs into the same transaction.
+ * - `duplicate`: accepted before. Nothing is to be done but to acknowledge it.
+ * - `tombstone`: the next one, but its number was given up: the position has moved, and there is nothing to handle.
+ */
+export type InboxVerdict = 'first' | 'duplicate' | 'tombstone'
+
+/** What `accept()` takes beside the event. */
+export interface AcceptOptions {
+  /**
+   * Where a consumer begins that joins late: with this number exactly; smaller ones are duplicates. It counts for streams in which
+   * the consumer has no position yet. Default 1.
+   */
+  readonly start?: number
+}
+
+/** What `handle()` takes beside the event: also the options of its transaction. */
+export interface HandleOptions extends AcceptOptions, TransactionOptions {}
+
+/** How far a consumer is in a stream. */
+export interface InboxPosition {
+  /** The last number that was accepted. */
+  readonly seq: number
+  /** Its event's. Undefined where none was accepted yet: the consumer begins with the next number. */
+  readonly id: string | undefined
+}
+
+/** An open transaction of a Lockstep: what `transaction()` and `join()` give. */
+export type InboxTransaction = Pick<Transaction, 'isolation' | 'query' | 'queryAtCommit'>
+
+type Transact<Client, Events extends object> = <T>(
+  options: TransactionOptions,
+  fn: (tx: Transaction<Client, Events>) => Promise<T>,
+) => Promise<T>
+
+/** The inbox of one consumer: as `lockstep.inbox(consumer)`. */
+export class Inbox<Client = unknown, Events extends object = EventMap> {
+  readonly consumer: string
+  readonly #schema: string
+  readonly #accept: string
+  readonly #transact: Transact<Client, Events>
+
+  constructor(grounds: Pick<Grounds, 'quotedSchema'>, transact: Transact<Client, Events>, consumer: string) {
+    this.consumer = checkConsumer(consumer)
+    this.#schema = grounds.quotedSchema
+    this.#accept = accept(this.#schema)
+    this.#transact = transact
+  }
+
+  /**
+   * Handles an event exactly once: in one transaction it is accepted, and the handler is run for `first` alone. After a conflict both
+   * are done again. To acknowledge an event, wait until this has returned; if it throws, nothing was written.
+   *
+   * @example
+   * await inbox.handle(event, async (tx, { payload }) => {
+   *   await tx.query('UPDATE portfolios SET quantity = quantity + $1 WHERE id = $2', [payload.quantity, event.key])
+   * })
+   */
+  async handle<Event extends InboxEvent>(
+    event: Event,
+    handler: (tx: Transaction<Client, Events>, event: Event) => Promise<unknown> | void,
+    options: HandleOptions = {},
+  ): Promise<InboxVerdict> {
+    const values = this.#valuesOf(event, options)
+    if (typeof handler !== 'function') {
+      throw new InvalidOption('handle() was given no function.', {
+        advice: 'Call handle(event, async (tx, event) => …).',
+      })
+    }
+    const { start: _start, ...wanted } = options
+    return this.#transact(wanted, async (tx) => {
+      const verdict = await this.#ask(tx, values)
+      if (verdict === 'first') await handler(tx, event)
+      return verdict
+    })
+  }
+
+  /**
+   * Accepts an event in a transaction of the caller's: its effect goes into the same one, and only if this says `first`. Throws
+   * `InboxGap` where an event before it has not come, and `HistoryDiverged` where its number was accepted with another id.
+   *
+   * @example
+   * await lockstep.transaction({ lock: key`Portfolio:${event.key}` }, async (tx) => {
+   *   if ((await inbox.accept(tx, event)) === 'first') await apply(tx, event)
+   * })
+   */
+  async accept(tx: InboxTransaction, event: InboxEvent, options: AcceptOptions = {}): Promise<InboxVerdict> {
+    const values = this.#valuesOf(event, options)
+    checkTransaction('accept', tx)
+    return this.#ask(tx, values)
+  }
+
+  /** How far this consumer is in a stream; undefined where it has not begun. */
+  async position(stream: InboxStream): Promise<InboxPosition | undefined> {
+    const { topic, key } = checkStream(stream)
+    const values = [this.consumer, topic, key]
+    const { rows } = await this.#transact({}, (tx) => tx.query<PositionRow>(position(this.#schema), values))
+    const [row] = rows
+    return row && { seq: Number(row.seq), id: row.uuid ?? undefined }
+  }
+
+  /**
+   * Has the consumer begin a stream with this number, in the transaction in which its state as of the number before is written. False
+   * where it has begun already: then nothing is changed, unless `force` is given, which moves it, also back.
+   *
+   * @example
+   * await lockstep.transaction({}, async (tx) => {
+   *   await copyPortfolio(tx, snapshot)
+   *   await inbox.startAt(tx, { topic: 'trades', key: snapshot.id }, snapshot.lastSeq + 1)
+   * })
+   */
+  async startAt(
+    tx: InboxTransaction,
+    stream: InboxStream,
+    seq: number,
+    options: { readonly force?: boolean } = {},
+  ): Promise<boolean> {
+    const { topic, key } = checkStream(stream)
+    checkSeq('seq', seq)
+    checkTransaction('startAt', tx)
+    const values = [this.consumer, topic, key, String(seq), String(options.force === true)]
+    const { rows } = await tx.query<{ started: string }>(start(this.#schema), values)
+    return rows[0]?.started === 'true'
+  }
+
+  #valuesOf(event: InboxEvent, { start: first = 1 }: AcceptOptions): readonly string[] {
+    const { topic, key, seq, id, tombstone } = checkEvent(event)
+    checkSeq('start', first)
+    return [this.consumer, topic, key, String(seq), id, String(tombstone), String(first)]
+  }
+
+  async #ask(tx: InboxTransaction, values: readonly string[]): Promise<InboxVerdict> {
+    const { rows } = await tx.query<AcceptRow>(this.#accept, values)
+    const { verdict } = rows[0] as AcceptRow
+    if (verdict === 'first' || verdict === 'duplicate' || verdict === 'tombstone') return verdict
+    const [, topic, key, seq, id] = values
+    const stream = `${topic}/${key}`
+    if (verdict === 'diverged') {
+      throw new HistoryDiverged(
+        `${this.consumer} has accepted #${seq} of ${stream} with another id than ${id}: the producer's history is another one.`,
+        {
+          advice:
+            'Was the producer restored? Rebuild what was made of its later events, then startAt(…, { force: true }).',
+          keys: [stream],
+        },
+      )
+    }
+    const expected = Number(verdict.slice('gap:'.length))
+    throw new InboxGap(`${this.consumer} expects #${expected} of ${stream}, and #${seq} came.`, {
+      advice: 'Do not acknowledge it: have the stream delivered again from the expected number on.',
+      keys: [stream],
+      expected,
+      seq: Number(seq),
+    })
+  }
+}
+
+/** A client of the driver would take it as well, and commit the position by itself. */
+function checkTransaction(method: string, tx: unknown): void {
+  if (typeof tx === 'object' && tx !== null && 'queryAtCommit' in tx) return
+  throw new InvalidOption(`${method}() was given no transaction.`, {
+    advice: 'Pass the tx of lockstep.transaction(), or what lockstep.join(client) gives.',
+  })
+}
