@@ -81,3 +81,6 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT i.seq, i.uuid FROM :"schema".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key
 $$;
+
+-- What runs with the owner's rights is nobody else's until it is granted.
+REVOKE EXECUTE ON FUNCTION :"schema".inbox_accept, :"schema".inbox_start, :"schema".inbox_position FROM PUBLIC;

@@ -313,13 +313,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     return { name: dispatcher.name, run: (given) => this.#counted(() => dispatcher.run(given)) }
   }
 
-  /**
-   * The inbox of a consumer: events that come at least once have their effect exactly once, in order, and what is missing is told.
-   *
-   * @example
-   * const inbox = lockstep.inbox('portfolios')
-   * await inbox.handle(event, async (tx) => tx.query('UPDATE portfolios SET …'))
-   */
+  /** The inbox of a consumer: what is delivered at least once has its effect exactly once, in order; what is missing is told. */
   inbox(consumer: string): Inbox<ClientOf<P>, Events> {
     return new Inbox(this.#grounds, (options, fn) => this.transaction(options, fn), consumer)
   }
