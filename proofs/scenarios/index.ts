@@ -3,7 +3,9 @@ import type { Scenario } from '../scenario.ts'
 import { cancel } from './cancel.ts'
 import { combine } from './combine.ts'
 import { commit } from './commit.ts'
+import { crash } from './crash.ts'
 import { http } from './http.ts'
+import { keys } from './keys.ts'
 import { leases } from './leases.ts'
 import { leftovers } from './leftovers.ts'
 import { once } from './once.ts'
@@ -19,7 +21,7 @@ import { zombie } from './zombie.ts'
 /** Every scenario by its name: `npm run attack -- NAME`. */
 export const scenarios: Readonly<Record<string, Scenario>> = {
   wallet,
-  order,
+  keys,
   leftovers,
   commit,
   rollout,
@@ -33,4 +35,6 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   silence,
   restart,
   http,
+  order,
+  crash,
 }

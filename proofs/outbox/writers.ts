@@ -1,0 +1,81 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Lockstep, Transaction } from 'pg-lockstep'
+import { ENQUEUE_BY_SQL, TAKE_XID } from './outbox.sql.ts'
+
+/** What writers did, by the marks of their events. */
+export class Writings {
+  readonly committed = new Set<string>()
+  readonly rolledBack = new Set<string>()
+  /** Events whose COMMIT was not answered. */
+  readonly unknown = new Set<string>()
+  #marks = 0
+
+  mark(): string {
+    return String(++this.#marks)
+  }
+}
+
+const TOPIC = 'trades'
+
+class Undo extends Error {}
+
+/** One transaction of a writer: some events to some keys, in one of the ways in which people do it; some are rolled back. */
+export async function writeOnce(lockstep: Lockstep, writings: Writings, keys: number): Promise<void> {
+  const kept: string[] = []
+  const dropped: string[] = []
+  const undo = Math.random() < 0.15
+  const way = Math.random()
+  const event = (mark: string): { topic: string; key: string; payload: { mark: string } } => {
+    return { topic: TOPIC, key: `portfolio ${Math.floor(Math.random() * keys)}`, payload: { mark } }
+  }
+  const note = (list: string[]): string => {
+    const mark = writings.mark()
+    list.push(mark)
+    return mark
+  }
+  const work = async (tx: Transaction): Promise<void> => {
+    // Retried, it begins anew.
+    for (const mark of [...kept.splice(0), ...dropped.splice(0)]) writings.rolledBack.add(mark)
+    // An early id, late events: the order of ids is not the order of commits.
+    if (way < 0.3) {
+      await tx.query(TAKE_XID)
+      if (way < 0.1) await sleep(Math.random() * 10)
+    }
+    // By SQL events get their numbers at once: with others after them, streams are locked out of order, and that may be retried.
+    const bySql = way > 0.5 && way < 0.6
+    const count = bySql && way > 0.51 ? 0 : 5 + Math.floor(Math.random() * 30)
+    await tx.enqueueMany(Array.from({ length: count }, () => event(note(kept))))
+    if (way > 0.8) {
+      await tx
+        .savepoint(async (part) => {
+          await part.enqueue(event(note(dropped)))
+          throw new Undo()
+        })
+        .catch(() => undefined)
+      await tx.savepoint((part) => part.enqueue(event(note(kept))))
+    }
+    if (bySql) {
+      const { topic, key, payload } = event(note(kept))
+      await tx.query(ENQUEUE_BY_SQL, [topic, key, JSON.stringify(payload)])
+    }
+    if (undo) throw new Undo()
+  }
+  try {
+    await lockstep.transaction({}, work)
+    for (const mark of kept) writings.committed.add(mark)
+  } catch (error) {
+    if (error instanceof Undo) for (const mark of kept) writings.rolledBack.add(mark)
+    else for (const mark of kept) writings.unknown.add(mark)
+  }
+  for (const mark of dropped) writings.rolledBack.add(mark)
+}
+
+/** A writer that has its number and stays open. */
+export async function writeSlowly(lockstep: Lockstep, writings: Writings, key: string, openMs: number): Promise<void> {
+  const mark = writings.mark()
+  await lockstep.transaction({}, async (tx) => {
+    await tx.query(ENQUEUE_BY_SQL, [TOPIC, key, JSON.stringify({ mark })])
+    await sleep(openMs)
+  })
+  writings.committed.add(mark)
+}
