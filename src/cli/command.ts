@@ -15,6 +15,16 @@ export type OptionName =
   | 'terminate'
   | 'wait'
   | 'limit'
+  | 'dispatcher'
+  | 'topic'
+  | 'key'
+  | 'from-seq'
+  | 'to-seq'
+  | 'from-position'
+  | 'sink'
+  | 'older-than'
+  | 'deliver'
+  | 'part'
 
 /** One use of a command, checked for form but not for sense. */
 export interface Call {
@@ -42,6 +52,8 @@ export interface Command {
   readonly words: readonly string[]
   /** How many words of the caller's own may follow the first. Default: none. */
   readonly moreWords?: number
+  /** Whether stdout is for what the command passes on: then its answer goes to stderr. Default: never. */
+  fillsStdout?(call: Call): boolean
   run(call: Call): Promise<Outcome>
   /** With `--watch` instead of `run`: shows one outcome after the other until it is told to stop. */
   watch?(call: Call, show: (outcome: Outcome) => void, stop: AbortSignal): Promise<void>

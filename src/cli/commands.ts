@@ -5,6 +5,7 @@ import { helpFor } from './help.ts'
 import { leasesCommand } from './leases.ts'
 import { locksCommand } from './locks.ts'
 import { migrateCommand } from './migrate.ts'
+import { outboxCommand } from './outbox.ts'
 import { rolloutCommand } from './rollout.ts'
 
 const helpCommand: Command = {
@@ -13,7 +14,7 @@ const helpCommand: Command = {
   usage: '[COMMAND]',
   details: 'Says what there is.',
   options: [],
-  words: ['migrate', 'doctor', 'locks', 'leases', 'rollout', 'completion', 'help'],
+  words: ['migrate', 'doctor', 'locks', 'leases', 'outbox', 'rollout', 'completion', 'help'],
   async run({ words }) {
     const text = helpFor(commands, words[0])
     return { exitCode: 0, json: { ok: true, text }, text: () => text }
@@ -26,6 +27,7 @@ export const commands: readonly Command[] = [
   doctorCommand,
   locksCommand,
   leasesCommand,
+  outboxCommand,
   rolloutCommand,
   completionCommand(() => commands),
   helpCommand,

@@ -20,7 +20,7 @@ ${table([
   ['  --version, -v', 'the version of this package'],
 ])}
 
-Exit codes: 0 done, 1 failed or found broken by the doctor, 2 wrong usage.
+Exit codes: 0 done, 1 failed, or found broken by the doctor or by outbox verify, 2 wrong usage.
 LOCKSTEP_DEBUG=1 shows the stack of an error, NO_COLOR=1 turns colours off.`
 }
 

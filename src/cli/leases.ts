@@ -2,11 +2,12 @@ import { userInfo } from 'node:os'
 import type { HistoryEntry, Key, LeaseInfo, Lockstep } from '../index.ts'
 import type { Call, Command, OptionName, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
-import { ageOf, plain, shorten } from './locks.ts'
+import { numberOf } from './givenValues.ts'
 import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
 import { UsageError } from './usageError.ts'
 import { withDatabase } from './withDatabase.ts'
+import { ageOf, count, momentOf, plain, shorten } from './wording.ts'
 
 /** More waiters of one lease say no more; `--json` has them all. */
 const MAX_SHOWN = 10
@@ -68,11 +69,6 @@ function workOf({ words, values }: Call): Work {
   if (reason === undefined) throw new UsageError('Why?', advice)
   const how = { by, reason, terminate: terminate === 'true', waitMs: numberOf('wait', values.wait ?? '5000') }
   return (lockstep) => release(lockstep, key as Key, how)
-}
-
-function numberOf(option: OptionName, text: string): number {
-  if (/^\d{1,9}$/.test(text)) return Number(text)
-  throw new UsageError(`--${option} cannot be ${JSON.stringify(text)}.`, 'Use a whole number, such as 100.')
 }
 
 /** Who sits here. In a container there may be nobody of that number. */
@@ -163,7 +159,7 @@ function story(key: string, entries: readonly HistoryEntry[], { columns, paint }
   if (entries.length === 0) return `Nothing is remembered of ${plain(key)}.`
   const head = ['ENDED', 'HOLDER', 'HELD FOR', 'ENDING', 'BY', 'WHY'].map((title) => paint('dim', title))
   const rows = entries.map(({ endedAt, since, holder, ending, by, reason }) => [
-    endedAt.toISOString().slice(0, 19).replace('T', ' '),
+    momentOf(endedAt),
     shorten(plain(holder), HOLDER_WIDTH),
     ageOf(endedAt.getTime() - since.getTime()),
     ending === 'released' ? ending : paint('yellow', ending),
@@ -171,8 +167,4 @@ function story(key: string, entries: readonly HistoryEntry[], { columns, paint }
     plain(reason ?? ''),
   ])
   return table([head, ...rows], columns)
-}
-
-function count(what: number, one: string): string {
-  return `${what} ${one}${what === 1 ? '' : 's'}`
 }

@@ -1,12 +1,12 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import type { BlockingNode, Claim, ListedLock, ListedWaiter, LockListing } from '../index.ts'
 import type { Call, Command, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
 import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
+import { watching } from './watching.ts'
 import { type Database, withDatabase } from './withDatabase.ts'
+import { ageOf, count, plain, shorten } from './wording.ts'
 
-const REFRESH_MS = 1000
 /** More than these of one lock, or behind one session, say no more; `--json` has them all. */
 const MAX_SHOWN = 10
 /** What the other columns take of a screen; the key has the rest. */
@@ -29,15 +29,7 @@ the server: Lockstep waits in slices of two seconds at most.`,
     return withDatabase(values, (database) => look(database, values))
   },
   watch({ values }, show, stop) {
-    return withDatabase(values, async (database) => {
-      while (!stop.aborted) {
-        const outcome = await look(database, values)
-        const at = new Date()
-        const head = ({ paint }: Terminal): string => paint('dim', `${at.toISOString()}  Ctrl-C ends`)
-        show({ ...outcome, text: (terminal) => `${head(terminal)}\n\n${outcome.text(terminal)}` })
-        await delay(REFRESH_MS, undefined, { signal: stop }).catch(() => undefined)
-      }
-    })
+    return withDatabase(values, (database) => watching(() => look(database, values), show, stop))
   },
 }
 
@@ -63,7 +55,6 @@ function report({ locks, tree }: LockListing, statements: boolean, terminal: Ter
   const head = ['KEY', 'MODE', 'PID', 'APPLICATION', 'STATE', 'FOR', 'WAITERS', ...(statements ? ['STATEMENT'] : [])]
   const rows = locks.flatMap((lock) => rowsOf(lock, statements, terminal))
   const list = table([head.map((title) => paint('dim', title)), ...rows], columns)
-  const count = (what: number, one: string): string => `${what} ${one}${what === 1 ? '' : 's'}`
   const waiting = locks.reduce((sum, { waiters }) => sum + waiters.length, 0)
   const verdict = paint('bold', `${count(locks.length, 'lock')}, ${count(waiting, 'waiter')}.`)
   if (tree.length === 0) return `${list}\n\n${verdict}`
@@ -132,27 +123,4 @@ function pidOf({ pid }: { readonly pid: number }): string {
 
 function waitOf({ waitedMs }: ListedWaiter): string {
   return `waits ${ageOf(waitedMs)}`
-}
-
-const SECOND = 1000
-const MINUTE = 60 * SECOND
-const HOUR = 60 * MINUTE
-
-/** A time as people say it. */
-export function ageOf(ms: number | undefined): string {
-  if (ms === undefined) return '?'
-  if (ms < SECOND) return `${Math.round(ms)} ms`
-  if (ms < MINUTE) return `${(Math.floor(ms / 100) / 10).toFixed(1)} s`
-  if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ${Math.floor((ms % MINUTE) / SECOND)} s`
-  return `${Math.floor(ms / HOUR)} h ${Math.floor((ms % HOUR) / MINUTE)} min`
-}
-
-/** On one line, and without what a terminal would obey: keys and statements hold what anybody put into them. */
-export function plain(text: string): string {
-  return text.replaceAll(/\s+/g, ' ').replaceAll(/[\p{Cc}\p{Cf}]/gu, '\uFFFD')
-}
-
-export function shorten(text: string, width: number): string {
-  const characters = Array.from(text)
-  return characters.length <= width ? text : `${characters.slice(0, width - 1).join('')}…`
 }

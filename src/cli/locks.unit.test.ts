@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { interruptGently, untilInterrupted } from './interrupt.ts'
-import { ageOf, plain } from './locks.ts'
 import { Screen } from './screen.ts'
 import { terminalOf } from './terminal.ts'
+import { ageOf, plain } from './wording.ts'
 
 test.each([
   [undefined, '?'],

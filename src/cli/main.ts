@@ -3,16 +3,17 @@
  * The command line: `npx pg-lockstep <command>`.
  *
  * **Streams.** The answer goes to stdout, everything else to stderr. With `--json` stdout is one line with one object, also when
- * the command fails: `ok` says which.
+ * the command fails: `ok` says which. `outbox replay` fills stdout with events: its answer goes to stderr.
  *
- * **Exit codes.** 0: done. 1: it failed, or the doctor found what breaks a promise. 2: the command line itself is wrong, and
- * nothing was sent to a database. 128 + n: ended by signal n.
+ * **Exit codes.** 0: done. 1: it failed, or the doctor or `outbox verify` found what breaks a promise. 2: the command line itself
+ * is wrong, and nothing was sent to a database. 128 + n: ended by signal n.
  *
  * **The driver** is the working directory's: what the doctor sees is then what the application there gets, and this package needs
  * none of its own.
  *
- * **An interrupt** ends a `--watch` as it is meant to end, with 0, and every other command at once. Closing the connection is all
- * the tidying that is needed: a migration is one transaction, and the server rolls back one whose client has gone.
+ * **An interrupt** ends a `--watch` as it is meant to end, with 0, `outbox replay` after its batch, and every other command at once.
+ * Closing the connection is all the tidying that is needed: a migration is one transaction, and the server rolls back one whose
+ * client has gone.
  */
 import { constants } from 'node:os'
 import { interruptGently } from './interrupt.ts'

@@ -1,5 +1,5 @@
 import type { Outcome } from './command.ts'
-import { parseCommandLine } from './commandLine.ts'
+import { type CommandLine, parseCommandLine } from './commandLine.ts'
 import { commands } from './commands.ts'
 import { explain, type Explanation } from './explain.ts'
 import { helpFor } from './help.ts'
@@ -14,32 +14,38 @@ import { wrap } from './wrap.ts'
 export async function run(args: readonly string[]): Promise<number> {
   // Asked of the raw arguments: a command line that cannot be parsed gets its answer in the form that it wished for, too.
   const json = args.includes('--json')
+  let answers: NodeJS.WriteStream = process.stdout
   try {
+    const line = parseCommandLine(args, commands)
+    if (line.asks === undefined && line.command?.fillsStdout?.(line.call) === true) answers = process.stderr
     const screen = new Screen(
       (text) => void process.stdout.write(text),
       () => terminalOf(process.stdout),
     )
-    const outcome = await execute(args, (shown) => {
+    const outcome = await execute(line, (shown) => {
       if (json) process.stdout.write(`${JSON.stringify(shown.json)}\n`)
       else screen.show((terminal) => shown.text(terminal))
     })
     if (outcome === undefined) return 0
-    const text = json ? JSON.stringify(outcome.json) : outcome.text(terminalOf(process.stdout))
-    process.stdout.write(`${text}\n`)
+    const text = json ? JSON.stringify(outcome.json) : outcome.text(terminalOf(answers))
+    answers.write(`${text}\n`)
     return outcome.exitCode
   } catch (error) {
     const explanation = explain(error)
     const { code, message, advice } = explanation
-    if (json) process.stdout.write(`${JSON.stringify({ ok: false, error: { code, message, advice } })}\n`)
-    process.stderr.write(complaint(explanation, terminalOf(process.stderr)))
+    if (json) answers.write(`${JSON.stringify({ ok: false, error: { code, message, advice } })}\n`)
+    // A program that reads its answer from stderr finds nothing else there.
+    if (!json || answers === process.stdout) process.stderr.write(complaint(explanation, terminalOf(process.stderr)))
     if (process.env['LOCKSTEP_DEBUG'] === '1') console.error(error)
     return explanation.exitCode
   }
 }
 
 /** Gives nothing where it has shown all there was. */
-async function execute(args: readonly string[], show: (outcome: Outcome) => void): Promise<Outcome | undefined> {
-  const { command, call, asks } = parseCommandLine(args, commands)
+async function execute(
+  { command, call, asks }: CommandLine,
+  show: (outcome: Outcome) => void,
+): Promise<Outcome | undefined> {
   if (asks === 'version') return said(await packageVersion())
   if (asks === 'help' || command === undefined) return said(helpFor(commands, command?.name))
   if (call.values.watch !== 'true') return command.run(call)

@@ -1,0 +1,106 @@
+import type { Call, Command, OptionName, Outcome } from './command.ts'
+import { replay } from './outboxReplay.ts'
+import { status, watchStatus } from './outboxStatus.ts'
+import { erase, operate, parked } from './outboxStreams.ts'
+import { rebase, retain } from './outboxUpkeep.ts'
+import { verify } from './outboxVerify.ts'
+import { UsageError } from './usageError.ts'
+
+/** One use of the command. */
+interface Verb {
+  /** How it is written, after the command's name. */
+  readonly usage: string
+  /** What it takes beside the database and `--json`. */
+  readonly options: readonly OptionName[]
+  /** How many words may follow it. */
+  readonly words: number
+  /** Checks the call before a database is asked. `advice` says how it is written. */
+  run(call: Call, advice: string): Promise<Outcome>
+}
+
+const COMMON: readonly OptionName[] = ['url', 'schema', 'driver', 'json']
+
+const VERBS: Readonly<Record<string, Verb>> = {
+  status: { usage: 'status [--watch]', options: ['watch'], words: 0, run: status },
+  parked: { usage: 'parked [--dispatcher NAME]', options: ['dispatcher', 'limit'], words: 0, run: parked },
+  retry: { usage: 'retry TOPIC KEY', options: ['dispatcher'], words: 2, run: operate('retry') },
+  skip: {
+    usage: 'skip TOPIC KEY --reason TEXT',
+    options: ['dispatcher', 'reason'],
+    words: 2,
+    run: operate('skip'),
+  },
+  pause: {
+    usage: 'pause TOPIC KEY [--reason TEXT]',
+    options: ['dispatcher', 'reason'],
+    words: 2,
+    run: operate('pause'),
+  },
+  resume: { usage: 'resume TOPIC KEY', options: ['dispatcher'], words: 2, run: operate('resume') },
+  replay: {
+    usage: 'replay [--topic TOPIC [--key KEY]] [--sink FILE]',
+    options: ['topic', 'key', 'from-seq', 'to-seq', 'from-position', 'sink'],
+    words: 0,
+    run: replay,
+  },
+  retain: { usage: 'retain --older-than TIME', options: ['older-than'], words: 0, run: retain },
+  erase: { usage: 'erase TOPIC KEY --reason TEXT', options: ['reason'], words: 2, run: erase },
+  rebase: {
+    usage: 'rebase --deliver undelivered|all|none --reason TEXT',
+    options: ['deliver', 'reason'],
+    words: 0,
+    run: rebase,
+  },
+  verify: { usage: 'verify [FILE] [--part]', options: ['part'], words: 1, run: verify },
+}
+
+export const outboxCommand: Command = {
+  name: 'outbox',
+  summary: 'how far the outbox is delivered, which streams wait, and what to do about it',
+  usage: '[VERB]',
+  details: `A stream is a topic and a key. The verbs:
+
+  status   who delivers which shard, and how far behind it is; then the segments that hold the events. The default
+  parked   the streams that wait: for another try, or for you
+  retry    TOPIC KEY: has a stream that waits tried again now
+  skip     TOPIC KEY --reason TEXT: gives up the event at its head; a tombstone goes in its place, and it goes on
+  pause    TOPIC KEY: holds a stream back; its events are kept in order
+  resume   TOPIC KEY: lets a paused stream go on
+  replay   sends retained events again, in order: as JSON lines on standard output, or to a sink
+  retain   --older-than TIME: empties segments that every dispatcher has passed
+  erase    TOPIC KEY --reason TEXT: takes the payloads of a stream away for good; numbers and order stay
+  rebase   --deliver undelivered|all|none --reason TEXT: after a restore, makes the cursors good for this server
+  verify   [FILE]: reads JSON lines with topic, key, seq and id, and fails where the order of a stream is broken
+
+A word that begins with a dash stands behind two of them: pg-lockstep outbox retry -- trades -1`,
+  options: [...COMMON, ...new Set(Object.values(VERBS).flatMap(({ options }) => options))],
+  words: Object.keys(VERBS),
+  moreWords: 2,
+  fillsStdout: ({ words, values }) => words[0] === 'replay' && values.sink === undefined,
+  async run(call) {
+    const { verb, advice } = verbOf(call)
+    return verb.run(call, advice)
+  },
+  async watch(call, show, stop) {
+    verbOf(call)
+    return watchStatus(call, show, stop)
+  },
+}
+
+/** What is to be done, if its options and the number of its words make sense. */
+function verbOf({ words: [name = 'status', ...words], values }: Call): { verb: Verb; advice: string } {
+  const verb = VERBS[name] as Verb
+  const advice = `Write \`pg-lockstep outbox ${verb.usage}\`.`
+  const given = Object.keys(values) as OptionName[]
+  const stray = given.find((option) => ![...COMMON, ...verb.options].includes(option))
+  if (stray !== undefined) {
+    const takers = Object.entries(VERBS).flatMap(([taker, { options }]) => (options.includes(stray) ? [taker] : []))
+    const whose = takers.map((taker) => `\`outbox ${taker}\``).join(', ')
+    throw new UsageError(`--${stray} is for ${whose}.`, advice)
+  }
+  const excess = words[verb.words]
+  if (excess !== undefined) {
+    throw new UsageError(`\`outbox ${name}\` cannot do anything with ${JSON.stringify(excess)}.`, advice)
+  }
+  return { verb, advice }
+}

@@ -1,0 +1,116 @@
+import type { Lockstep, OutboxStatus, SegmentStatus, ShardStatus } from '../index.ts'
+import type { Call, Outcome } from './command.ts'
+import { forJson } from './forJson.ts'
+import { table } from './table.ts'
+import type { Terminal } from './terminal.ts'
+import { watching } from './watching.ts'
+import { withDatabase } from './withDatabase.ts'
+import { ageOf, count, momentOf, plain, shorten, sizeOf } from './wording.ts'
+
+const OWNER_WIDTH = 32
+
+/** How far each dispatcher is, and what holds the events. */
+export function status({ values }: Call): Promise<Outcome> {
+  return withDatabase(values, ({ lockstep }) => look(lockstep))
+}
+
+/** The same, anew every second. */
+export function watchStatus({ values }: Call, show: (outcome: Outcome) => void, stop: AbortSignal): Promise<void> {
+  return withDatabase(values, ({ lockstep }) => watching(() => look(lockstep), show, stop))
+}
+
+async function look(lockstep: Lockstep): Promise<Outcome> {
+  const seen = await lockstep.outbox.status()
+  const totals = totalsOf(seen)
+  return {
+    exitCode: 0,
+    json: {
+      ok: true,
+      command: 'outbox status',
+      schema: lockstep.schema,
+      at: new Date().toISOString(),
+      ...forJson({ ...seen, totals }),
+    },
+    text: (terminal) => report(seen, totals, terminal),
+  }
+}
+
+/** All dispatchers together: an event that two of them have before them counts twice. */
+interface Totals {
+  readonly dispatchers: number
+  readonly shards: number
+  /** Shards that nobody owns. */
+  readonly ownerless: number
+  readonly lagEvents: number
+  readonly lagMs: number
+  readonly parkedStreams: number
+  readonly segments: number
+  readonly bytes: number
+}
+
+function totalsOf({ shards, segments }: OutboxStatus): Totals {
+  const sum = (numbers: readonly number[]): number => numbers.reduce((total, each) => total + each, 0)
+  return {
+    dispatchers: new Set(shards.map(({ dispatcher }) => dispatcher)).size,
+    shards: shards.length,
+    ownerless: shards.filter(({ owner }) => owner === undefined).length,
+    lagEvents: sum(shards.map(({ lagEvents }) => lagEvents)),
+    lagMs: Math.max(0, ...shards.map(({ lagMs }) => lagMs)),
+    parkedStreams: sum(shards.map(({ parkedStreams }) => parkedStreams)),
+    segments: segments.length,
+    bytes: sum(segments.map(({ bytes }) => bytes)),
+  }
+}
+
+function report({ shards, segments }: OutboxStatus, totals: Totals, terminal: Terminal): string {
+  const delivery =
+    shards.length === 0
+      ? 'No dispatcher has run yet: nothing is delivered, and everything is kept.'
+      : shardsTable(shards, terminal)
+  return [delivery, segmentsTable(segments, terminal), terminal.paint('bold', verdictOf(totals))].join('\n\n')
+}
+
+function shardsTable(shards: readonly ShardStatus[], { columns, paint }: Terminal): string {
+  const head = ['DISPATCHER', 'SHARD', 'OWNER', 'EVENTS', 'BEHIND', 'OLDEST UNDELIVERED', 'PARKED']
+  const rows = shards.map(({ dispatcher, shard, owner, lagEvents, lagMs, oldestUndelivered, parkedStreams }) => [
+    dispatcher,
+    String(shard),
+    owner === undefined ? paint('yellow', 'nobody') : shorten(plain(owner), OWNER_WIDTH),
+    String(lagEvents),
+    oldestUndelivered === undefined ? '-' : ageOf(lagMs),
+    oldestUndelivered === undefined ? '-' : momentOf(oldestUndelivered),
+    parkedStreams === 0 ? '-' : paint('yellow', String(parkedStreams)),
+  ])
+  return table([head.map((title) => paint('dim', title)), ...rows], columns)
+}
+
+function segmentsTable(segments: readonly SegmentStatus[], { columns, paint }: Terminal): string {
+  const head = ['SEGMENT', 'OPENED', 'LEFT', 'SIZE', ''].map((title) => paint('dim', title))
+  const rows = segments.map(({ number, openedAt, leftAt, bytes, current }) => [
+    String(number),
+    momentOf(openedAt),
+    leftAt === undefined ? '-' : momentOf(leftAt),
+    sizeOf(bytes),
+    current ? 'current' : '',
+  ])
+  return table([head, ...rows], columns)
+}
+
+function verdictOf({
+  dispatchers,
+  shards,
+  ownerless,
+  lagEvents,
+  lagMs,
+  parkedStreams,
+  segments,
+  bytes,
+}: Totals): string {
+  const held = `${count(segments, 'segment')}, ${sizeOf(bytes)}.`
+  if (shards === 0) return held
+  const owned = ownerless === 0 ? '' : `, ${ownerless} without an owner`
+  const behind =
+    lagEvents === 0 ? 'nothing undelivered' : `${count(lagEvents, 'event')} behind by ${ageOf(lagMs)} at most`
+  const waits = parkedStreams === 0 ? '' : `, ${count(parkedStreams, 'stream')} parked`
+  return `${count(dispatchers, 'dispatcher')}, ${count(shards, 'shard')}${owned}; ${behind}${waits}; ${held}`
+}

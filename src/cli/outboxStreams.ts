@@ -1,0 +1,132 @@
+import type { ParkedStream, Stream } from '../index.ts'
+import type { Call, Outcome } from './command.ts'
+import { forJson } from './forJson.ts'
+import { numberOf } from './givenValues.ts'
+import { table } from './table.ts'
+import type { Terminal } from './terminal.ts'
+import { UsageError } from './usageError.ts'
+import { withDatabase } from './withDatabase.ts'
+import { ageOf, count, plain, shorten } from './wording.ts'
+
+const NAME_WIDTH = 40
+
+/** The streams that wait. */
+export function parked({ values }: Call): Promise<Outcome> {
+  const { dispatcher } = values
+  const limit = numberOf('limit', values.limit ?? '100')
+  if (limit === 0) throw new UsageError('--limit cannot be 0.', 'Use a whole number from 1 on.')
+  return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
+    const streams = await lockstep.outbox.parked({ limit, ...(dispatcher === undefined ? {} : { dispatcher }) })
+    const at = new Date()
+    return {
+      exitCode: 0,
+      json: {
+        ok: true,
+        command: 'outbox parked',
+        schema: lockstep.schema,
+        at: at.toISOString(),
+        streams: forJson({ streams }).streams,
+      },
+      text: (terminal) => report(streams, { at, dispatcher, limit }, terminal),
+    }
+  })
+}
+
+type OperatorVerb = 'retry' | 'skip' | 'pause' | 'resume'
+
+const DONE: Readonly<Record<OperatorVerb, (stream: string, dispatcher: string) => string>> = {
+  retry: (stream, dispatcher) => `${stream} is due: the dispatcher ${dispatcher} tries it again now.`,
+  skip: (stream, dispatcher) =>
+    `The event at the head of ${stream} was given up: the dispatcher ${dispatcher} sends a tombstone in its place, and the stream goes on.`,
+  pause: (stream, dispatcher) =>
+    `${stream} is paused: the dispatcher ${dispatcher} keeps its events back, in order, until it is resumed.`,
+  resume: (stream, dispatcher) => `${stream} goes on: the dispatcher ${dispatcher} sends what it has kept back.`,
+}
+
+/** What an operator says about one stream. */
+export function operate(verb: OperatorVerb): (call: Call, advice: string) => Promise<Outcome> {
+  return (call, advice) => {
+    const stream = streamOf(call, advice)
+    const { dispatcher = 'default', reason } = call.values
+    if (verb === 'skip' && reason === undefined) throw new UsageError('Why?', advice)
+    return withDatabase(call.values, async ({ lockstep }): Promise<Outcome> => {
+      const { outbox, schema } = lockstep
+      const whose = { ...stream, dispatcher }
+      if (verb === 'retry' || verb === 'resume') await outbox[verb](whose)
+      else if (verb === 'skip') await outbox.skip({ ...whose, reason: reason ?? '' })
+      else await outbox.pause({ ...whose, ...(reason === undefined ? {} : { reason }) })
+      return {
+        exitCode: 0,
+        json: { ok: true, command: `outbox ${verb}`, schema, ...whose, reason: reason ?? null },
+        text: () => DONE[verb](nameOf(stream), plain(dispatcher)),
+      }
+    })
+  }
+}
+
+/** Takes the payloads of a stream away. */
+export function erase(call: Call, advice: string): Promise<Outcome> {
+  const stream = streamOf(call, advice)
+  const { reason } = call.values
+  if (reason === undefined) throw new UsageError('Why?', advice)
+  return withDatabase(call.values, async ({ lockstep }): Promise<Outcome> => {
+    const { erased } = await lockstep.outbox.erase({ ...stream, reason })
+    const told =
+      erased === 0
+        ? `No retained event of ${nameOf(stream)} had a payload. What was put aside of it has none any more, either.`
+        : `The payloads of ${count(erased, 'event')} of ${nameOf(stream)} are gone. What is not delivered yet goes out as a tombstone.`
+    return {
+      exitCode: 0,
+      json: { ok: true, command: 'outbox erase', schema: lockstep.schema, ...stream, reason, erased },
+      text: () => told,
+    }
+  })
+}
+
+function streamOf({ words: [, topic, key] }: Call, advice: string): Stream {
+  if (!topic || !key) throw new UsageError('Which stream?', `${advice} A stream is a topic and a key.`)
+  return { topic, key }
+}
+
+function nameOf({ topic, key }: Stream): string {
+  return `${plain(topic)}/${plain(key)}`
+}
+
+interface Asked {
+  readonly at: Date
+  readonly dispatcher: string | undefined
+  readonly limit: number
+}
+
+function report(streams: readonly ParkedStream[], { at, dispatcher, limit }: Asked, terminal: Terminal): string {
+  if (streams.length === 0) return `No stream${dispatcher === undefined ? '' : ` of ${plain(dispatcher)}`} waits.`
+  const { columns, paint } = terminal
+  const head = ['DISPATCHER', 'TOPIC', 'KEY', 'STATE', 'ATTEMPTS', 'EVENTS', 'HEAD', 'NEXT ATTEMPT', 'REASON']
+  const rows = streams.map((stream) => [
+    plain(stream.dispatcher),
+    shorten(plain(stream.topic), NAME_WIDTH),
+    shorten(plain(stream.key), NAME_WIDTH),
+    stateOf(stream, terminal),
+    String(stream.attempts),
+    String(stream.events),
+    stream.head === undefined ? '-' : `#${stream.head}`,
+    nextOf(stream, at),
+    plain(stream.reason ?? ''),
+  ])
+  const events = streams.reduce((sum, each) => sum + each.events, 0)
+  const more = streams.length < limit ? '' : ' There may be more: see --limit.'
+  const verdict = `${count(streams.length, 'stream')}, ${count(events, 'event')}.${more}`
+  return `${table([head.map((title) => paint('dim', title)), ...rows], columns)}\n\n${paint('bold', verdict)}`
+}
+
+function stateOf({ state }: ParkedStream, { paint }: Terminal): string {
+  if (state === 'parked') return state
+  return paint(state === 'blocked' ? 'red' : 'yellow', state)
+}
+
+/** A stream that is not tried by itself waits for an operator. */
+function nextOf({ nextAttemptAt }: ParkedStream, at: Date): string {
+  if (nextAttemptAt === undefined) return '-'
+  const left = nextAttemptAt.getTime() - at.getTime()
+  return left <= 0 ? 'now' : `in ${ageOf(left)}`
+}

@@ -1,0 +1,166 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Lockstep, perEvent } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+const pool = new pg.Pool({ connectionString: database.url })
+afterAll(() => pool.end())
+
+interface Ended {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+function run(...args: string[]): Promise<Ended> {
+  return new Promise((resolve) => {
+    const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
+    execFile(process.execPath, ['--import', 'tsx', MAIN, 'outbox', ...args], { env }, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
+    })
+  })
+}
+
+const POLL = { timeout: 10_000, interval: 20 }
+
+describe.each(['pg', 'postgres'])('with %s', (driver) => {
+  const schema = `upkeep_${driver}`
+  const lockstep = new Lockstep(pool, { schema })
+  const here = ['--driver', driver, '--schema', schema]
+  const sent: string[] = []
+  let [stop, running] = [new AbortController(), Promise.resolve()]
+
+  beforeAll(() => lockstep.migrate())
+  afterEach(async () => {
+    stop.abort()
+    await running
+    sent.length = 0
+  })
+  afterAll(() => lockstep.close())
+
+  function dispatch(): Promise<void> {
+    stop = new AbortController()
+    const sink = perEvent(({ key, seq, tombstone = '' }) => void sent.push(`${key} #${seq} ${tombstone}`.trim()))
+    const ran = lockstep.dispatcher({ shards: 1, retainMs: false, sink }).run({ signal: stop.signal })
+    running = ran.catch(() => undefined)
+    return ran
+  }
+
+  async function enqueue(key: string, count = 1): Promise<void> {
+    await lockstep.transaction({}, async (tx) => {
+      for (let i = 0; i < count; i++) await tx.enqueue({ topic: 'mails', key, payload: { to: 'ann' } })
+    })
+  }
+
+  const arrived = (...names: string[]): Promise<void> => vi.waitFor(() => expect(sent).toEqual(names), POLL)
+
+  test('rebase without cursors changes nothing', async () => {
+    await enqueue('early')
+    const { code, stdout } = await run('rebase', '--deliver', 'none', '--reason', 'x', ...here)
+    expect({ code, stdout }).toEqual({
+      code: 0,
+      stdout: 'No dispatcher has run yet: there are no cursors, and nothing was changed.\n',
+    })
+    void dispatch()
+    await arrived('early #1')
+  })
+
+  test('retain tells what was dropped', async () => {
+    const early = await run('retain', '--older-than', '1d', ...here)
+    expect(early.stdout).toBe(
+      'Nothing was dropped: no segment was left 1d ago or earlier and has been passed by every dispatcher.\n',
+    )
+    void dispatch()
+    await enqueue('r')
+    await arrived('r #1')
+    const begun = await run('retain', '--older-than', '0s', ...here)
+    expect(begun).toMatchObject({ code: 0, stderr: '' })
+    expect(begun.stdout).toMatch(/^Nothing was dropped: .*\nA new segment was begun\.\n$/)
+    // Only what comes after the segment was left shows that it was passed.
+    await enqueue('r')
+    await arrived('r #1', 'r #2')
+    await vi.waitFor(async () => expect((await lockstep.outbox.status()).shards[0]?.lagEvents).toBe(0), POLL)
+    const dropped = await run('retain', '--older-than', '0s', ...here)
+    expect(dropped.stdout).toMatch(
+      /^1 segment was dropped:\n {2}segment 1: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d to \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, [\d.]+ kB\nA new segment was begun\.\n$/,
+    )
+    const json = await run('retain', '--older-than', '15m', '--json', ...here)
+    expect(JSON.parse(json.stdout)).toEqual({
+      ok: true,
+      command: 'outbox retain',
+      schema,
+      olderThanMs: 900_000,
+      dropped: 0,
+      rotated: false,
+      segments: [],
+    })
+    const listed = await run(...here)
+    expect(listed.stdout).toMatch(/^2 +\S+ \S+ +\d\S+ \S+ +[\d.]+ kB\n3 +\S+ \S+ +- +[\d.]+ kB +current$/m)
+  })
+
+  test('erase takes the payloads away', async () => {
+    await enqueue('ann', 2)
+    const erased = await run('erase', 'mails', 'ann', '--reason', 'she asked', ...here)
+    expect(erased).toEqual({
+      code: 0,
+      stdout: 'The payloads of 2 events of mails/ann are gone. What is not delivered yet goes out as a tombstone.\n',
+      stderr: '',
+    })
+    void dispatch()
+    await arrived('ann #1 erased', 'ann #2 erased')
+    const [again, json] = await Promise.all([
+      run('erase', 'mails', 'ann', '--reason', 'x', ...here),
+      run('erase', 'mails', 'nobody', '--reason', 'x', '--json', ...here),
+    ])
+    expect(again.stdout).toContain('No retained event of mails/ann had a payload.')
+    expect(JSON.parse(json.stdout)).toMatchObject({ ok: true, topic: 'mails', key: 'nobody', reason: 'x', erased: 0 })
+    const { rows } = await pool.query(`SELECT reason FROM ${schema}.outbox_audit WHERE verb = 'erase' AND key = 'ann'`)
+    expect(rows).toEqual(expect.arrayContaining([{ reason: 'she asked' }]))
+  })
+
+  test('rebase decides what of a restored outbox is delivered', async () => {
+    await enqueue('restored', 2)
+    // As if this were a copy on another server.
+    await pool.query(`UPDATE ${schema}.outbox_dispatchers SET system = 'another'`)
+    await expect(dispatch()).rejects.toMatchObject({ code: 'LOCKSTEP_OUTBOX_REBASE_NEEDED' })
+    const rebased = await run('rebase', '--deliver', 'undelivered', '--reason', 'restored', ...here)
+    expect(rebased).toEqual({
+      code: 0,
+      stdout: `What was undelivered in this copy was put aside, 2 events: dispatchers send it, stream by stream, in order.
+The cursors are good for this server: default.
+`,
+      stderr: '',
+    })
+    void dispatch()
+    await arrived('restored #1', 'restored #2')
+  })
+
+  test('rebase --deliver none: only what is new', async () => {
+    await enqueue('old', 2)
+    const rebased = await run('rebase', '--deliver', 'none', '--reason', 'x', '--json', ...here)
+    expect(JSON.parse(rebased.stdout)).toMatchObject({
+      ok: true,
+      command: 'outbox rebase',
+      deliver: 'none',
+      putAside: 0,
+      dispatchers: ['default'],
+    })
+    void dispatch()
+    await enqueue('old')
+    await arrived('old #3')
+  })
+
+  test('rebase --deliver all: everything that is retained, again', async () => {
+    const { events } = await lockstep.outbox.replay({ sink: () => undefined })
+    const rebased = await run('rebase', '--deliver', 'all', '--reason', 'x', ...here)
+    expect(rebased.stdout).toContain(`Everything that is retained was put aside, ${events} events:`)
+    void dispatch()
+    await vi.waitFor(() => expect(sent).toHaveLength(events), POLL)
+    expect(sent.filter((each) => each.startsWith('old'))).toEqual(['old #1', 'old #2', 'old #3'])
+  })
+})

@@ -1,0 +1,81 @@
+import type { Lockstep, Retained, SegmentStatus } from '../index.ts'
+import type { Call, Outcome } from './command.ts'
+import { forJson } from './forJson.ts'
+import { durationOf } from './givenValues.ts'
+import { UsageError } from './usageError.ts'
+import { withDatabase } from './withDatabase.ts'
+import { count, momentOf, sizeOf } from './wording.ts'
+
+/** Empties old segments. */
+export function retain({ values }: Call, advice: string): Promise<Outcome> {
+  const given = values['older-than']
+  if (given === undefined) throw new UsageError('Older than what?', `${advice} TIME is such as 30s, 15m, 12h or 7d.`)
+  const olderThanMs = durationOf('older-than', given)
+  return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
+    const { outbox, schema } = lockstep
+    const before = await segmentsOf(lockstep)
+    const retained = await outbox.retain({ olderThanMs })
+    const kept = new Set((await segmentsOf(lockstep)).map(({ number }) => number))
+    const gone = before.filter(({ number }) => !kept.has(number))
+    return {
+      exitCode: 0,
+      json: { ok: true, command: 'outbox retain', schema, olderThanMs, ...retained, segments: forJson({ gone }).gone },
+      text: () => toldOf(retained, gone, given),
+    }
+  })
+}
+
+async function segmentsOf({ outbox }: Lockstep): Promise<readonly SegmentStatus[]> {
+  return (await outbox.status()).segments
+}
+
+function toldOf({ dropped, rotated }: Retained, gone: readonly SegmentStatus[], olderThan: string): string {
+  const begun = rotated ? '\nA new segment was begun.' : ''
+  if (dropped === 0) {
+    return `Nothing was dropped: no segment was left ${olderThan} ago or earlier and has been passed by every dispatcher.${begun}`
+  }
+  // A dispatcher may have dropped some at the same time.
+  const list = gone.map(
+    ({ number, openedAt, leftAt, bytes }) =>
+      `  segment ${number}: ${momentOf(openedAt)} to ${leftAt === undefined ? 'now' : momentOf(leftAt)}, ${sizeOf(bytes)}`,
+  )
+  return [`${count(dropped, 'segment')} ${dropped === 1 ? 'was' : 'were'} dropped:`, ...list].join('\n') + begun
+}
+
+type Choice = 'undelivered' | 'all' | 'none'
+
+const CHOICES =
+  'Write --deliver undelivered for what was not delivered yet when the copy was made, so that what was delivered after that ' +
+  'comes again; --deliver all for everything that is retained; or --deliver none, and only new events are sent.'
+
+const PUT_ASIDE: Readonly<Record<Choice, string>> = {
+  undelivered: 'What was undelivered in this copy',
+  all: 'Everything that is retained',
+  none: 'Nothing',
+}
+
+/** After a restore: chooses what is delivered. */
+export function rebase({ values }: Call, advice: string): Promise<Outcome> {
+  const { deliver, reason } = values
+  if (deliver === undefined) throw new UsageError('What of the restored outbox is to be delivered?', CHOICES)
+  if (reason === undefined) throw new UsageError('Why?', advice)
+  const choice = deliver as Choice
+  return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
+    const { shards } = await lockstep.outbox.status()
+    const dispatchers = [...new Set(shards.map(({ dispatcher }) => dispatcher))]
+    // Without cursors there is nothing to choose, and events would only be held for delivered.
+    const { putAside } =
+      dispatchers.length === 0 ? { putAside: 0 } : await lockstep.outbox.rebase({ deliver: choice, reason })
+    const json = { ok: true, command: 'outbox rebase', schema: lockstep.schema, deliver, reason, putAside, dispatchers }
+    return { exitCode: 0, json, text: () => rebased(choice, putAside, dispatchers) }
+  })
+}
+
+function rebased(choice: Choice, putAside: number, dispatchers: readonly string[]): string {
+  if (dispatchers.length === 0) return 'No dispatcher has run yet: there are no cursors, and nothing was changed.'
+  const aside =
+    putAside === 0
+      ? 'No event was put aside.'
+      : `${PUT_ASIDE[choice]} was put aside, ${count(putAside, 'event')}: dispatchers send it, stream by stream, in order.`
+  return `${aside}\nThe cursors are good for this server: ${dispatchers.join(', ')}.`
+}
