@@ -906,3 +906,12 @@ BEGIN
   RETURN forgotten;
 END
 $$;
+
+-- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
+REVOKE EXECUTE ON FUNCTION
+  :"schema".outbox_lock(uuid[]), :"schema".outbox_lock(text[], text[]), :"schema".outbox_last, :"schema".outbox_append,
+  :"schema".outbox_append_many, :"schema".outbox_take, :"schema".outbox_advance, :"schema".outbox_fetch, :"schema".outbox_flush,
+  :"schema".outbox_owns, :"schema".outbox_parked_due, :"schema".outbox_parked_tried, :"schema".outbox_unpark, :"schema".outbox_register,
+  :"schema".outbox_prepare_segment, :"schema".outbox_rotate, :"schema".outbox_seal, :"schema".outbox_drop, :"schema".outbox_operate,
+  :"schema".outbox_erase, :"schema".outbox_rebase, :"schema".outbox_forget_xids
+FROM PUBLIC;

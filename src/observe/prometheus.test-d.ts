@@ -1,4 +1,4 @@
-import clientAsDefault, { Counter, Histogram } from 'prom-client'
+import clientAsDefault, { Counter, Gauge, Histogram } from 'prom-client'
 import * as client from 'prom-client'
 import { describe, expectTypeOf, test } from 'vitest'
 import { type LockstepMetricsOptions, lockstepMetrics, type PrometheusClient } from './prometheus.ts'
@@ -10,7 +10,7 @@ describe('lockstepMetrics()', () => {
     expectTypeOf(clientAsDefault).toExtend<PrometheusClient>()
     expectTypeOf(lockstepMetrics(client)).toEqualTypeOf<() => void>()
     lockstepMetrics(clientAsDefault)
-    lockstepMetrics({ Counter, Histogram })
+    lockstepMetrics({ Counter, Gauge, Histogram })
   })
 
   test('takes registries of both formats', () => {
@@ -25,7 +25,9 @@ describe('lockstepMetrics()', () => {
     // @ts-expect-error: the module, not one of its metrics
     lockstepMetrics(client.Counter)
     // @ts-expect-error: it has no histograms
-    lockstepMetrics({ Counter })
+    lockstepMetrics({ Counter, Gauge })
+    // @ts-expect-error: it has no gauges
+    lockstepMetrics({ Counter, Histogram })
     // @ts-expect-error: a counter is no registry
     lockstepMetrics(client, { register: client.Counter })
     // @ts-expect-error: a registry, not a list of them

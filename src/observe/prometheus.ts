@@ -1,9 +1,14 @@
 import { type EventMessage, type EventName, on } from './events.ts'
+import { outboxMetrics } from './prometheusOutbox.ts'
 
 type Labels = Readonly<Record<string, string>>
 
 interface Counter {
   inc(value?: number): void
+}
+
+interface Gauge {
+  set(value: number): void
 }
 
 interface Histogram {
@@ -23,6 +28,7 @@ interface MetricConfiguration {
 /** The part of prom-client that is used. Pass the module itself: the library does not import it. */
 export interface PrometheusClient {
   readonly Counter: new (configuration: MetricConfiguration) => { labels(labels: Labels): Counter }
+  readonly Gauge: new (configuration: MetricConfiguration) => { labels(labels: Labels): Gauge }
   readonly Histogram: new (configuration: MetricConfiguration & { buckets: number[] }) => {
     labels(labels: Labels): Histogram
   }
@@ -61,7 +67,7 @@ const BUCKETS_LEASE_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900,
 const BUCKETS_CALLS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 
 /**
- * Counts and times what the locks do, for Prometheus. The answer stops it; the metrics stay in their registry.
+ * Counts and times what locks, leases and the outbox do, for Prometheus. The answer stops it; the metrics stay in their registry.
  *
  * @example
  * import * as client from 'prom-client'
@@ -71,7 +77,8 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   const { byKey = false, maxLabelValues = DEFAULT_MAX_LABEL_VALUES } = options
   if (!Number.isInteger(maxLabelValues) || maxLabelValues < 1)
     throw new RangeError(`maxLabelValues is ${maxLabelValues}. Use a whole number above 0.`)
-  const metrics = makeMetrics(client, options.register, byKey, () => table.flush())
+  const maker = metricMaker(client, options.register, () => table.flush())
+  const metrics = makeMetrics(maker, byKey ? ['operation', 'key'] : ['operation'])
   const bounds = { operations: new Bound(maxLabelValues), keys: new Bound(maxLabelValues) }
   const table = new LockSeriesTable(metrics, byKey, bounds)
   // By themselves: an operation that has only locks, or only leases, has no zeros of the other kind.
@@ -82,6 +89,8 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   const hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void): void =>
     void stops.push(on(name, listener))
 
+  // First, because it registers metrics: where one is refused, nothing is heard.
+  outboxMetrics({ ...maker, hear, dispatchers: new Bound(maxLabelValues), topics: new Bound(maxLabelValues) })
   hear('lock.acquired', ({ keys, sharedKeys, waitMs }) => {
     for (const series of table.of(keys, sharedKeys)) series.waits.add(waitMs / 1000)
   })
@@ -151,19 +160,24 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
 
 type Metrics = ReturnType<typeof makeMetrics>
 
-// What each of them means is told in docs/reference/prometheus.md, which a test compares with this list.
-function makeMetrics(
-  client: PrometheusClient,
-  register: PrometheusRegistry | undefined,
-  byKey: boolean,
-  collect: () => void,
-) {
-  const who = byKey ? ['operation', 'key'] : ['operation']
+/** Makes metrics that have in common where they are registered, and what is done before they are read. */
+function metricMaker(client: PrometheusClient, register: PrometheusRegistry | undefined, collect: () => void) {
   const common = register === undefined ? { collect } : { collect, registers: [register as never] }
-  const counter = (name: string, help: string, labelNames: string[]) =>
-    new client.Counter({ name: `lockstep_${name}`, help, labelNames, ...common })
-  const histogram = (name: string, help: string, buckets = BUCKETS_SECONDS) =>
-    new client.Histogram({ name: `lockstep_${name}`, help, labelNames: who, buckets: [...buckets], ...common })
+  return {
+    counter: (name: string, help: string, labelNames: string[]) =>
+      new client.Counter({ name: `lockstep_${name}`, help, labelNames, ...common }),
+    gauge: (name: string, help: string, labelNames: string[]) =>
+      new client.Gauge({ name: `lockstep_${name}`, help, labelNames, ...common }),
+    histogram: (name: string, help: string, labelNames: string[], buckets: readonly number[] = BUCKETS_SECONDS) =>
+      new client.Histogram({ name: `lockstep_${name}`, help, labelNames, buckets: [...buckets], ...common }),
+  }
+}
+
+// What each of them means is told in docs/reference/prometheus.md, which a test compares with this list.
+function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
+  const { counter } = maker
+  const histogram = (name: string, help: string, buckets?: readonly number[]) =>
+    maker.histogram(name, help, who, buckets)
   return {
     acquired: counter('lock_acquired_total', 'Locks that were granted.', who),
     wait: histogram('lock_wait_seconds', 'From asking for a lock to having it.'),

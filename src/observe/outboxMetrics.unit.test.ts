@@ -1,0 +1,191 @@
+import * as client from 'prom-client'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { type EventMessage, type EventName, events } from './events.ts'
+import { type LockstepMetricsOptions, lockstepMetrics } from './prometheus.ts'
+
+const here = { schema: 'lockstep', dispatcher: 'default' }
+const stream = { ...here, topic: 'trades', key: 'portfolio 7' }
+let register = new client.Registry()
+let stop = (): void => undefined
+
+beforeEach(() => void (register = new client.Registry()))
+afterEach(() => stop())
+
+function start(options: LockstepMetricsOptions = {}): void {
+  stop = lockstepMetrics(client, { register, ...options })
+}
+
+function publish<Name extends EventName>(name: Name, message: EventMessage<Name>): void {
+  const channel = events[name] as { publish(message: EventMessage<Name>): void }
+  channel.publish(message)
+}
+
+function deliver(topics: readonly string[], agoMs = 1000, who = here, tookMs = 250): void {
+  const enqueuedAt = new Date(Date.now() - agoMs)
+  const sent = topics.map((topic, index) => ({ topic, key: `key ${index}`, seq: index + 1, enqueuedAt, headers: {} }))
+  publish('outbox.delivered', { ...who, shard: 0, events: sent, tookMs })
+}
+
+function park(state: 'parked' | 'blocked', topic = 'trades'): void {
+  publish('outbox.parked', { ...stream, topic, seq: 1, attempts: 1, reason: 'no', state })
+}
+
+/** The series of one metric as Prometheus would read them, without buckets. */
+async function series(name: string): Promise<string[]> {
+  const lines = (await register.getSingleMetricAsString(name)).split('\n')
+  return lines.filter((line) => line !== '' && !/^#|_bucket\{/.test(line))
+}
+
+const gauge = async (name: string): Promise<string[]> => series(`lockstep_outbox_${name}`)
+
+describe('each event of the outbox moves its metric', () => {
+  beforeEach(() => start())
+
+  test('outbox.delivered: how many by topic, how long the sink had them, how old they were', async () => {
+    deliver(['trades', 'trades', 'mails'])
+    deliver(['trades'])
+    expect(await series('lockstep_outbox_delivered_total')).toEqual([
+      'lockstep_outbox_delivered_total{dispatcher="default",topic="trades"} 3',
+      'lockstep_outbox_delivered_total{dispatcher="default",topic="mails"} 1',
+    ])
+    expect(await series('lockstep_outbox_delivery_seconds')).toEqual([
+      'lockstep_outbox_delivery_seconds_sum{dispatcher="default"} 0.5',
+      'lockstep_outbox_delivery_seconds_count{dispatcher="default"} 2',
+    ])
+    const latency = await register.getSingleMetricAsString('lockstep_outbox_latency_seconds')
+    expect(latency).toContain('lockstep_outbox_latency_seconds_count{dispatcher="default",topic="trades"} 3')
+    expect(latency).toContain('_bucket{le="0.5",dispatcher="default",topic="trades"} 0')
+    expect(latency).toContain('_bucket{le="2.5",dispatcher="default",topic="trades"} 3')
+  })
+
+  test('an event that this clock holds to be of the future was delivered at once', async () => {
+    deliver(['trades'], -5000)
+    expect(await series('lockstep_outbox_latency_seconds')).toEqual([
+      'lockstep_outbox_latency_seconds_sum{dispatcher="default",topic="trades"} 0',
+      'lockstep_outbox_latency_seconds_count{dispatcher="default",topic="trades"} 1',
+    ])
+  })
+
+  test('outbox.parked by state, and outbox.unparked', async () => {
+    for (const state of ['parked', 'parked', 'blocked'] as const) park(state)
+    publish('outbox.unparked', stream)
+    expect(await series('lockstep_outbox_parked_total')).toEqual([
+      'lockstep_outbox_parked_total{dispatcher="default",topic="trades",state="parked"} 2',
+      'lockstep_outbox_parked_total{dispatcher="default",topic="trades",state="blocked"} 1',
+    ])
+    expect(await series('lockstep_outbox_unparked_total')).toEqual([
+      'lockstep_outbox_unparked_total{dispatcher="default",topic="trades"} 1',
+    ])
+  })
+
+  test('outbox.failed', async () => {
+    publish('outbox.failed', { ...here, error: new Error('no database') })
+    expect(await series('lockstep_outbox_failures_total')).toEqual([
+      'lockstep_outbox_failures_total{dispatcher="default"} 1',
+    ])
+  })
+
+  test('no key is a label, whatever is asked for', async () => {
+    stop()
+    register = new client.Registry()
+    start({ byKey: true })
+    deliver(['trades'])
+    park('blocked')
+    expect(await register.metrics()).not.toMatch(/portfolio|key 0/)
+  })
+})
+
+describe('gauges', () => {
+  const shard = (number: number, fence = 1n, who = here): EventMessage<'outbox.shardTaken'> => {
+    return { ...who, shard: number, fence }
+  }
+  const sink = { ...here, sink: 'kafka', reason: 'no route' }
+  const down = (value: number): string[] => [`lockstep_outbox_sink_down{dispatcher="default"} ${value}`]
+  const shards = (value: number): string[] => [`lockstep_outbox_shards{dispatcher="default"} ${value}`]
+
+  beforeEach(() => start())
+
+  test('outbox.shardTaken and outbox.shardLeft: what is here now', async () => {
+    for (const number of [0, 1, 2]) publish('outbox.shardTaken', shard(number))
+    expect(await gauge('shards')).toEqual(shards(3))
+    publish('outbox.shardLeft', shard(1))
+    expect(await gauge('shards')).toEqual(shards(2))
+  })
+
+  test('a shard that was taken before anybody listened does not make it negative', async () => {
+    publish('outbox.shardLeft', shard(7))
+    expect(await gauge('shards')).toEqual(shards(0))
+    publish('outbox.shardTaken', shard(0))
+    expect(await gauge('shards')).toEqual(shards(1))
+  })
+
+  test('dispatchers of one name in two schemas are added up, and one sink that is down is enough', async () => {
+    const elsewhere = { ...here, schema: 'other' }
+    publish('outbox.shardTaken', shard(0))
+    publish('outbox.shardTaken', shard(0, 1n, elsewhere))
+    expect(await gauge('shards')).toEqual(shards(2))
+    publish('outbox.sinkDown', { ...sink, schema: 'other' })
+    deliver(['trades'])
+    expect(await gauge('sink_down')).toEqual(down(1))
+  })
+
+  test('outbox.sinkDown and outbox.sinkUp, and a delivery, which says the same', async () => {
+    publish('outbox.shardTaken', shard(0))
+    expect(await gauge('sink_down')).toEqual(down(0))
+    publish('outbox.sinkDown', sink)
+    expect(await gauge('sink_down')).toEqual(down(1))
+    publish('outbox.sinkUp', sink)
+    expect(await gauge('sink_down')).toEqual(down(0))
+    publish('outbox.sinkDown', sink)
+    deliver(['trades'])
+    expect(await gauge('sink_down')).toEqual(down(0))
+  })
+
+  test('who has no shard any more has no word on the sink, and has it again with the next shard', async () => {
+    publish('outbox.shardTaken', shard(0))
+    publish('outbox.sinkDown', sink)
+    publish('outbox.shardLeft', shard(0))
+    expect(await gauge('sink_down')).toEqual(down(0))
+    publish('outbox.shardTaken', shard(0, 2n))
+    expect(await gauge('sink_down')).toEqual(down(1))
+  })
+
+  test('a sink is down also where the shards were taken before anybody listened', async () => {
+    publish('outbox.sinkDown', sink)
+    expect(await gauge('sink_down')).toEqual(down(1))
+  })
+})
+
+test('what counts failures begins at zero, and brings no zeros of locks', async () => {
+  start()
+  deliver(['trades'])
+  const text = await register.metrics()
+  expect(text).toContain('lockstep_outbox_failures_total{dispatcher="default"} 0')
+  expect(text).toContain('lockstep_outbox_unparked_total{dispatcher="default",topic="trades"} 0')
+  for (const state of ['parked', 'blocked'])
+    expect(text).toContain(`lockstep_outbox_parked_total{dispatcher="default",topic="trades",state="${state}"} 0`)
+  expect(text).not.toContain('lockstep_lock_timeout_total{')
+})
+
+test('topics and dispatchers are bounded, each by itself', async () => {
+  start({ maxLabelValues: 2 })
+  deliver(['a', 'b', 'c', 'd', 'a'])
+  for (const dispatcher of ['second', 'third', 'fourth']) deliver(['a'], 0, { ...here, dispatcher })
+  publish('outbox.shardTaken', { ...here, dispatcher: 'third', shard: 0, fence: 1n })
+  publish('outbox.shardTaken', { ...here, dispatcher: 'fourth', shard: 0, fence: 1n })
+  expect(await series('lockstep_outbox_delivered_total')).toEqual([
+    'lockstep_outbox_delivered_total{dispatcher="default",topic="a"} 2',
+    'lockstep_outbox_delivered_total{dispatcher="default",topic="b"} 1',
+    'lockstep_outbox_delivered_total{dispatcher="default",topic="other"} 2',
+    'lockstep_outbox_delivered_total{dispatcher="second",topic="a"} 1',
+    'lockstep_outbox_delivered_total{dispatcher="other",topic="a"} 2',
+  ])
+  expect(await gauge('shards')).toContain('lockstep_outbox_shards{dispatcher="other"} 2')
+})
+
+test('where one of its names is taken in the registry, nothing is heard', () => {
+  const taken = new client.Gauge({ name: 'lockstep_outbox_shards', help: 'Somebody else’s.', registers: [register] })
+  expect(() => start()).toThrow('already been registered')
+  expect(Object.values(events).filter((channel) => channel.hasSubscribers)).toEqual([])
+  expect(taken).toBeDefined()
+})

@@ -1,0 +1,365 @@
+import { readFileSync } from 'node:fs'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Lockstep } from '../lockstep.ts'
+import { type OutboxEvent, perEvent } from './index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const owner = new pg.Pool({ connectionString: database.url, max: 3 })
+afterAll(() => owner.end())
+
+type Role = 'producer' | 'dispatcher' | 'reader' | 'operator'
+const ROLES: readonly Role[] = ['producer', 'dispatcher', 'reader', 'operator']
+
+// Roles belong to the server, not to the database: names of this file's own.
+const named = (role: Role): string => `${role}_${database.name}`
+
+/** The grants that docs/operating/outbox.md tells people to make, and no others: what is tested here is that page. */
+const page = readFileSync(new URL('../../docs/operating/outbox.md', import.meta.url), 'utf8')
+const documented = [...page.matchAll(/^```sql\n([^]*?)^```$/gm)].flatMap(([, block = '']) =>
+  block
+    .replaceAll(/--.*$/gm, '')
+    .split(';')
+    .map((statement) => statement.trim())
+    .filter((statement) => statement.startsWith('GRANT ')),
+)
+const grantsOf = (role: Role): string[] =>
+  documented
+    .filter((grant) => new RegExp(String.raw`\sTO ${role}$`).test(grant))
+    .map((grant) => grant.slice(0, -role.length) + named(role))
+    .map((grant) => grant.replace(/^GRANT reader /, `GRANT ${named('reader')} `))
+
+const pools = {} as Record<Role, pg.Pool>
+const locksteps = {} as Record<Role, Lockstep>
+
+beforeAll(async () => {
+  await new Lockstep(owner).migrate()
+  for (const role of ROLES) {
+    await owner.query(`CREATE ROLE ${named(role)} LOGIN NOSUPERUSER`)
+    for (const grant of grantsOf(role)) await owner.query(grant)
+  }
+})
+afterAll(async () => {
+  for (const role of ROLES) await owner.query(`DROP OWNED BY ${named(role)}; DROP ROLE ${named(role)}`)
+})
+
+beforeEach(() => {
+  for (const role of ROLES) {
+    const url = new URL(database.url)
+    url.username = named(role)
+    pools[role] = new pg.Pool({ connectionString: url.href, max: 4 })
+    locksteps[role] = new Lockstep(pools[role])
+  }
+})
+afterEach(async () => {
+  for (const role of ROLES) {
+    await locksteps[role].close()
+    await pools[role].end()
+  }
+})
+
+const TABLES = [
+  'outbox_events',
+  'outbox_events_0',
+  'outbox_segments',
+  'outbox_quiet',
+  'outbox_ticks',
+  'outbox_dispatchers',
+  'outbox_cursors',
+  'outbox_parked',
+  'outbox_parked_events',
+  'outbox_dead',
+  'outbox_audit',
+]
+
+/** What a role may do with the outbox's tables and sequences, as PostgreSQL says. */
+async function rightsOf(role: Role): Promise<string[]> {
+  const { rows } = await owner.query<{ name: string; right: string }>(
+    `SELECT c.relname AS name, r AS right
+       FROM pg_class c, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE']) AS r
+      WHERE c.relnamespace = 'lockstep'::regnamespace AND c.relname LIKE 'outbox%' AND c.relkind IN ('r', 'p')
+        AND has_table_privilege($1, c.oid, r)
+      UNION ALL
+     SELECT c.relname, r FROM pg_class c, unnest(ARRAY['USAGE', 'SELECT', 'UPDATE']) AS r
+      WHERE c.relnamespace = 'lockstep'::regnamespace AND c.relname LIKE 'outbox%' AND c.relkind = 'S'
+        AND has_sequence_privilege($1, c.oid, r)
+      ORDER BY 1, 2`,
+    [named(role)],
+  )
+  return rows.map(({ name, right }) => `${right} ${name}`)
+}
+
+/** The functions that run with the owner's rights, of which a role may call some. */
+async function functionsOf(who: string): Promise<string[]> {
+  const { rows } = await owner.query<{ name: string }>(
+    `SELECT p.oid::regprocedure::text AS name FROM pg_proc p
+      WHERE p.pronamespace = 'lockstep'::regnamespace AND p.prosecdef AND starts_with(p.proname, 'outbox_')
+        AND has_function_privilege($1, p.oid, 'EXECUTE')`,
+    [who],
+  )
+  return rows.map(({ name }) => name.replace(/^lockstep\.outbox_/, '').replace(/\(.*/, '')).toSorted()
+}
+
+const denied = { code: '42501' }
+
+/** Runs a dispatcher of that role until the sink has seen enough. */
+async function dispatch(
+  refused: (event: OutboxEvent) => boolean,
+  enough: (seen: string[]) => boolean,
+): Promise<string[]> {
+  const seen: string[] = []
+  const stop = new AbortController()
+  const sink = perEvent((event) => {
+    if (refused(event)) throw new Error('not this one')
+    seen.push(`${event.topic}/${event.key} ${event.tombstone ?? event.seq}`)
+    if (enough(seen)) stop.abort()
+  })
+  const options = { sink, shards: 2, attempts: 2, backoffMs: { first: 5, longest: 10 }, giveUp: 'deadLetter' } as const
+  await locksteps.dispatcher.dispatcher(options).run({ signal: stop.signal })
+  return seen
+}
+
+test('every grant of the page is somebody’s', () => {
+  expect(ROLES.flatMap(grantsOf)).toHaveLength(documented.length)
+  for (const role of ROLES) expect(grantsOf(role).length).toBeGreaterThan(0)
+})
+
+test('what runs with the owner’s rights is nobody’s by default', async () => {
+  await owner.query(`CREATE ROLE nobody_${database.name}`)
+  try {
+    expect(await functionsOf(`nobody_${database.name}`)).toEqual([])
+  } finally {
+    await owner.query(`DROP ROLE nobody_${database.name}`)
+  }
+})
+
+describe('the producer', () => {
+  const event = { topic: 'trades', key: 'p', payload: { id: 1 } }
+
+  test('enqueues, in every way', async () => {
+    const { producer } = locksteps
+    await producer.transaction({}, async (tx) => tx.enqueue(event))
+    await producer.transaction({}, async (tx) => tx.enqueueMany([event, { ...event, payload: Buffer.from('b') }]))
+    await producer.transaction({}, async (tx) => tx.enqueueMany(Array.from({ length: 5001 }, () => event)))
+    const streams = [{ topic: 'trades', key: 'p' }]
+    await producer.transaction({ isolation: 'serializable', streams }, async (tx) => tx.enqueue(event))
+    const { rows } = await pools.producer.query<{ seq: string }>(`SELECT lockstep.enqueue('trades', 'p', '{}') AS seq`)
+    expect(rows).toEqual([{ seq: '5006' }])
+    const bytes = `SELECT lockstep.enqueue_bytes('trades', 'p', '\\x00', '{"a": "b"}')::int AS seq`
+    expect((await pools.producer.query(bytes)).rows).toEqual([{ seq: 5007 }])
+    const client = await pools.producer.connect()
+    await client.query('BEGIN')
+    expect(await producer.outbox.enqueue(client, event)).toEqual({ seq: 5008 })
+    await client.query('COMMIT')
+    client.release()
+  })
+
+  test('begins a new life of the server, as after a crash', async () => {
+    await owner.query('TRUNCATE lockstep.incarnation')
+    await locksteps.producer.transaction({}, async (tx) => tx.enqueue(event))
+  })
+
+  test('in plain SQL, with the first two grants alone', async () => {
+    const [schema = '', append = ''] = grantsOf('producer')
+    const plain = `plain_${database.name}`
+    await owner.query(`CREATE ROLE ${plain}`)
+    try {
+      for (const grant of [schema, append]) await owner.query(grant.replace(named('producer'), plain))
+      const { rows } = await owner
+        .query(`SET ROLE ${plain}; SELECT lockstep.enqueue('mails', 'x', '{}')::int AS seq; RESET ROLE`)
+        .then((results) => (results as unknown as pg.QueryResult[])[1] as pg.QueryResult)
+      expect(rows).toEqual([{ seq: 1 }])
+    } finally {
+      await owner.query(`DROP OWNED BY ${plain}; DROP ROLE ${plain}`)
+    }
+  })
+
+  test('has no right on any table of the outbox, and no function but those that append', async () => {
+    expect(await rightsOf('producer')).toEqual([])
+    expect(await functionsOf(named('producer'))).toEqual(['append', 'append_many', 'last', 'lock'])
+  })
+
+  test.each(TABLES)('cannot read or change %s', async (table) => {
+    await expect(pools.producer.query(`SELECT FROM lockstep.${table}`)).rejects.toMatchObject(denied)
+    await expect(pools.producer.query(`DELETE FROM lockstep.${table}`)).rejects.toMatchObject(denied)
+  })
+
+  test('cannot move cursors, dispatch, or operate', async () => {
+    const { producer } = locksteps
+    for (const call of [
+      `outbox_take('default', 0::smallint, 9)`,
+      `outbox_flush()`,
+      `outbox_drop('0 s')`,
+      `outbox_rotate()`,
+    ])
+      await expect(pools.producer.query(`SELECT lockstep.${call}`)).rejects.toMatchObject(denied)
+    await expect(pools.producer.query(`SELECT setval('lockstep.outbox_slot', 3)`)).rejects.toMatchObject(denied)
+    await expect(producer.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
+    await expect(producer.outbox.pause({ topic: 'trades', key: 'p' })).rejects.toMatchObject(denied)
+    await expect(producer.outbox.erase({ topic: 'trades', key: 'p' })).rejects.toMatchObject(denied)
+    await expect(producer.outbox.rebase({ deliver: 'none' })).rejects.toMatchObject(denied)
+    await expect(producer.outbox.parked()).rejects.toMatchObject(denied)
+  })
+})
+
+describe('the dispatcher', () => {
+  test('delivers end to end: refused, parked, tried again, given up, replaced by a tombstone', async () => {
+    await owner.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet')
+    for (let number = 1; number <= 3; number++)
+      await locksteps.producer.transaction({}, async (tx) => {
+        await tx.enqueue({ topic: 'orders', key: 'poor', payload: number })
+        await tx.enqueue({ topic: 'orders', key: 'fine', payload: number })
+      })
+    const seen = await dispatch(
+      ({ key, seq, tombstone }) => key === 'poor' && seq === 2 && tombstone === undefined,
+      (all) => all.length === 6,
+    )
+    expect(seen.filter((each) => each.includes('fine'))).toEqual(['orders/fine 1', 'orders/fine 2', 'orders/fine 3'])
+    expect(seen.filter((each) => each.includes('poor'))).toEqual(['orders/poor 1', 'orders/poor dead', 'orders/poor 3'])
+    const { rows } = await owner.query('SELECT topic, key, seq::int, reason FROM lockstep.outbox_dead')
+    expect(rows).toEqual([{ topic: 'orders', key: 'poor', seq: 2, reason: 'not this one' }])
+    const audit = await owner.query('SELECT verb, by_role FROM lockstep.outbox_audit')
+    expect(audit.rows).toEqual([{ verb: 'dead', by_role: named('dispatcher') }])
+  })
+
+  test('looks after segments', async () => {
+    const { outbox } = locksteps.dispatcher
+    expect(await outbox.retain({ olderThanMs: 1, rotateMs: 1 })).toEqual({ rotated: true, dropped: 0 })
+  })
+
+  test('begins a new life of the server', async () => {
+    await locksteps.producer.transaction({}, async (tx) => tx.enqueue({ topic: 'orders', key: 'late', payload: 1 }))
+    await owner.query('TRUNCATE lockstep.incarnation')
+    expect(
+      await dispatch(
+        () => false,
+        () => true,
+      ),
+    ).toEqual(['orders/late 1'])
+  })
+
+  test('cannot enqueue, unless it is granted', async () => {
+    const { dispatcher } = locksteps
+    const event = { topic: 'orders', key: 'own', payload: 1 }
+    await expect(dispatcher.transaction({}, async (tx) => tx.enqueue(event))).rejects.toMatchObject(denied)
+    await expect(pools.dispatcher.query(`SELECT lockstep.enqueue('a', 'b', '{}')`)).rejects.toMatchObject(denied)
+    const grant = `EXECUTE ON FUNCTION lockstep.outbox_append`
+    await owner.query(`GRANT ${grant} TO ${named('dispatcher')}`)
+    try {
+      await dispatcher.transaction({}, async (tx) => tx.enqueue(event))
+    } finally {
+      await owner.query(`REVOKE ${grant} FROM ${named('dispatcher')}`)
+    }
+  })
+
+  test('reads and writes no table of the outbox by itself, and does not operate', async () => {
+    const { outbox } = locksteps.dispatcher
+    expect(await rightsOf('dispatcher')).toEqual([])
+    await expect(outbox.status()).rejects.toMatchObject(denied)
+    await expect(outbox.replay({ sink: () => undefined })).rejects.toMatchObject(denied)
+    await expect(outbox.skip({ topic: 'orders', key: 'fine', reason: 'no' })).rejects.toMatchObject(denied)
+    await expect(outbox.erase({ topic: 'orders', key: 'fine' })).rejects.toMatchObject(denied)
+    await expect(outbox.rebase({ deliver: 'all' })).rejects.toMatchObject(denied)
+  })
+})
+
+describe('the reader', () => {
+  test('sees how far it is, and what waits', async () => {
+    await owner.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet')
+    const event = { topic: 'orders', key: 'held', payload: 'a secret' }
+    await locksteps.operator.outbox.pause({ topic: 'orders', key: 'held', reason: 'to look at it' })
+    await locksteps.producer.transaction({}, async (tx) => tx.enqueueMany([event, { ...event, key: 'free' }]))
+    expect(
+      await dispatch(
+        () => false,
+        () => true,
+      ),
+    ).toEqual(['orders/free 1'])
+    const { shards, segments } = await locksteps.reader.outbox.status()
+    expect(shards.map(({ dispatcher, shard }) => [dispatcher, shard])).toEqual([
+      ['default', 0],
+      ['default', 1],
+    ])
+    expect(shards.reduce((sum, { parkedStreams }) => sum + parkedStreams, 0)).toBeGreaterThan(0)
+    expect(segments.filter(({ current }) => current)).toHaveLength(1)
+    const held = (await locksteps.reader.outbox.parked()).find(({ key }) => key === 'held')
+    expect(held).toMatchObject({ topic: 'orders', state: 'paused', reason: 'to look at it', events: 1, head: 1 })
+  })
+
+  test('sees no payload and no header', async () => {
+    for (const [table, column] of [
+      ['outbox_events', 'payload'],
+      ['outbox_events', 'bytes'],
+      ['outbox_events', 'headers'],
+      ['outbox_parked_events', 'payload'],
+      ['outbox_dead', 'payload'],
+    ])
+      await expect(pools.reader.query(`SELECT ${column} FROM lockstep.${table}`)).rejects.toMatchObject(denied)
+  })
+
+  test('cannot begin a new life of the server: after a crash somebody else has to be there first', async () => {
+    await owner.query('TRUNCATE lockstep.incarnation')
+    await expect(locksteps.reader.outbox.status()).rejects.toMatchObject(denied)
+    await locksteps.producer.transaction({}, async () => undefined)
+    await locksteps.reader.outbox.status()
+  })
+
+  test('changes nothing: it may read five things, and call no function', async () => {
+    expect(await rightsOf('reader')).toEqual(
+      ['outbox_cursors', 'outbox_dispatchers', 'outbox_parked', 'outbox_segments', 'outbox_slot'].map(
+        (name) => `SELECT ${name}`,
+      ),
+    )
+    expect(await functionsOf(named('reader'))).toEqual([])
+    const { outbox } = locksteps.reader
+    await expect(outbox.retry({ topic: 'orders', key: 'held' })).rejects.toMatchObject(denied)
+    await expect(outbox.retain({ olderThanMs: 1 })).rejects.toMatchObject(denied)
+    await expect(pools.reader.query(`SELECT lockstep.enqueue('a', 'b', '{}')`)).rejects.toMatchObject(denied)
+    await expect(locksteps.reader.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
+  })
+})
+
+describe('the operator', () => {
+  const stream = { topic: 'orders', key: 'held' }
+
+  test('resumes, pauses, skips and retries; who and why is written down', async () => {
+    const { outbox } = locksteps.operator
+    await outbox.resume(stream)
+    await outbox.skip({ ...stream, reason: 'nobody wants it' })
+    await outbox.retry(stream)
+    expect(
+      await dispatch(
+        () => false,
+        () => true,
+      ),
+    ).toEqual(['orders/held skipped'])
+    await outbox.pause(stream)
+    const { rows } = await owner.query(
+      'SELECT verb, reason, by_role FROM lockstep.outbox_audit ORDER BY id DESC LIMIT 3 OFFSET 1',
+    )
+    expect(rows).toEqual([
+      { verb: 'retry', reason: null, by_role: named('operator') },
+      { verb: 'skip', reason: 'nobody wants it', by_role: named('operator') },
+      { verb: 'resume', reason: null, by_role: named('operator') },
+    ])
+  })
+
+  test('replays, erases, and decides after a restore', async () => {
+    const { outbox } = locksteps.operator
+    const payloads: unknown[] = []
+    await outbox.replay({ ...stream, sink: (events) => void payloads.push(...events.map(({ payload }) => payload)) })
+    expect(payloads).toEqual(['a secret'])
+    expect(await outbox.erase({ ...stream, reason: 'asked for' })).toEqual({ erased: 1 })
+    expect(await outbox.rebase({ deliver: 'none', reason: 'a test' })).toEqual({ putAside: 0 })
+  })
+
+  test('neither enqueues nor delivers', async () => {
+    expect(await functionsOf(named('operator'))).toEqual(['erase', 'forget_xids', 'operate', 'rebase'])
+    expect(await rightsOf('operator')).toEqual(
+      [...(await rightsOf('reader')), 'SELECT outbox_events'].toSorted((a, b) => (a < b ? -1 : 1)),
+    )
+    await expect(locksteps.operator.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
+  })
+})
