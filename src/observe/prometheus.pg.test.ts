@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { LeaseHeld, LockAborted, LockTimeout, QueueFull } from '../errors.ts'
+import { perEvent } from '../outbox/index.ts'
 import { lockstepMetrics } from './prometheus.ts'
 
 const database = await testDatabase()
@@ -167,4 +168,47 @@ test('leases: granted, refused, kept alive, given back, taken away', async () =>
   expect(await value(`lockstep_lease_hold_seconds_count${instance}`)).toBe(2)
   expect(await value(`lockstep_lease_wait_seconds_count${instance}`)).toBe(2)
   expect(await value('lockstep_lease_lost_total{operation="Instance",reason="closed"}')).toBe(0)
+})
+
+test('the outbox: delivered, refused and given up to an operator, shards taken and left', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const event = { topic: 'trades', key: 'a', payload: 1 }
+  await lockstep.transaction({}, async (tx) => tx.enqueueMany([event, event, { ...event, key: 'b' }]))
+  const stopping = new AbortController()
+  const sink = perEvent(({ key }) => {
+    if (key === 'b') throw new Error('not this one')
+  })
+  const options = { sink, shards: 2, attempts: 2, backoffMs: { first: 5 } }
+  const run = lockstep.dispatcher(options).run({ signal: stopping.signal })
+  const labels = 'dispatcher="default",topic="trades"'
+  await expect.poll(() => value(`lockstep_outbox_parked_total{${labels},state="blocked"}`)).toBe(1)
+  await expect.poll(() => value(`lockstep_outbox_delivered_total{${labels}}`)).toBe(2)
+  expect(await value(`lockstep_outbox_parked_total{${labels},state="parked"}`)).toBe(1)
+  expect(await value(`lockstep_outbox_latency_seconds_count{${labels}}`)).toBe(2)
+  expect(await value('lockstep_outbox_delivery_seconds_count{dispatcher="default"}')).toBeGreaterThan(0)
+  expect(await value('lockstep_outbox_sink_down{dispatcher="default"}')).toBe(0)
+  expect(await value('lockstep_outbox_failures_total{dispatcher="default"}')).toBe(0)
+  await expect.poll(() => value('lockstep_outbox_shards{dispatcher="default"}')).toBe(2)
+  stopping.abort()
+  await run
+  expect(await value('lockstep_outbox_shards{dispatcher="default"}')).toBe(0)
+})
+
+test('the outbox: a sink that is down, and one that is back', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const stopping = new AbortController()
+  let down = true
+  const sink = (): void => {
+    if (down) throw new Error('no route')
+  }
+  const run = lockstep.dispatcher({ name: 'second', sink, shards: 1 }).run({ signal: stopping.signal })
+  await lockstep.transaction({}, async (tx) => tx.enqueue({ topic: 'mails', key: 'a', payload: 1 }))
+  await expect.poll(() => value('lockstep_outbox_sink_down{dispatcher="second"}')).toBe(1)
+  down = false
+  await expect.poll(() => value('lockstep_outbox_sink_down{dispatcher="second"}'), { timeout: 5000 }).toBe(0)
+  const mails = '{dispatcher="second",topic="mails"}'
+  await expect.poll(() => value(`lockstep_outbox_delivered_total${mails}`)).toBe(1)
+  expect(await value('lockstep_outbox_parked_total{dispatcher="second",topic="mails",state="parked"}')).toBe(0)
+  stopping.abort()
+  await run
 })
