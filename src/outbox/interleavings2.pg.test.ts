@@ -71,12 +71,14 @@ async function enqueue(key: string, payload: unknown = {}, client: pg.Client | p
 }
 
 describe('lives', () => {
+  const crashes = pgBouncerAvailable() ? test.fails : test.skip
+
   /**
    * synchronous_commit = off. A window is read, its events are visible and not on disk, and the reader asks for a flush: on another
    * connection of the pool, or behind a pooler, which holds the question while the server crashes and comes back. The flush succeeds,
    * in the next life, where the events are gone. They are sent all the same; their numbers are given out again, with other uuids.
    */
-  test.fails.skipIf(!pgBouncerAvailable())('what a crash took between reading and the flush is not sent', async () => {
+  crashes('what a crash took between reading and the flush is not sent', async () => {
     const server = await startPostgres({ settings: { wal_writer_delay: '10s' } })
     stops.push(() => server.stop('immediate'))
     const bouncer = await startPgBouncer({ postgresPort: server.port, poolMode: 'transaction' })
@@ -122,12 +124,9 @@ describe('parked streams', () => {
    * stream waits any more, and the events of one that is parked, blocked or paused go past those that are put aside.
    */
   test.fails('a stream waits however the pool reads booleans', async () => {
-    const types = {
-      getTypeParser: (oid: number, format?: 'text' | 'binary') =>
-        oid === 16
-          ? (value: string) => value
-          : (pg.types.getTypeParser(oid, format as 'text') as (value: string) => unknown),
-    } as pg.CustomTypesConfig
+    const types: pg.CustomTypesConfig = {
+      getTypeParser: (oid: number) => (oid === 16 ? (value: string) => value : pg.types.getTypeParser(oid, 'text')),
+    }
     const pool = new pg.Pool({ connectionString: database.url, max: 4, types })
     stops.push(() => pool.end())
     const lockstep = new Lockstep(pool)
