@@ -1,0 +1,355 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
+import {
+  HistoryDiverged,
+  type Inbox,
+  type InboxEvent,
+  InboxGap,
+  InvalidOption,
+  key,
+  Lockstep,
+  type Transaction,
+} from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+describe.each(DRIVERS)('the inbox, %s', (driver) => {
+  let streams = 0
+  /** Of a stream that no other test has. */
+  const eventsOf = (topic = 'trades'): ((seq: number, more?: Partial<InboxEvent>) => InboxEvent) => {
+    const stream = `${driver}-${++streams}`
+    return (seq, more) => ({ topic, key: stream, seq, id: randomUUID(), ...more })
+  }
+  const open = (consumer = 'portfolios'): { lockstep: Lockstep; inbox: Inbox } => {
+    const { lockstep } = bench.open(driver)
+    return { lockstep, inbox: lockstep.inbox(consumer) }
+  }
+  const noting = async (tx: Transaction, event: InboxEvent): Promise<void> => note(tx, `${event.key} #${event.seq}`)
+
+  test('in order each event is the first, and moves the position', async () => {
+    const { inbox } = open()
+    const event = eventsOf()
+    expect(await inbox.position(event(1))).toBeUndefined()
+    for (const seq of [1, 2, 3]) {
+      const next = event(seq)
+      expect(await inbox.handle(next, noting)).toBe('first')
+      expect(await inbox.position(next)).toEqual({ seq, id: next.id })
+    }
+    expect(await bench.notes()).toHaveLength(3)
+  })
+
+  test('what comes again is a duplicate, and is not handled', async () => {
+    const { inbox } = open()
+    const event = eventsOf()
+    const all = [event(1), event(2), event(3)]
+    for (const each of all) await inbox.handle(each, noting)
+    for (const each of [...all, ...all]) {
+      expect(await inbox.handle(each, () => expect.unreachable())).toBe('duplicate')
+    }
+    const last = all[2] as InboxEvent
+    expect(await inbox.handle({ ...last, id: last.id.toUpperCase() }, () => expect.unreachable())).toBe('duplicate')
+    expect(await inbox.position(last)).toEqual({ seq: 3, id: last.id })
+  })
+
+  test('a gap is told with the number that is expected, and nothing moves', async () => {
+    const { inbox } = open()
+    const event = eventsOf()
+    const beforeAny = await failureOf(inbox.handle(event(2), () => expect.unreachable()))
+    expect(beforeAny).toMatchObject({ code: 'LOCKSTEP_INBOX_GAP', expected: 1, seq: 2 })
+    expect(await inbox.position(event(1))).toBeUndefined()
+    const one = event(1)
+    await inbox.handle(one, noting)
+    const error = await failureOf(inbox.handle(event(5), () => expect.unreachable()))
+    expect(error).toBeInstanceOf(InboxGap)
+    expect(error).toMatchObject({ expected: 2, seq: 5, keys: [`trades/${one.key}`] })
+    expect(await inbox.position(one)).toEqual({ seq: 1, id: one.id })
+    expect(await inbox.handle(event(2), noting)).toBe('first')
+  })
+
+  test('a gap that the caller catches does not spoil its transaction', async () => {
+    const { lockstep, inbox } = open()
+    const event = eventsOf()
+    await lockstep.transaction({}, async (tx) => {
+      await expect(inbox.accept(tx, event(2))).rejects.toBeInstanceOf(InboxGap)
+      expect(await inbox.accept(tx, event(1))).toBe('first')
+    })
+    expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
+  })
+
+  test('the last number with another id is another history', async () => {
+    const { inbox } = open()
+    const event = eventsOf()
+    const one = event(1)
+    await inbox.handle(one, noting)
+    const error = await failureOf(inbox.handle(event(1), () => expect.unreachable()))
+    expect(error).toBeInstanceOf(HistoryDiverged)
+    expect(error).toMatchObject({ code: 'LOCKSTEP_HISTORY_DIVERGED', keys: [`trades/${one.key}`] })
+    await inbox.handle(event(2), noting)
+    // Of older ones the id is not known.
+    expect(await inbox.handle(event(1), () => expect.unreachable())).toBe('duplicate')
+  })
+
+  test('a tombstone moves the position and is not handled', async () => {
+    const { inbox } = open()
+    const event = eventsOf()
+    await inbox.handle(event(1), noting)
+    const skipped = event(2, { tombstone: 'skipped' })
+    expect(await inbox.handle(skipped, () => expect.unreachable())).toBe('tombstone')
+    expect(await inbox.handle(skipped, () => expect.unreachable())).toBe('duplicate')
+    expect(await inbox.handle(event(3, { tombstone: undefined }), noting)).toBe('first')
+    expect(await inbox.handle(event(4, { tombstone: true }), () => expect.unreachable())).toBe('tombstone')
+    const other = eventsOf()
+    expect(await inbox.handle(other(1, { tombstone: 'dead' }), () => expect.unreachable())).toBe('tombstone')
+  })
+
+  test('a handler that throws leaves the position, and the event is the first again', async () => {
+    const { inbox } = open()
+    const event = eventsOf()
+    const [one, two] = [event(1), event(2)]
+    const failing = async (tx: Transaction, each: InboxEvent): Promise<void> => {
+      await noting(tx, each)
+      throw new Error('no such portfolio')
+    }
+    await expect(inbox.handle(one, failing)).rejects.toThrow('no such portfolio')
+    expect(await inbox.position(one)).toBeUndefined()
+    expect(await inbox.handle(one, noting)).toBe('first')
+    await expect(inbox.handle(two, failing)).rejects.toThrow('no such portfolio')
+    expect(await inbox.position(one)).toEqual({ seq: 1, id: one.id })
+    expect(await inbox.handle(two, noting)).toBe('first')
+    expect(await bench.notes()).toEqual([`${one.key} #1`, `${one.key} #2`])
+  })
+
+  test('several events in one transaction, and a savepoint that is undone', async () => {
+    const { lockstep, inbox } = open()
+    const event = eventsOf()
+    await lockstep.transaction({}, async (tx) => {
+      expect(await inbox.accept(tx, event(1))).toBe('first')
+      const undone = tx.savepoint(async (inner) => {
+        expect(await inbox.accept(inner, event(2))).toBe('first')
+        throw new Error('changed my mind')
+      })
+      await expect(undone).rejects.toThrow('changed my mind')
+      expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
+      expect(await inbox.accept(tx, event(2))).toBe('first')
+      // Inside a transaction of the same Lockstep it is part of it.
+      expect(await inbox.handle(event(3), noting)).toBe('first')
+    })
+    expect(await inbox.position(event(1))).toMatchObject({ seq: 3 })
+  })
+
+  test('consumers, topics and keys are apart', async () => {
+    const { lockstep, inbox } = open()
+    const other = lockstep.inbox('reports')
+    const event = eventsOf()
+    const one = event(1)
+    expect(await inbox.handle(one, noting)).toBe('first')
+    expect(await other.handle(one, async () => undefined)).toBe('first')
+    expect(await inbox.handle({ ...one, topic: 'orders' }, async () => undefined)).toBe('first')
+    expect(await inbox.handle({ ...one, key: `${one.key} ` }, async () => undefined)).toBe('first')
+    expect(await inbox.handle({ ...one, key: one.key.toUpperCase() }, async () => undefined)).toBe('first')
+    expect(await other.handle(event(2), async () => undefined)).toBe('first')
+    expect(await inbox.position(one)).toMatchObject({ seq: 1 })
+  })
+
+  test('the longest names fit', async () => {
+    const { lockstep } = open()
+    const long = (bytes: number): string => randomUUID().repeat(40).slice(0, bytes)
+    const inbox = lockstep.inbox(long(255))
+    const event = { topic: long(1000), key: long(1000), seq: 1, id: randomUUID() }
+    expect(await inbox.handle(event, async () => undefined)).toBe('first')
+    expect(await inbox.position(event)).toEqual({ seq: 1, id: event.id })
+  })
+
+  test('numbers as large as JavaScript has them', async () => {
+    const { inbox } = open()
+    const event = eventsOf()
+    const last = event(Number.MAX_SAFE_INTEGER)
+    expect(await inbox.handle(last, noting, { start: last.seq })).toBe('first')
+    expect(await inbox.position(last)).toEqual({ seq: last.seq, id: last.id })
+  })
+
+  test('in a transaction of the caller’s own', async () => {
+    const client = bench.open(driver)
+    const inbox = client.lockstep.inbox('portfolios')
+    const event = eventsOf()
+    await client.begin('', async (own) => {
+      expect(await inbox.accept(await client.lockstep.join(own), event(1))).toBe('first')
+    })
+    const undone = client.begin('', async (own) => {
+      expect(await inbox.accept(await client.lockstep.join(own), event(2))).toBe('first')
+      throw new Error('changed my mind')
+    })
+    await expect(undone).rejects.toThrow('changed my mind')
+    expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
+  })
+
+  test('the handler has the event as it was given, and the options of a transaction', async () => {
+    const { inbox } = open()
+    const event = { ...eventsOf()(1), payload: { quantity: 5 } }
+    const verdict = await inbox.handle(
+      event,
+      async (tx, given) => {
+        expect(given).toBe(event)
+        expect(given.payload.quantity).toBe(5)
+        expect(tx.isolation).toBe('serializable')
+        expect(await bench.locksHeld()).toBe(1)
+      },
+      { isolation: 'serializable', lock: key`Portfolio:${event.key}`, waitMs: 1000 },
+    )
+    expect(verdict).toBe('first')
+  })
+
+  test('another schema has another inbox', async () => {
+    const { lockstep, inbox } = open()
+    const elsewhere = bench.open(driver, { schema: `Other "${driver}"` }).lockstep
+    await elsewhere.migrate()
+    const one = eventsOf()(1)
+    await inbox.handle(one, noting)
+    expect(await elsewhere.inbox('portfolios').handle(one, async () => undefined)).toBe('first')
+    expect(lockstep.inbox('portfolios').consumer).toBe('portfolios')
+  })
+
+  describe('a consumer that joins late', () => {
+    test('begins with exactly its number: smaller ones are duplicates, larger ones a gap', async () => {
+      const { inbox } = open()
+      const event = eventsOf()
+      const options = { start: 10 }
+      expect(await inbox.handle(event(9), () => expect.unreachable(), options)).toBe('duplicate')
+      expect(await inbox.position(event(1))).toEqual({ seq: 9, id: undefined })
+      const early = await failureOf(inbox.handle(event(11), () => expect.unreachable(), options))
+      expect(early).toMatchObject({ code: 'LOCKSTEP_INBOX_GAP', expected: 10, seq: 11 })
+      expect(await inbox.handle(event(10), noting, options)).toBe('first')
+      expect(await inbox.handle(event(11), noting, options)).toBe('first')
+    })
+
+    test('the number counts until there is a position, and never after', async () => {
+      const { inbox } = open()
+      const event = eventsOf()
+      await inbox.handle(event(1), noting)
+      expect(await inbox.handle(event(2), noting, { start: 10 })).toBe('first')
+      const other = eventsOf()
+      expect(await inbox.handle(other(7), noting, { start: 7 })).toBe('first')
+      expect(await inbox.handle(other(8), noting)).toBe('first')
+    })
+
+    test('startAt() goes with its transaction, and does not move what has begun', async () => {
+      const { lockstep, inbox } = open()
+      const event = eventsOf()
+      const undone = lockstep.transaction({}, async (tx) => {
+        expect(await inbox.startAt(tx, event(1), 5)).toBe(true)
+        throw new Error('the snapshot is not complete')
+      })
+      await expect(undone).rejects.toThrow('the snapshot is not complete')
+      expect(await inbox.position(event(1))).toBeUndefined()
+      await lockstep.transaction({}, async (tx) => {
+        expect(await inbox.startAt(tx, event(1), 5)).toBe(true)
+        expect(await inbox.startAt(tx, event(1), 9)).toBe(false)
+      })
+      expect(await inbox.position(event(1))).toEqual({ seq: 4, id: undefined })
+      // Whatever its id: of what came before the start none is known.
+      expect(await inbox.handle(event(4), () => expect.unreachable())).toBe('duplicate')
+      expect(await inbox.handle(event(5), noting)).toBe('first')
+      await lockstep.transaction({}, async (tx) => {
+        expect(await inbox.startAt(tx, event(1), 1)).toBe(false)
+      })
+      expect(await inbox.handle(event(6), noting)).toBe('first')
+    })
+
+    test('startAt() with force moves it, also back: after a history that diverged', async () => {
+      const { lockstep, inbox } = open()
+      const event = eventsOf()
+      for (const seq of [1, 2, 3]) await inbox.handle(event(seq), async () => undefined)
+      await expect(inbox.handle(event(3), noting)).rejects.toBeInstanceOf(HistoryDiverged)
+      await lockstep.transaction({}, async (tx) => {
+        expect(await inbox.startAt(tx, event(1), 2, { force: true })).toBe(true)
+      })
+      expect(await inbox.handle(event(2), noting)).toBe('first')
+      expect(await inbox.handle(event(3), noting)).toBe('first')
+    })
+  })
+
+  test('bad input is refused before anything is sent', async () => {
+    const { lockstep } = open()
+    const unreachable = new Lockstep(bench.admin, { schema: 'nowhere' }).inbox('portfolios')
+    const good = eventsOf()(1)
+    const bad: Record<string, unknown>[] = [
+      { topic: '' },
+      { topic: undefined },
+      { key: '' },
+      { key: 7 },
+      { key: 'a\0b' },
+      { key: 'x'.repeat(1001) },
+      { seq: 0 },
+      { seq: -1 },
+      { seq: 1.5 },
+      { seq: Number.NaN },
+      { seq: '1' },
+      { seq: 2 ** 53 },
+      { id: 'no uuid' },
+      { id: undefined },
+      { id: `${good.id} ` },
+      { tombstone: 1 },
+      { tombstone: '' },
+    ]
+    for (const each of bad) {
+      const event = { ...good, ...each } as InboxEvent
+      expect(await failureOf(unreachable.handle(event, noting)), JSON.stringify(each)).toBeInstanceOf(InvalidOption)
+      expect(await failureOf(unreachable.accept({} as never, event))).toBeInstanceOf(InvalidOption)
+    }
+    const refused = (pending: Promise<unknown>): Promise<void> => expect(pending).rejects.toBeInstanceOf(InvalidOption)
+    await refused(unreachable.handle(undefined as never, noting))
+    await refused(unreachable.handle(good, undefined as never))
+    await refused(unreachable.handle(good, noting, { start: 0 }))
+    await refused(unreachable.position({ topic: 'trades' } as never))
+    await refused(unreachable.accept(bench.admin as never, good))
+    await refused(unreachable.accept(undefined as never, good))
+    await refused(unreachable.startAt(bench.admin as never, good, 5))
+    await refused(unreachable.startAt({} as never, good, 0))
+    for (const consumer of ['', undefined, 7, 'x'.repeat(256), '\ud800']) {
+      expect(() => lockstep.inbox(consumer as never)).toThrow(InvalidOption)
+    }
+  })
+})
+
+describe('in SQL, for any language', () => {
+  const accept = async (values: string): Promise<unknown> => {
+    const { rows } = await bench.admin.query<{ verdict: string }>(`SELECT lockstep.inbox_accept(${values}) AS verdict`)
+    return rows[0]?.verdict
+  }
+
+  test('the function gives the verdict as text', async () => {
+    expect(await accept(`'c', 't', 'k', 1, gen_random_uuid()`)).toBe('first')
+    expect(await accept(`'c', 't', 'k', 3, gen_random_uuid()`)).toBe('gap:2')
+    expect(await accept(`'c', 't', 'k', 2, gen_random_uuid(), true`)).toBe('tombstone')
+    expect(await accept(`'c', 't', 'k', 1, gen_random_uuid()`)).toBe('duplicate')
+    expect(await accept(`'c', 't', 'k', 2, gen_random_uuid()`)).toBe('diverged')
+  })
+
+  test('nonsense is refused', async () => {
+    for (const values of [`'c', 't', 'k', 0, gen_random_uuid()`, `'c', 't', 'k', NULL, gen_random_uuid()`]) {
+      expect(await failureOf(accept(values))).toMatchObject({ code: '22023' })
+    }
+    expect(await failureOf(accept(`'c', 't', 'k', 1, NULL`))).toMatchObject({ code: '22023' })
+    expect(await failureOf(accept(`'c', 't', 'k', 1, gen_random_uuid(), false, NULL`))).toMatchObject({ code: '22023' })
+    expect(await failureOf(accept(`'c', NULL, 'k', 1, gen_random_uuid()`))).toMatchObject({ code: '23502' })
+  })
+
+  test('updates stay on their page: the index is not touched', async () => {
+    for (let seq = 1; seq <= 200; seq++) await accept(`'hot', 't', 'k', ${seq}, gen_random_uuid()`)
+    const counts = async (): Promise<{ updated: number; hot: number } | undefined> => {
+      await bench.admin.query('SELECT pg_stat_clear_snapshot()')
+      const { rows } = await bench.admin.query<{ updated: number; hot: number }>(
+        `SELECT n_tup_upd::int AS updated, n_tup_hot_upd::int AS hot FROM pg_stat_user_tables
+          WHERE schemaname = 'lockstep' AND relname = 'inbox'`,
+      )
+      return rows[0]
+    }
+    await expect.poll(async () => (await counts())?.updated, { timeout: 10_000 }).toBeGreaterThanOrEqual(199)
+    const { updated, hot } = (await counts()) as { updated: number; hot: number }
+    expect(hot / updated).toBeGreaterThan(0.9)
+  })
+})

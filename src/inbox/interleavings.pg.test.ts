@@ -1,0 +1,323 @@
+import { randomUUID } from 'node:crypto'
+import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, type Signal, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import type { InboxEvent, InboxVerdict, Isolation, Lockstep, Transaction } from '../index.ts'
+import { type EventMessage, on } from '../observe/index.ts'
+
+/** Transactions that meet at one stream. Each test makes its order happen; none hopes for it. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+// Without a unique key: an effect that happened twice is there twice.
+beforeAll(() => bench.admin.query('CREATE TABLE effects (stream text NOT NULL, seq integer NOT NULL)'))
+afterEach(() => bench.admin.query('TRUNCATE effects'))
+
+const ISOLATIONS = ['read committed', 'repeatable read', 'serializable'] as const
+const CONSUMER = 'portfolios'
+
+async function effect(tx: Transaction, { key, seq }: InboxEvent): Promise<void> {
+  await tx.query('INSERT INTO effects VALUES ($1, $2)', [key, seq])
+}
+
+async function effectsOf({ key }: InboxEvent): Promise<number[]> {
+  const { rows } = await bench.admin.query<{ seq: number }>('SELECT seq FROM effects WHERE stream = $1 ORDER BY seq', [
+    key,
+  ])
+  return rows.map(({ seq }) => seq)
+}
+
+/** Comes back when so many backends wait for a row, or for the end of a transaction. */
+async function rowWaiters(count: number): Promise<void> {
+  const waiting = async (): Promise<number> => {
+    const { rows } = await bench.admin.query<{ n: number }>(
+      `SELECT count(*)::int AS n FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event IN ('transactionid', 'tuple')`,
+    )
+    return rows[0]?.n ?? -1
+  }
+  await expect.poll(waiting, { interval: 5, timeout: 5000 }).toBe(count)
+}
+
+/** Why transactions were run again while the work was done. */
+async function retriesDuring<T>(work: () => Promise<T>): Promise<{ value: T; reasons: (string | undefined)[] }> {
+  const reasons: (string | undefined)[] = []
+  const stop = on('transaction.retried', ({ reason }: EventMessage<'transaction.retried'>) => reasons.push(reason))
+  try {
+    return { value: await work(), reasons }
+  } finally {
+    stop()
+  }
+}
+
+describe.each(DRIVERS)('at one stream, %s', (driver) => {
+  let streams = 0
+  const eventsOf = (): ((seq: number) => InboxEvent) => {
+    const [name, ids] = [`${driver}-${++streams}`, [] as string[]]
+    return (seq) => ({ topic: 'trades', key: name, seq, id: (ids[seq] ??= randomUUID()) })
+  }
+  const handle = (lockstep: Lockstep, event: InboxEvent, isolation: Isolation): Promise<InboxVerdict> =>
+    lockstep.inbox(CONSUMER).handle(event, effect, { isolation })
+
+  /** Accepts an event and stays open until told how to end: comes back when it was accepted. */
+  async function accepting(
+    lockstep: Lockstep,
+    event: InboxEvent,
+    isolation: Isolation,
+  ): Promise<(ending: 'commit' | 'rollback') => Promise<void>> {
+    const [accepted, end]: [Signal, Signal] = [signal(), signal()]
+    let fails = false
+    const pending = lockstep.inbox(CONSUMER).handle(
+      event,
+      async (tx) => {
+        await effect(tx, event)
+        accepted.give()
+        await end.given
+        if (fails) throw new Error('rolled back')
+      },
+      { isolation },
+    )
+    await Promise.race([accepted.given, pending])
+    return async (ending) => {
+      fails = ending === 'rollback'
+      end.give()
+      if (fails) await expect(pending).rejects.toThrow('rolled back')
+      else expect(await pending).toBe('first')
+    }
+  }
+
+  describe.each(ISOLATIONS)('%s', (isolation) => {
+    test.each([0, 3])('32 deliveries of one event at once have one effect, after %i before it', async (before) => {
+      const clients = [bench.open(driver, { max: 8 }).lockstep, bench.open(driver, { max: 8 }).lockstep]
+      const event = eventsOf()
+      const [one] = clients as [Lockstep]
+      for (let seq = 1; seq <= before; seq++) await handle(one, event(seq), isolation)
+      const next = event(before + 1)
+      const verdicts = await Promise.all(
+        Array.from({ length: 32 }, (_, n) => handle(clients[n % 2] as Lockstep, next, isolation)),
+      )
+      expect(verdicts.filter((verdict) => verdict === 'first')).toHaveLength(1)
+      expect(verdicts.filter((verdict) => verdict === 'duplicate')).toHaveLength(31)
+      expect((await effectsOf(next)).filter((seq) => seq === next.seq)).toEqual([next.seq])
+    })
+
+    test.each([
+      ['the first of all', 0],
+      ['a later one', 2],
+    ])('%s is no duplicate until who is at it has committed', async (_name, before) => {
+      const { lockstep } = bench.open(driver)
+      const event = eventsOf()
+      for (let seq = 1; seq <= before; seq++) await handle(lockstep, event(seq), isolation)
+      const next = event(before + 1)
+      const end = await accepting(lockstep, next, isolation)
+      const second = handle(lockstep, next, isolation)
+      await rowWaiters(1)
+      const { reasons } = await retriesDuring(async () => {
+        await end('commit')
+        expect(await second).toBe('duplicate')
+      })
+      expect(reasons).toEqual(isolation === 'read committed' ? [] : ['40001'])
+      expect(await effectsOf(next)).toHaveLength(before + 1)
+    })
+
+    test.each([
+      ['the first of all', 0],
+      ['a later one', 2],
+    ])('%s is the first again where who was at it has failed', async (_name, before) => {
+      const { lockstep } = bench.open(driver)
+      const event = eventsOf()
+      for (let seq = 1; seq <= before; seq++) await handle(lockstep, event(seq), isolation)
+      const next = event(before + 1)
+      const end = await accepting(lockstep, next, isolation)
+      const second = handle(lockstep, next, isolation)
+      await rowWaiters(1)
+      await end('rollback')
+      expect(await second).toBe('first')
+      expect(await effectsOf(next)).toHaveLength(before + 1)
+    })
+
+    test.each([
+      ['the first of all', 0],
+      ['a later one', 2],
+    ])('the successor of %s is no gap until who is at it has failed', async (_name, before) => {
+      const { lockstep } = bench.open(driver)
+      const event = eventsOf()
+      for (let seq = 1; seq <= before; seq++) await handle(lockstep, event(seq), isolation)
+      const failing = await accepting(lockstep, event(before + 1), isolation)
+      const early = failureOf(handle(lockstep, event(before + 2), isolation))
+      await rowWaiters(1)
+      await failing('rollback')
+      expect(await early).toMatchObject({ code: 'LOCKSTEP_INBOX_GAP', expected: before + 1, seq: before + 2 })
+
+      const end = await accepting(lockstep, event(before + 1), isolation)
+      const successor = handle(lockstep, event(before + 2), isolation)
+      await rowWaiters(1)
+      await end('commit')
+      expect(await successor).toBe('first')
+      expect(await effectsOf(event(1))).toHaveLength(before + 2)
+    })
+
+    test('a duplicate of what is committed waits for nobody', async () => {
+      const { lockstep } = bench.open(driver)
+      const event = eventsOf()
+      await handle(lockstep, event(1), isolation)
+      await handle(lockstep, event(2), isolation)
+      const end = await accepting(lockstep, event(3), isolation)
+      expect(await handle(lockstep, event(1), isolation)).toBe('duplicate')
+      expect(await handle(lockstep, event(2), isolation)).toBe('duplicate')
+      await end('commit')
+    })
+
+    test('many events at once, each delivered by several: every effect once', async () => {
+      const lockstep = bench.open(driver, { max: 8 }).lockstep
+      const event = eventsOf()
+      const count = 12
+      /** As a broker does: what is not acknowledged comes again. */
+      const deliver = async (seq: number): Promise<void> => {
+        for (;;) {
+          try {
+            await lockstep.inbox(CONSUMER).handle(event(seq), effect, { isolation, retry: { attempts: 100 } })
+            return
+          } catch (error) {
+            expect(error).toMatchObject({ code: 'LOCKSTEP_INBOX_GAP', seq })
+          }
+        }
+      }
+      const deliveries = Array.from({ length: count * 3 }, (_, n) => deliver(count - Math.floor(n / 3)))
+      await Promise.all(deliveries)
+      expect(await effectsOf(event(1))).toEqual(Array.from({ length: count }, (_, n) => n + 1))
+    })
+
+    test('startAt() and the first event at once: one of the two begins the stream', async () => {
+      const { lockstep } = bench.open(driver)
+      const inbox = lockstep.inbox(CONSUMER)
+      const event = eventsOf()
+      const end = await accepting(lockstep, event(1), isolation)
+      const late = lockstep.transaction({ isolation }, (tx) => inbox.startAt(tx, event(1), 10))
+      await rowWaiters(1)
+      await end('commit')
+      expect(await late).toBe(false)
+      expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
+    })
+  })
+
+  describe.each(['repeatable read', 'serializable'] as const)(
+    'a snapshot that is older than the row, %s',
+    (isolation) => {
+      /** Accepts in a transaction whose snapshot was taken before `meanwhile`. */
+      const late = (
+        lockstep: Lockstep,
+        meanwhile: () => Promise<unknown>,
+        event: InboxEvent,
+      ): Promise<InboxVerdict> => {
+        let attempts = 0
+        return lockstep.transaction({ isolation }, async (tx) => {
+          await tx.query('SELECT 1')
+          if (++attempts === 1) await meanwhile()
+          return lockstep.inbox(CONSUMER).accept(tx, event)
+        })
+      }
+      /** As another process: inside a transaction of the same Lockstep it would be a part of it. */
+      const elsewhere = (): Lockstep => bench.open(driver).lockstep
+
+      test.each([
+        ['the same event', [1], [2], 2, 'duplicate'],
+        ['the same event, the first of all', [], [1], 1, 'duplicate'],
+        ['what looks like a gap and is next', [1], [2, 3], 4, 'first'],
+        ['what looks like a gap and is a duplicate', [1], [2, 3], 3, 'duplicate'],
+        ['what looks like a gap in a new stream', [], [1, 2], 3, 'first'],
+      ] as const)('%s is 40001, and judged anew', async (_name, before, meanwhile, seq, verdict) => {
+        const { lockstep } = bench.open(driver)
+        const other = elsewhere()
+        const event = eventsOf()
+        for (const each of before) await handle(other, event(each), 'read committed')
+        const { value, reasons } = await retriesDuring(() =>
+          late(
+            lockstep,
+            // Outside of the frame of the transaction: another Lockstep, as another process.
+            async () => {
+              for (const each of meanwhile) await handle(other, event(each), 'read committed')
+            },
+            event(seq),
+          ),
+        )
+        expect(value).toBe(verdict)
+        expect(reasons).toEqual(['40001'])
+      })
+
+      test('without a retry the conflict is the caller’s', async () => {
+        const { lockstep } = bench.open(driver)
+        const other = elsewhere()
+        const event = eventsOf()
+        await handle(other, event(1), 'read committed')
+        const error = await failureOf(
+          lockstep.transaction({ isolation, retry: false }, async (tx) => {
+            await tx.query('SELECT 1')
+            await handle(other, event(2), 'read committed')
+            return lockstep.inbox(CONSUMER).accept(tx, event(2))
+          }),
+        )
+        expect(error).toMatchObject({ code: '40001' })
+        expect(await effectsOf(event(1))).toEqual([1, 2])
+      })
+
+      test('with a lock declared, deliveries of one stream do not collide at all', async () => {
+        const clients = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+        const event = eventsOf()
+        await handle(clients[0] as Lockstep, event(1), isolation)
+        const { value, reasons } = await retriesDuring(() =>
+          Promise.all(
+            Array.from({ length: 16 }, (_, n) =>
+              (clients[n % 2] as Lockstep)
+                .inbox(CONSUMER)
+                .handle(event(2), effect, { isolation, lock: `Portfolio:${event(2).key}` }),
+            ),
+          ),
+        )
+        expect(value.filter((verdict) => verdict === 'first')).toHaveLength(1)
+        expect(reasons).toEqual([])
+      })
+    },
+  )
+
+  test('a consumer that looks first and acts then does it twice: the tests can fail', async () => {
+    const { lockstep } = bench.open(driver)
+    const event = eventsOf()(1)
+    const met = signal()
+    let looked = 0
+    const naive = (): Promise<void> =>
+      lockstep.transaction({}, async (tx) => {
+        const { rows } = await tx.query('SELECT 1 FROM effects WHERE stream = $1 AND seq = $2', [event.key, event.seq])
+        if (++looked === 2) met.give()
+        await met.given
+        if (rows.length === 0) await effect(tx, event)
+      })
+    await Promise.all([naive(), naive()])
+    expect(await effectsOf(event)).toEqual([1, 1])
+  })
+
+  test('two streams taken in two orders are a deadlock, which is retried', async () => {
+    const [one, two] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const [left, right] = [eventsOf(), eventsOf()]
+    for (const each of [left(1), right(1)]) await handle(one, each, 'read committed')
+    const met = signal()
+    let taken = 0
+    const take = (lockstep: Lockstep, order: readonly InboxEvent[]): Promise<InboxVerdict[]> =>
+      lockstep.transaction({}, async (tx) => {
+        const verdicts: InboxVerdict[] = []
+        for (const each of order) {
+          verdicts.push(await lockstep.inbox(CONSUMER).accept(tx, each))
+          if (++taken === 2) met.give()
+          await met.given
+        }
+        return verdicts
+      })
+    const { value, reasons } = await retriesDuring(() =>
+      Promise.all([take(one, [left(2), right(2)]), take(two, [right(2), left(2)])]),
+    )
+    expect(value.flat().toSorted()).toEqual(['duplicate', 'duplicate', 'first', 'first'])
+    expect(reasons).toEqual(['40P01'])
+  })
+})

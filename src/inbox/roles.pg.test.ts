@@ -1,0 +1,57 @@
+import { randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Lockstep } from '../lockstep.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const owner = new pg.Pool({ connectionString: database.url, max: 2 })
+afterAll(() => owner.end())
+
+// Roles belong to the server, not to the database: a name of this file's own.
+const role = `consumer_${database.name}`
+const url = new URL(database.url)
+url.username = role
+let app: pg.Pool
+
+/** What the page tells people to grant for the inbox. */
+const page = readFileSync(new URL('../../docs/reference/inbox.md', import.meta.url), 'utf8')
+const documented = /^```sql\n(GRANT [^]*?) TO app;\n```$/m.exec(page)?.[1] ?? ''
+
+beforeAll(() => new Lockstep(owner).migrate())
+beforeEach(async () => {
+  await owner.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
+  await owner.query(`
+    GRANT USAGE ON SCHEMA lockstep TO ${role};
+    GRANT SELECT ON lockstep.migrations TO ${role};
+    GRANT SELECT, INSERT, DELETE ON lockstep.incarnation TO ${role};
+    GRANT SELECT, UPDATE ON lockstep.epoch TO ${role}`)
+  app = new pg.Pool({ connectionString: url.href, max: 3 })
+})
+afterEach(async () => {
+  await app.end()
+  await owner.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
+})
+
+const event = { topic: 'trades', key: 'a', seq: 1, id: randomUUID() }
+
+test('with the documented grants a role does everything', async () => {
+  await owner.query(`${documented} TO ${role}`)
+  const lockstep = new Lockstep(app)
+  const inbox = lockstep.inbox('portfolios')
+  expect(await inbox.handle(event, async () => undefined)).toBe('first')
+  expect(await inbox.position(event)).toEqual({ seq: 1, id: event.id })
+  expect(await lockstep.transaction({}, (tx) => inbox.startAt(tx, event, 5, { force: true }))).toBe(true)
+})
+
+test('without them nobody moves a consumer', async () => {
+  const lockstep = new Lockstep(app)
+  const inbox = lockstep.inbox('portfolios')
+  const refused = { code: '42501' }
+  await expect(inbox.handle(event, async () => undefined)).rejects.toMatchObject(refused)
+  await expect(inbox.position(event)).rejects.toMatchObject(refused)
+  const start = lockstep.transaction({}, (tx) => inbox.startAt(tx, event, 5, { force: true }))
+  await expect(start).rejects.toMatchObject(refused)
+})
