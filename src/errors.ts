@@ -39,6 +39,7 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_STREAM_NOT_PARKED'
   | 'LOCKSTEP_EVENT_INVALID'
   | 'LOCKSTEP_OUTBOX_REBASE_NEEDED'
+  | 'LOCKSTEP_REPLAY_STOPPED'
   | 'LOCKSTEP_INBOX_GAP'
   | 'LOCKSTEP_HISTORY_DIVERGED'
 
@@ -326,6 +327,20 @@ export class EventInvalid extends LockstepError {
 /** The cursors were made on another server, database or history: a dump that was restored, a clone, a point in time. */
 export class OutboxRebaseNeeded extends LockstepError {
   override readonly code = 'LOCKSTEP_OUTBOX_REBASE_NEEDED'
+}
+
+/** The sink of a replay did not take an event. */
+export class ReplayStopped extends LockstepError {
+  override readonly code = 'LOCKSTEP_REPLAY_STOPPED'
+  /** The number and the position of the event that was not taken. */
+  readonly seq: number
+  readonly position: number
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly seq: number; readonly position: number }) {
+    super(message, details)
+    this.seq = details.seq
+    this.position = details.position
+  }
 }
 
 /** An event came before the one that precedes it. */

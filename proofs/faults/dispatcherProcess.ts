@@ -47,7 +47,7 @@ const dispatcher = lockstep.dispatcher({
         `${topic}/${key}`,
         seq,
         id,
-        String((payload as { mark: string }).mark),
+        (payload as { mark: string }).mark,
       ]),
     } satisfies SentBatch)
     await answer

@@ -29,7 +29,7 @@ export const BEGIN = 'BEGIN'
 export const COMMIT = 'COMMIT'
 
 export const ALL_EVENTS = `
-  SELECT topic || '/' || key AS key, seq, uuid::text AS uuid, payload->>'mark' AS mark FROM lockstep.outbox_events`
+  SELECT topic || '/' || key AS key, seq::int AS seq, uuid::text AS uuid, payload->>'mark' AS mark FROM lockstep.outbox_events`
 export const A_BACKEND = `
   SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1`
 export const READY = 'SELECT 1'

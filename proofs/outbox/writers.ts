@@ -8,6 +8,8 @@ export class Writings {
   readonly rolledBack = new Set<string>()
   /** Events whose COMMIT was not answered. */
   readonly unknown = new Set<string>()
+  /** Told to those who write until it is over. */
+  over = false
   #marks = 0
 
   mark(): string {

@@ -116,10 +116,9 @@ async function load(
   tell: Tell,
 ): Promise<Writings> {
   const writings = new Writings()
-  let over = false
   const client = lab.client('pg', lab.url('direct'), { poolSize: WRITERS, retry: { attempts: 1 } })
   const loops = Array.from({ length: WRITERS }, async () => {
-    while (!over) {
+    while (!writings.over) {
       await writeOnce(client.lockstep, writings, KEYS)
       // A server that is down is not asked all the time.
       if (writings.unknown.size > 0) await sleep(5)
@@ -140,7 +139,7 @@ async function load(
     }
   }
   await flowing(checker)
-  over = true
+  writings.over = true
   await Promise.all(loops)
   await client.close()
   return writings
@@ -175,7 +174,7 @@ async function settle(lab: Lab, checker: StreamOrderChecker, drainMs: number): P
   for (;;) {
     const { rows } = await lab.admin.query<Arrival>(ALL_EVENTS)
     const missing = checker.missing(rows.map(({ mark }) => mark))
-    if (missing === 0 || performance.now() > deadline) return rows.map((row) => ({ ...row, seq: Number(row.seq) }))
+    if (missing === 0 || performance.now() > deadline) return rows
     await sleep(200)
   }
 }

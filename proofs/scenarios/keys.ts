@@ -51,8 +51,8 @@ export const keys = scenario<Size>({
 
 /** Two to four different keys in a random order. */
 function draw(): Key[] {
-  const keys = KEYS.toSorted(() => Math.random() - 0.5)
-  return keys.slice(0, 2 + Math.floor(Math.random() * 3))
+  const shuffled = KEYS.toSorted(() => Math.random() - 0.5)
+  return shuffled.slice(0, 2 + Math.floor(Math.random() * 3))
 }
 
 async function withLockstep(lab: Lab, size: Size): Promise<{ done: number; deadlocks: number }> {

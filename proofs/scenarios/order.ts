@@ -140,8 +140,8 @@ async function write(lab: Lab, writings: Writings, until: number, slowMs: number
     while (performance.now() < until) await writeOnce(lockstep, writings, KEYS)
   })
   const slow = async (): Promise<void> => {
-    const [first] = clients
-    while (performance.now() < until && first !== undefined) await writeSlowly(first.lockstep, writings, 'slow', slowMs)
+    const { lockstep } = clients[0] as (typeof clients)[number]
+    while (performance.now() < until) await writeSlowly(lockstep, writings, 'slow', slowMs)
   }
   await Promise.all([...loops, slow()])
   await Promise.all(clients.map((client) => client.close()))

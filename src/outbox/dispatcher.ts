@@ -19,6 +19,8 @@ const BALANCE_MS = 1500
 /** How often old segments are looked for. */
 const RETAIN_EVERY_MS = 30_000
 const LONGEST_PAUSE_MS = 5000
+/** Into so many segments the time of retention is divided; there are slots for two more. */
+const SEGMENTS_KEPT = 6
 
 /** Delivers the outbox. Any number of processes may run one of the same name: they share its shards. */
 export interface Dispatcher {
@@ -104,7 +106,7 @@ export class RunningDispatcher implements Dispatcher {
           failures = 0
           if (plan.retainMs !== false && performance.now() >= retainAt && owned.has(0)) {
             retainAt = performance.now() + RETAIN_EVERY_MS
-            await retain(grounds, plan.retainMs)
+            await retain(grounds, plan.retainMs, plan.retainMs / SEGMENTS_KEPT)
           }
         } catch (error) {
           if (error instanceof OutboxRebaseNeeded) throw error
@@ -165,6 +167,8 @@ class Ownership {
   readonly #plan: DispatcherPlan
   readonly #setting: ShardSetting
   readonly #shards = new Map<number, Shard>()
+  /** Those, and the ones whose lease is lost and that have not ended yet. */
+  readonly #running = new Set<Shard>()
   readonly #me = randomUUID()
   #member: Lease | undefined
 
@@ -189,7 +193,7 @@ class Ownership {
     const place = members.toSorted().indexOf(`OutboxMember:${name}:${this.#me}`)
     const count = Math.max(1, members.length)
     const share = Math.floor(shards / count) + (place >= 0 && place < shards % count ? 1 : 0)
-    const taken = new Set(held.map(({ key }) => key as string))
+    const taken = new Set(held.map(({ key }) => key))
     for (const shard of [...this.#shards.values()].slice(share)) shard.stop()
     // Not all begin with the same one.
     const start = Math.floor(Math.random() * shards)
@@ -213,6 +217,9 @@ class Ownership {
     if (lease === undefined) return
     const shard = new Shard(this.#setting, number, lease)
     this.#shards.set(number, shard)
+    this.#running.add(shard)
+    // What it still sends is up to it; the shard can be had again, here or elsewhere.
+    lease.signal.addEventListener('abort', () => this.#forget(shard), { once: true })
     const { grounds, plan } = this.#setting
     const message = { schema: grounds.schema, dispatcher: plan.name, shard: number, fence: lease.fence }
     if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
@@ -221,14 +228,19 @@ class Ownership {
         if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
       })
       .finally(() => {
-        this.#shards.delete(number)
+        this.#forget(shard)
+        this.#running.delete(shard)
         if (outboxShardLeft.hasSubscribers) outboxShardLeft.publish(message)
       })
   }
 
+  #forget(shard: Shard): void {
+    if (this.#shards.get(shard.number) === shard) this.#shards.delete(shard.number)
+  }
+
   /** Lets go of everything. */
   async leave(): Promise<void> {
-    const shards = [...this.#shards.values()]
+    const shards = [...this.#running]
     for (const shard of shards) shard.stop()
     await Promise.allSettled(shards.map((shard) => shard.ended))
     await this.#member?.release()

@@ -169,11 +169,12 @@ export function eventsOfStream(
   { topic, key }: { topic: string; key: string },
   fromSeq: number,
   toSeq: number | undefined,
+  upTo: number,
   limit: number,
 ): string {
   return `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
            WHERE e.stream = ${schema}.outbox_stream(${quoteLiteral(topic)}, ${quoteLiteral(key)})
-             AND e.seq >= ${fromSeq} ${toSeq === undefined ? '' : `AND e.seq <= ${toSeq}`}
+             AND e.seq >= ${fromSeq} AND e.id <= ${upTo} ${toSeq === undefined ? '' : `AND e.seq <= ${toSeq}`}
            ORDER BY e.seq LIMIT ${limit}`
 }
 

@@ -82,7 +82,7 @@ export class Outbox<Events extends object = EventMap> {
    * await client.query('COMMIT')
    */
   async enqueue(client: object, event: EventOf<Events>): Promise<{ readonly seq: number }> {
-    const prepared = this.#enqueuing.prepare(event as EventToEnqueue)
+    const prepared = this.#enqueuing.prepare(event)
     const connection = this.#grounds.driver.wrap(client)
     try {
       const [statement] = this.#enqueuing.flush([prepared], undefined)
@@ -109,7 +109,7 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /** Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. */
-  skip(stream: OperatorOptions & { readonly reason: string }): Promise<void> {
+  async skip(stream: OperatorOptions & { readonly reason: string }): Promise<void> {
     if (typeof stream.reason !== 'string' || stream.reason.trim() === '') {
       throw new InvalidOption('skip() was given no reason.', { advice: 'Say why: it is written down with who did it.' })
     }
@@ -138,8 +138,14 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /** Empties segments older than that which every dispatcher has passed. Dispatchers do so by themselves, see `retainMs`. */
-  retain(options: { readonly olderThanMs: number; readonly rotateMs?: number }): Promise<Retained> {
-    return retain(this.#grounds, options.olderThanMs, options.rotateMs)
+  async retain(options: { readonly olderThanMs: number; readonly rotateMs?: number }): Promise<Retained> {
+    const { olderThanMs, rotateMs = olderThanMs / 6 } = options
+    for (const [name, value] of Object.entries({ olderThanMs, rotateMs })) {
+      if (Number.isFinite(value) && value >= 0) continue
+      throw new InvalidOption(`${name} is ${String(value)}.`, { advice: 'Use a number of milliseconds.' })
+    }
+    await this.#grounds.ready()
+    return retain(this.#grounds, olderThanMs, rotateMs)
   }
 
   /** After a restore: decides what of the restored outbox is delivered, and makes the cursors good for this server. */

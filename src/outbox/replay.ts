@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOption, ReplayStopped } from '../errors.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
@@ -22,7 +22,7 @@ export interface ReplayOptions {
 
 export interface Replayed {
   readonly events: number
-  /** The position of the last one: to go on from. */
+  /** The position of the last one. A transaction that was open meanwhile may have events at smaller ones. */
   readonly position: number
 }
 
@@ -34,6 +34,11 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
       advice: 'A stream is topic and key: name both.',
     })
   }
+  if (key === undefined ? options.fromSeq !== undefined || toSeq !== undefined : options.fromPosition !== undefined) {
+    throw new InvalidOption('replay() was given numbers without a stream, or a position with one.', {
+      advice: 'Use fromSeq and toSeq with topic and key, fromPosition without a key.',
+    })
+  }
   const sink = sinkOf(options.sink)
   await grounds.ready()
   const { driver, quotedSchema, silence } = grounds
@@ -42,20 +47,26 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
     return (result?.rows ?? []) as unknown as EventRow[]
   }
   const [end] = await rowsOf(lastPosition(quotedSchema))
+  const upTo = Number(end?.event_id ?? 0)
   let [events, position, nextSeq] = [0, options.fromPosition ?? 0, fromSeq]
   await sink.open?.()
   try {
-    while (signal?.aborted !== true) {
+    while (!isAborted(signal)) {
       const rows = await rowsOf(
         topic !== undefined && key !== undefined
-          ? eventsOfStream(quotedSchema, { topic, key }, nextSeq, toSeq, batch)
-          : eventsAfter(quotedSchema, position, Number(end?.event_id ?? 0), topic, batch),
+          ? eventsOfStream(quotedSchema, { topic, key }, nextSeq, toSeq, upTo, batch)
+          : eventsAfter(quotedSchema, position, upTo, topic, batch),
       )
       const fetched = rows.map((row) => new FetchedEvent(row, 0n))
       const last = fetched.at(-1)
       if (last === undefined) break
       const context = { dispatcher: 'replay', shard: 0, fence: 0n, signal: signal ?? new AbortController().signal }
       const answers = await sink.send(fetched, context)
+      if (answers.length !== fetched.length) {
+        throw notTaken(fetched[0] as FetchedEvent, {
+          unknown: `${answers.length} answers for ${fetched.length} events`,
+        })
+      }
       const failed = answers.findIndex((answer) => answer !== 'sent')
       if (failed >= 0) throw notTaken(fetched[failed] as FetchedEvent, answers[failed] as Delivery)
       events += fetched.length
@@ -68,10 +79,16 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
   return { events, position }
 }
 
-function notTaken({ topic, key, seq, position }: FetchedEvent, answer: Delivery): Error {
-  const reason =
-    typeof answer === 'object' && 'refused' in answer ? answer.refused : 'it is not known what became of it'
-  return new Error(`The sink did not take ${topic}/${key} #${seq} at position ${position}: ${reason}.`, {
-    cause: typeof answer === 'object' ? answer.cause : undefined,
+function isAborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted ?? false
+}
+
+function notTaken({ topic, key, seq, position }: FetchedEvent, answer: Delivery): ReplayStopped {
+  const reason = answer === 'sent' ? '' : 'refused' in answer ? answer.refused : answer.unknown
+  return new ReplayStopped(`The sink did not take ${topic}/${key} #${seq} at position ${position}: ${reason}.`, {
+    advice: 'Everything before it was sent. Go on from there when the sink takes it.',
+    cause: answer === 'sent' ? undefined : answer.cause,
+    seq,
+    position,
   })
 }

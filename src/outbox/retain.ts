@@ -14,7 +14,7 @@ export interface Retained {
  * Empties segments that every dispatcher has passed and that are older than the given time, and begins a new one when it is due. Never
  * waits long for anybody: what is in use is looked at another time.
  */
-export async function retain(grounds: Grounds, olderThanMs: number, rotateMs = olderThanMs / 6): Promise<Retained> {
+export async function retain(grounds: Grounds, olderThanMs: number, rotateMs: number): Promise<Retained> {
   const { driver, quotedSchema, silence } = grounds
   const text = retainSegments(quotedSchema, olderThanMs, rotateMs)
   const results = await withConnection(driver, (connection) => connection.script(text), silence)

@@ -41,7 +41,7 @@ export class Shard implements ReadingShard {
     this.number = number
     this.lease = lease
     this.#parked = new ParkedStreams(setting, this)
-    this.ended = this.#run().finally(() => this.lease.release())
+    this.ended = this.#ownAndRun()
   }
 
   get fence(): bigint {
@@ -71,6 +71,14 @@ export class Shard implements ReadingShard {
 
   get #over(): boolean {
     return this.#stopping.signal.aborted || this.lease.signal.aborted
+  }
+
+  async #ownAndRun(): Promise<void> {
+    try {
+      await this.#run()
+    } finally {
+      await this.lease.release()
+    }
   }
 
   async #run(): Promise<void> {

@@ -1,0 +1,267 @@
+import { beforeEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
+import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { InvalidOption, type Lockstep } from '../index.ts'
+import { on } from '../observe/index.ts'
+
+/** What dispatchers deliver, and in which order. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+let number = 0
+let name: string
+
+beforeEach(async () => {
+  // A dispatcher of its own for each test, which begins with an empty outbox.
+  name = `d${++number}`
+  await bench.admin.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events')
+})
+
+const trade = (portfolio: string, n: number): { topic: string; key: string; payload: { n: number } } => {
+  return { topic: 'trades', key: portfolio, payload: { n } }
+}
+
+async function enqueue(lockstep: Lockstep, ...portfolios: string[]): Promise<void> {
+  await lockstep.transaction({}, (tx) => tx.enqueueMany(portfolios.map((portfolio, n) => trade(portfolio, n))))
+}
+
+const numbersOf = (delivered: readonly string[], stream: string): number[] =>
+  delivered.filter((each) => each.startsWith(`${stream}#`)).map((each) => parseInt(each.split('#')[1] as string, 10))
+
+const upTo = (count: number): number[] => Array.from({ length: count }, (_, n) => n + 1)
+
+describe.each(DRIVERS)('dispatch, %s', (driver) => {
+  test('everything that was there and everything that comes, in order, as it was enqueued', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    await lockstep.transaction({}, async (tx) => {
+      await tx.enqueue({ topic: 'trades', key: 'a', payload: { deep: [1, 'ü'] }, headers: { traceparent: '00-1' } })
+      await tx.enqueue({ topic: 'trades', key: 'a', payload: Buffer.from([0, 255, 7]) })
+    })
+    const run = dispatching(lockstep, { name })
+    await run.until(2)
+    await enqueue(lockstep, 'a', 'b', 'a')
+    await run.until(5)
+    await run.stop()
+    expect(numbersOf(run.delivered, 'trades/a')).toEqual([1, 2, 3, 4])
+    const [first, second] = run.events
+    expect(first).toMatchObject({
+      topic: 'trades',
+      key: 'a',
+      seq: 1,
+      payload: { deep: [1, 'ü'] },
+      headers: { traceparent: '00-1' },
+    })
+    expect(first?.body.toString()).toBe('{"deep":[1,"ü"]}')
+    expect(first?.id).toMatch(/^[0-9a-f-]{36}$/)
+    expect(Math.abs(Date.now() - (first?.enqueuedAt.getTime() ?? 0))).toBeLessThan(60_000)
+    expect(second?.payload).toEqual(Buffer.from([0, 255, 7]))
+    expect(second?.contentType).toBe('application/octet-stream')
+    expect(first?.fence).toBeTypeOf('bigint')
+  })
+
+  test('a second run goes on where the first has stopped: nothing twice', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    await enqueue(lockstep, 'a', 'b', 'c', 'a')
+    const first = dispatching(lockstep, { name })
+    await first.until(4)
+    await first.stop()
+    await enqueue(lockstep, 'a', 'd')
+    const second = dispatching(lockstep, { name })
+    await second.until(2)
+    await second.stop()
+    expect(second.delivered.toSorted()).toEqual(['trades/a#3', 'trades/d#1'])
+  })
+
+  test('an open transaction holds up its own stream alone, and is delivered when it commits', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const run = dispatching(lockstep, { name, shards: 1 })
+    const [written, goOn] = [signal(), signal()]
+    const slow = bench.open(driver).lockstep.transaction({}, async (tx) => {
+      await tx.query(`SELECT lockstep.enqueue('trades', 'slow', '{}')`)
+      written.give()
+      await goOn.given
+    })
+    await written.given
+    await enqueue(lockstep, 'a', 'b')
+    await enqueue(lockstep, 'a', 'b')
+    await run.until(4)
+    goOn.give()
+    await slow
+    await run.until(5)
+    await run.stop()
+    expect(run.delivered.at(-1)).toBe('trades/slow#1')
+    expect(numbersOf(run.delivered, 'trades/a')).toEqual([1, 2])
+  })
+
+  test('a transaction with a small id and late events: behind those that were committed before it', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const [begun, goOn] = [signal(), signal()]
+    const early = bench.open(driver).lockstep.transaction({}, async (tx) => {
+      await tx.query('SELECT pg_current_xact_id()')
+      begun.give()
+      await goOn.given
+      await tx.enqueue(trade('a', 101))
+    })
+    await begun.given
+    await lockstep.transaction({}, (tx) => tx.enqueue(trade('a', 100)))
+    goOn.give()
+    await early
+    const run = dispatching(lockstep, { name })
+    await run.until(2)
+    await run.stop()
+    expect(run.events.map(({ payload }) => payload)).toEqual([{ n: 100 }, { n: 101 }])
+  })
+
+  test('a backlog of many small batches, over ticks, by many writers: every stream in order', async () => {
+    const writers = [bench.open(driver, { max: 5 }), bench.open(driver, { max: 5 })]
+    await Promise.all(
+      Array.from({ length: 10 }, async (_, writer) => {
+        const { lockstep } = writers[writer % 2] as (typeof writers)[number]
+        for (let round = 0; round < 30; round++) {
+          await lockstep.transaction({}, async (tx) => {
+            if (round % 3 === 0) await tx.query('SELECT pg_current_xact_id()')
+            await tx.enqueueMany(
+              Array.from({ length: 20 }, (__, n) => trade(`p${(writer * 7 + round * 3 + n) % 40}`, n)),
+            )
+          })
+        }
+      }),
+    )
+    const { rows } = await bench.admin.query<{ ticks: number }>(
+      'SELECT count(*)::int AS ticks FROM lockstep.outbox_ticks',
+    )
+    expect(rows[0]?.ticks).toBeGreaterThan(3)
+    const run = dispatching(bench.open(driver, { max: 6 }).lockstep, { name, batch: 37 })
+    await run.until(6000)
+    await run.stop()
+    expect(run.delivered).toHaveLength(6000)
+    for (let p = 0; p < 40; p++) {
+      const numbers = numbersOf(run.delivered, `trades/p${p}`)
+      expect(numbers).toEqual(upTo(numbers.length))
+    }
+  })
+
+  test('one transaction with more events than many batches', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const run = dispatching(lockstep, { name, batch: 100, shards: 2 })
+    await enqueue(lockstep, ...Array.from({ length: 7000 }, (_, n) => `p${n % 3}`))
+    await run.until(7000)
+    await run.stop()
+    expect(run.delivered).toHaveLength(7000)
+    for (let p = 0; p < 3; p++) expect(numbersOf(run.delivered, `trades/p${p}`)).toHaveLength(p === 0 ? 2334 : 2333)
+    expect(numbersOf(run.delivered, 'trades/p1')).toEqual(upTo(2333))
+  })
+
+  test('two dispatchers share the shards evenly, hand over without a duplicate, and each name gets everything', async () => {
+    const one = dispatching(bench.open(driver, { max: 6 }).lockstep, { name, holder: 'one' })
+    const admin = bench.open(driver, { max: 6 }).lockstep
+    const owned = async (holder: string): Promise<number> =>
+      (await admin.outbox.status()).shards.filter((each) => each.dispatcher === name && each.owner === holder).length
+    await eventually(async () => (await owned('one')) === 8)
+    const two = dispatching(bench.open(driver, { max: 6 }).lockstep, { name, holder: 'two' })
+    for (let round = 0; (await owned('two')) < 4; round++) await enqueue(admin, `p${round % 20}`, `q${round % 20}`)
+    expect(await owned('one')).toBe(4)
+    await one.stop()
+    await eventually(async () => (await owned('two')) === 8)
+    await enqueue(admin, 'last')
+    const { rows } = await bench.admin.query<{ n: number }>('SELECT count(*)::int AS n FROM lockstep.outbox_events')
+    const total = rows[0]?.n as number
+    await eventually(() => one.delivered.length + two.delivered.length >= total)
+    await two.stop()
+    const all = [...one.delivered, ...two.delivered]
+    expect(new Set(all).size).toBe(total)
+    expect(all).toHaveLength(total)
+    const other = dispatching(admin, { name: `${name}-other`, shards: 1 })
+    await other.until(total)
+    await other.stop()
+    expect(other.delivered.toSorted()).toEqual(all.toSorted())
+  })
+
+  test('a sink that is down: nothing is lost, nothing is blamed, and it goes on by itself', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const changes: string[] = []
+    const stopDown = on('outbox.sinkDown', ({ dispatcher, reason }) => dispatcher === name && changes.push(reason))
+    const stopUp = on('outbox.sinkUp', ({ dispatcher }) => dispatcher === name && changes.push('up'))
+    let broken = true
+    const run = dispatching(lockstep, {
+      name,
+      sink: () => {
+        if (broken) throw new Error('connection refused')
+      },
+    })
+    await enqueue(lockstep, 'a', 'b', 'c', 'a')
+    await eventually(() => changes.length > 0)
+    await enqueue(lockstep, 'a')
+    broken = false
+    await run.until(5)
+    await run.stop()
+    stopDown()
+    stopUp()
+    expect(changes[0]).toBe('connection refused')
+    expect(changes.at(-1)).toBe('up')
+    expect(numbersOf(run.delivered, 'trades/a')).toEqual([1, 2, 3])
+    expect(await lockstep.outbox.parked({ dispatcher: name })).toEqual([])
+  })
+
+  test('the lease is gone: the cursor stays where the next owner has it', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const [sending, goOn] = [signal(), signal()]
+    let late = true
+    const one = dispatching(lockstep, {
+      name,
+      shards: 1,
+      sink: async () => {
+        if (!late) return
+        late = false
+        sending.give()
+        await goOn.given
+      },
+    })
+    await enqueue(lockstep, 'a', 'a')
+    await sending.given
+    await lockstep.leases.forceRelease(`OutboxShard:${name}:0`, { by: 'test', reason: 'test' })
+    // It takes the shard again, as another process would; what was sent before comes back later.
+    await one.until(2)
+    await enqueue(lockstep, 'a')
+    await one.until(3)
+    goOn.give()
+    await one.until(5)
+    await enqueue(lockstep, 'a')
+    await one.until(6)
+    await one.stop()
+    expect(one.delivered.map((each) => each.split('#')[1])).toEqual(['1', '2', '3', '1', '2', '4'])
+  })
+
+  test('options that cannot be are told, and so are shards that are not those of before', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const sink = (): void => undefined
+    const bad = [
+      {},
+      { sink: 1 },
+      { sink, shards: 3 },
+      { sink, batch: 0 },
+      { sink, name: 'a b' },
+      { sink, giveUp: 'no' },
+    ]
+    for (const options of bad) expect(() => lockstep.dispatcher(options as never)).toThrow(InvalidOption)
+    const run = dispatching(lockstep, { name, shards: 2 })
+    await enqueue(lockstep, 'a')
+    await run.until(1)
+    await run.stop()
+    expect(await failureOf(lockstep.dispatcher({ sink, name, shards: 4 }).run())).toBeInstanceOf(InvalidOption)
+  })
+
+  test('close() ends a dispatcher', async () => {
+    const client = bench.open(driver, { max: 6 })
+    const running = client.lockstep.dispatcher({ sink: () => undefined, name }).run()
+    await eventually(async () => {
+      return (await bench.open(driver).lockstep.outbox.status()).shards.some(
+        (each) => each.dispatcher === name && each.owner,
+      )
+    })
+    await client.lockstep.close()
+    await running
+  })
+})
