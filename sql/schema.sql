@@ -430,6 +430,7 @@ DECLARE
   buckets smallint[];
   slots smallint[];
   floor bigint;
+  resumed boolean;
   found_events integer;
   written pg_lsn;
   -- So many ticks hold about as many events as are wanted.
@@ -445,6 +446,7 @@ BEGIN
       CONTINUE;
     END IF;
     buckets := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    resumed := NOT c.done;
     IF c.done THEN
       a := c.next;
       z := NULL;
@@ -483,8 +485,9 @@ BEGIN
        WHERE pg_visible_in_snapshot(w.xid, z)
        ORDER BY w.id LIMIT max_events;
       GET DIAGNOSTICS found_events = ROW_COUNT;
-      EXIT WHEN found_events > 0 OR tick IS NULL;
-      -- Nothing for this shard up to that tick: on to the next.
+      EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed);
+      -- Nothing for this shard up to that tick, or no more in the window that was being read: on to the next.
+      resumed := false;
       a := z;
       z := NULL;
       floor := 0;
@@ -686,7 +689,7 @@ BEGIN
     IF NOT FOUND THEN
       c.version := 0;
       c.fence := 0;
-      c.next := '3:3:';
+      c.next := '1:1:';
       c.done := true;
     END IF;
     IF choice <> 'none' THEN
@@ -778,7 +781,7 @@ BEGIN
       RETURN c.fence = my_fence;
     END IF;
     INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done)
-    VALUES (my_dispatcher, my_shard, COALESCE(c.version, 0) + 1, my_fence, COALESCE(c.prev, '3:3:'), COALESCE(c.next, '3:3:'),
+    VALUES (my_dispatcher, my_shard, COALESCE(c.version, 0) + 1, my_fence, COALESCE(c.prev, '1:1:'), COALESCE(c.next, '1:1:'),
             COALESCE(c.after_id, 0), COALESCE(c.done, true))
         ON CONFLICT DO NOTHING;
     IF FOUND THEN
