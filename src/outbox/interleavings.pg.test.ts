@@ -87,7 +87,7 @@ describe('dispatching', () => {
    * in it, finds nothing, and ends there (`EXIT WHEN … tick IS NULL`) instead of going on to the next window: the shard sees nothing
    * new until its cursor is refreshed, 20 s later. With 500 events in one enqueueMany, or batch: 1, that is the normal case.
    */
-  test.fails('after a window of exactly one batch the shard goes on at once', async () => {
+  test('after a window of exactly one batch the shard goes on at once', async () => {
     const { lockstep } = bench.open('pg')
     const { names } = dispatch(lockstep, takeAll, { batch: 2, shards: 1 })
     await lockstep.transaction({}, (tx) => tx.enqueueMany([1, 2].map((payload) => ({ topic: 't', key: 'a', payload }))))
@@ -155,12 +155,12 @@ describe('parked streams', () => {
     await bench.admin.query(`INSERT INTO lockstep.outbox_dispatchers (name, shards, system, database, timeline)
       SELECT 'default', 1, system::text, database::text, 1 FROM lockstep.ensure_incarnation()`)
     await call(`outbox_take(${owner}, 1)`)
-    await call(`outbox_operate('pause', 'default', 't', 'a', NULL)`)
-    await call(`outbox_operate('resume', 'default', 't', 'a', NULL)`)
+    await call(`outbox_operate('pause', 'default', 't', 'a', NULL, NULL)`)
+    await call(`outbox_operate('resume', 'default', 't', 'a', NULL, NULL)`)
     const [operator, next] = [await session(), await session()]
     await operator.query('BEGIN')
     // There is nothing to skip; the row is locked nevertheless, until the operator's transaction ends.
-    await operator.query(`SELECT lockstep.outbox_operate('skip', 'default', 't', 'a', 'x')`)
+    await operator.query(`SELECT lockstep.outbox_operate('skip', 'default', 't', 'a', 1, 'x')`)
     const late = call(`outbox_unpark(${owner}, 1, ARRAY['t'], ARRAY['a'])`)
     const blocked = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%_unpark(%'`
     await expect.poll(async () => (await next.query(blocked)).rows, SOON).toEqual([{ n: 1 }])
@@ -215,7 +215,7 @@ describe('parked streams', () => {
     expect(seen?.head).toBe(1)
     refusing = false
     await second.given
-    await lockstep.outbox.skip({ topic: 't', key: 'a', reason: `#${seen?.head} is poison` }).catch(() => undefined)
+    await lockstep.outbox.skip({ topic: 't', key: 'a', seq: seen?.head ?? 0, reason: 'poison' }).catch(() => undefined)
     goOn.give()
     await expect.poll(() => names, SOON).toEqual(['a#1', 'a#2'])
     expect(events.map(({ tombstone }) => tombstone)).toEqual([undefined, undefined])
@@ -251,6 +251,24 @@ describe('a restored dump', () => {
   })
 
   /**
+   * The same inside a savepoint, or a block with EXCEPTION in a trigger: the row's own xmin is the subtransaction's, so that it does
+   * not tell either that the event was enqueued here.
+   */
+  test.fails('so is what was enqueued in a savepoint', async () => {
+    const { lockstep } = bench.open('pg')
+    const before = dispatch(lockstep, takeAll, { shards: 1 })
+    await enqueue('a')
+    await expect.poll(() => before.names, SOON).toEqual(['a#1'])
+    await before.stop()
+    await comesFromABusierServer()
+    const client = await session()
+    await client.query(`BEGIN; SAVEPOINT s; SELECT lockstep.enqueue('t', 'a', '2'); RELEASE s; COMMIT`)
+    await lockstep.outbox.rebase({ deliver: 'undelivered' })
+    const after = dispatch(lockstep, takeAll)
+    await expect.poll(() => after.names, SOON).toEqual(['a#2'])
+  })
+
+  /**
    * Only a dispatcher that is in the dump is refused. One with a new name, or the first one ever, begins: events of the other server
    * have ids that this one has not reached and are not visible, new ones are, and overtake them.
    */
@@ -271,7 +289,7 @@ describe('a restored dump', () => {
    * dispatcher yet, nothing was put aside either: all that the outbox holds is lost. A dispatcher that is added later, which gets
    * "the oldest event that there is", gets none of them and sees streams begin in the middle.
    */
-  test.fails('a dispatcher that comes after a rebase gets the events from before', async () => {
+  test('a dispatcher that comes after a rebase gets the events from before', async () => {
     const { lockstep } = bench.open('pg')
     await enqueue('a')
     await comesFromABusierServer()
