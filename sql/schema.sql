@@ -1,8 +1,8 @@
 -- What the migrations result in. Made by `npm run schema`; a test fails on drift.
 
-function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::json) returns bigint language sql volatile
+function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
 SELECT "lockstep".outbox_append(topic, key, payload, NULL, headers)
-function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile
+function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
 SELECT "lockstep".outbox_append(topic, key, NULL, payload, headers)
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile
 DECLARE
@@ -252,15 +252,16 @@ SELECT ('x' || encode(substr(sha256(
 function next_fence() returns bigint language sql volatile
 SELECT ("lockstep".ensure_incarnation()).epoch * 1099511627776
        + nextval(format('%I.fences', 'lockstep')::regclass)
-function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
   -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
   PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM pg_advisory_xact_lock_shared("lockstep".outbox_shard_lock(my_dispatcher, my_shard));
   IF NOT EXISTS (SELECT FROM "lockstep".incarnation i WHERE i.value::text = life) THEN
     RETURN false;
   END IF;
-  INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done)
-  SELECT my_dispatcher, my_shard, my_version + 1, my_fence, new_prev, new_next, new_after, new_done
+  INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
+  SELECT my_dispatcher, my_shard, my_version + 1, my_fence, new_prev, new_next, new_after, new_done, new_seen
     FROM (SELECT o.version, o.fence FROM "lockstep".outbox_cursors o
            WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1) AS c
    WHERE c.version = my_version AND c.fence = my_fence
@@ -273,6 +274,8 @@ BEGIN
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard AND o.version < my_version;
   END IF;
   IF waiting IS NOT NULL THEN
+    -- Before the events are read: whoever erases payloads waits for copies that are being made, and they for it.
+    LOCK TABLE "lockstep".outbox_parked_events IN ROW EXCLUSIVE MODE;
     INSERT INTO "lockstep".outbox_parked (dispatcher, stream, shard, topic, key, state, attempts, reason, next_attempt_at)
     SELECT my_dispatcher, "lockstep".outbox_stream(w.topic, w.key), my_shard, w.topic, w.key, COALESCE(w.state, 'parked'),
            COALESCE(w.attempts, 0), w.reason, clock_timestamp() + make_interval(secs => COALESCE(w.delay_ms, 0) / 1000.0)
@@ -298,9 +301,7 @@ DECLARE
   my_id bigint;
   last bigint := known;
 BEGIN
-  IF mine IS NULL THEN
-    RAISE EXCEPTION 'an event needs a topic and a key' USING ERRCODE = 'null_value_not_allowed';
-  END IF;
+  PERFORM "lockstep".outbox_check_names(topic, key);
   PERFORM pg_advisory_xact_lock_shared("lockstep".outbox_bucket_lock(my_bucket));
   PERFORM pg_advisory_xact_lock("lockstep".outbox_stream_lock(mine));
   SELECT s.last_value INTO my_slot FROM "lockstep".outbox_slot s;
@@ -332,9 +333,7 @@ DECLARE
   last_id bigint;
   added integer;
 BEGIN
-  IF array_position(all_streams, NULL) IS NOT NULL THEN
-    RAISE EXCEPTION 'an event needs a topic and a key' USING ERRCODE = 'null_value_not_allowed';
-  END IF;
+  PERFORM "lockstep".outbox_check_names(g.topic, g.key) FROM (SELECT DISTINCT * FROM unnest(topics, keys)) AS g(topic, key);
   streams := ARRAY(SELECT DISTINCT s FROM unnest(all_streams) AS s);
   IF NOT locked THEN
     PERFORM "lockstep".outbox_lock(streams);
@@ -369,30 +368,37 @@ function outbox_bucket(stream uuid) returns smallint language sql immutable stri
 SELECT (('x' || right(stream::text, 2))::bit(8)::integer & 63)::smallint
 function outbox_bucket_lock(bucket integer) returns bigint language sql immutable strict parallel safe
 SELECT "lockstep".lock_id('outbox-bucket', bucket::text)
+function outbox_check_names(topic text, key text) returns void language plpgsql immutable
+BEGIN
+  IF COALESCE(octet_length(topic), 0) NOT BETWEEN 1 AND 1000 OR COALESCE(octet_length(key), 0) NOT BETWEEN 1 AND 1000 THEN
+    RAISE EXCEPTION 'an event needs a topic and a key of 1 to 1000 bytes' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+END
 function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   s "lockstep".outbox_segments;
-  passed xid8;
+  passed xid8 := "lockstep".outbox_passed();
   dropped integer := 0;
 BEGIN
-  SELECT min(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END) INTO passed
-    FROM "lockstep".outbox_dispatchers d
-    CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
-    LEFT JOIN LATERAL (SELECT * FROM "lockstep".outbox_cursors o
-                        WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
-   HAVING count(*) = count(c.version);
   IF passed IS NULL THEN
     RETURN 0;
   END IF;
-  DELETE FROM "lockstep".outbox_ticks t WHERE t.newest < passed;
   PERFORM set_config('lock_timeout', '300ms', true);
+  BEGIN
+    DELETE FROM "lockstep".outbox_ticks t WHERE t.newest < passed;
+  EXCEPTION WHEN lock_not_available THEN
+    RETURN 0;
+  END;
   FOR s IN SELECT * FROM "lockstep".outbox_segments g
             WHERE g.sealed_xid <= passed AND g.left_at <= clock_timestamp() - min_age ORDER BY g.number LOOP
     BEGIN
-      EXECUTE format('LOCK TABLE %I.%I IN ACCESS EXCLUSIVE MODE', 'lockstep', 'outbox_events_' || s.slot);
+      EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', format('%I.outbox_events_' || s.slot, 'lockstep')::regclass);
     EXCEPTION WHEN lock_not_available THEN
       EXIT;
     END;
+    -- Somebody new may have begun to read it meanwhile.
+    passed := "lockstep".outbox_passed();
+    EXIT WHEN passed IS NULL OR s.sealed_xid > passed;
     INSERT INTO "lockstep".outbox_quiet AS q (stream, topic, key, seq)
     SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.key, e.seq
       FROM "lockstep".outbox_events e
@@ -400,7 +406,7 @@ BEGIN
        AND NOT EXISTS (SELECT FROM "lockstep".outbox_events later WHERE later.stream = e.stream AND later.slot <> s.slot AND later.seq > e.seq)
      ORDER BY e.stream, e.seq DESC
         ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq);
-    EXECUTE format('TRUNCATE %I.%I', 'lockstep', 'outbox_events_' || s.slot);
+    EXECUTE format('TRUNCATE %s', format('%I.outbox_events_' || s.slot, 'lockstep')::regclass);
     DELETE FROM "lockstep".outbox_segments g WHERE g.slot = s.slot;
     dropped := dropped + 1;
   END LOOP;
@@ -410,17 +416,20 @@ function outbox_erase(my_topic text, my_key text, my_reason text) returns intege
 DECLARE
   mine uuid := "lockstep".outbox_stream(my_topic, my_key);
   erased_now integer;
+  copies integer;
 BEGIN
+  LOCK TABLE "lockstep".outbox_parked_events IN SHARE ROW EXCLUSIVE MODE;
   UPDATE "lockstep".outbox_events e SET payload = NULL, bytes = NULL, headers = NULL, erased = true
    WHERE e.stream = mine AND NOT e.erased;
   GET DIAGNOSTICS erased_now = ROW_COUNT;
   UPDATE "lockstep".outbox_parked_events e SET payload = NULL, bytes = NULL, headers = NULL, tombstone = COALESCE(e.tombstone, 'erased')
-   WHERE e.stream = mine;
+   WHERE e.stream = mine AND (e.payload IS NOT NULL OR e.bytes IS NOT NULL OR e.headers IS NOT NULL);
+  GET DIAGNOSTICS copies = ROW_COUNT;
   UPDATE "lockstep".outbox_dead e SET payload = NULL, bytes = NULL, headers = NULL WHERE e.stream = mine;
   INSERT INTO "lockstep".outbox_audit (verb, topic, key, reason) VALUES ('erase', my_topic, my_key, my_reason);
-  RETURN erased_now;
+  RETURN greatest(erased_now, copies);
 END
-function outbox_fetch(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamp with time zone, payload text, bytes bytea, headers text, tombstone text, waits boolean) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function outbox_fetch(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamp with time zone, payload text, bytes bytea, headers text, tombstone text, waits text, stale text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
 DECLARE
   c "lockstep".outbox_cursors;
   a pg_snapshot;
@@ -466,14 +475,17 @@ BEGIN
         z := COALESCE(tick, pg_current_snapshot());
       END IF;
       running := ARRAY(SELECT pg_snapshot_xip(a));
-      -- Not those that everybody had left before the window begins.
+      -- Not those that everybody had left before the window begins; the current one always: a restored dump may not know it.
       slots := ARRAY(SELECT s.slot FROM "lockstep".outbox_segments s
-                      WHERE s.sealed_xid IS NULL OR s.sealed_xid > pg_snapshot_xmin(a));
+                      WHERE s.sealed_xid IS NULL OR s.sealed_xid > pg_snapshot_xmin(a)
+                     UNION SELECT o.last_value FROM "lockstep".outbox_slot o);
       RETURN QUERY
       SELECT my_shards[i], NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint,
              w.id, w.topic, w.key, w.seq, w.uuid, w.enqueued_at, w.payload::text, w.bytes, w.headers::text,
              CASE WHEN w.erased THEN 'erased' END,
-             w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i])
+             CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p
+                                     WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN 'waits' END,
+             NULL::text
         FROM (SELECT * FROM "lockstep".outbox_events e
                WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
                  AND e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -501,18 +513,23 @@ BEGIN
     next := z::text;
     version := c.version;
     last_id := (SELECT s.last_value FROM "lockstep".outbox_ids s);
+    -- A segment waits for this cursor to be written, and it could be by now.
+    stale := (SELECT 'stale' FROM "lockstep".outbox_segments s
+               WHERE s.sealed_xid > pg_snapshot_xmin(CASE WHEN c.done THEN c.next ELSE c.prev END)
+                 AND s.sealed_xid <= pg_snapshot_xmin(z) LIMIT 1);
     parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
                         FROM "lockstep".outbox_parked p
                        WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
     RETURN NEXT;
   END LOOP;
 END
-function outbox_flush() returns pg_lsn language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_flush() returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
-  RETURN pg_logical_emit_message(true, 'lockstep', '');
+  PERFORM pg_logical_emit_message(true, 'lockstep', '');
+  RETURN (SELECT i.value::text FROM "lockstep".incarnation i);
 END
-function outbox_forget_xids() returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_forget_xids(this_system text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   forgotten bigint;
 BEGIN
@@ -520,6 +537,11 @@ BEGIN
   GET DIAGNOSTICS forgotten = ROW_COUNT;
   UPDATE "lockstep".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
   DELETE FROM "lockstep".outbox_ticks;
+  UPDATE "lockstep".outbox_home h SET system = this_system;
+  -- Where segments changed while the dump was made, it knows the new one by the sequence alone.
+  INSERT INTO "lockstep".outbox_segments (slot, number, opened_at)
+  SELECT o.last_value, (SELECT max(s.number) + 1 FROM "lockstep".outbox_segments s), clock_timestamp()
+    FROM "lockstep".outbox_slot o ON CONFLICT DO NOTHING;
   RETURN forgotten;
 END
 function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
@@ -565,13 +587,14 @@ function outbox_lock(topics text[], keys text[]) returns void language plpgsql v
 BEGIN
   PERFORM "lockstep".outbox_lock(ARRAY(SELECT DISTINCT "lockstep".outbox_stream(g.topic, g.key) FROM unnest(topics, keys) AS g(topic, key)));
 END
-function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   mine uuid := "lockstep".outbox_stream(my_topic, my_key);
   d "lockstep".outbox_dispatchers;
   p "lockstep".outbox_parked;
   head bigint;
 BEGIN
+  PERFORM set_config('synchronous_commit', 'on', true);
   SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher;
   IF NOT FOUND THEN
     RETURN 'no dispatcher';
@@ -587,8 +610,9 @@ BEGIN
     END IF;
     IF verb = 'skip' THEN
       SELECT min(e.seq) INTO head FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine;
-      IF head IS NULL THEN
-        RETURN 'not parked';
+      -- The operator has seen this one at the head; by now it may have got through.
+      IF head IS DISTINCT FROM my_seq THEN
+        RETURN 'not at the head';
       END IF;
       UPDATE "lockstep".outbox_parked_events e SET tombstone = 'skipped', payload = NULL, bytes = NULL
        WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = head;
@@ -622,17 +646,26 @@ DECLARE
   o record;
   mine uuid;
 BEGIN
+  PERFORM pg_advisory_xact_lock_shared("lockstep".outbox_shard_lock(my_dispatcher, my_shard));
   IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
     RETURN false;
   END IF;
   FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent_up_to bigint, seq bigint, reason text,
-                                                           attempts integer, delay_ms float8, state text, give_up text) LOOP
+                                                           attempts integer, delay_ms float8, state text, give_up text,
+                                                           was_tombstone boolean) LOOP
     mine := "lockstep".outbox_stream(o.topic, o.key);
     DELETE FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq <= o.sent_up_to;
-    IF o.seq IS NULL THEN
+    -- Where an operator has given the event up meanwhile, what became of it before does not count.
+    IF o.seq IS NULL OR EXISTS (SELECT FROM "lockstep".outbox_parked_events e
+                                 WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
+                                   AND e.tombstone IS NOT NULL AND NOT o.was_tombstone) THEN
       UPDATE "lockstep".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp()
        WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
     ELSE
+      IF o.give_up IS NOT NULL THEN
+        -- A crash must not bring back what a tombstone has gone out for.
+        PERFORM set_config('synchronous_commit', 'on', true);
+      END IF;
       IF o.give_up = 'dead' THEN
         INSERT INTO "lockstep".outbox_dead
         SELECT e.dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, o.reason
@@ -653,6 +686,23 @@ BEGIN
     END IF;
   END LOOP;
   RETURN true;
+END
+function outbox_passed() returns xid8 language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  here text := (SELECT s.system_identifier::text FROM pg_control_system() AS s);
+  passed xid8;
+BEGIN
+  IF EXISTS (SELECT FROM "lockstep".outbox_home h WHERE h.system <> here)
+     OR EXISTS (SELECT FROM "lockstep".outbox_dispatchers d WHERE d.system <> here) THEN
+    RETURN NULL;
+  END IF;
+  SELECT min(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END) INTO passed
+    FROM "lockstep".outbox_dispatchers d
+    CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
+    LEFT JOIN LATERAL (SELECT * FROM "lockstep".outbox_cursors o
+                        WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
+   HAVING count(*) = count(c.version);
+  RETURN passed;
 END
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -679,7 +729,7 @@ BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
   -- Nobody enqueues meanwhile.
   LOCK TABLE "lockstep".outbox_events IN EXCLUSIVE MODE;
-  LOCK TABLE "lockstep".outbox_cursors IN EXCLUSIVE MODE;
+  LOCK TABLE "lockstep".outbox_cursors, "lockstep".outbox_parked IN EXCLUSIVE MODE;
   SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher FOR UPDATE;
   IF NOT FOUND THEN
     RETURN NULL;
@@ -691,6 +741,7 @@ BEGIN
       c.fence := 0;
       c.next := '1:1:';
       c.done := true;
+      c.seen_id := 0;
     END IF;
     IF choice <> 'none' THEN
       INSERT INTO "lockstep".outbox_parked_events
@@ -698,14 +749,16 @@ BEGIN
              CASE WHEN e.erased THEN 'erased' END
         FROM "lockstep".outbox_events e
        WHERE e.bucket * d.shards / 64 = n
-         AND (choice = 'all' OR NOT CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
+         -- What was enqueued here, after the restore, has a larger id than anything that the old cursors know of.
+         AND (choice = 'all' OR e.id > c.seen_id OR NOT CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
                 ELSE pg_visible_in_snapshot(e.xid, c.prev) OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END)
           ON CONFLICT DO NOTHING;
       GET DIAGNOSTICS more = ROW_COUNT;
       put_aside := put_aside + more;
     END IF;
-    INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done)
-    VALUES (my_dispatcher, n, c.version + 1, c.fence, pg_current_snapshot(), pg_current_snapshot(), 0, true);
+    INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
+    SELECT my_dispatcher, n, c.version + 1, c.fence, pg_current_snapshot(), pg_current_snapshot(), 0, true, o.last_value
+      FROM "lockstep".outbox_ids o;
   END LOOP;
   INSERT INTO "lockstep".outbox_parked (dispatcher, stream, shard, topic, key, state, reason)
   SELECT DISTINCT my_dispatcher, e.stream, "lockstep".outbox_bucket(e.stream) * d.shards / 64, e.topic, e.key, 'parked', 'rebase'
@@ -723,17 +776,22 @@ BEGIN
     USING ERRCODE = 'feature_not_supported',
           HINT = 'Use READ COMMITTED, or declare the stream: lockstep.transaction({ isolation, streams: [{ topic, key }] }, …).';
 END
-function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint) returns lockstep.outbox_dispatchers language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
-DECLARE
-  d "lockstep".outbox_dispatchers;
+function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
+  -- Without events there is nothing that could name another server's transactions.
+  UPDATE "lockstep".outbox_home h SET system = this_system
+   WHERE h.system <> this_system AND NOT EXISTS (SELECT FROM "lockstep".outbox_events);
+  SELECT h.system INTO system FROM "lockstep".outbox_home h;
+  IF system <> this_system THEN
+    RETURN;
+  END IF;
   INSERT INTO "lockstep".outbox_dispatchers (name, shards, system, database, timeline)
   VALUES (my_name, my_shards, this_system, this_database, this_timeline) ON CONFLICT DO NOTHING;
   -- A promotion begins a new timeline, and the cursors are as good as before.
   UPDATE "lockstep".outbox_dispatchers o SET timeline = this_timeline
    WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
-  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_name;
-  RETURN d;
+  SELECT o.shards, o.system, o.database, o.timeline INTO shards, system, database, timeline
+    FROM "lockstep".outbox_dispatchers o WHERE o.name = my_name;
 END
 function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -764,6 +822,8 @@ BEGIN
   GET DIAGNOSTICS sealed = ROW_COUNT;
   RETURN sealed;
 END
+function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint language sql immutable strict parallel safe
+SELECT "lockstep".lock_id('outbox-shard', my_dispatcher || ':' || my_shard)
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
 SELECT encode(substr(sha256(
     convert_to('lockstep', 'UTF8') || '\x006f7574626f7800'::bytea || convert_to(topic, 'UTF8') || '\x00'::bytea || convert_to(key, 'UTF8')
@@ -774,15 +834,16 @@ function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint) ret
 DECLARE
   c "lockstep".outbox_cursors;
 BEGIN
+  PERFORM pg_advisory_xact_lock("lockstep".outbox_shard_lock(my_dispatcher, my_shard));
   FOR try IN 1 .. 10 LOOP
     SELECT * INTO c FROM "lockstep".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1;
     IF c.fence >= my_fence THEN
       RETURN c.fence = my_fence;
     END IF;
-    INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done)
+    INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
     VALUES (my_dispatcher, my_shard, COALESCE(c.version, 0) + 1, my_fence, COALESCE(c.prev, '1:1:'), COALESCE(c.next, '1:1:'),
-            COALESCE(c.after_id, 0), COALESCE(c.done, true))
+            COALESCE(c.after_id, 0), COALESCE(c.done, true), COALESCE(c.seen_id, 0))
         ON CONFLICT DO NOTHING;
     IF FOUND THEN
       RETURN true;
@@ -805,6 +866,10 @@ function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, t
 DECLARE
   gone integer;
 BEGIN
+  PERFORM pg_advisory_xact_lock_shared("lockstep".outbox_shard_lock(my_dispatcher, my_shard));
+  -- Waiting is done here: what is looked at below must not be older than that.
+  PERFORM FROM "lockstep".outbox_parked p, unnest(topics, keys) AS g(topic, key)
+    WHERE p.dispatcher = my_dispatcher AND p.stream = "lockstep".outbox_stream(g.topic, g.key) FOR UPDATE OF p;
   IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
     RETURN 0;
   END IF;
@@ -942,6 +1007,7 @@ table outbox_cursors
   column next pg_snapshot not null
   column after_id bigint not null
   column done boolean not null
+  column seen_id bigint not null
   column moved_at timestamp with time zone not null default clock_timestamp()
   constraint outbox_cursors_pkey PRIMARY KEY (dispatcher, shard, version)
   CREATE UNIQUE INDEX outbox_cursors_pkey ON lockstep.outbox_cursors USING btree (dispatcher, shard, version)
@@ -1129,6 +1195,12 @@ table outbox_events_7
   CREATE INDEX outbox_events_7_id ON lockstep.outbox_events_7 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
   CREATE INDEX outbox_events_7_xid ON lockstep.outbox_events_7 USING btree (bucket, xid, id)
   CREATE UNIQUE INDEX outbox_events_7_stream ON lockstep.outbox_events_7 USING btree (stream, seq)
+table outbox_home
+  column one boolean not null default true
+  column system text not null
+  constraint outbox_home_one_check CHECK (one)
+  constraint outbox_home_pkey PRIMARY KEY (one)
+  CREATE UNIQUE INDEX outbox_home_pkey ON lockstep.outbox_home USING btree (one)
 table outbox_parked
   column dispatcher text not null
   column stream uuid not null

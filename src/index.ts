@@ -45,6 +45,7 @@ export {
   type BatchContext,
   type Delivery,
   type Dispatcher,
+  EventRefused,
   type DispatcherOptions,
   type EventMap,
   type EventOf,

@@ -36,4 +36,4 @@ export const READY = 'SELECT 1'
 
 /** The planted bug: what is visible is sent, whether it is on disk or not. */
 export const WITHOUT_FLUSH = `
-  CREATE OR REPLACE FUNCTION lockstep.outbox_flush() RETURNS pg_lsn LANGUAGE sql AS 'SELECT NULL::pg_lsn'`
+  CREATE OR REPLACE FUNCTION lockstep.outbox_flush() RETURNS text LANGUAGE sql AS 'SELECT value::text FROM lockstep.incarnation'`

@@ -204,6 +204,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
       topic: 'trades',
       key: 'dead',
       dispatcher: 'short',
+      seq: 1,
       reason: 'it is\nbad',
     })
     await arrived('short trades/dead', ' #1 skipped', ' #2')

@@ -1,4 +1,4 @@
-import type { ParkedStream, Stream } from '../index.ts'
+import type { Lockstep, ParkedStream, Stream } from '../index.ts'
 import type { Call, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
 import { numberOf } from './givenValues.ts'
@@ -32,6 +32,8 @@ export function parked({ values }: Call): Promise<Outcome> {
   })
 }
 
+const ALL = 1_000_000
+
 type OperatorVerb = 'retry' | 'skip' | 'pause' | 'resume'
 
 const DONE: Readonly<Record<OperatorVerb, (stream: string, dispatcher: string) => string>> = {
@@ -52,16 +54,28 @@ export function operate(verb: OperatorVerb): (call: Call, advice: string) => Pro
     return withDatabase(call.values, async ({ lockstep }): Promise<Outcome> => {
       const { outbox, schema } = lockstep
       const whose = { ...stream, dispatcher }
+      // Of a stream that does not wait there is no head, and the library says so.
+      const seq = verb === 'skip' ? ((await headOf(outbox, whose)) ?? 1) : undefined
       if (verb === 'retry' || verb === 'resume') await outbox[verb](whose)
-      else if (verb === 'skip') await outbox.skip({ ...whose, reason: reason ?? '' })
+      else if (seq !== undefined) await outbox.skip({ ...whose, seq, reason: reason ?? '' })
       else await outbox.pause({ ...whose, ...(reason === undefined ? {} : { reason }) })
+      const which = seq === undefined ? {} : { seq }
       return {
         exitCode: 0,
-        json: { ok: true, command: `outbox ${verb}`, schema, ...whose, reason: reason ?? null },
+        json: { ok: true, command: `outbox ${verb}`, schema, ...whose, ...which, reason: reason ?? null },
         text: () => DONE[verb](nameOf(stream), plain(dispatcher)),
       }
     })
   }
+}
+
+/** The number at the head of a stream that waits. */
+async function headOf(
+  outbox: Lockstep['outbox'],
+  { topic, key, dispatcher }: { topic: string; key: string; dispatcher: string },
+): Promise<number | undefined> {
+  const streams = await outbox.parked({ dispatcher, limit: ALL })
+  return streams.find((each) => each.topic === topic && each.key === key)?.head
 }
 
 /** Takes the payloads of a stream away. */

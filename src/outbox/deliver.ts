@@ -9,6 +9,8 @@ export interface Stop {
   readonly reason: string
   /** Whether it counts against the event: not where its fate is only unknown. */
   readonly blamed: boolean
+  /** Whether it counts if the sink is known to take events. */
+  readonly failed: boolean
   readonly retryAfterMs: number
 }
 
@@ -23,17 +25,22 @@ export interface DeliveryReport {
 
 /** So many streams are tried alone before the sink is held to be down. */
 const ENOUGH_ALONE = 3
+const NOT_TRIED = 'it was not tried: those before it had failed'
+/** More than that is no answer to "when". */
+const LONGEST_RETRY_AFTER_MS = 24 * 60 * 60 * 1000
 
 /**
  * Sends a batch and makes out who is to blame for what was not sent. Refused: the event. Unknown while others got through: the event,
  * too, but nothing is counted against it. Unknown while nothing got through: the sink. A sink that throws tells nothing about single
- * events: then every stream is tried by itself, and the events of one that fails again one by one.
+ * events: then every stream is tried by itself, and the events of one that fails again one by one. `provenSince`: a success of others
+ * since then shows that the sink is not down; by default, one while this was going on.
  */
 export async function deliver(
   sink: Sink,
   breaker: Breaker,
   events: readonly OutboxEvent[],
   context: BatchContext,
+  provenSince?: number,
 ): Promise<DeliveryReport> {
   const startedAt = performance.now()
   const sent = new Set<number>()
@@ -43,15 +50,19 @@ export async function deliver(
   if (Array.isArray(answers)) stops = streams.flatMap((places) => readStream(places, answers, sent))
   else {
     for (const places of streams) {
-      if (context.signal.aborted || (sent.size === 0 && stops.length >= ENOUGH_ALONE)) break
-      stops.push(...(await sendAlone(sink, events, places, context, sent)))
+      const enough = context.signal.aborted || (sent.size === 0 && stops.length >= ENOUGH_ALONE)
+      if (enough)
+        stops.push({ place: places[0] as number, reason: NOT_TRIED, blamed: false, failed: false, retryAfterMs: 0 })
+      else stops.push(...(await sendAlone(sink, events, places, context, sent)))
     }
-    // Somebody else's success shows as well that the sink is not down.
-    if (sent.size > 0 || breaker.succeededSince(startedAt)) stops = stops.map((stop) => ({ ...stop, blamed: true }))
   }
-  if (sent.size > 0 || stops.some(({ blamed }) => blamed)) breaker.succeeded()
+  // Somebody else's success shows as well that the sink is not down.
+  const through =
+    sent.size > 0 || stops.some(({ blamed }) => blamed) || breaker.succeededSince(provenSince ?? startedAt)
+  stops = stops.map((stop) => ({ ...stop, blamed: stop.blamed || (stop.failed && through) }))
+  if (sent.size > 0) breaker.succeeded()
   const [first] = stops
-  const down = sent.size === 0 && !stops.some(({ blamed }) => blamed) ? first : undefined
+  const down = through ? undefined : first
   return down === undefined ? { sent, stops, down } : { sent, stops: [], down }
 }
 
@@ -82,12 +93,18 @@ function readStream(places: readonly number[], answers: readonly Delivery[], sen
   return []
 }
 
-function stopAt(place: number, answer: Delivery | undefined): Stop {
+function stopAt(place: number, given: Delivery | null | undefined): Stop {
+  const answer = given ?? undefined
   if (typeof answer === 'object' && 'refused' in answer) {
-    return { place, reason: answer.refused, blamed: true, retryAfterMs: 0 }
+    return { place, reason: clean(answer.refused), blamed: true, failed: false, retryAfterMs: 0 }
+  }
+  if (typeof answer === 'object' && 'failed' in answer) {
+    return { place, reason: clean(answer.failed), blamed: false, failed: true, retryAfterMs: 0 }
   }
   const unknown = typeof answer === 'object' ? answer : { unknown: `the sink answered ${String(answer)}` }
-  return { place, reason: unknown.unknown, blamed: false, retryAfterMs: unknown.retryAfterMs ?? 0 }
+  const after = Number(unknown.retryAfterMs ?? 0)
+  const retryAfterMs = after > 0 ? Math.min(after, LONGEST_RETRY_AFTER_MS) : 0
+  return { place, reason: clean(unknown.unknown), blamed: false, failed: false, retryAfterMs }
 }
 
 async function sendAlone(
@@ -123,5 +140,13 @@ function spread(places: readonly number[], answers: readonly Delivery[]): Delive
 }
 
 function thrownAt(place: number, thrown: unknown): Stop {
-  return { place, reason: thrown instanceof Error ? thrown.message : String(thrown), blamed: false, retryAfterMs: 0 }
+  const reason = clean(thrown instanceof Error ? thrown.message : String(thrown))
+  return { place, reason, blamed: false, failed: true, retryAfterMs: 0 }
+}
+
+const MAX_REASON = 1000
+
+/** Fit for the table of those that wait: PostgreSQL takes neither a zero nor half a character there. */
+function clean(reason: unknown): string {
+  return String(reason).slice(0, MAX_REASON).replaceAll('\0', '').toWellFormed()
 }

@@ -221,7 +221,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     })
     await enqueue(lockstep, 'a', 'a')
     await sending.given
-    await lockstep.leases.forceRelease(`OutboxShard:${name}:0`, { by: 'test', reason: 'test' })
+    await lockstep.leases.forceRelease(`Outbox:${name}:shard:0`, { by: 'test', reason: 'test' })
     // It takes the shard again, as another process would; what was sent before comes back later.
     await one.until(2)
     await enqueue(lockstep, 'a')

@@ -186,14 +186,14 @@ class Ownership {
   async balance(): Promise<void> {
     const { name, shards } = this.#plan
     if (this.#member === undefined || this.#member.signal.aborted) {
-      this.#member = await this.#leases.acquire(`OutboxMember:${name}:${this.#me}`, this.#options())
+      this.#member = await this.#leases.acquire(`Outbox:${name}:member:${this.#me}`, this.#options())
     }
-    const members = (await this.#leases.list({ prefix: `OutboxMember:${name}:`, limit: 1000 })).map(({ key }) => key)
-    const held = await this.#leases.list({ prefix: `OutboxShard:${name}:`, limit: shards + 1 })
-    const place = members.toSorted().indexOf(`OutboxMember:${name}:${this.#me}`)
+    const all = (await this.#leases.list({ prefix: `Outbox:${name}:`, limit: 1000 })).map(({ key }) => key)
+    const members = all.filter((key) => key.startsWith(`Outbox:${name}:member:`))
+    const place = members.toSorted().indexOf(`Outbox:${name}:member:${this.#me}`)
     const count = Math.max(1, members.length)
     const share = Math.floor(shards / count) + (place >= 0 && place < shards % count ? 1 : 0)
-    const taken = new Set(held.map(({ key }) => key))
+    const taken = new Set(all)
     for (const shard of [...this.#shards.values()].slice(share)) shard.stop()
     // Not all begin with the same one.
     const start = Math.floor(Math.random() * shards)
@@ -204,7 +204,7 @@ class Ownership {
   }
 
   #keyOf(shard: number): Key {
-    return `OutboxShard:${this.#plan.name}:${shard}`
+    return `Outbox:${this.#plan.name}:shard:${shard}`
   }
 
   #options(): { ttlMs: number; history: false; holder?: string } {

@@ -1,4 +1,5 @@
 import { InvalidOption } from '../errors.ts'
+import { checkNumber } from './checkNumber.ts'
 import { type Sink, type SinkFunction, sinkOf } from './sink.ts'
 
 /** What is done with an event that was refused too often. */
@@ -69,13 +70,14 @@ export function planDispatcher(options: DispatcherOptions): DispatcherPlan {
     name: checkName(options.name ?? 'default'),
     shards,
     shardsStated: options.shards !== undefined,
-    batch: whole('batch', options.batch ?? 500, 1, 10_000),
-    ttlMs: whole('ttlMs', options.ttlMs ?? 10_000, 500, DAY_MS),
-    attempts: whole('attempts', options.attempts ?? 5, 1, 1_000_000),
-    firstBackoffMs: whole('backoffMs.first', options.backoffMs?.first ?? 200, 1, DAY_MS),
-    longestBackoffMs: whole('backoffMs.longest', options.backoffMs?.longest ?? 60_000, 1, DAY_MS),
+    batch: checkNumber('batch', options.batch ?? 500, 1, 10_000),
+    ttlMs: checkNumber('ttlMs', options.ttlMs ?? 10_000, 500, DAY_MS),
+    attempts: checkNumber('attempts', options.attempts ?? 5, 1, 1_000_000),
+    firstBackoffMs: checkNumber('backoffMs.first', options.backoffMs?.first ?? 200, 1, DAY_MS),
+    longestBackoffMs: checkNumber('backoffMs.longest', options.backoffMs?.longest ?? 60_000, 1, DAY_MS),
     giveUp: checkGiveUp(options.giveUp ?? 'block'),
-    retainMs: options.retainMs === false ? false : whole('retainMs', options.retainMs ?? 7 * DAY_MS, 1, 3650 * DAY_MS),
+    retainMs:
+      options.retainMs === false ? false : checkNumber('retainMs', options.retainMs ?? 7 * DAY_MS, 1, 3650 * DAY_MS),
     holder: options.holder,
   }
 }
@@ -95,11 +97,6 @@ function checkName(name: unknown): string {
   throw new InvalidOption(`The name of a dispatcher is ${JSON.stringify(name)}.`, {
     advice: 'Use up to 60 letters, digits, points, dashes and underscores.',
   })
-}
-
-function whole(name: string, value: unknown, least: number, most: number): number {
-  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most) return value as number
-  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} to ${most}.` })
 }
 
 function checkGiveUp(given: GiveUp | Readonly<Record<string, GiveUp>>): (topic: string) => GiveUp {

@@ -47,7 +47,7 @@ export function prepareEvent(event: EventToEnqueue, maxBytes: number): PreparedE
 }
 
 function checkName(name: string, value: unknown): asserts value is string {
-  if (typeof value !== 'string' || value === '' || value.includes('\0')) {
+  if (typeof value !== 'string' || value === '' || value.includes('\0') || !value.isWellFormed()) {
     throw new EventInvalid(`The ${name} of an event is ${JSON.stringify(value) ?? String(value)}.`, {
       advice: "Enqueue { topic: 'trades', key: portfolioId, payload }; both are text and neither is empty.",
     })

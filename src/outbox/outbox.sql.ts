@@ -22,6 +22,8 @@ export interface Advance {
   readonly next: string
   readonly afterId: number
   readonly done: boolean
+  /** How far ids had been given out. */
+  readonly seenId: string
   readonly waiting: string | undefined
 }
 
@@ -52,7 +54,7 @@ export function moveAndFetch(
       ? []
       : [
           `${schema}.outbox_advance(${name}, ${shard}::smallint, ${fence}, ${advance.version}, ${quoteLiteral(advance.life)},
-             ${quoteLiteral(advance.prev)}, ${quoteLiteral(advance.next)}, ${advance.afterId}, ${advance.done}
+             ${quoteLiteral(advance.prev)}, ${quoteLiteral(advance.next)}, ${advance.afterId}, ${advance.done}, ${advance.seenId}
              ${advance.waiting === undefined ? '' : `, ${quoteLiteral(advance.waiting)}`})`,
         ]),
     ...(unpark.length === 0
@@ -74,7 +76,7 @@ export function moveAndFetch(
 }
 
 export function flushToDisk(schema: string): string {
-  return `SELECT ${schema}.outbox_flush()`
+  return `SELECT ${schema}.outbox_flush() AS life`
 }
 
 export function takeShard(schema: string, dispatcher: string, shard: number, fence: bigint): string {
@@ -129,11 +131,11 @@ export function operate(
   schema: string,
   verb: string,
   dispatcher: string,
-  { topic, key }: { topic: string; key: string },
+  { topic, key, seq }: { topic: string; key: string; seq?: number | undefined },
   reason: string | undefined,
 ): string {
   const given = [verb, dispatcher, topic, key].map(quoteLiteral).join(', ')
-  return `SELECT ${schema}.outbox_operate(${given}, ${literal(reason)}) AS answer`
+  return `SELECT ${schema}.outbox_operate(${given}, ${seq ?? 'NULL'}, ${literal(reason)}) AS answer`
 }
 
 export function eraseStream(
@@ -144,19 +146,19 @@ export function eraseStream(
   return `SELECT ${schema}.outbox_erase(${quoteLiteral(topic)}, ${quoteLiteral(key)}, ${literal(reason)}) AS erased`
 }
 
-export function rebaseDispatcher(
+/** For every dispatcher, all or nothing. */
+export function rebase(
   schema: string,
   choice: string,
   here: { system: string; database: string; timeline: string },
   reason: string | undefined,
 ): string {
-  const place = `${quoteLiteral(here.system)}, ${quoteLiteral(here.database)}, ${parseInt(here.timeline, 16)}`
-  return `SELECT COALESCE(sum(${schema}.outbox_rebase(d.name, ${quoteLiteral(choice)}, ${place}, ${literal(reason)})), 0)::text AS put_aside
-            FROM ${schema}.outbox_dispatchers d;`
-}
-
-export function forgetXids(schema: string): string {
-  return `SELECT ${schema}.outbox_forget_xids();`
+  const place = `${quoteLiteral(here.system)}, ${quoteLiteral(here.database)}`
+  const given = `${quoteLiteral(choice)}, ${place}, ${parseInt(here.timeline, 16)}, ${literal(reason)}`
+  return `BEGIN ISOLATION LEVEL READ COMMITTED;
+    SELECT COALESCE(sum(${schema}.outbox_rebase(d.name, ${given})), 0)::text AS put_aside FROM ${schema}.outbox_dispatchers d;
+    SELECT ${schema}.outbox_forget_xids(${quoteLiteral(here.system)});
+    COMMIT`
 }
 
 /** The columns by which an event is read. */
@@ -191,8 +193,14 @@ export function eventsAfter(
            ORDER BY e.id LIMIT ${limit}`
 }
 
-export function lastPosition(schema: string): string {
-  return `SELECT COALESCE(max(e.id), 0)::text AS event_id FROM ${schema}.outbox_events e`
+/** How far ids have been given out, and a transaction that comes after all to whom they were. */
+export function positionNow(schema: string): string {
+  return `SELECT s.last_value::text AS position, pg_current_xact_id()::text AS after FROM ${schema}.outbox_ids s`
+}
+
+/** Whether every transaction before that one has ended. */
+export function hasEnded(xid: string): string {
+  return `SELECT (pg_snapshot_xmin(pg_current_snapshot()) >= '${xid}'::xid8)::text AS ended`
 }
 
 /** What is known of dispatchers, shards and parked streams. */

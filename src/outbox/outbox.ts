@@ -11,10 +11,11 @@ import type {
   Stream,
 } from '../transactions/index.ts'
 import { type Dispatcher, RunningDispatcher } from './dispatcher.ts'
+import { checkNumber } from './checkNumber.ts'
 import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import { DEFAULT_MAX_BYTES, prepareEvent } from './event.ts'
 import { flushEvents } from './flush.ts'
-import { eraseStream, operate, rebaseDispatcher, forgetXids } from './outbox.sql.ts'
+import { eraseStream, operate, rebase } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
 import { type OutboxStatus, parkedStreams, type ParkedStream, statusOf } from './status.ts'
@@ -108,11 +109,15 @@ export class Outbox<Events extends object = EventMap> {
     return this.#operate('retry', stream, undefined)
   }
 
-  /** Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. */
-  async skip(stream: OperatorOptions & { readonly reason: string }): Promise<void> {
+  /**
+   * Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. `seq` is its number,
+   * as `parked()` told it: another one is not given up in its place.
+   */
+  async skip(stream: OperatorOptions & { readonly seq: number; readonly reason: string }): Promise<void> {
     if (typeof stream.reason !== 'string' || stream.reason.trim() === '') {
       throw new InvalidOption('skip() was given no reason.', { advice: 'Say why: it is written down with who did it.' })
     }
+    checkNumber('seq', stream.seq, 1)
     return this.#operate('skip', stream, stream.reason)
   }
 
@@ -159,10 +164,7 @@ export class Outbox<Events extends object = EventMap> {
       driver,
       async (connection) => {
         const here = await readIncarnation(connection, quotedSchema)
-        const text = rebaseDispatcher(quotedSchema, options.deliver, here, options.reason)
-        const results = await connection.script(
-          `BEGIN ISOLATION LEVEL READ COMMITTED; ${text} ${forgetXids(quotedSchema)} COMMIT`,
-        )
+        const results = await connection.script(rebase(quotedSchema, options.deliver, here, options.reason))
         const told = results.find(({ rows }) => rows[0] !== undefined && 'put_aside' in rows[0])
         return { putAside: Number(told?.rows[0]?.['put_aside'] ?? 0) }
       },
@@ -182,13 +184,21 @@ export class Outbox<Events extends object = EventMap> {
     )
   }
 
-  async #operate(verb: string, stream: OperatorOptions, reason: string | undefined): Promise<void> {
-    const { topic, key, dispatcher = 'default' } = stream
-    const [result] = await this.#script(operate(this.#grounds.quotedSchema, verb, dispatcher, { topic, key }, reason))
+  async #operate(
+    verb: string,
+    stream: OperatorOptions & { readonly seq?: number },
+    reason: string | undefined,
+  ): Promise<void> {
+    const { topic, key, seq, dispatcher = 'default' } = stream
+    const [result] = await this.#script(
+      operate(this.#grounds.quotedSchema, verb, dispatcher, { topic, key, seq }, reason),
+    )
     const answer = String(result?.rows[0]?.['answer'])
     if (answer === 'done') return
     const advice: Readonly<Record<string, string>> = {
       'no dispatcher': `There is no dispatcher ${quoteLiteral(dispatcher)}: look at \`npx pg-lockstep outbox status\`.`,
+      'not at the head':
+        'It may have got through meanwhile: look at `npx pg-lockstep outbox parked` for the number at the head.',
       'not parked': 'Look at `npx pg-lockstep outbox parked` for the streams that wait.',
       paused: 'It was paused by an operator: resume it.',
       'not paused': 'Use retry for a stream that was not paused.',

@@ -5,7 +5,7 @@ import { backoffMs } from './backoff.ts'
 import { deliver, type DeliveryReport, type Stop } from './deliver.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { parkedDue, parkedTried } from './outbox.sql.ts'
-import type { Shard, ShardSetting } from './shard.ts'
+import { type Shard, type ShardSetting, tellDelivered } from './shard.ts'
 import { byStream } from './sink.ts'
 
 /** How much of the parked streams is tried at once. */
@@ -13,6 +13,8 @@ const MAX_STREAMS = 50
 const MAX_EVENTS = 200
 /** A fate that is only unknown counts against nobody; it is tried again after about this many doublings. */
 const UNKNOWN_DOUBLINGS = 2
+/** For so long a success shows that the sink takes events. */
+const PROVEN_MS = 60_000
 
 type DueRow = Omit<EventRow, 'event_id'> & { readonly attempts: number; readonly event_id: string | null }
 
@@ -53,17 +55,35 @@ export class ParkedStreams {
 
   async #try(): Promise<void> {
     const { breaker, plan } = this.#setting
-    while (!this.#shard.lease.signal.aborted && breaker.waitMs === 0) {
+    while (breaker.waitMs === 0) {
       const rows = await this.#due()
-      if (rows.length === 0) return
+      if (rows.length === 0 || this.#shard.over) return
       const filled = rows.filter((row): row is DueRow & EventRow => row.event_id !== null)
       const events = filled.map((row) => new FetchedEvent(row, this.#shard.fence))
-      const report = events.length === 0 ? undefined : await deliver(plan.sink, breaker, events, this.#shard.context)
-      if (report?.down !== undefined) return breaker.failed(report.down.reason, report.down.retryAfterMs)
+      const report = events.length === 0 ? undefined : await this.#deliver(events)
       if (report !== undefined) await this.#settle(filled, events, report)
       this.#caughtUp(rows, events, report)
       if (this.caughtUp.length > 0) return
     }
+  }
+
+  /**
+   * Tried by themselves, streams that fail say little about the sink: it is not held to be down for their sake. Others that got
+   * through not long ago, or the sink's own word, show whose fault it is.
+   */
+  async #deliver(events: readonly FetchedEvent[]): Promise<DeliveryReport> {
+    const { breaker, grounds, plan } = this.#setting
+    const startedAt = performance.now()
+    const report = await deliver(plan.sink, breaker, events, this.#shard.context, startedAt - PROVEN_MS)
+    tellDelivered(grounds.schema, this.#shard, events, report, startedAt)
+    if (report.down === undefined) return report
+    const healthy = plan.sink.healthy === undefined ? false : await plan.sink.healthy().catch(() => false)
+    const stops = [...byStream(events).values()].map((places) => ({
+      ...(report.down as Stop),
+      place: places[0] as number,
+      blamed: healthy && (report.down as Stop).failed,
+    }))
+    return { sent: report.sent, stops, down: undefined }
   }
 
   async #due(): Promise<DueRow[]> {
@@ -103,7 +123,7 @@ export class ParkedStreams {
       const stop = report.stops.find(({ place }) => places.includes(place))
       if (stop === undefined) return { topic, key, sent_up_to: sentUpTo }
       // Attempts are those of the head: with another one at the head they begin anew.
-      const before = sentUpTo === 0 ? (rows[stop.place]?.attempts ?? 0) : 0
+      const before = sentUpTo === 0 ? Number(rows[stop.place]?.attempts ?? 0) : 0
       return { topic, key, sent_up_to: sentUpTo, ...this.#judge(events[stop.place] as FetchedEvent, stop, before) }
     })
     const { number, fence } = this.#shard
@@ -126,7 +146,8 @@ export class ParkedStreams {
       const { schema } = grounds
       outboxParked.publish({ schema, dispatcher: plan.name, topic, key, seq, attempts, reason: stop.reason, state })
     }
-    const failed = { seq, reason: stop.reason, attempts, delay_ms: delayMs, state }
+    const wasTombstone = event.tombstone !== undefined
+    const failed = { seq, reason: stop.reason, attempts, delay_ms: delayMs, state, was_tombstone: wasTombstone }
     if (giveUp === undefined || giveUp === 'block') return failed
     return { ...failed, attempts: 0, delay_ms: 0, give_up: giveUp === 'skip' ? 'skipped' : 'dead' }
   }

@@ -14,10 +14,14 @@ export interface Window {
   readonly prev: string
   readonly next: string
   readonly version: string
+  /** How far ids had been given out when it was read. */
+  readonly seenId: string
   /** Whether there is nothing more in it. */
   readonly whole: boolean
   /** Until a stream of this shard is due for another try; undefined where none waits for one. */
   readonly parkedDueMs: number | undefined
+  /** Whether a segment waits for this cursor to be written, although there is nothing to deliver. */
+  readonly stale: boolean
 }
 
 /** A shard that reads. */
@@ -47,7 +51,8 @@ interface FetchRow extends EventRow {
   readonly version: string
   readonly last_id: string
   readonly parked_due_ms: string | null
-  readonly waits: boolean | null
+  readonly waits: string | null
+  readonly stale: string | null
 }
 
 /** Events come in at a steady pace: so long between two looks, so that each finds a few. */
@@ -55,7 +60,7 @@ const BUSY_MS = 2
 /** Something was begun and is not committed yet. */
 const STIRRING_MS = 4
 /** Nothing happens: under 10 questions a second with all that a dispatcher asks. */
-const IDLE_MS = 160
+const IDLE_MS = 180
 /** A look that found this many is worth another at once. */
 const PLENTY = 200
 
@@ -132,8 +137,7 @@ export class Reader {
           if (this.#wake !== undefined) return
           await this.#pause(this.#pauseMs)
         }
-        const requests = this.#waiting
-        this.#waiting = []
+        const requests = this.#takeOneOfEach()
         if (requests.length === 0) return
         try {
           await this.#ask(requests)
@@ -151,6 +155,19 @@ export class Reader {
     } finally {
       this.#running--
     }
+  }
+
+  /** Of two questions for one shard, one whose lease is lost and its successor's, the second waits for the next message. */
+  #takeOneOfEach(): Request[] {
+    const shards = new Set<number>()
+    const [now, later]: [Request[], Request[]] = [[], []]
+    for (const request of this.#waiting) {
+      const list = shards.has(request.shard.number) ? later : now
+      shards.add(request.shard.number)
+      list.push(request)
+    }
+    this.#waiting = later
+    return now
   }
 
   #pause(ms: number): Promise<void> {
@@ -178,13 +195,10 @@ export class Reader {
       request.shard.caughtUp.splice(0, questions[index]?.unpark.length)
     })
     const read = this.#sort(requests, rows)
-    if (read.newLife) {
+    if (read.newLife || (read.visible && !(await this.#flush(read.windows)))) {
       await withConnection(driver, (connection) => readIncarnation(connection, quotedSchema), silence)
       this.#waiting.push(...requests)
       return
-    }
-    if (read.visible) {
-      await withConnection(driver, (connection) => connection.script(flushToDisk(quotedSchema)), silence)
     }
     this.#setPace(read.events, read.lastId)
     const now = performance.now()
@@ -192,10 +206,23 @@ export class Reader {
       const { shard } = request
       const window = read.windows.get(shard.number)
       const due = shard.heedsParked && window !== undefined && window !== 'lost' && (window.parkedDueMs ?? 1) <= 0
-      if (window !== undefined && (window === 'lost' || window.events.length > 0 || due || now >= request.until)) {
+      const stale = window !== undefined && window !== 'lost' && window.stale
+      if (
+        window !== undefined &&
+        (window === 'lost' || window.events.length > 0 || due || stale || now >= request.until)
+      ) {
         request.resolve(window)
       } else this.#waiting.push(request)
     }
+  }
+
+  /** False where the server has had a crash since the windows were read: what is in them may be gone. */
+  async #flush(windows: ReadonlyMap<number, Window | 'lost'>): Promise<boolean> {
+    const { driver, quotedSchema, silence } = this.#grounds
+    const text = flushToDisk(quotedSchema)
+    const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
+    const life = result?.rows[0]?.['life']
+    return [...windows.values()].every((window) => window === 'lost' || window.life === life)
   }
 
   #sort(
@@ -209,11 +236,11 @@ export class Reader {
     let waiting = new Set<number>()
     for (const row of rows) {
       if (row.verdict === null) {
-        if (row.waits === true) waiting.add(events.length)
-        events.push(new FetchedEvent(row, fences.get(row.shard) ?? 0n))
+        if (row.waits !== null) waiting.add(events.length)
+        events.push(new FetchedEvent(row, fences.get(Number(row.shard)) ?? 0n))
         continue
       }
-      if (row.verdict === 'lost') windows.set(row.shard, 'lost')
+      if (row.verdict === 'lost') windows.set(Number(row.shard), 'lost')
       else if (row.life === null) newLife = true
       else {
         if (row.verdict === 'visible' && events.length > 0) visible = true
@@ -222,7 +249,19 @@ export class Reader {
         const { life, prev, next, version } = row
         const parkedDueMs = row.parked_due_ms === null ? undefined : Number(row.parked_due_ms)
         const whole = events.length < this.#batch
-        windows.set(row.shard, { events, waiting, life, prev, next, version, whole, parkedDueMs })
+        const stale = row.stale !== null
+        windows.set(Number(row.shard), {
+          events,
+          waiting,
+          life,
+          prev,
+          next,
+          version,
+          whole,
+          parkedDueMs,
+          stale,
+          seenId: row.last_id,
+        })
       }
       events = []
       waiting = new Set()

@@ -1,9 +1,15 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { InvalidOption, ReplayStopped } from '../errors.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
+import { checkNumber } from './checkNumber.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
-import { eventsAfter, eventsOfStream, lastPosition } from './outbox.sql.ts'
+import { eventsAfter, eventsOfStream, hasEnded, positionNow } from './outbox.sql.ts'
 import { type Delivery, type Sink, type SinkFunction, sinkOf } from './sink.ts'
+
+/** How long a replay waits for transactions that are older than it. */
+const SETTLE_MS = 2000
+const SETTLE_LOOK_MS = 20
 
 /** What is sent again: one stream, or everything from a position on, perhaps of one topic. */
 export interface ReplayOptions {
@@ -22,13 +28,20 @@ export interface ReplayOptions {
 
 export interface Replayed {
   readonly events: number
-  /** The position of the last one. A transaction that was open meanwhile may have events at smaller ones. */
+  /**
+   * To go on from: everything up to it was sent. Where a transaction that began before the replay stays open all the time, its events
+   * may have smaller positions than some that were sent: then it is where this replay began.
+   */
   readonly position: number
 }
 
 /** Sends retained events again, in order, until the end that they had when it began. Stops at the first that is not taken. */
 export async function replay(grounds: Grounds, options: ReplayOptions): Promise<Replayed> {
   const { topic, key, fromSeq = 1, toSeq, batch = 500, signal } = options
+  checkNumber('fromSeq', fromSeq, 1)
+  checkNumber('toSeq', toSeq ?? 1, 0)
+  checkNumber('fromPosition', options.fromPosition ?? 0, 0)
+  checkNumber('batch', batch, 1, 10_000)
   if (key !== undefined && topic === undefined) {
     throw new InvalidOption('replay() was given a key and no topic.', {
       advice: 'A stream is topic and key: name both.',
@@ -46,8 +59,12 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
     const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
     return (result?.rows ?? []) as unknown as EventRow[]
   }
-  const [end] = await rowsOf(lastPosition(quotedSchema))
-  const upTo = Number(end?.event_id ?? 0)
+  const [here] = (await rowsOf(positionNow(quotedSchema))) as unknown as [{ position: string; after: string }]
+  const upTo = Number(here.position)
+  const settled = await untilSettled(async () => {
+    const [answer] = (await rowsOf(hasEnded(here.after))) as unknown as [{ ended: string }]
+    return answer.ended === 'true'
+  })
   let [events, position, nextSeq] = [0, options.fromPosition ?? 0, fromSeq]
   await sink.open?.()
   try {
@@ -76,7 +93,16 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
   } finally {
     await sink.close?.()
   }
-  return { events, position }
+  return { events, position: settled ? position : (options.fromPosition ?? 0) }
+}
+
+/** Transactions that were open when it began may yet put events between those that are there. Most are over in a moment. */
+async function untilSettled(ended: () => Promise<boolean>): Promise<boolean> {
+  for (const until = performance.now() + SETTLE_MS; performance.now() < until;) {
+    if (await ended()) return true
+    await sleep(SETTLE_LOOK_MS)
+  }
+  return false
 }
 
 function isAborted(signal: AbortSignal | undefined): boolean {
@@ -84,11 +110,17 @@ function isAborted(signal: AbortSignal | undefined): boolean {
 }
 
 function notTaken({ topic, key, seq, position }: FetchedEvent, answer: Delivery): ReplayStopped {
-  const reason = answer === 'sent' ? '' : 'refused' in answer ? answer.refused : answer.unknown
+  const reason = reasonOf(answer)
   return new ReplayStopped(`The sink did not take ${topic}/${key} #${seq} at position ${position}: ${reason}.`, {
     advice: 'Everything before it was sent. Go on from there when the sink takes it.',
     cause: answer === 'sent' ? undefined : answer.cause,
     seq,
     position,
   })
+}
+
+function reasonOf(answer: Delivery): string {
+  if (answer === 'sent') return ''
+  if ('refused' in answer) return answer.refused
+  return 'failed' in answer ? answer.failed : answer.unknown
 }

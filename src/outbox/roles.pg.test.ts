@@ -259,7 +259,7 @@ describe('the dispatcher', () => {
     expect(await rightsOf('dispatcher')).toEqual([])
     await expect(outbox.status()).rejects.toMatchObject(denied)
     await expect(outbox.replay({ sink: () => undefined })).rejects.toMatchObject(denied)
-    await expect(outbox.skip({ topic: 'orders', key: 'fine', reason: 'no' })).rejects.toMatchObject(denied)
+    await expect(outbox.skip({ topic: 'orders', key: 'fine', seq: 1, reason: 'no' })).rejects.toMatchObject(denied)
     await expect(outbox.erase({ topic: 'orders', key: 'fine' })).rejects.toMatchObject(denied)
     await expect(outbox.rebase({ deliver: 'all' })).rejects.toMatchObject(denied)
   })
@@ -327,7 +327,7 @@ describe('the operator', () => {
   test('resumes, pauses, skips and retries; who and why is written down', async () => {
     const { outbox } = locksteps.operator
     await outbox.resume(stream)
-    await outbox.skip({ ...stream, reason: 'nobody wants it' })
+    await outbox.skip({ ...stream, seq: 1, reason: 'nobody wants it' })
     await outbox.retry(stream)
     expect(
       await dispatch(

@@ -69,6 +69,11 @@ export class Shard implements ReadingShard {
     return !this.#parked.busy
   }
 
+  /** Whether it is to stop, or has lost its lease; also where its clocks have not told it yet. */
+  get over(): boolean {
+    return this.#over || this.lease.trustedMs <= 0
+  }
+
   get #over(): boolean {
     return this.#stopping.signal.aborted || this.lease.signal.aborted
   }
@@ -102,25 +107,24 @@ export class Shard implements ReadingShard {
   /** While nothing gets through, nothing is read. */
   async #waitForSink(): Promise<void> {
     const { breaker, plan } = this.#setting
-    while (breaker.waitMs > 0 && !this.#over) {
-      await sleep(breaker.waitMs, undefined, { signal: this.#stopping.signal }).catch(() => undefined)
-    }
-    if (breaker.open && plan.sink.healthy !== undefined && !this.#over) {
-      const healthy = await plan.sink.healthy().catch(() => false)
-      if (!healthy) breaker.failed('it says that it is not healthy')
+    while (breaker.open && !this.#over) {
+      if (breaker.waitMs > 0) {
+        await sleep(breaker.waitMs, undefined, { signal: this.#stopping.signal }).catch(() => undefined)
+      } else if (plan.sink.healthy === undefined || (await plan.sink.healthy().catch(() => false))) return
+      else breaker.failed('it says that it is not healthy')
     }
   }
 
   #refresh(window: Window): Advance | undefined {
-    if (performance.now() < this.#refreshAt) return undefined
+    if (performance.now() < this.#refreshAt && !window.stale) return undefined
     return this.#advanceTo(window, 0, true, undefined)
   }
 
   #advanceTo(window: Window, afterId: number, done: boolean, waiting: string | undefined): Advance {
     this.#refreshAt = performance.now() + REFRESH_MS
     this.#sent.clear()
-    const { version, life, prev, next } = window
-    return { version, life, prev, next, afterId, done, waiting }
+    const { version, life, prev, next, seenId } = window
+    return { version, life, prev, next, afterId, done, seenId, waiting }
   }
 
   /** Sends what is in the window. The answer is where the cursor is to go; undefined: nowhere, the sink is down. */
@@ -136,17 +140,7 @@ export class Shard implements ReadingShard {
     const startedAt = performance.now()
     const report: DeliveryReport =
       batch.length === 0 ? NOTHING_TO_SEND : await deliver(plan.sink, breaker, batch, this.context)
-    if (outboxDelivered.hasSubscribers && report.sent.size > 0) {
-      const sent = batch.filter((_, place) => report.sent.has(place))
-      const { schema } = grounds
-      outboxDelivered.publish({
-        schema,
-        dispatcher: plan.name,
-        shard: this.number,
-        events: sent,
-        tookMs: performance.now() - startedAt,
-      })
-    }
+    tellDelivered(grounds.schema, this, batch, report, startedAt)
     if (report.down !== undefined || this.lease.signal.aborted) {
       for (const place of report.sent) this.#sent.add((batch[place] as OutboxEvent).position)
       if (report.down !== undefined) breaker.failed(report.down.reason, report.down.retryAfterMs)
@@ -174,7 +168,7 @@ export class Shard implements ReadingShard {
           topic,
           key,
           seq,
-          attempts: 1,
+          attempts: stop.blamed ? 1 : 0,
           reason: stop.reason,
           state: 'parked',
         })
@@ -197,3 +191,17 @@ export class Shard implements ReadingShard {
 }
 
 const NOTHING_TO_SEND: DeliveryReport = { sent: new Set(), stops: [], down: undefined }
+
+/** Tells who listens what got through. */
+export function tellDelivered(
+  schema: string,
+  shard: Shard,
+  batch: readonly OutboxEvent[],
+  report: DeliveryReport,
+  startedAt: number,
+): void {
+  if (!outboxDelivered.hasSubscribers || report.sent.size === 0) return
+  const events = batch.filter((_, place) => report.sent.has(place))
+  const { dispatcher } = shard.context
+  outboxDelivered.publish({ schema, dispatcher, shard: shard.number, events, tookMs: performance.now() - startedAt })
+}

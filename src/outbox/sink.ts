@@ -5,11 +5,13 @@ import type { OutboxEvent } from './event.ts'
  * - `sent`: the other side has it.
  * - `refused`: the other side will not take it as it is: its stream waits, the others go on.
  * - `unknown`: it may have it or not: it is sent again.
+ * - `failed`: something went wrong, and it cannot be said whether that is the event's fault. It is, where others got through.
  * After the first event of a stream that is not sent, later ones of that stream must not be sent: say `unknown` for them.
  */
 export type Delivery =
   | 'sent'
   | { readonly refused: string; readonly cause?: unknown }
+  | { readonly failed: string; readonly cause?: unknown }
   | { readonly unknown: string; readonly cause?: unknown; readonly retryAfterMs?: number }
 
 /** What a sink is told about a batch. */
@@ -25,7 +27,7 @@ export interface BatchContext {
 /** Where events go. One batch of a stream is in flight at a time; batches of several shards may be side by side. */
 export interface Sink {
   readonly name: string
-  /** One answer for each event, in their order. To throw means: unknown, all of them. */
+  /** One answer for each event, in their order. To throw means that it failed, without a word on single events. */
   send(events: readonly OutboxEvent[], context: BatchContext): Promise<readonly Delivery[]>
   /** Before the first batch. */
   open?(): Promise<void>
@@ -54,8 +56,9 @@ export function sinkOf(given: Sink | SinkFunction): Sink {
 }
 
 /**
- * A sink that handles one event at a time: streams side by side, the events of a stream one after the other. To throw means that the
- * event is refused; its stream waits.
+ * A sink that handles one event at a time: streams side by side, the events of a stream one after the other. To throw means that it
+ * failed: its stream waits, or, where nothing gets through at all, everything does. Throw `new EventRefused(reason)` where it is the
+ * event that cannot be taken.
  *
  * @example
  * lockstep.dispatcher({ sink: perEvent(async (event) => { await publish(event.topic, event.payload) }) })
@@ -78,7 +81,8 @@ export function perEvent(
               await handle(events[place] as OutboxEvent, context)
               answers[place] = 'sent'
             } catch (error) {
-              answers[place] = { refused: error instanceof Error ? error.message : String(error), cause: error }
+              const reason = error instanceof Error ? error.message : String(error)
+              answers[place] = error instanceof EventRefused ? { refused: reason } : { failed: reason, cause: error }
               break
             }
           }
@@ -88,6 +92,11 @@ export function perEvent(
       return answers
     },
   }
+}
+
+/** Thrown by a handler for an event that will not be taken, however often it comes. */
+export class EventRefused extends Error {
+  override readonly name = 'EventRefused'
 }
 
 /** The places of each stream's events in a batch. */

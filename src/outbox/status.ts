@@ -1,6 +1,7 @@
 import type { Leases } from '../leases/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
+import { checkNumber } from './checkNumber.ts'
 import { outboxSegments, outboxStatus, parkedList } from './outbox.sql.ts'
 
 /** How far one shard is. */
@@ -70,7 +71,7 @@ export async function statusOf(grounds: Grounds, leases: Leases): Promise<Outbox
   await grounds.ready()
   const { driver, quotedSchema, silence } = grounds
   const owners = new Map(
-    (await leases.list({ prefix: 'OutboxShard:', limit: 1000 })).map(({ key, holders }) => [key, holders[0]?.holder]),
+    (await leases.list({ prefix: 'Outbox:', limit: 10_000 })).map(({ key, holders }) => [key, holders[0]?.holder]),
   )
   const [shards, segments] = (await withConnection(
     driver,
@@ -84,7 +85,7 @@ export async function statusOf(grounds: Grounds, leases: Leases): Promise<Outbox
     shards: shards.map((row) => ({
       dispatcher: row.dispatcher,
       shard: row.shard,
-      owner: owners.get(`OutboxShard:${row.dispatcher}:${row.shard}`),
+      owner: owners.get(`Outbox:${row.dispatcher}:shard:${row.shard}`),
       fence: row.fence === null ? undefined : BigInt(row.fence),
       lagEvents: Number(row.lag_events),
       lagMs: row.oldest === null ? 0 : Math.max(0, Date.now() - new Date(row.oldest).getTime()),
@@ -119,6 +120,7 @@ export async function parkedStreams(
   grounds: Grounds,
   { dispatcher, limit = 100 }: { readonly dispatcher?: string; readonly limit?: number },
 ): Promise<ParkedStream[]> {
+  checkNumber('limit', limit, 1)
   await grounds.ready()
   const { driver, quotedSchema, silence } = grounds
   const text = parkedList(quotedSchema, dispatcher, limit)

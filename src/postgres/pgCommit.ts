@@ -1,5 +1,6 @@
 import type { Commit, Statement } from './connection.ts'
 import type { PgCallback, PgClient } from './pgDriver.ts'
+import { COMMIT, PROBE } from './postgres.sql.ts'
 import { endsSession, isSqlState } from './sqlstate.ts'
 
 /** The part of pg's own protocol writer that is used here, as pg-cursor does. */
@@ -32,7 +33,7 @@ function valueMapperOf(client: PgClient): ValueMapper | undefined {
       mapper = valueMapper
     }
     const listener = { parse: nothing, bind, describe: nothing, execute: nothing, sync: nothing, parsedStatements: {} }
-    new Query({ text: 'SELECT $1', values: [1] }, nothing).prepare(listener)
+    new Query({ text: PROBE, values: [1] }, nothing).prepare(listener)
     if (typeof mapper !== 'function') return undefined
     mappers.set(Query, mapper)
   }
@@ -69,7 +70,7 @@ export class PgCommit {
     connection.stream?.cork?.()
     try {
       for (const { text, values } of this.#statements) this.#write(connection, text, [...values])
-      this.#write(connection, 'COMMIT', [])
+      this.#write(connection, COMMIT, [])
     } catch (error) {
       // A value that cannot be written: what is on its way is harmless without COMMIT.
       this.#unwritten = error instanceof Error ? error : new Error(String(error))

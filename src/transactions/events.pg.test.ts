@@ -298,7 +298,7 @@ describe('docs/reference/observe.md', () => {
 })
 
 function fieldsOf(source: string, type: string): string[] {
-  const [, parent, body] = new RegExp(`interface ${type} (?:extends (\\w+) )?\\{([^}]*)\\}`).exec(source) ?? []
-  const own = [...(body ?? '').matchAll(/readonly (\w+):/g)].map(([, field]) => field ?? '')
+  const [, parent, body] = new RegExp(`interface ${type} (?:extends (\\w+) )?\\{\\n([^]*?)^\\}`, 'm').exec(source) ?? []
+  const own = [...(body ?? '').matchAll(/^ {2}readonly (\w+):/gm)].map(([, field]) => field ?? '')
   return parent === undefined ? own : [...fieldsOf(source, parent), ...own]
 }

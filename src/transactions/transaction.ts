@@ -195,7 +195,7 @@ export class OpenTransaction implements Transaction {
   async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {
     this.#checkStatement(text)
     if (this.#setting.joined === true) await this.query(text, values)
-    else this.#closing.push({ text, values })
+    else this.#innermost().#closing.push({ text, values })
   }
 
   enqueue(event: EventToEnqueue): Promise<void> {
@@ -213,7 +213,10 @@ export class OpenTransaction implements Transaction {
     if (undeclared !== undefined) throw streamNotDeclared(undeclared, isolation)
     if (joined === true) {
       for (const { text, values } of enqueuing.flush(prepared, undefined)) await this.query(text, values)
-    } else for (const event of prepared) this.#events.push(event)
+    } else {
+      const buffer = this.#innermost().#events
+      for (const event of prepared) buffer.push(event)
+    }
   }
 
   /** How many events are to be written. */
@@ -235,16 +238,23 @@ export class OpenTransaction implements Transaction {
   async nest<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
     this.assertOpen()
     // Called from inside one of its own savepoints it would wait for itself: there it is a savepoint of that savepoint.
-    for (let frame = savepoints.getStore(); frame !== undefined; frame = frame.outer) {
-      if (frame.tx === this) break
-      if (!frame.tx.ended && frame.tx.#isInside(this)) return frame.tx.nest(fn)
-    }
+    const inner = this.#innermost()
+    if (inner !== this) return inner.nest(fn)
     return this.#inTurn(() => this.#runSavepoint(fn))
   }
 
   /** Whether a savepoint, or something that waits for its end, is not over yet. */
   get hasOpenSavepoint(): boolean {
     return this.#pending > 0
+  }
+
+  /** The savepoint of this transaction that the calling code runs in, or itself: what is done there is undone with it. */
+  #innermost(): OpenTransaction {
+    for (let frame = savepoints.getStore(); frame !== undefined; frame = frame.outer) {
+      if (frame.tx === this) break
+      if (!frame.tx.ended && frame.tx.#isInside(this)) return frame.tx
+    }
+    return this
   }
 
   #isCalledFromInside(): boolean {

@@ -1,0 +1,319 @@
+-- compatible-from: 1
+-- How the outbox is read: cursors, windows, and streams that wait.
+
+-- Numbers in progress, of a snapshot.
+CREATE FUNCTION :"schema".outbox_running(given pg_snapshot) RETURNS integer
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+AS $$ SELECT count(*)::integer FROM pg_snapshot_xip(given) $$;
+
+-- What belongs to a shard is done under this lock: shared by its owner, exclusively by whoever takes it over. So nothing that the last
+-- owner had begun is still on its way when the next one reads.
+CREATE FUNCTION :"schema".outbox_shard_lock(my_dispatcher text, my_shard smallint) RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+AS $$ SELECT :"schema".lock_id('outbox-shard', my_dispatcher || ':' || my_shard) $$;
+
+-- Makes a shard's cursor the caller's: from here on nobody with an older fence can move it. A new dispatcher begins with the oldest
+-- event that there is.
+CREATE FUNCTION :"schema".outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  c :"schema".outbox_cursors;
+BEGIN
+  PERFORM pg_advisory_xact_lock(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
+  FOR try IN 1 .. 10 LOOP
+    SELECT * INTO c FROM :"schema".outbox_cursors o
+     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1;
+    IF c.fence >= my_fence THEN
+      RETURN c.fence = my_fence;
+    END IF;
+    INSERT INTO :"schema".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
+    VALUES (my_dispatcher, my_shard, COALESCE(c.version, 0) + 1, my_fence, COALESCE(c.prev, '1:1:'), COALESCE(c.next, '1:1:'),
+            COALESCE(c.after_id, 0), COALESCE(c.done, true), COALESCE(c.seen_id, 0))
+        ON CONFLICT DO NOTHING;
+    IF FOUND THEN
+      RETURN true;
+    END IF;
+  END LOOP;
+  RETURN false;
+END
+$$;
+
+-- Moves a shard's cursor: from the version that the caller has read, with its fence, in the same life of the server. What the caller
+-- remembers of a life that has ended (transaction ids above all) is worth nothing. In the same step, the events of streams that wait
+-- are put aside: waiting is a list of { topic, key, seqs, reason, state, attempts, delay_ms }.
+CREATE FUNCTION :"schema".outbox_advance(
+  my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, life text,
+  new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint,
+  waiting jsonb DEFAULT NULL
+) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
+  PERFORM set_config('synchronous_commit', 'off', true);
+  PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
+  IF NOT EXISTS (SELECT FROM :"schema".incarnation i WHERE i.value::text = life) THEN
+    RETURN false;
+  END IF;
+  INSERT INTO :"schema".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
+  SELECT my_dispatcher, my_shard, my_version + 1, my_fence, new_prev, new_next, new_after, new_done, new_seen
+    FROM (SELECT o.version, o.fence FROM :"schema".outbox_cursors o
+           WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1) AS c
+   WHERE c.version = my_version AND c.fence = my_fence
+      ON CONFLICT DO NOTHING;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF my_version % 100 = 0 THEN
+    DELETE FROM :"schema".outbox_cursors o
+     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard AND o.version < my_version;
+  END IF;
+  IF waiting IS NOT NULL THEN
+    -- Before the events are read: whoever erases payloads waits for copies that are being made, and they for it.
+    LOCK TABLE :"schema".outbox_parked_events IN ROW EXCLUSIVE MODE;
+    INSERT INTO :"schema".outbox_parked (dispatcher, stream, shard, topic, key, state, attempts, reason, next_attempt_at)
+    SELECT my_dispatcher, :"schema".outbox_stream(w.topic, w.key), my_shard, w.topic, w.key, COALESCE(w.state, 'parked'),
+           COALESCE(w.attempts, 0), w.reason, clock_timestamp() + make_interval(secs => COALESCE(w.delay_ms, 0) / 1000.0)
+      FROM jsonb_to_recordset(waiting) AS w(topic text, key text, state text, attempts integer, reason text, delay_ms float8)
+        ON CONFLICT DO NOTHING;
+    INSERT INTO :"schema".outbox_parked_events
+    SELECT my_dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers,
+           CASE WHEN e.erased THEN 'erased' END
+      FROM jsonb_to_recordset(waiting) AS w(topic text, key text, seqs bigint[])
+      CROSS JOIN LATERAL unnest(w.seqs) AS s(seq)
+      JOIN :"schema".outbox_events e ON e.stream = :"schema".outbox_stream(w.topic, w.key) AND e.seq = s.seq
+        ON CONFLICT DO NOTHING;
+  END IF;
+  RETURN true;
+END
+$$;
+
+-- The next events of shards, as far as their cursors say, at most max_events of each. After the events of a shard comes a row that
+-- tells its window: what to write back. `prev` to `next` is either what is being read already or, when that is done, what has been
+-- committed since; a long way is gone in steps from tick to tick. The caller must not have a transaction id.
+CREATE FUNCTION :"schema".outbox_fetch(
+  my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer
+) RETURNS TABLE (
+  shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint,
+  event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamptz, payload text, bytes bytea, headers text,
+  tombstone text, waits text, stale text
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+DECLARE
+  c :"schema".outbox_cursors;
+  a pg_snapshot;
+  z pg_snapshot;
+  tick pg_snapshot;
+  running xid8[];
+  buckets smallint[];
+  slots smallint[];
+  floor bigint;
+  resumed boolean;
+  found_events integer;
+  written pg_lsn;
+  -- So many ticks hold about as many events as are wanted.
+  stride integer := greatest(1, max_events * shard_count / 1000);
+BEGIN
+  FOR i IN 1 .. cardinality(my_shards) LOOP
+    SELECT * INTO c FROM :"schema".outbox_cursors o
+     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
+    IF c.fence IS DISTINCT FROM my_fences[i] THEN
+      shard := my_shards[i];
+      verdict := 'lost';
+      RETURN NEXT;
+      CONTINUE;
+    END IF;
+    buckets := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    resumed := NOT c.done;
+    IF c.done THEN
+      a := c.next;
+      z := NULL;
+      floor := 0;
+    ELSE
+      a := c.prev;
+      z := c.next;
+      floor := c.after_id;
+    END IF;
+    LOOP
+      tick := NULL;
+      IF z IS NULL THEN
+        SELECT t.snapshot INTO tick FROM :"schema".outbox_ticks t
+         WHERE t.newest >= pg_snapshot_xmax(a)
+           AND (t.newest > pg_snapshot_xmax(a) OR t.running < :"schema".outbox_running(a))
+         ORDER BY t.newest, t.running DESC OFFSET stride - 1 LIMIT 1;
+        z := COALESCE(tick, pg_current_snapshot());
+      END IF;
+      running := ARRAY(SELECT pg_snapshot_xip(a));
+      -- Not those that everybody had left before the window begins; the current one always: a restored dump may not know it.
+      slots := ARRAY(SELECT s.slot FROM :"schema".outbox_segments s
+                      WHERE s.sealed_xid IS NULL OR s.sealed_xid > pg_snapshot_xmin(a)
+                     UNION SELECT o.last_value FROM :"schema".outbox_slot o);
+      RETURN QUERY
+      SELECT my_shards[i], NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint,
+             w.id, w.topic, w.key, w.seq, w.uuid, w.enqueued_at, w.payload::text, w.bytes, w.headers::text,
+             CASE WHEN w.erased THEN 'erased' END,
+             CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p
+                                     WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN 'waits' END,
+             NULL::text
+        FROM (SELECT * FROM :"schema".outbox_events e
+               WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
+                 AND e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+              UNION ALL
+              SELECT * FROM :"schema".outbox_events e
+               WHERE cardinality(running) > 0
+                 AND e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
+                 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS w
+       WHERE pg_visible_in_snapshot(w.xid, z)
+       ORDER BY w.id LIMIT max_events;
+      GET DIAGNOSTICS found_events = ROW_COUNT;
+      EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed);
+      -- Nothing for this shard up to that tick, or no more in the window that was being read: on to the next.
+      resumed := false;
+      a := z;
+      z := NULL;
+      floor := 0;
+    END LOOP;
+    -- Whatever is visible in the window has its commit before this place in the log.
+    written := pg_current_wal_insert_lsn();
+    shard := my_shards[i];
+    verdict := CASE WHEN pg_current_wal_flush_lsn() >= written THEN 'durable' ELSE 'visible' END;
+    life := (SELECT n.value::text FROM :"schema".incarnation n);
+    prev := a::text;
+    next := z::text;
+    version := c.version;
+    last_id := (SELECT s.last_value FROM :"schema".outbox_ids s);
+    -- A segment waits for this cursor to be written, and it could be by now.
+    stale := (SELECT 'stale' FROM :"schema".outbox_segments s
+               WHERE s.sealed_xid > pg_snapshot_xmin(CASE WHEN c.done THEN c.next ELSE c.prev END)
+                 AND s.sealed_xid <= pg_snapshot_xmin(z) LIMIT 1);
+    parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
+                        FROM :"schema".outbox_parked p
+                       WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
+    RETURN NEXT;
+  END LOOP;
+END
+$$;
+
+-- Brings everything that is visible to disk: a transaction that writes and is flushed takes all before it along.
+-- Tells in which life of the server that was: what was read in another one may be gone.
+CREATE FUNCTION :"schema".outbox_flush() RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  PERFORM set_config('synchronous_commit', 'on', true);
+  PERFORM pg_logical_emit_message(true, 'lockstep', '');
+  RETURN (SELECT i.value::text FROM :"schema".incarnation i);
+END
+$$;
+
+-- Whether the caller owns the shard.
+CREATE FUNCTION :"schema".outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT COALESCE((SELECT o.fence = my_fence FROM :"schema".outbox_cursors o
+                    WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
+$$;
+
+-- The next events of streams that are due for another try, at most max_events of each.
+CREATE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer)
+RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamptz, payload text,
+               bytes bytea, headers text, tombstone text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, e.enqueued_at, e.payload::text, e.bytes, e.headers::text, e.tombstone
+    FROM (SELECT * FROM :"schema".outbox_parked d
+           WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
+           ORDER BY d.next_attempt_at LIMIT max_streams) AS p
+    LEFT JOIN LATERAL (SELECT * FROM :"schema".outbox_parked_events q
+                        WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream ORDER BY q.seq LIMIT max_events) AS e ON true
+   ORDER BY p.stream, e.seq;
+END
+$$;
+
+-- What another try of parked streams brought. outcomes is a list of { topic, key, sent_up_to, and where it failed: seq, reason, attempts,
+-- delay_ms, state, give_up: 'skipped' | 'dead' }.
+CREATE FUNCTION :"schema".outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  o record;
+  mine uuid;
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN false;
+  END IF;
+  FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent_up_to bigint, seq bigint, reason text,
+                                                           attempts integer, delay_ms float8, state text, give_up text,
+                                                           was_tombstone boolean) LOOP
+    mine := :"schema".outbox_stream(o.topic, o.key);
+    DELETE FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq <= o.sent_up_to;
+    -- Where an operator has given the event up meanwhile, what became of it before does not count.
+    IF o.seq IS NULL OR EXISTS (SELECT FROM :"schema".outbox_parked_events e
+                                 WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
+                                   AND e.tombstone IS NOT NULL AND NOT o.was_tombstone) THEN
+      UPDATE :"schema".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp()
+       WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
+    ELSE
+      IF o.give_up IS NOT NULL THEN
+        -- A crash must not bring back what a tombstone has gone out for.
+        PERFORM set_config('synchronous_commit', 'on', true);
+      END IF;
+      IF o.give_up = 'dead' THEN
+        INSERT INTO :"schema".outbox_dead
+        SELECT e.dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, o.reason
+          FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
+            ON CONFLICT DO NOTHING;
+      END IF;
+      IF o.give_up IS NOT NULL THEN
+        UPDATE :"schema".outbox_parked_events e SET tombstone = o.give_up, payload = NULL, bytes = NULL
+         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq;
+        INSERT INTO :"schema".outbox_audit (verb, dispatcher, topic, key, seq, reason)
+        VALUES (o.give_up, my_dispatcher, o.topic, o.key, o.seq, o.reason);
+      END IF;
+      -- What an operator said meanwhile stays said.
+      UPDATE :"schema".outbox_parked p
+         SET attempts = o.attempts, reason = o.reason, state = COALESCE(o.state, p.state),
+             next_attempt_at = clock_timestamp() + make_interval(secs => COALESCE(o.delay_ms, 0) / 1000.0)
+       WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
+    END IF;
+  END LOOP;
+  RETURN true;
+END
+$$;
+
+-- Takes streams that have caught up out of the list. Only between two reads of the shard: what was read before has been put aside.
+CREATE FUNCTION :"schema".outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, topics text[], keys text[]) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  gone integer;
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
+  -- Waiting is done here: what is looked at below must not be older than that.
+  PERFORM FROM :"schema".outbox_parked p, unnest(topics, keys) AS g(topic, key)
+    WHERE p.dispatcher = my_dispatcher AND p.stream = :"schema".outbox_stream(g.topic, g.key) FOR UPDATE OF p;
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN 0;
+  END IF;
+  DELETE FROM :"schema".outbox_parked p
+   USING unnest(topics, keys) AS g(topic, key)
+   WHERE p.dispatcher = my_dispatcher AND p.stream = :"schema".outbox_stream(g.topic, g.key) AND p.state = 'parked'
+     AND NOT EXISTS (SELECT FROM :"schema".outbox_parked_events e WHERE e.dispatcher = p.dispatcher AND e.stream = p.stream);
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  RETURN gone;
+END
+$$;
+
+-- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
+REVOKE EXECUTE ON FUNCTION
+  :"schema".outbox_take, :"schema".outbox_advance, :"schema".outbox_fetch, :"schema".outbox_flush,
+  :"schema".outbox_owns, :"schema".outbox_parked_due, :"schema".outbox_parked_tried, :"schema".outbox_unpark
+FROM PUBLIC;

@@ -1,0 +1,306 @@
+-- compatible-from: 1
+-- What keeps the outbox going: registration, segments, and what operators do.
+
+-- Writes a dispatcher down, or finds it.
+CREATE FUNCTION :"schema".outbox_register(
+  my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint,
+  OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint
+)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  -- Without events there is nothing that could name another server's transactions.
+  UPDATE :"schema".outbox_home h SET system = this_system
+   WHERE h.system <> this_system AND NOT EXISTS (SELECT FROM :"schema".outbox_events);
+  SELECT h.system INTO system FROM :"schema".outbox_home h;
+  IF system <> this_system THEN
+    RETURN;
+  END IF;
+  INSERT INTO :"schema".outbox_dispatchers (name, shards, system, database, timeline)
+  VALUES (my_name, my_shards, this_system, this_database, this_timeline) ON CONFLICT DO NOTHING;
+  -- A promotion begins a new timeline, and the cursors are as good as before.
+  UPDATE :"schema".outbox_dispatchers o SET timeline = this_timeline
+   WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
+  SELECT o.shards, o.system, o.database, o.timeline INTO shards, system, database, timeline
+    FROM :"schema".outbox_dispatchers o WHERE o.name = my_name;
+END
+$$;
+
+-- Makes the next slot known, if the current segment is old enough and the next slot is free. It is written to only after this is
+-- committed: whoever reads looks into all slots that are known.
+CREATE FUNCTION :"schema".outbox_prepare_segment(min_age interval) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  current_slot smallint := (SELECT last_value FROM :"schema".outbox_slot);
+BEGIN
+  INSERT INTO :"schema".outbox_segments (slot, number, opened_at)
+  SELECT (s.slot + 1) % 8, s.number + 1, clock_timestamp()
+    FROM :"schema".outbox_segments s
+   WHERE s.slot = current_slot AND s.opened_at <= clock_timestamp() - min_age
+     AND EXISTS (SELECT FROM :"schema".outbox_events e WHERE e.slot = current_slot)
+      ON CONFLICT DO NOTHING;
+  RETURN FOUND;
+END
+$$;
+
+-- From here on the slot that was made known is written to. This does not wait for a commit, and is not undone by a rollback.
+CREATE FUNCTION :"schema".outbox_rotate() RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  here :"schema".outbox_segments;
+  there :"schema".outbox_segments;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(:"schema".lock_id('outbox-retain', 'Outbox:rotate')) THEN
+    RETURN false;
+  END IF;
+  SELECT * INTO here FROM :"schema".outbox_segments s WHERE s.slot = (SELECT last_value FROM :"schema".outbox_slot);
+  SELECT * INTO there FROM :"schema".outbox_segments s WHERE s.number = here.number + 1;
+  IF there.slot IS NULL THEN
+    RETURN false;
+  END IF;
+  PERFORM setval(format('%I.outbox_slot', :'schema')::regclass, there.slot);
+  UPDATE :"schema".outbox_segments s SET opened_at = clock_timestamp() WHERE s.slot = there.slot;
+  RETURN true;
+END
+$$;
+
+-- Notes from which transaction on nobody writes to a slot that was left: whoever read the old slot had its transaction id before that,
+-- and so before this one got its own.
+CREATE FUNCTION :"schema".outbox_seal() RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  current_number bigint := (SELECT s.number FROM :"schema".outbox_segments s WHERE s.slot = (SELECT last_value FROM :"schema".outbox_slot));
+  sealed integer;
+BEGIN
+  UPDATE :"schema".outbox_segments s SET left_at = clock_timestamp(), sealed_xid = pg_current_xact_id()
+   WHERE s.number < current_number AND s.sealed_xid IS NULL;
+  GET DIAGNOSTICS sealed = ROW_COUNT;
+  RETURN sealed;
+END
+$$;
+
+-- Which transactions every dispatcher has passed, in all its shards. Null: nobody dispatches, or nothing can be said: one has yet to
+-- read, or the cursors are another server's.
+CREATE FUNCTION :"schema".outbox_passed() RETURNS xid8
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  here text := (SELECT s.system_identifier::text FROM pg_control_system() AS s);
+  passed xid8;
+BEGIN
+  IF EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system <> here)
+     OR EXISTS (SELECT FROM :"schema".outbox_dispatchers d WHERE d.system <> here) THEN
+    RETURN NULL;
+  END IF;
+  SELECT min(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END) INTO passed
+    FROM :"schema".outbox_dispatchers d
+    CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
+    LEFT JOIN LATERAL (SELECT * FROM :"schema".outbox_cursors o
+                        WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
+   HAVING count(*) = count(c.version);
+  RETURN passed;
+END
+$$;
+
+-- Empties slots that every dispatcher has passed and the time has left, keeping the last numbers of streams that have nothing newer.
+-- Waits for nobody for long: writers would queue up behind it. Where there is no dispatcher, nothing has been delivered.
+CREATE FUNCTION :"schema".outbox_drop(min_age interval) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  s :"schema".outbox_segments;
+  passed xid8 := :"schema".outbox_passed();
+  dropped integer := 0;
+BEGIN
+  IF passed IS NULL THEN
+    RETURN 0;
+  END IF;
+  PERFORM set_config('lock_timeout', '300ms', true);
+  BEGIN
+    DELETE FROM :"schema".outbox_ticks t WHERE t.newest < passed;
+  EXCEPTION WHEN lock_not_available THEN
+    RETURN 0;
+  END;
+  FOR s IN SELECT * FROM :"schema".outbox_segments g
+            WHERE g.sealed_xid <= passed AND g.left_at <= clock_timestamp() - min_age ORDER BY g.number LOOP
+    BEGIN
+      EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', format('%I.outbox_events_' || s.slot, :'schema')::regclass);
+    EXCEPTION WHEN lock_not_available THEN
+      EXIT;
+    END;
+    -- Somebody new may have begun to read it meanwhile.
+    passed := :"schema".outbox_passed();
+    EXIT WHEN passed IS NULL OR s.sealed_xid > passed;
+    INSERT INTO :"schema".outbox_quiet AS q (stream, topic, key, seq)
+    SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.key, e.seq
+      FROM :"schema".outbox_events e
+     WHERE e.slot = s.slot
+       AND NOT EXISTS (SELECT FROM :"schema".outbox_events later WHERE later.stream = e.stream AND later.slot <> s.slot AND later.seq > e.seq)
+     ORDER BY e.stream, e.seq DESC
+        ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq);
+    EXECUTE format('TRUNCATE %s', format('%I.outbox_events_' || s.slot, :'schema')::regclass);
+    DELETE FROM :"schema".outbox_segments g WHERE g.slot = s.slot;
+    dropped := dropped + 1;
+  END LOOP;
+  RETURN dropped;
+END
+$$;
+
+-- An operator's verbs. Each is written down with who and why.
+CREATE FUNCTION :"schema".outbox_operate(
+  verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text
+) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  mine uuid := :"schema".outbox_stream(my_topic, my_key);
+  d :"schema".outbox_dispatchers;
+  p :"schema".outbox_parked;
+  head bigint;
+BEGIN
+  PERFORM set_config('synchronous_commit', 'on', true);
+  SELECT * INTO d FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher;
+  IF NOT FOUND THEN
+    RETURN 'no dispatcher';
+  END IF;
+  IF verb = 'pause' THEN
+    INSERT INTO :"schema".outbox_parked AS o (dispatcher, stream, shard, topic, key, state, reason)
+    VALUES (my_dispatcher, mine, :"schema".outbox_bucket(mine) * d.shards / 64, my_topic, my_key, 'paused', my_reason)
+        ON CONFLICT (dispatcher, stream) DO UPDATE SET state = 'paused', reason = EXCLUDED.reason;
+  ELSE
+    SELECT * INTO p FROM :"schema".outbox_parked o WHERE o.dispatcher = my_dispatcher AND o.stream = mine FOR UPDATE;
+    IF NOT FOUND OR (verb = 'resume') <> (p.state = 'paused') THEN
+      RETURN CASE WHEN p.state = 'paused' THEN 'paused' WHEN p.state IS NULL THEN 'not parked' ELSE 'not paused' END;
+    END IF;
+    IF verb = 'skip' THEN
+      SELECT min(e.seq) INTO head FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine;
+      -- The operator has seen this one at the head; by now it may have got through.
+      IF head IS DISTINCT FROM my_seq THEN
+        RETURN 'not at the head';
+      END IF;
+      UPDATE :"schema".outbox_parked_events e SET tombstone = 'skipped', payload = NULL, bytes = NULL
+       WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = head;
+    END IF;
+    UPDATE :"schema".outbox_parked o SET state = 'parked', attempts = 0, next_attempt_at = clock_timestamp()
+     WHERE o.dispatcher = my_dispatcher AND o.stream = mine;
+  END IF;
+  INSERT INTO :"schema".outbox_audit (verb, dispatcher, topic, key, seq, reason)
+  VALUES (verb, my_dispatcher, my_topic, my_key, head, my_reason);
+  RETURN 'done';
+END
+$$;
+
+-- Takes the payloads of a stream away, wherever they are. Numbers and order stay; what is not delivered yet goes out as a tombstone.
+CREATE FUNCTION :"schema".outbox_erase(my_topic text, my_key text, my_reason text) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  mine uuid := :"schema".outbox_stream(my_topic, my_key);
+  erased_now integer;
+  copies integer;
+BEGIN
+  LOCK TABLE :"schema".outbox_parked_events IN SHARE ROW EXCLUSIVE MODE;
+  UPDATE :"schema".outbox_events e SET payload = NULL, bytes = NULL, headers = NULL, erased = true
+   WHERE e.stream = mine AND NOT e.erased;
+  GET DIAGNOSTICS erased_now = ROW_COUNT;
+  UPDATE :"schema".outbox_parked_events e SET payload = NULL, bytes = NULL, headers = NULL, tombstone = COALESCE(e.tombstone, 'erased')
+   WHERE e.stream = mine AND (e.payload IS NOT NULL OR e.bytes IS NOT NULL OR e.headers IS NOT NULL);
+  GET DIAGNOSTICS copies = ROW_COUNT;
+  UPDATE :"schema".outbox_dead e SET payload = NULL, bytes = NULL, headers = NULL WHERE e.stream = mine;
+  INSERT INTO :"schema".outbox_audit (verb, topic, key, reason) VALUES ('erase', my_topic, my_key, my_reason);
+  RETURN greatest(erased_now, copies);
+END
+$$;
+
+-- After a dump was restored, or on a copy: the ids of transactions in it are another server's. What was not delivered by then, as far as
+-- the cursors in the dump tell, is put aside, stream by stream ('undelivered'), or held for delivered ('none'); or everything is
+-- delivered again ('all'). Then the cursors begin anew on this server.
+CREATE FUNCTION :"schema".outbox_rebase(
+  my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  d :"schema".outbox_dispatchers;
+  c :"schema".outbox_cursors;
+  put_aside bigint := 0;
+  more bigint;
+BEGIN
+  IF choice NOT IN ('undelivered', 'all', 'none') THEN
+    RAISE EXCEPTION 'choose undelivered, all or none' USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  PERFORM set_config('synchronous_commit', 'on', true);
+  -- Nobody enqueues meanwhile.
+  LOCK TABLE :"schema".outbox_events IN EXCLUSIVE MODE;
+  LOCK TABLE :"schema".outbox_cursors, :"schema".outbox_parked IN EXCLUSIVE MODE;
+  SELECT * INTO d FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN NULL;
+  END IF;
+  FOR n IN 0 .. d.shards - 1 LOOP
+    SELECT * INTO c FROM :"schema".outbox_cursors o WHERE o.dispatcher = my_dispatcher AND o.shard = n ORDER BY o.version DESC LIMIT 1;
+    IF NOT FOUND THEN
+      c.version := 0;
+      c.fence := 0;
+      c.next := '1:1:';
+      c.done := true;
+      c.seen_id := 0;
+    END IF;
+    IF choice <> 'none' THEN
+      INSERT INTO :"schema".outbox_parked_events
+      SELECT my_dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers,
+             CASE WHEN e.erased THEN 'erased' END
+        FROM :"schema".outbox_events e
+       WHERE e.bucket * d.shards / 64 = n
+         -- What was enqueued here, after the restore, has a larger id than anything that the old cursors know of.
+         AND (choice = 'all' OR e.id > c.seen_id OR NOT CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
+                ELSE pg_visible_in_snapshot(e.xid, c.prev) OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END)
+          ON CONFLICT DO NOTHING;
+      GET DIAGNOSTICS more = ROW_COUNT;
+      put_aside := put_aside + more;
+    END IF;
+    INSERT INTO :"schema".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
+    SELECT my_dispatcher, n, c.version + 1, c.fence, pg_current_snapshot(), pg_current_snapshot(), 0, true, o.last_value
+      FROM :"schema".outbox_ids o;
+  END LOOP;
+  INSERT INTO :"schema".outbox_parked (dispatcher, stream, shard, topic, key, state, reason)
+  SELECT DISTINCT my_dispatcher, e.stream, :"schema".outbox_bucket(e.stream) * d.shards / 64, e.topic, e.key, 'parked', 'rebase'
+    FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher
+      ON CONFLICT DO NOTHING;
+  UPDATE :"schema".outbox_dispatchers o SET system = this_system, database = this_database, timeline = this_timeline
+   WHERE o.name = my_dispatcher;
+  INSERT INTO :"schema".outbox_audit (verb, dispatcher, reason) VALUES ('rebase ' || choice, my_dispatcher, my_reason);
+  RETURN put_aside;
+END
+$$;
+
+-- The last step of a rebase, when every dispatcher has been through it: events of another server's transactions would else turn up
+-- when this one's ids have come so far.
+CREATE FUNCTION :"schema".outbox_forget_xids(this_system text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  forgotten bigint;
+BEGIN
+  UPDATE :"schema".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
+  GET DIAGNOSTICS forgotten = ROW_COUNT;
+  UPDATE :"schema".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
+  DELETE FROM :"schema".outbox_ticks;
+  UPDATE :"schema".outbox_home h SET system = this_system;
+  -- Where segments changed while the dump was made, it knows the new one by the sequence alone.
+  INSERT INTO :"schema".outbox_segments (slot, number, opened_at)
+  SELECT o.last_value, (SELECT max(s.number) + 1 FROM :"schema".outbox_segments s), clock_timestamp()
+    FROM :"schema".outbox_slot o ON CONFLICT DO NOTHING;
+  RETURN forgotten;
+END
+$$;
+
+-- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
+REVOKE EXECUTE ON FUNCTION
+  :"schema".outbox_register, :"schema".outbox_prepare_segment, :"schema".outbox_rotate, :"schema".outbox_seal,
+  :"schema".outbox_drop, :"schema".outbox_operate, :"schema".outbox_erase, :"schema".outbox_rebase,
+  :"schema".outbox_forget_xids
+FROM PUBLIC;

@@ -1,0 +1,158 @@
+import { describe, expect, test } from 'vitest'
+import { testDatabase, leakGuard } from '../../tools/server/testDatabase.ts'
+import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
+import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { InvalidOption, type Lockstep, ReplayStopped } from '../index.ts'
+
+/** Segments that come and go, and what of them is sent again. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+async function enqueue(lockstep: Lockstep, ...portfolios: string[]): Promise<void> {
+  await lockstep.transaction({}, (tx) =>
+    tx.enqueueMany(portfolios.map((key, n) => ({ topic: 'trades', key, payload: { n } }))),
+  )
+}
+
+const segments = async (lockstep: Lockstep): Promise<number[]> =>
+  (await lockstep.outbox.status()).segments.map(({ number }) => number)
+
+async function stored(key: string): Promise<number[]> {
+  const { rows } = await bench.admin.query<{ seq: number }>(
+    `SELECT seq::int AS seq FROM lockstep.outbox_events WHERE key = $1 ORDER BY id`,
+    [key],
+  )
+  return rows.map(({ seq }) => seq)
+}
+
+describe.each(DRIVERS)('retention, %s', (driver) => {
+  // One for both: a dispatcher that nobody runs keeps every segment.
+  const name = 'default'
+
+  test('segments are emptied once every dispatcher has passed them, and quiet streams go on with their numbers', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const prefix = driver
+    const [quiet, busy] = [`${prefix} quiet`, `${prefix} busy`]
+    const run = dispatching(lockstep, { name, retainMs: false })
+    await enqueue(lockstep, quiet, busy, quiet)
+    await run.until(3)
+    const before = await segments(lockstep)
+    const seen = [...run.delivered]
+    // Twenty times around: every slot is used again.
+    for (let round = 0; round < 20; round++) {
+      await enqueue(lockstep, busy, `${prefix} new ${round}`)
+      await eventually(() => run.delivered.length === seen.length + (round + 1) * 2)
+      await eventually(async () => {
+        await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })
+        return (await stored(busy)).length === 0
+      })
+    }
+    expect((await segments(lockstep)).at(-1)).toBeGreaterThan((before.at(-1) ?? 0) + 8)
+    await enqueue(lockstep, quiet, busy)
+    await run.until(3 + 40 + 2)
+    await run.stop()
+    expect(await stored(quiet)).toEqual([3])
+    expect(await stored(busy)).toEqual([22])
+    expect(run.delivered.filter((each) => each.includes('quiet'))).toEqual([1, 2, 3].map((n) => `trades/${quiet}#${n}`))
+  })
+
+  test('nothing goes that a dispatcher has not passed, and no writer waits for it', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const key = `${driver} undelivered`
+    await enqueue(lockstep, key)
+    for (let round = 0; round < 3; round++) await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })
+    expect(await stored(key)).toEqual([1])
+    const run = dispatching(lockstep, { name, retainMs: false })
+    await run.until(1)
+    // Somebody reads the old segment and keeps it locked: it is left for another time, and everybody else goes on.
+    const [reading, goOn] = [signal(), signal()]
+    const reader = bench.open(driver).begin('', async () => {
+      reading.give()
+      await goOn.given
+    })
+    const holder = await bench.admin.connect()
+    await holder.query('BEGIN; SELECT count(*) FROM lockstep.outbox_events')
+    await reading.given
+    const retaining = lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })
+    await enqueue(lockstep, key)
+    await retaining
+    expect(await stored(key)).toContain(1)
+    await holder.query('COMMIT')
+    holder.release()
+    goOn.give()
+    await reader
+    await run.until(2)
+    await eventually(async () => {
+      await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })
+      return (await stored(key)).length === 0
+    })
+    await run.stop()
+  })
+
+  test('a writer that stays open over a change of segments is delivered', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const key = `${driver} open`
+    const run = dispatching(lockstep, { name, retainMs: false })
+    const [written, goOn] = [signal(), signal()]
+    const slow = bench.open(driver).lockstep.transaction({}, async (tx) => {
+      await tx.query('SELECT lockstep.enqueue($1, $2, $3::text::json)', ['trades', key, '{}'])
+      written.give()
+      await goOn.given
+    })
+    await written.given
+    await enqueue(lockstep, `${key} other`)
+    await run.until(1)
+    for (let round = 0; round < 3; round++) {
+      await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })
+      await enqueue(lockstep, `${key} other`)
+    }
+    goOn.give()
+    await slow
+    await enqueue(lockstep, key)
+    await eventually(() => run.delivered.includes(`trades/${key}#2`))
+    await run.stop()
+    expect(run.delivered.filter((each) => each.startsWith(`trades/${key}#`))).toEqual([
+      `trades/${key}#1`,
+      `trades/${key}#2`,
+    ])
+  })
+
+  test('times that are none are refused', async () => {
+    const { lockstep } = bench.open(driver)
+    for (const olderThanMs of [Number.NaN, -1, '1' as never]) {
+      expect(await failureOf(lockstep.outbox.retain({ olderThanMs }))).toBeInstanceOf(InvalidOption)
+    }
+  })
+})
+
+describe.each(DRIVERS)('replay, %s', (driver) => {
+  test('one stream from a number, or everything from a position, in order, beside live dispatch', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const [a, b] = [`${driver} replay a`, `${driver} replay b`]
+    const { position: start } = await lockstep.outbox.replay({ sink: () => undefined })
+    for (let round = 0; round < 4; round++) await enqueue(lockstep, a, b, a)
+    const seen: string[] = []
+    const sink = (events: readonly { key: string; seq: number }[]): void => {
+      for (const { key, seq } of events) seen.push(`${key}#${seq}`)
+    }
+    const stream = await lockstep.outbox.replay({ topic: 'trades', key: a, fromSeq: 3, toSeq: 6, batch: 2, sink })
+    expect(stream.events).toBe(4)
+    expect(seen.splice(0)).toEqual([3, 4, 5, 6].map((seq) => `${a}#${seq}`))
+    const all = await lockstep.outbox.replay({ fromPosition: start, batch: 5, sink })
+    expect(all.events).toBe(12)
+    expect(seen.filter((each) => each.startsWith(a))).toEqual(Array.from({ length: 8 }, (_, n) => `${a}#${n + 1}`))
+    const refusing = lockstep.outbox.replay({
+      topic: 'trades',
+      key: a,
+      sink: (events) => events.map(() => ({ refused: 'no' })),
+    })
+    expect(await failureOf(refusing)).toBeInstanceOf(ReplayStopped)
+    const short = lockstep.outbox.replay({ topic: 'trades', key: a, sink: () => [] })
+    expect(await failureOf(short)).toBeInstanceOf(ReplayStopped)
+    for (const options of [{ key: a }, { fromSeq: 2 }, { topic: 'trades', key: a, fromPosition: 1 }]) {
+      expect(await failureOf(lockstep.outbox.replay({ ...options, sink }))).toBeInstanceOf(InvalidOption)
+    }
+  })
+})
