@@ -301,6 +301,6 @@ $$;
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION
   :"schema".outbox_register, :"schema".outbox_prepare_segment, :"schema".outbox_rotate, :"schema".outbox_seal,
-  :"schema".outbox_drop, :"schema".outbox_operate, :"schema".outbox_erase, :"schema".outbox_rebase,
+  :"schema".outbox_passed, :"schema".outbox_drop, :"schema".outbox_operate, :"schema".outbox_erase, :"schema".outbox_rebase,
   :"schema".outbox_forget_xids
 FROM PUBLIC;

@@ -169,7 +169,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       ready: () => this.#ready(),
     }
     this.leases = new Leases(this.#grounds)
-    this.outbox = new Outbox(this.#grounds, this.leases as unknown as Leases, enqueuing)
+    this.outbox = new Outbox(this.#grounds, this.leases, enqueuing)
   }
 
   /** The schema that this Lockstep works with. */

@@ -102,7 +102,7 @@ function stopAt(place: number, given: Delivery | null | undefined): Stop {
     return { place, reason: clean(answer.failed), blamed: false, failed: true, retryAfterMs: 0 }
   }
   const unknown = typeof answer === 'object' ? answer : { unknown: `the sink answered ${String(answer)}` }
-  const after = Number(unknown.retryAfterMs ?? 0)
+  const { retryAfterMs: after = 0 } = unknown
   const retryAfterMs = after > 0 ? Math.min(after, LONGEST_RETRY_AFTER_MS) : 0
   return { place, reason: clean(unknown.unknown), blamed: false, failed: false, retryAfterMs }
 }

@@ -16,7 +16,7 @@ const UNKNOWN_DOUBLINGS = 2
 /** For so long a success shows that the sink takes events. */
 const PROVEN_MS = 60_000
 
-type DueRow = Omit<EventRow, 'event_id'> & { readonly attempts: number; readonly event_id: string | null }
+type DueRow = Omit<EventRow, 'event_id'> & { readonly attempts: number | string; readonly event_id: string | null }
 
 /**
  * The streams of a shard that wait for another try. They are tried beside the shard's other streams, each in its own order; one that
@@ -54,7 +54,7 @@ export class ParkedStreams {
   }
 
   async #try(): Promise<void> {
-    const { breaker, plan } = this.#setting
+    const { breaker } = this.#setting
     while (breaker.waitMs === 0) {
       const rows = await this.#due()
       if (rows.length === 0 || this.#shard.over) return

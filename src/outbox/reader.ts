@@ -43,7 +43,8 @@ interface Request {
 }
 
 interface FetchRow extends EventRow {
-  readonly shard: number
+  /** Whoever owns the pool may have its own way of reading numbers. */
+  readonly shard: number | string
   readonly verdict: 'lost' | 'durable' | 'visible' | null
   readonly life: string | null
   readonly prev: string

@@ -358,7 +358,7 @@ describe('the operator', () => {
   test('neither enqueues nor delivers', async () => {
     expect(await functionsOf(named('operator'))).toEqual(['erase', 'forget_xids', 'operate', 'rebase'])
     expect(await rightsOf('operator')).toEqual(
-      [...(await rightsOf('reader')), 'SELECT outbox_events'].toSorted((a, b) => (a < b ? -1 : 1)),
+      [...(await rightsOf('reader')), 'SELECT outbox_events', 'SELECT outbox_ids'].toSorted((a, b) => (a < b ? -1 : 1)),
     )
     await expect(locksteps.operator.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
   })

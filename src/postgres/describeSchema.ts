@@ -23,7 +23,11 @@ export async function describeSchemaOn(connection: Connection, schema: string): 
 
 /** PostgreSQL writes the name with quotes only where it needs them. */
 function inHead(text: string, schema: string): string {
-  const forms = [quoteIdentifier(schema), schema].map((form) => form.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`))
+  const quoted = quoteIdentifier(schema)
+  // A default names its sequence as a text, in which a quote is doubled.
+  const forms = [quoted, quoted.replaceAll("'", "''"), schema].map((form) =>
+    form.replaceAll(/[\\^$.*+?()[\]{}|]/g, String.raw`\$&`),
+  )
   return text.replaceAll(new RegExp(String.raw`(?<![\w$"])(?:${forms.join('|')})\.`, 'g'), 'lockstep.')
 }
 

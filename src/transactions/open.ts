@@ -14,6 +14,7 @@ import {
   type StatementResult,
   standbyRefused,
 } from '../postgres/index.ts'
+import { pause } from './askAgain.ts'
 import { checkout, isUnusable, patiently, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import { nameOf, type StreamNumbers } from './enqueuing.ts'
@@ -60,28 +61,10 @@ const POOLED_SLICE_MS = 500
 /** Without a place, every fourth question waits this long: who only asks is never served where others stand in line. */
 const UNPLACED_SLICE_MS = 60
 const UNPLACED_ROUNDS = 4
-/** Asking again, where all places for waiting at the server are taken. */
-const MIN_ASK_AGAIN_MS = 10
-const MAX_ASK_AGAIN_MS = 150
 
 /** Opens the transaction with its locks, or throws with nothing held. */
 export function open(grounds: Grounds, plan: TransactionPlan, patience: Patience, queued: boolean): Promise<Opened> {
   return new WayIn(grounds, plan, patience, queued).enter()
-}
-
-/** A moment before asking again, or until the patience ends. */
-async function pause(round: number, patience: Patience): Promise<void> {
-  const delayMs = Math.min(MAX_ASK_AGAIN_MS, MIN_ASK_AGAIN_MS * 2 ** round) * (0.5 + Math.random() / 2)
-  await new Promise<void>((resolve) => {
-    const timer = setTimeout(() => {
-      forget()
-      resolve()
-    }, delayMs)
-    const forget = patience.onEnd(() => {
-      clearTimeout(timer)
-      resolve()
-    })
-  })
 }
 
 /**

@@ -27,7 +27,7 @@ export function dispatching(
       backoffMs: { first: 10, longest: 50 },
       ...rest,
       async sink(batch, context) {
-        const answers = (await (sink as SinkFunction | undefined)?.(batch, context)) ?? batch.map(() => 'sent' as const)
+        const answers = (await sink?.(batch, context)) ?? batch.map(() => 'sent' as const)
         batch.forEach((event, place) => {
           if (answers[place] !== 'sent') return
           events.push(event)
