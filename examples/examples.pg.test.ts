@@ -9,6 +9,7 @@ import { run as leases } from './leases.ts'
 import { run as lostUpdate } from './lost-update.ts'
 import { run as orderedTransfer } from './ordered-transfer.ts'
 import { run as serializableWallet } from './serializable-wallet.ts'
+import { run as tradesInOrder } from './trades-in-order.ts'
 import { run as transfer } from './transfer.ts'
 
 /** Runs an example with a pool of its own; each creates tables of its own names, so they share a database. */
@@ -42,6 +43,14 @@ describe('the examples', async () => {
 
   test('serializable-wallet: the rule holds and nobody is run twice', async () => {
     expect(await outcomeOf(database.url, serializableWallet)).toEqual({ left: 0, paid: 20, retries: 0 })
+  })
+
+  test('trades-in-order: each portfolio in its order, also the one that had to wait, and every trade counted once', async () => {
+    const { arrived, positions, agree } = await outcomeOf(database.url, tradesInOrder)
+    const inOrder = Array.from({ length: 20 }, (_, n) => n + 1)
+    expect(arrived).toEqual({ growth: inOrder, income: inOrder, cash: inOrder })
+    expect(positions).toEqual({ growth: 570, income: 590, cash: 610 })
+    expect(agree).toBe(true)
   })
 
   test('join: numbers without a gap', async () => {

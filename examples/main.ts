@@ -12,6 +12,7 @@ import { run as leases } from './leases.ts'
 import { run as lostUpdate } from './lost-update.ts'
 import { run as orderedTransfer } from './ordered-transfer.ts'
 import { run as serializableWallet } from './serializable-wallet.ts'
+import { run as tradesInOrder } from './trades-in-order.ts'
 import { run as transfer } from './transfer.ts'
 
 const examples: Readonly<Record<string, (pool: pg.Pool) => Promise<unknown>>> = {
@@ -24,6 +25,7 @@ const examples: Readonly<Record<string, (pool: pg.Pool) => Promise<unknown>>> = 
   'get-or-create-position': getOrCreatePosition,
   'hot-account': hotAccount,
   leases,
+  'trades-in-order': tradesInOrder,
 }
 
 const example = examples[process.argv[2] ?? '']
