@@ -4,6 +4,8 @@ import { hotKey } from './hotKey.ts'
 import { leases } from './leases.ts'
 import { locks } from './locks.ts'
 import { observeAgainst } from './observe.ts'
+import { outbox } from './outbox.ts'
+import { outboxLatency } from './outboxLatency.ts'
 
 /** Times are no business of a test; that the bench runs, and what it counts, is. */
 test('bench locks measures every driver and isolation, and counts two round trips', { timeout: 120_000 }, async () => {
@@ -46,3 +48,23 @@ test('bench leases measures every row, and a refusal writes nothing', { timeout:
   for (const row of results) expect(row['lockstep']).toBeGreaterThan(0)
   expect(goals.find((each) => each.name.startsWith('WAL'))).toMatchObject({ value: 0, holds: true })
 })
+
+test('bench outbox measures every row, and leaves no dead event', { timeout: 120_000 }, async () => {
+  const { results, goals } = await outbox.run('smoke', () => undefined)
+  expect(results).toHaveLength(9)
+  for (const row of results) expect(row['ratio']).toBeGreaterThan(0)
+  expect(goals).toHaveLength(7)
+  expect(goals.at(-1)).toMatchObject({ name: 'dead tuples among the events', value: 0, holds: true })
+})
+
+test(
+  'bench outbox-latency hears of every event, and counts what an idle dispatcher asks',
+  { timeout: 120_000 },
+  async () => {
+    const { results, goals } = await outboxLatency.run('smoke', () => undefined)
+    expect(results).toHaveLength(2)
+    for (const row of results) expect(row['p99 ms']).toBeGreaterThan(0)
+    const [asked] = goals.filter((goal) => goal.name.includes('questions'))
+    expect(asked?.value).toBeGreaterThan(0)
+  },
+)

@@ -6,19 +6,28 @@ import { hotKey } from './hotKey.ts'
 import { leases } from './leases.ts'
 import { locks } from './locks.ts'
 import { observe } from './observe.ts'
+import { outbox } from './outbox.ts'
+import { outboxLatency } from './outboxLatency.ts'
 
-const benches: Readonly<Record<string, Bench>> = { locks, observe, 'hot-key': hotKey, leases }
+const benches: Readonly<Record<string, Bench>> = {
+  locks,
+  observe,
+  'hot-key': hotKey,
+  leases,
+  outbox,
+  'outbox-latency': outboxLatency,
+}
 
 const USAGE = `npm run bench -- NAME [--quick | --smoke] [--json] [--verbose]
 
 ${Object.values(benches)
-  .map((bench) => `  ${bench.name.padEnd(12)} ${bench.about}`)
+  .map((bench) => `  ${bench.name.padEnd(14)} ${bench.about}`)
   .join('\n')}
 
-  --quick      ends within 60 s
-  --smoke      only shows that it works
-  --json       one JSON object on the last line
-  --verbose    prints the source of what it is compared with
+  --quick        ends within 60 s
+  --smoke        only shows that it works
+  --json         one JSON object on the last line
+  --verbose      prints the source of what it is compared with
 `
 
 async function main(): Promise<number> {

@@ -1,0 +1,65 @@
+import type { EventToEnqueue, Lockstep } from 'pg-lockstep'
+import type { Contender } from './compare.ts'
+
+export const CONNECTIONS = 8
+export const KEYS = 1000
+
+const PAYLOAD = {
+  id: 101,
+  portfolio: 'portfolio 0001',
+  instrument: 'DE000A1EWWW0',
+  quantity: 5,
+  price: '101.25',
+  at: '2026-01-01T00:00:00.000Z',
+}
+const HEADERS = { 'trace-id': '4bf92f3577b34da6a3ce929d0e0e4736' }
+
+/** The event with that number: keys in turn, but not side by side. */
+export function eventOf(number: number): EventToEnqueue {
+  return { topic: 'trades', key: keyOf((number * 7919) % KEYS), payload: PAYLOAD, headers: HEADERS }
+}
+
+/** The same as values of a statement. */
+export function valuesOf(number: number): string[] {
+  const { topic, key, payload, headers } = eventOf(number)
+  return [topic, key, JSON.stringify(payload), JSON.stringify(headers)]
+}
+
+function keyOf(number: number): string {
+  return `portfolio ${String(number).padStart(4, '0')}`
+}
+
+/** Does it so many times, on as many connections as there are, each beginning the next as soon as it has its answer. */
+export function onAllConnections(work: (number: number) => Promise<unknown>): Contender {
+  return async (count) => {
+    let next = 0
+    await Promise.all(
+      Array.from({ length: CONNECTIONS }, async () => {
+        while (next < count) await work(next++)
+      }),
+    )
+  }
+}
+
+/** Whoever writes to more streams than that in one transaction locks whole buckets, and holds up the others. */
+const STREAMS_AT_ONCE = 100
+/** As many as lie between two ticks: a backlog of single events is cut into such pieces, too. */
+const EVENTS_AT_ONCE = 1000
+
+/** Fills an outbox quickly. Gives the number of events, rounded up to whole transactions. */
+export async function fill(lockstep: Lockstep, count: number): Promise<number> {
+  const size = Math.min(EVENTS_AT_ONCE, count)
+  const groups = KEYS / STREAMS_AT_ONCE
+  const transactions = Math.ceil(count / size)
+  await onAllConnections((number) =>
+    lockstep.transaction({}, async (tx) => {
+      const first = (number % groups) * STREAMS_AT_ONCE
+      const events = Array.from({ length: size }, (_, place) => ({
+        ...eventOf(0),
+        key: keyOf(first + (place % STREAMS_AT_ONCE)),
+      }))
+      await tx.enqueueMany(events)
+    }),
+  )(transactions)
+  return transactions * size
+}
