@@ -774,7 +774,7 @@ BEGIN
   RAISE EXCEPTION 'an event cannot be enqueued at %: its number would be read from a snapshot that is older than the stream''s lock',
     upper(current_setting('transaction_isolation'))
     USING ERRCODE = 'feature_not_supported',
-          HINT = 'Use READ COMMITTED, or declare the stream: lockstep.transaction({ isolation, streams: [{ topic, key }] }, …).';
+          HINT = 'Use READ COMMITTED, or declare the stream: lockstep.transaction({ isolation, streams: [{ topic, key }] }, fn).';
 END
 function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN

@@ -95,13 +95,16 @@ async function attack(
   const dispatchers = new Dispatchers(lab.url('direct'), checker, { ttlMs: TTL_MS })
   dispatchers.start(DISPATCHERS)
   try {
+    const writing = write(lab, writings, size.slowMs)
+    // Whoever is not there yet cannot be struck.
+    while (checker.report().events < 100) await sleep(20)
     const until = performance.now() + size.durationMs
-    const writing = write(lab, writings, until, size.slowMs)
     while (performance.now() < until) {
       await sleep(size.faultEveryMs * (0.5 + Math.random()))
       tell(`order: ${checker.report().events} events, ${Math.round((until - performance.now()) / 1000)} s left`)
       await strike(lab, dispatchers, faults)
     }
+    writings.over = true
     await writing
     tell('order: waiting for the rest')
     const deadline = performance.now() + DRAIN_MS
@@ -131,17 +134,17 @@ async function strike(lab: Lab, dispatchers: Dispatchers, faults: Faults): Promi
   }
 }
 
-async function write(lab: Lab, writings: Writings, until: number, slowMs: number): Promise<void> {
+async function write(lab: Lab, writings: Writings, slowMs: number): Promise<void> {
   const clients = DRIVERS.map((driver: DriverName) =>
     lab.client(driver, lab.url('direct'), { poolSize: WRITERS / 2 + 1 }),
   )
   const loops = Array.from({ length: WRITERS }, async (_, number) => {
     const { lockstep } = clients[number % clients.length] as (typeof clients)[number]
-    while (performance.now() < until) await writeOnce(lockstep, writings, KEYS)
+    while (!writings.over) await writeOnce(lockstep, writings, KEYS)
   })
   const slow = async (): Promise<void> => {
     const { lockstep } = clients[0] as (typeof clients)[number]
-    while (performance.now() < until) await writeSlowly(lockstep, writings, 'slow', slowMs)
+    while (!writings.over) await writeSlowly(lockstep, writings, 'slow', slowMs)
   }
   await Promise.all([...loops, slow()])
   await Promise.all(clients.map((client) => client.close()))
@@ -151,7 +154,7 @@ async function write(lab: Lab, writings: Writings, until: number, slowMs: number
 async function document000(lab: Lab, events: number): Promise<StreamOrderChecker> {
   const checker = new StreamOrderChecker()
   await lab.admin.query(CREATE_DOCUMENT_000)
-  const pool = new pg.Pool({ connectionString: lab.url('direct'), max: 16 })
+  const pool = new pg.Pool({ connectionString: lab.url('direct'), max: 16 }).on('error', () => undefined)
   const inTransaction = async <T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> => {
     const client = await pool.connect()
     try {
