@@ -193,6 +193,28 @@ BEGIN
 END
 $$;
 
+-- Forgets a dispatcher: its cursors, and what is put aside for it. Segments no longer wait for it.
+CREATE FUNCTION :"schema".outbox_remove(my_dispatcher text, my_reason text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  PERFORM FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN 'no dispatcher';
+  END IF;
+  IF EXISTS (SELECT FROM :"schema".leases l
+              WHERE starts_with(l.name, 'Outbox:' || my_dispatcher || ':') AND l.token IS NOT NULL AND l.expires_at > clock_timestamp()) THEN
+    RETURN 'running';
+  END IF;
+  DELETE FROM :"schema".outbox_cursors o WHERE o.dispatcher = my_dispatcher;
+  DELETE FROM :"schema".outbox_parked o WHERE o.dispatcher = my_dispatcher;
+  DELETE FROM :"schema".outbox_parked_events o WHERE o.dispatcher = my_dispatcher;
+  DELETE FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher;
+  INSERT INTO :"schema".outbox_audit (verb, dispatcher, reason) VALUES ('remove', my_dispatcher, my_reason);
+  RETURN 'done';
+END
+$$;
+
 -- Takes the payloads of a stream away, wherever they are. Numbers and order stay; what is not delivered yet goes out as a tombstone.
 CREATE FUNCTION :"schema".outbox_erase(my_topic text, my_key text, my_reason text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -301,6 +323,6 @@ $$;
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION
   :"schema".outbox_register, :"schema".outbox_prepare_segment, :"schema".outbox_rotate, :"schema".outbox_seal,
-  :"schema".outbox_passed, :"schema".outbox_drop, :"schema".outbox_operate, :"schema".outbox_erase, :"schema".outbox_rebase,
+  :"schema".outbox_passed, :"schema".outbox_drop, :"schema".outbox_operate, :"schema".outbox_remove, :"schema".outbox_erase, :"schema".outbox_rebase,
   :"schema".outbox_forget_xids
 FROM PUBLIC;

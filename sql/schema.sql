@@ -793,6 +793,23 @@ BEGIN
   SELECT o.shards, o.system, o.database, o.timeline INTO shards, system, database, timeline
     FROM "lockstep".outbox_dispatchers o WHERE o.name = my_name;
 END
+function outbox_remove(my_dispatcher text, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  PERFORM FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher FOR UPDATE;
+  IF NOT FOUND THEN
+    RETURN 'no dispatcher';
+  END IF;
+  IF EXISTS (SELECT FROM "lockstep".leases l
+              WHERE starts_with(l.name, 'Outbox:' || my_dispatcher || ':') AND l.token IS NOT NULL AND l.expires_at > clock_timestamp()) THEN
+    RETURN 'running';
+  END IF;
+  DELETE FROM "lockstep".outbox_cursors o WHERE o.dispatcher = my_dispatcher;
+  DELETE FROM "lockstep".outbox_parked o WHERE o.dispatcher = my_dispatcher;
+  DELETE FROM "lockstep".outbox_parked_events o WHERE o.dispatcher = my_dispatcher;
+  DELETE FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher;
+  INSERT INTO "lockstep".outbox_audit (verb, dispatcher, reason) VALUES ('remove', my_dispatcher, my_reason);
+  RETURN 'done';
+END
 function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   here "lockstep".outbox_segments;

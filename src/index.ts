@@ -27,7 +27,8 @@ export {
   type StoredRolloutRule,
   type Wanted,
 } from './locks/index.ts'
-export { type ClientOf, Lockstep, type LockstepOptions } from './lockstep.ts'
+export { type ClientOf, Lockstep } from './lockstep.ts'
+export type { LockstepOptions } from './lockstepOptions.ts'
 export type {
   ForceReleaseOptions,
   HistoryEntry,
@@ -47,6 +48,7 @@ export {
   type Dispatcher,
   EventRefused,
   type DispatcherOptions,
+  type EventHeaders,
   type EventMap,
   type EventOf,
   type EventToEnqueue,

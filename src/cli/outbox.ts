@@ -2,7 +2,7 @@ import type { Call, Command, OptionName, Outcome } from './command.ts'
 import { replay } from './outboxReplay.ts'
 import { status, watchStatus } from './outboxStatus.ts'
 import { erase, operate, parked } from './outboxStreams.ts'
-import { rebase, retain } from './outboxUpkeep.ts'
+import { rebase, remove, retain } from './outboxUpkeep.ts'
 import { verify } from './outboxVerify.ts'
 import { UsageError } from './usageError.ts'
 
@@ -51,6 +51,7 @@ const VERBS: Readonly<Record<string, Verb>> = {
     words: 0,
     run: rebase,
   },
+  remove: { usage: 'remove DISPATCHER --reason TEXT', options: ['reason'], words: 1, run: remove },
   verify: { usage: 'verify [FILE] [--part]', options: ['part'], words: 1, run: verify },
 }
 
@@ -70,6 +71,7 @@ export const outboxCommand: Command = {
   retain   --older-than TIME: empties segments that every dispatcher has passed
   erase    TOPIC KEY --reason TEXT: takes the payloads of a stream away for good; numbers and order stay
   rebase   --deliver undelivered|all|none --reason TEXT: after a restore, makes the cursors good for this server
+  remove   DISPATCHER --reason TEXT: forgets a dispatcher that nobody runs any more; segments no longer wait for it
   verify   [FILE]: reads JSON lines with topic, key, seq and id, and fails where the order of a stream is broken
 
 A word that begins with a dash stands behind two of them: pg-lockstep outbox retry -- trades -1`,

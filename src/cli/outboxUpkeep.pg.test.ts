@@ -64,7 +64,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     const { code, stdout } = await run('rebase', '--deliver', 'none', '--reason', 'x', ...here)
     expect({ code, stdout }).toEqual({
       code: 0,
-      stdout: 'No dispatcher has run yet: there are no cursors, and nothing was changed.\n',
+      stdout: 'No dispatcher has run yet. The first one begins with the oldest event that there is.\n',
     })
     void dispatch()
     await arrived('early #1')

@@ -4,7 +4,7 @@ import { forJson } from './forJson.ts'
 import { durationOf } from './givenValues.ts'
 import { UsageError } from './usageError.ts'
 import { withDatabase } from './withDatabase.ts'
-import { count, momentOf, sizeOf } from './wording.ts'
+import { count, momentOf, plain, sizeOf } from './wording.ts'
 
 /** Empties old segments. */
 export function retain({ values }: Call, advice: string): Promise<Outcome> {
@@ -63,19 +63,33 @@ export function rebase({ values }: Call, advice: string): Promise<Outcome> {
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     const { shards } = await lockstep.outbox.status()
     const dispatchers = [...new Set(shards.map(({ dispatcher }) => dispatcher))]
-    // Without cursors there is nothing to choose, and events would only be held for delivered.
-    const { putAside } =
-      dispatchers.length === 0 ? { putAside: 0 } : await lockstep.outbox.rebase({ deliver: choice, reason })
+    const { putAside } = await lockstep.outbox.rebase({ deliver: choice, reason })
     const json = { ok: true, command: 'outbox rebase', schema: lockstep.schema, deliver, reason, putAside, dispatchers }
     return { exitCode: 0, json, text: () => rebased(choice, putAside, dispatchers) }
   })
 }
 
 function rebased(choice: Choice, putAside: number, dispatchers: readonly string[]): string {
-  if (dispatchers.length === 0) return 'No dispatcher has run yet: there are no cursors, and nothing was changed.'
+  if (dispatchers.length === 0)
+    return 'No dispatcher has run yet. The first one begins with the oldest event that there is.'
   const aside =
     putAside === 0
       ? 'No event was put aside.'
       : `${PUT_ASIDE[choice]} was put aside, ${count(putAside, 'event')}: dispatchers send it, stream by stream, in order.`
   return `${aside}\nThe cursors are good for this server: ${dispatchers.join(', ')}.`
+}
+
+/** Forgets a dispatcher that nobody runs any more. */
+export function remove({ words: [, dispatcher], values }: Call, advice: string): Promise<Outcome> {
+  const { reason } = values
+  if (dispatcher === undefined || dispatcher === '') throw new UsageError('Which dispatcher?', advice)
+  if (reason === undefined) throw new UsageError('Why?', advice)
+  return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
+    await lockstep.outbox.remove({ dispatcher, reason })
+    return {
+      exitCode: 0,
+      json: { ok: true, command: 'outbox remove', schema: lockstep.schema, dispatcher, reason },
+      text: () => `The dispatcher ${plain(dispatcher)} is forgotten, and so is what was put aside for it.`,
+    }
+  })
 }

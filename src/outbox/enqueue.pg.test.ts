@@ -194,6 +194,19 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect((await stored()).at(-1)).toMatchObject({ seq: 5 })
   })
 
+  test('headers for every event, such as those of a trace; the event’s own come first', async () => {
+    const { lockstep } = bench.open(driver, { eventHeaders: () => ({ traceparent: '00-a-b-01', tenant: 'all' }) })
+    await lockstep.transaction({}, async (tx) => {
+      await tx.enqueue({ ...trade('a'), headers: { tenant: 'one' } })
+      await tx.enqueue(trade('a'))
+    })
+    const { rows } = await bench.admin.query(`SELECT headers FROM lockstep.outbox_events ORDER BY id`)
+    expect(rows.map(({ headers }) => headers as unknown)).toEqual([
+      { traceparent: '00-a-b-01', tenant: 'one' },
+      { traceparent: '00-a-b-01', tenant: 'all' },
+    ])
+  })
+
   test('bad input is told before anything is sent, and the transaction goes on', async () => {
     const { lockstep } = bench.open(driver, { maxEventBytes: 100 })
     const circular: Record<string, unknown> = {}

@@ -6,6 +6,9 @@ export const DEFAULT_MAX_BYTES = 1_000_000
 /** Topic and key stand in an index and in every broker's message. */
 const MAX_NAME_BYTES = 1000
 
+/** Headers for every event, such as those that carry the trace it belongs to. Called when an event is enqueued. */
+export type EventHeaders = () => Readonly<Record<string, string>>
+
 /** An event on its way out. */
 export interface OutboxEvent<Payload = unknown> {
   readonly topic: string
@@ -30,8 +33,9 @@ export interface OutboxEvent<Payload = unknown> {
 }
 
 /** Checks an event and fixes what will be written: the caller may change its objects afterwards. */
-export function prepareEvent(event: EventToEnqueue, maxBytes: number): PreparedEvent {
-  const { topic, key, payload, headers } = event ?? ({} as EventToEnqueue)
+export function prepareEvent(event: EventToEnqueue, maxBytes: number, eventHeaders?: EventHeaders): PreparedEvent {
+  const { topic, key, payload, headers: own } = event ?? ({} as EventToEnqueue)
+  const headers = eventHeaders === undefined ? own : { ...eventHeaders(), ...own }
   checkName('topic', topic)
   checkName('key', key)
   const bytes = payload instanceof Uint8Array ? Buffer.from(payload) : null

@@ -146,6 +146,10 @@ export function eraseStream(
   return `SELECT ${schema}.outbox_erase(${quoteLiteral(topic)}, ${quoteLiteral(key)}, ${literal(reason)}) AS erased`
 }
 
+export function removeDispatcher(schema: string, name: string, reason: string): string {
+  return `SELECT ${schema}.outbox_remove(${quoteLiteral(name)}, ${quoteLiteral(reason)}) AS answer`
+}
+
 /** For every dispatcher, all or nothing. */
 export function rebase(
   schema: string,

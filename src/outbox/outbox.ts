@@ -13,9 +13,9 @@ import type {
 import { type Dispatcher, RunningDispatcher } from './dispatcher.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
-import { DEFAULT_MAX_BYTES, prepareEvent } from './event.ts'
+import { DEFAULT_MAX_BYTES, type EventHeaders, prepareEvent } from './event.ts'
 import { flushEvents } from './flush.ts'
-import { eraseStream, operate, rebase } from './outbox.sql.ts'
+import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
 import { type OutboxStatus, parkedStreams, type ParkedStream, statusOf } from './status.ts'
@@ -30,18 +30,21 @@ export interface OperatorOptions extends Stream {
 export class EnqueuingRoom implements Enqueuing {
   readonly #schema: string
   readonly #maxBytes: number
+  readonly #eventHeaders: EventHeaders | undefined
   readonly #listeners = new Set<() => void>()
 
-  constructor(quotedSchema: string, maxBytes: number = DEFAULT_MAX_BYTES) {
+  constructor(quotedSchema: string, options: { maxEventBytes?: number; eventHeaders?: EventHeaders } = {}) {
+    const { maxEventBytes: maxBytes = DEFAULT_MAX_BYTES, eventHeaders } = options
     this.#schema = quotedSchema
     this.#maxBytes = maxBytes
+    this.#eventHeaders = eventHeaders
     if (!Number.isInteger(maxBytes) || maxBytes < 1) {
       throw new InvalidOption(`maxEventBytes is ${String(maxBytes)}.`, { advice: 'Use a whole number of bytes.' })
     }
   }
 
   prepare(event: EventToEnqueue): PreparedEvent {
-    return prepareEvent(event, this.#maxBytes)
+    return prepareEvent(event, this.#maxBytes, this.#eventHeaders)
   }
 
   flush(
@@ -114,9 +117,7 @@ export class Outbox<Events extends object = EventMap> {
    * as `parked()` told it: another one is not given up in its place.
    */
   async skip(stream: OperatorOptions & { readonly seq: number; readonly reason: string }): Promise<void> {
-    if (typeof stream.reason !== 'string' || stream.reason.trim() === '') {
-      throw new InvalidOption('skip() was given no reason.', { advice: 'Say why: it is written down with who did it.' })
-    }
+    checkReason('skip', stream.reason)
     checkNumber('seq', stream.seq, 1)
     return this.#operate('skip', stream, stream.reason)
   }
@@ -151,6 +152,22 @@ export class Outbox<Events extends object = EventMap> {
     }
     await this.#grounds.ready()
     return retain(this.#grounds, olderThanMs, rotateMs)
+  }
+
+  /**
+   * Forgets a dispatcher that nobody runs any more: its cursors, and the events that are put aside for it. Until then every segment waits
+   * for it. Under the same name a dispatcher would begin with the oldest event that there is.
+   */
+  async remove(options: { readonly dispatcher: string; readonly reason: string }): Promise<void> {
+    const { dispatcher, reason } = options
+    checkReason('remove', reason)
+    const [result] = await this.#script(removeDispatcher(this.#grounds.quotedSchema, dispatcher, reason))
+    const answer = result?.rows[0]?.['answer']
+    if (answer === 'done') return
+    throw new InvalidOption(
+      answer === 'running' ? `The dispatcher ${dispatcher} is running.` : `There is no dispatcher ${dispatcher}.`,
+      { advice: answer === 'running' ? 'Stop its processes first.' : 'Look at `npx pg-lockstep outbox status`.' },
+    )
   }
 
   /** After a restore: decides what of the restored outbox is delivered, and makes the cursors good for this server. */
@@ -211,4 +228,9 @@ export class Outbox<Events extends object = EventMap> {
     const { driver, silence } = this.#grounds
     return withConnection(driver, (connection) => connection.script(text), silence)
   }
+}
+
+function checkReason(verb: string, reason: unknown): void {
+  if (typeof reason === 'string' && reason.trim() !== '') return
+  throw new InvalidOption(`${verb}() was given no reason.`, { advice: 'Say why: it is written down with who did it.' })
 }

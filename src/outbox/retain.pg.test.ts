@@ -119,6 +119,28 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     ])
   })
 
+  test('a dispatcher that nobody runs any more holds everything, until it is removed', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const key = `${driver} removed`
+    const [run, old] = [name, 'old'].map((each) => dispatching(lockstep, { name: each, retainMs: false }))
+    await enqueue(lockstep, key)
+    await eventually(() => [run, old].every((each) => each?.delivered.includes(`trades/${key}#1`)))
+    const removing = (): Promise<void> => lockstep.outbox.remove({ dispatcher: 'old', reason: 'replaced' })
+    expect(await failureOf(removing())).toBeInstanceOf(InvalidOption)
+    await old?.stop()
+    await enqueue(lockstep, key)
+    await eventually(() => run?.delivered.includes(`trades/${key}#2`) ?? false)
+    for (let round = 0; round < 3; round++) await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })
+    expect(await stored(key)).toContain(2)
+    await removing()
+    await eventually(async () => {
+      await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })
+      return (await stored(key)).length === 0
+    })
+    await run?.stop()
+    expect(await failureOf(removing())).toBeInstanceOf(InvalidOption)
+  })
+
   test('times that are none are refused', async () => {
     const { lockstep } = bench.open(driver)
     for (const olderThanMs of [Number.NaN, -1, '1' as never]) {

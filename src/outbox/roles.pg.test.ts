@@ -356,7 +356,7 @@ describe('the operator', () => {
   })
 
   test('neither enqueues nor delivers', async () => {
-    expect(await functionsOf(named('operator'))).toEqual(['erase', 'forget_xids', 'operate', 'rebase'])
+    expect(await functionsOf(named('operator'))).toEqual(['erase', 'forget_xids', 'operate', 'rebase', 'remove'])
     expect(await rightsOf('operator')).toEqual(
       [...(await rightsOf('reader')), 'SELECT outbox_events', 'SELECT outbox_ids'].toSorted((a, b) => (a < b ? -1 : 1)),
     )

@@ -1,0 +1,63 @@
+import { InvalidOption } from './errors.ts'
+import {
+  type RollbackTriggers,
+  type Rollout,
+  type RolloutInDatabase,
+  rolloutInProcess,
+  type RolloutSource,
+} from './locks/index.ts'
+import type { EventHeaders } from './outbox/index.ts'
+import type { RetryOptions, Strategy } from './transactions/index.ts'
+
+/** Options of `new Lockstep()`. */
+export interface LockstepOptions {
+  /** The schema that holds Lockstep's tables and functions. Part of every lock's identity. Default `lockstep`. */
+  readonly schema?: string
+  /** Default for `waitMs` of every call. */
+  readonly waitMs?: number | false
+  /** Default for `retry` of every call. */
+  readonly retry?: RetryOptions
+  /** An answer to BEGIN or COMMIT that has not come for this long means that the connection is lost. Default 30,000. */
+  readonly silenceMs?: number
+  /**
+   * Whether the keys in use are written to the table `lock_names`, in the background, so that the lock list shows names and not
+   * numbers. `false` where keys hold what must not be stored. Default true.
+   */
+  readonly names?: boolean
+  /** Which keys are locked, observed or left alone. Default: all are locked. */
+  readonly rollout?: Rollout
+  /** When a prefix is put back to `observe` by itself. Only together with `rollout`. */
+  readonly rollback?: RollbackTriggers
+  /** A wait that lasts longer is told by the event `lock.slow`. Default 100. */
+  readonly slowWaitMs?: number
+  /** `'table'` locks a row for each key, for places without advisory locks; READ COMMITTED only. Default `'advisory'`. */
+  readonly strategy?: Strategy
+  /** How large an event with its headers may be. Default 1,000,000. */
+  readonly maxEventBytes?: number
+  /** Headers for every event, such as `traceparent`; the event's own come first. */
+  readonly eventHeaders?: EventHeaders
+}
+
+export function checkMilliseconds(name: string, milliseconds: number): number {
+  if (Number.isFinite(milliseconds) && milliseconds > 0) return milliseconds
+  throw new InvalidOption(`${name} is ${String(milliseconds)}.`, { advice: 'Use a number of milliseconds above 0.' })
+}
+
+export function checkNames(names: unknown = true): boolean {
+  if (typeof names === 'boolean') return names
+  throw new InvalidOption(`names is ${String(names)}.`, { advice: 'Use true or false.' })
+}
+
+export function rolloutSource(options: LockstepOptions, inDatabase: RolloutInDatabase): RolloutSource | undefined {
+  const { rollout, rollback, strategy } = options
+  if (rollout === undefined) {
+    if (rollback === undefined) return undefined
+    throw new InvalidOption('`rollback` was given without `rollout`.', { advice: "Add rollout: 'on' or 'database'." })
+  }
+  if (strategy === 'table') {
+    throw new InvalidOption("`rollout` was given together with strategy 'table'.", {
+      advice: 'Observing needs advisory locks: leave one of the two out.',
+    })
+  }
+  return rollout === 'database' ? inDatabase : rolloutInProcess(rollout)
+}
