@@ -28,7 +28,8 @@ const pool =
   driver === 'pg'
     ? new pg.Pool({ connectionString: url, max: 2 })
     : postgres(url, { max: 2, onnotice: () => undefined, backoff: () => 0.01 })
-const lockstep = new Lockstep(pool as pg.Pool)
+// A million events take longer to be written than an answer to COMMIT may be silent by default.
+const lockstep = new Lockstep(pool as pg.Pool, { silenceMs: 600_000 })
 
 process.on('message', (order: BulkOrder) => {
   void write(order).then((times) => process.send?.(times))

@@ -1,41 +1,37 @@
 /**
- * A dispatcher that is left alone, and looks at itself while it delivers. Its sink is the process that started it, which learns when
- * each batch was there. Arguments: url, batch, ttl in milliseconds.
+ * A dispatcher that is left alone, and looks at its own memory while it delivers. Its sink is the process that started it, which
+ * learns when each batch got there. Arguments: url, batch.
  */
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
+import { machineMs } from './machineClock.ts'
 
 /** A batch as it reached the sink. */
-export interface Drained {
-  /** By the machine's clock: see `machineMs`. */
+export interface DrainedBatch {
   readonly at: number
   readonly events: readonly (readonly [key: string, seq: number, uuid: string, mark: string])[]
-  /** How much memory the process has had at most since its dispatcher was started, above what it had then, in MB. */
+  /** The most memory that the process has had so far, above what it had before it began, in MB. */
   readonly grownMb: number
 }
 
 const LOOK_EVERY_MS = 20
 
 const [url, batch] = process.argv.slice(2) as [string, string]
-const pool = new pg.Pool({ connectionString: url, max: 5, application_name: 'dispatcher' })
-const lockstep = new Lockstep(pool)
+const lockstep = new Lockstep(new pg.Pool({ connectionString: url, max: 5, application_name: 'dispatcher' }))
 
 const startRss = process.memoryUsage.rss()
 let peakRss = startRss
 const look = (): void => {
   peakRss = Math.max(peakRss, process.memoryUsage.rss())
 }
-setInterval(look, LOOK_EVERY_MS).unref()
-
-const stop = new AbortController()
-process.on('message', () => stop.abort())
+setInterval(look, LOOK_EVERY_MS)
 
 const dispatcher = lockstep.dispatcher({
   batch: Number(batch),
   async sink(events) {
-    const at = Number(process.hrtime.bigint()) / 1e6
+    const at = machineMs()
     look()
-    const message: Drained = {
+    const message: DrainedBatch = {
       at,
       events: events.map(({ topic, key, seq, id, payload }) => [
         `${topic}/${key}`,
@@ -45,11 +41,10 @@ const dispatcher = lockstep.dispatcher({
       ]),
       grownMb: (peakRss - startRss) / 2 ** 20,
     }
-    // Gone into the pipe: what waits before it would be this process's memory.
-    await new Promise<void>((resolve) => process.send?.(message, undefined, undefined, () => resolve()))
+    // Until it is in the pipe: what waits before it would count as this process's memory.
+    await new Promise<void>((resolve) => {
+      process.send?.(message, undefined, undefined, () => resolve())
+    })
   },
 })
-await dispatcher.run({ signal: stop.signal })
-await lockstep.close()
-await pool.end()
-process.disconnect()
+await dispatcher.run()

@@ -9,9 +9,11 @@ import { keys } from './keys.ts'
 import { leases } from './leases.ts'
 import { leftovers } from './leftovers.ts'
 import { once } from './once.ts'
+import { openWriter } from './openWriter.ts'
 import { order } from './order.ts'
 import { rollout } from './rollout.ts'
 import { restart } from './restart.ts'
+import { restore } from './restore.ts'
 import { silence } from './silence.ts'
 import { transfers } from './transfers.ts'
 import { visibility } from './visibility.ts'
@@ -37,4 +39,6 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   http,
   order,
   crash,
+  'open-writer': openWriter,
+  restore,
 }
