@@ -3,11 +3,16 @@
  * be skipped where it may not. Under CI=true nothing is skipped: what cannot be installed is an error.
  */
 import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { isAbsolute } from 'node:path'
+import { ensureAlone } from './matrix/install.ts'
+import { pinned } from './matrix/versions.ts'
 import { findProgram } from './server/findProgram.ts'
+import { CLIENT_15, clientProgram, SERVER_15 } from './server/postgres15.ts'
 
 interface DebianPackage {
   readonly name: string
-  /** The program whose presence tells that the package is there. */
+  /** The program whose presence tells that the package is there: by name, or where it is. */
   readonly program: string
   /** What has to be skipped without it. */
   readonly tests: string
@@ -16,9 +21,12 @@ interface DebianPackage {
 const packages: readonly DebianPackage[] = [
   { name: 'pgbouncer', program: 'pgbouncer', tests: 'everything through a transaction pooler' },
   { name: 'redis-server', program: 'redis-server', tests: 'the comparison of leases with Redis' },
+  { name: CLIENT_15, program: clientProgram('pg_dump'), tests: 'the outbox after a restore, a failover' },
 ]
 
-const missing = (): DebianPackage[] => packages.filter(({ program }) => findProgram(program) === undefined)
+const isThere = (program: string): boolean =>
+  isAbsolute(program) ? existsSync(program) : findProgram(program) !== undefined
+const missing = (): DebianPackage[] => packages.filter(({ program }) => !isThere(program))
 
 function aptGet(...args: string[]): boolean {
   // At run level 1 a package's scripts do not start its service: the tests start their own, in their own directories.
@@ -37,14 +45,27 @@ function install(wanted: readonly DebianPackage[]): void {
   aptGet('install', '--yes', '--no-install-recommends', ...names)
 }
 
+/** The server to which pg_dump and pg_basebackup belong. Says what went wrong. */
+function installServer15(): string | undefined {
+  try {
+    for (const server of pinned('pg')) if (server.alias === SERVER_15) ensureAlone(server)
+    return undefined
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
 if (missing().length > 0) install(missing())
 
 const absent = missing()
-if (absent.length > 0) {
+const withoutServer15 = installServer15()
+if (absent.length > 0 || withoutServer15 !== undefined) {
   const lines = absent.map(({ name, tests }) => `  ${name} is not installed. SKIPPED: ${tests}.`)
   const advice = `  To run them: sudo apt-get install ${absent.map(({ name }) => name).join(' ')}`
+  const without = `  There is no PostgreSQL 15 (${withoutServer15}). SKIPPED: the outbox after a restore, a failover.`
   const rule = '='.repeat(80)
-  console.error([rule, ...lines, advice, rule].join('\n'))
+  const told = [...lines, ...(absent.length > 0 ? [advice] : []), ...(withoutServer15 === undefined ? [] : [without])]
+  console.error([rule, ...told, rule].join('\n'))
   if (process.env['CI'] === 'true') {
     console.error('CI=true allows no skipped tests.')
     process.exit(1)

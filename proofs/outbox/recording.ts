@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Delivery, DispatcherOptions, Lockstep, OutboxEvent, Sink } from 'pg-lockstep'
-import type { Arrival } from '../checkers/streamOrder.ts'
+import { type Arrival, StreamOrderChecker } from '../checkers/streamOrder.ts'
 
 /** A sink that keeps everything it took, in its order. */
 export class RecordingSink implements Sink {
   readonly name = 'recording'
   readonly arrivals: Arrival[] = []
+  readonly marks = new Set<string>()
   /** Whether a dispatcher has come to it at all. */
   opened = false
   readonly #answer: (key: string) => Delivery
@@ -23,7 +24,9 @@ export class RecordingSink implements Sink {
     const answers = events.map(({ key }) => this.#answer(key))
     events.forEach(({ topic, key, seq, id, payload }, place) => {
       if (answers[place] !== 'sent') return
-      this.arrivals.push({ key: `${topic}/${key}`, seq, uuid: id, mark: (payload as { mark: string }).mark })
+      const { mark } = payload as { mark: string }
+      this.arrivals.push({ key: `${topic}/${key}`, seq, uuid: id, mark })
+      this.marks.add(mark)
     })
     // Answered a moment later: so that something has arrived of which no cursor knows.
     await sleep(Math.random() * 4)
@@ -33,7 +36,6 @@ export class RecordingSink implements Sink {
 
 /** A dispatcher in this process, and how it ended. */
 export interface Run {
-  readonly sink: RecordingSink
   /** The code of the error with which it ended; undefined where it was stopped. */
   readonly ended: Promise<string | undefined>
   /** Has it deliver what it has in hand and move its cursors. */
@@ -50,12 +52,21 @@ export function startRun(lockstep: Lockstep, options: DispatcherOptions & { read
       (error: unknown) => (error as { code?: string }).code ?? String(error),
     )
   return {
-    sink: options.sink,
     ended,
     async stop() {
       stopping.abort()
       const code = await ended
       if (code !== undefined) throw new Error(`the dispatcher had ended with ${code}`)
     },
+  }
+}
+
+/** A checker that keeps everything that arrived. */
+export class Recorder extends StreamOrderChecker {
+  readonly arrivals: Arrival[] = []
+
+  override see(arrival: Arrival): void {
+    this.arrivals.push(arrival)
+    super.see(arrival)
   }
 }

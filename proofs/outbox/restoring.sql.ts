@@ -46,4 +46,5 @@ export const CLAIM_CURSORS = `
 /** Dispatchers that have come to this server. */
 export const HAS_DISPATCHERS = `
   SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'dispatcher') AS yes`
-export const TIMELINE = `SELECT timeline_id::int AS timeline FROM pg_control_checkpoint()`
+export const TIMELINE = `
+  SELECT ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int AS timeline`

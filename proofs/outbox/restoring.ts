@@ -8,12 +8,13 @@ import { RecordingSink, type Run, startRun } from './recording.ts'
 import { createDatabase, useUpXids } from './restoring.sql.ts'
 import { writeOnce, Writings } from './writers.ts'
 
-/** Two that each get every event; the second is behind the first. */
+/** Two that each get every event. */
 export const DISPATCHERS = ['default', 'second'] as const
 export type DispatcherName = (typeof DISPATCHERS)[number]
 
 export const KEYS = 60
 const WRITERS = 6
+const AWAY_MS = 20
 const SHARDS = 4
 /** Small, so that windows are read in pieces, and a dump finds one that is cut. */
 const BATCH = 20
@@ -27,8 +28,6 @@ const TOPIC = 'trades'
 const BLOCKED = 'portfolio 0'
 const PUT_OFF = 'portfolio 1'
 const PAUSED = 'portfolio 2'
-/** Those of them that go on when somebody says so, and not before. */
-export const HELD = [BLOCKED, PAUSED].map((key) => `${TOPIC}/${key}`)
 
 /** A database with Lockstep on it. */
 export interface Place {
@@ -49,9 +48,10 @@ export function openPlace(url: string): Place {
   return { url, pool, lockstep, close }
 }
 
-async function makeDatabase(server: PostgresServer, name: string): Promise<string> {
+/** A new database of a server, with nothing in it. */
+export async function makePlace(server: PostgresServer, name: string): Promise<Place> {
   await onServer(server, createDatabase(name))
-  return server.url(name)
+  return openPlace(server.url(name))
 }
 
 /** Has a server give away so many transaction ids. */
@@ -69,6 +69,21 @@ async function onServer(server: PostgresServer, text: string): Promise<void> {
   }
 }
 
+/** What writers do on a copy: marks go on, and what was rolled back on the original must not turn up. */
+export class FurtherWritings extends Writings {
+  readonly #earlier: Writings
+
+  constructor(earlier: Writings) {
+    super()
+    this.#earlier = earlier
+    for (const mark of earlier.rolledBack) this.rolledBack.add(mark)
+  }
+
+  override mark(): string {
+    return this.#earlier.mark()
+  }
+}
+
 /** What had arrived at a sink, in order. The dump was begun after the first `before` of it. */
 export interface History {
   readonly arrivals: readonly Arrival[]
@@ -79,23 +94,24 @@ export interface History {
 export interface Dump {
   readonly file: string
   readonly history: Readonly<Record<DispatcherName, History>>
-  /** Marks go on on the copy. */
   readonly writings: Writings
 }
 
-/** Starts both dispatchers of a place. */
-export function dispatch(place: Place, answer?: (key: string) => Delivery): Readonly<Record<DispatcherName, Run>> {
-  const start = (name: DispatcherName): Run =>
-    startRun(place.lockstep, {
-      name,
-      sink: new RecordingSink(name === 'default' ? answer : undefined),
-      shards: SHARDS,
-      batch: BATCH,
-      ttlMs: TTL_MS,
-      attempts: 2,
-      backoffMs: { first: 20 },
-    })
-  return { default: start('default'), second: start('second') }
+export type Sinks = Readonly<Record<DispatcherName, RecordingSink>>
+
+/** Sinks that take everything, but for what the answer says of the first one's. */
+export function newSinks(answer?: (key: string) => Delivery): Sinks {
+  return { default: new RecordingSink(answer), second: new RecordingSink() }
+}
+
+/** Starts both dispatchers of a place. The answer stops them. */
+export function dispatch({ lockstep }: Place, sinks: Sinks): () => Promise<void> {
+  const runs = DISPATCHERS.map((name): Run => {
+    const backoffMs = { first: 20 }
+    const sink = sinks[name]
+    return startRun(lockstep, { name, sink, shards: SHARDS, batch: BATCH, ttlMs: TTL_MS, attempts: 2, backoffMs })
+  })
+  return async () => void (await Promise.all(runs.map((run) => run.stop())))
 }
 
 /** Waits for a state; what comes of it when it does not come in time is for the goals to say. */
@@ -104,8 +120,18 @@ export async function until(holds: () => boolean | Promise<boolean>, withinMs = 
   while (!(await holds()) && performance.now() < deadline) await sleep(20)
 }
 
-export async function write(place: Place, writings: Writings, transactions: number): Promise<void> {
-  for (let n = 0; n < transactions; n++) await writeOnce(place.lockstep, writings, KEYS)
+/** Writes until it is over. */
+export function writeOn({ lockstep }: Place, writings: Writings): Promise<unknown> {
+  return Promise.all(
+    Array.from({ length: WRITERS }, async () => {
+      while (!writings.over) {
+        const before = writings.committed.size
+        await writeOnce(lockstep, writings, KEYS)
+        // Nobody gets anywhere: a server that is away is not asked all the time.
+        if (writings.committed.size === before) await sleep(AWAY_MS)
+      }
+    }),
+  )
 }
 
 /**
@@ -116,42 +142,42 @@ export async function dumpUnderLoad(
   server: PostgresServer,
   { name, quiet, events, file }: { name: string; quiet: boolean; events: number; file: string },
 ): Promise<Dump> {
-  const place = openPlace(await makeDatabase(server, name))
+  const place = await makePlace(server, name)
   await place.lockstep.migrate()
   const writings = new Writings()
-  const loops = Array.from({ length: WRITERS }, async () => {
-    while (!writings.over) await writeOnce(place.lockstep, writings, KEYS)
-  })
+  const writing = writeOn(place, writings)
   try {
     // A backlog first: what a window finds is more than a batch.
     await until(() => writings.committed.size >= events / 2)
-    const runs = dispatch(place, answerOfOriginal)
-    await until(() => runs.default.sink.arrivals.length >= events / 8)
+    const sinks = newSinks(answerOfOriginal)
+    const stop = dispatch(place, sinks)
+    await until(() => sinks.default.arrivals.length >= events / 8)
     await place.lockstep.outbox.pause({ topic: TOPIC, key: PAUSED, reason: 'the proof' })
-    await until(async () => runs.default.sink.arrivals.length >= events / 4 && (await allWait(place)))
-    if (quiet) await Promise.all([runs.default.stop(), runs.second.stop()])
-    const before = countsOf(runs)
+    await until(async () => sinks.default.arrivals.length >= events / 4 && (await allWait(place)))
+    if (quiet) await stop()
+    const before = [sinks.default.arrivals.length, sinks.second.arrivals.length] as const
     // A change of segments in the middle: the dump has tables of one moment and sequences of a later one.
-    const [, rotated] = await Promise.all([
+    await Promise.all([
       dumpDatabase(place.url, file),
       place.lockstep.outbox.retain({ olderThanMs: DAY_MS, rotateMs: 0 }),
     ])
-    if (rotated.dropped > 0) throw new Error('a segment of today was dropped')
-    if (!quiet) await Promise.all([runs.default.stop(), runs.second.stop()])
-    const history = (each: DispatcherName): History => ({ arrivals: runs[each].sink.arrivals, before: before[each] })
-    return { file, writings, history: { default: history('default'), second: history('second') } }
+    if (!quiet) await stop()
+    return {
+      file,
+      writings,
+      history: {
+        default: { arrivals: sinks.default.arrivals, before: before[0] },
+        second: { arrivals: sinks.second.arrivals, before: before[1] },
+      },
+    }
   } finally {
     writings.over = true
-    await Promise.all(loops)
+    await writing
     await place.close()
   }
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000
-
-export function countsOf(runs: Readonly<Record<DispatcherName, Run>>): Record<DispatcherName, number> {
-  return { default: runs.default.sink.arrivals.length, second: runs.second.sink.arrivals.length }
-}
 
 function answerOfOriginal(key: string): Delivery {
   if (key === BLOCKED) return { refused: 'never' }
@@ -164,15 +190,9 @@ async function allWait(place: Place): Promise<boolean> {
   return states.size === 3
 }
 
-/** Lets the streams go on that wait for an operator. */
-export async function letGo(place: Place): Promise<void> {
-  await place.lockstep.outbox.retry({ topic: TOPIC, key: BLOCKED })
-  await place.lockstep.outbox.resume({ topic: TOPIC, key: PAUSED })
-}
-
 /** Restores a dump into a new database of a server. */
 export async function restoreInto(server: PostgresServer, name: string, dump: Dump): Promise<Place> {
-  const url = await makeDatabase(server, name)
-  await restoreDatabase(dump.file, url)
-  return openPlace(url)
+  const place = await makePlace(server, name)
+  await restoreDatabase(dump.file, place.url)
+  return place
 }

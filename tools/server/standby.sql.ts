@@ -1,0 +1,9 @@
+/** Comes back when the server takes writes, or after a minute. */
+export const PROMOTE = 'SELECT pg_promote(true, 60) AS promoted'
+
+/** From when this is in force, a COMMIT is answered when the standby has it on disk. */
+export const WAIT_FOR_STANDBY = `ALTER SYSTEM SET synchronous_standby_names = '*'`
+export const RELOAD = 'SELECT pg_reload_conf()'
+export const IS_SYNCHRONOUS = `
+  SELECT current_setting('synchronous_standby_names') = '*'
+         AND EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming') AS yes`
