@@ -1,5 +1,6 @@
 import type { Scenario } from '../scenario.ts'
 
+import { bulk } from './bulk.ts'
 import { cancel } from './cancel.ts'
 import { combine } from './combine.ts'
 import { commit } from './commit.ts'
@@ -40,5 +41,6 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   order,
   crash,
   'open-writer': openWriter,
+  bulk,
   restore,
 }
