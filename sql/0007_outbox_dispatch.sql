@@ -254,6 +254,8 @@ BEGIN
                                                            attempts integer, delay_ms float8, state text, give_up text,
                                                            was_tombstone boolean) LOOP
     mine := :"schema".outbox_stream(o.topic, o.key);
+    -- In the order in which operators lock: the stream, then its events.
+    PERFORM FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
     DELETE FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq <= o.sent_up_to;
     -- Where an operator has given the event up meanwhile, what became of it before does not count.
     IF o.seq IS NULL OR EXISTS (SELECT FROM :"schema".outbox_parked_events e

@@ -247,7 +247,7 @@ SELECT pg_notify('lockstep_' || "lockstep".lock_id('listen', 'Leases:all'), w.to
    ORDER BY w.place LIMIT 1
 function lock_id(domain text, key text) returns bigint language sql immutable strict parallel safe
 SELECT ('x' || encode(substr(sha256(
-    convert_to('lockstep', 'UTF8') || '\x00'::bytea || convert_to(domain, 'UTF8') || '\x00'::bytea || convert_to(key, 'UTF8')
+    convert_to('lockstep', 'UTF8') || decode('00', 'hex') || convert_to(domain, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint
 function next_fence() returns bigint language sql volatile
 SELECT ("lockstep".ensure_incarnation()).epoch * 1099511627776
@@ -654,6 +654,8 @@ BEGIN
                                                            attempts integer, delay_ms float8, state text, give_up text,
                                                            was_tombstone boolean) LOOP
     mine := "lockstep".outbox_stream(o.topic, o.key);
+    -- In the order in which operators lock: the stream, then its events.
+    PERFORM FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
     DELETE FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq <= o.sent_up_to;
     -- Where an operator has given the event up meanwhile, what became of it before does not count.
     IF o.seq IS NULL OR EXISTS (SELECT FROM "lockstep".outbox_parked_events e
@@ -843,7 +845,7 @@ function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint
 SELECT "lockstep".lock_id('outbox-shard', my_dispatcher || ':' || my_shard)
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
 SELECT encode(substr(sha256(
-    convert_to('lockstep', 'UTF8') || '\x006f7574626f7800'::bytea || convert_to(topic, 'UTF8') || '\x00'::bytea || convert_to(key, 'UTF8')
+    convert_to('lockstep', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
   ), 1, 16), 'hex')::uuid
 function outbox_stream_lock(stream uuid) returns bigint language sql immutable strict parallel safe
 SELECT ('x' || left(replace(stream::text, '-', ''), 16))::bit(64)::bigint

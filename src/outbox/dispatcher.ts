@@ -11,6 +11,7 @@ import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 import { registerDispatcher } from './outbox.sql.ts'
 import { Reader } from './reader.ts'
+import { rowsIn } from './rowsIn.ts'
 import { retain } from './retain.ts'
 import { Shard, type ShardSetting } from './shard.ts'
 
@@ -130,9 +131,8 @@ async function register({ grounds }: DispatcherRoom, plan: DispatcherPlan): Prom
     grounds.driver,
     async (connection) => {
       const here = await readIncarnation(connection, grounds.quotedSchema)
-      const [result] = await connection.script(registerDispatcher(grounds.quotedSchema, plan, here))
-      const row = result?.rows[0] as unknown
-      const there = row as { shards: number; system: string; database: string; timeline: string }
+      const [row] = rowsIn(await connection.script(registerDispatcher(grounds.quotedSchema, plan, here)))
+      const there = row as unknown as { shards: number; system: string; database: string; timeline: string }
       refuseElsewhere(plan.name, here, there)
       if (plan.shardsStated && there.shards !== plan.shards) {
         throw new InvalidOption(`The dispatcher ${plan.name} has ${there.shards} shards, not ${plan.shards}.`, {

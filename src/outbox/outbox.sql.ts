@@ -35,6 +35,11 @@ export interface ShardQuestion {
   readonly unpark: readonly { readonly topic: string; readonly key: string }[]
 }
 
+/** The functions look again after they have waited: that needs a level at which each statement sees what is committed by then. */
+function alone(statement: string): string {
+  return `BEGIN ISOLATION LEVEL READ COMMITTED; ${statement}; COMMIT`
+}
+
 const textArray = (values: readonly string[]): string => `ARRAY[${values.map(quoteLiteral).join(', ')}]::text[]`
 
 /**
@@ -76,11 +81,11 @@ export function moveAndFetch(
 }
 
 export function flushToDisk(schema: string): string {
-  return `SELECT ${schema}.outbox_flush() AS life`
+  return alone(`SELECT ${schema}.outbox_flush() AS life`)
 }
 
 export function takeShard(schema: string, dispatcher: string, shard: number, fence: bigint): string {
-  return `SELECT ${schema}.outbox_take(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence})::text AS taken`
+  return alone(`SELECT ${schema}.outbox_take(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence})::text AS taken`)
 }
 
 export function parkedDue(
@@ -91,7 +96,9 @@ export function parkedDue(
   maxStreams: number,
   maxEvents: number,
 ): string {
-  return `SELECT * FROM ${schema}.outbox_parked_due(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${maxStreams}, ${maxEvents})`
+  return alone(
+    `SELECT * FROM ${schema}.outbox_parked_due(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${maxStreams}, ${maxEvents})`,
+  )
 }
 
 export function parkedTried(
@@ -101,7 +108,9 @@ export function parkedTried(
   fence: bigint,
   outcomes: string,
 ): string {
-  return `SELECT ${schema}.outbox_parked_tried(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${quoteLiteral(outcomes)})`
+  return alone(
+    `SELECT ${schema}.outbox_parked_tried(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${quoteLiteral(outcomes)})`,
+  )
 }
 
 export function registerDispatcher(
@@ -110,8 +119,8 @@ export function registerDispatcher(
   here: { system: string; database: string; timeline: string },
 ): string {
   const values = [name, here.system, here.database].map(quoteLiteral)
-  return `SELECT shards, system, database, timeline::text AS timeline FROM ${schema}.outbox_register(
-    ${values[0]}, ${shards}::smallint, ${values[1]}, ${values[2]}, ${parseInt(here.timeline, 16)})`
+  return alone(`SELECT shards, system, database, timeline::text AS timeline FROM ${schema}.outbox_register(
+    ${values[0]}, ${shards}::smallint, ${values[1]}, ${values[2]}, ${parseInt(here.timeline, 16)})`)
 }
 
 /** Each step a transaction of its own: a slot is made known before it is used, and sealed after it was left. */
@@ -135,7 +144,7 @@ export function operate(
   reason: string | undefined,
 ): string {
   const given = [verb, dispatcher, topic, key].map(quoteLiteral).join(', ')
-  return `SELECT ${schema}.outbox_operate(${given}, ${seq ?? 'NULL'}, ${literal(reason)}) AS answer`
+  return alone(`SELECT ${schema}.outbox_operate(${given}, ${seq ?? 'NULL'}, ${literal(reason)}) AS answer`)
 }
 
 export function eraseStream(
@@ -143,11 +152,13 @@ export function eraseStream(
   { topic, key }: { topic: string; key: string },
   reason: string | undefined,
 ): string {
-  return `SELECT ${schema}.outbox_erase(${quoteLiteral(topic)}, ${quoteLiteral(key)}, ${literal(reason)}) AS erased`
+  return alone(
+    `SELECT ${schema}.outbox_erase(${quoteLiteral(topic)}, ${quoteLiteral(key)}, ${literal(reason)}) AS erased`,
+  )
 }
 
 export function removeDispatcher(schema: string, name: string, reason: string): string {
-  return `SELECT ${schema}.outbox_remove(${quoteLiteral(name)}, ${quoteLiteral(reason)}) AS answer`
+  return alone(`SELECT ${schema}.outbox_remove(${quoteLiteral(name)}, ${quoteLiteral(reason)}) AS answer`)
 }
 
 /** For every dispatcher, all or nothing. */

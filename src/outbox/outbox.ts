@@ -1,6 +1,6 @@
 import { InvalidOption, StreamNotParked } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
-import { quoteLiteral, readIncarnation, withConnection, type StatementResult } from '../postgres/index.ts'
+import { quoteLiteral, readIncarnation, withConnection } from '../postgres/index.ts'
 import type {
   Enqueuing,
   EventMap,
@@ -18,6 +18,7 @@ import { flushEvents } from './flush.ts'
 import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
+import { rowsIn } from './rowsIn.ts'
 import { type OutboxStatus, parkedStreams, type ParkedStream, statusOf } from './status.ts'
 
 /** What an operator says about a stream. */
@@ -139,8 +140,8 @@ export class Outbox<Events extends object = EventMap> {
 
   /** Takes the payloads of a stream away, delivered or not. Numbers and order stay. */
   async erase(stream: Stream & { readonly reason?: string }): Promise<{ readonly erased: number }> {
-    const [result] = await this.#script(eraseStream(this.#grounds.quotedSchema, stream, stream.reason))
-    return { erased: Number(result?.rows[0]?.['erased']) }
+    const [row] = await this.#rows(eraseStream(this.#grounds.quotedSchema, stream, stream.reason))
+    return { erased: Number(row?.['erased']) }
   }
 
   /** Empties segments older than that which every dispatcher has passed. Dispatchers do so by themselves, see `retainMs`. */
@@ -161,8 +162,8 @@ export class Outbox<Events extends object = EventMap> {
   async remove(options: { readonly dispatcher: string; readonly reason: string }): Promise<void> {
     const { dispatcher, reason } = options
     checkReason('remove', reason)
-    const [result] = await this.#script(removeDispatcher(this.#grounds.quotedSchema, dispatcher, reason))
-    const answer = result?.rows[0]?.['answer']
+    const [row] = await this.#rows(removeDispatcher(this.#grounds.quotedSchema, dispatcher, reason))
+    const answer = row?.['answer']
     if (answer === 'done') return
     throw new InvalidOption(
       answer === 'running' ? `The dispatcher ${dispatcher} is running.` : `There is no dispatcher ${dispatcher}.`,
@@ -207,10 +208,8 @@ export class Outbox<Events extends object = EventMap> {
     reason: string | undefined,
   ): Promise<void> {
     const { topic, key, seq, dispatcher = 'default' } = stream
-    const [result] = await this.#script(
-      operate(this.#grounds.quotedSchema, verb, dispatcher, { topic, key, seq }, reason),
-    )
-    const answer = String(result?.rows[0]?.['answer'])
+    const [row] = await this.#rows(operate(this.#grounds.quotedSchema, verb, dispatcher, { topic, key, seq }, reason))
+    const answer = String(row?.['answer'])
     if (answer === 'done') return
     const advice: Readonly<Record<string, string>> = {
       'no dispatcher': `There is no dispatcher ${quoteLiteral(dispatcher)}: look at \`npx pg-lockstep outbox status\`.`,
@@ -223,10 +222,10 @@ export class Outbox<Events extends object = EventMap> {
     throw new StreamNotParked(`${verb} ${topic}/${key}: ${answer}.`, { advice: advice[answer] ?? '' })
   }
 
-  async #script(text: string): Promise<StatementResult[]> {
+  async #rows(text: string): Promise<Record<string, unknown>[]> {
     await this.#grounds.ready()
     const { driver, silence } = this.#grounds
-    return withConnection(driver, (connection) => connection.script(text), silence)
+    return rowsIn(await withConnection(driver, (connection) => connection.script(text), silence))
   }
 }
 

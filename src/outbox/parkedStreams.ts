@@ -1,4 +1,4 @@
-import { outboxParked, outboxUnparked } from '../observe/index.ts'
+import { outboxFailed, outboxParked, outboxUnparked } from '../observe/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
@@ -6,6 +6,7 @@ import { deliver, type DeliveryReport, type Stop } from './deliver.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { parkedDue, parkedTried } from './outbox.sql.ts'
 import { type Shard, type ShardSetting, tellDelivered } from './shard.ts'
+import { rowsIn } from './rowsIn.ts'
 import { byStream } from './sink.ts'
 
 /** How much of the parked streams is tried at once. */
@@ -13,6 +14,8 @@ const MAX_STREAMS = 50
 const MAX_EVENTS = 200
 /** A fate that is only unknown counts against nobody; it is tried again after about this many doublings. */
 const UNKNOWN_DOUBLINGS = 2
+const FIRST_FAILURE_MS = 250
+const LONGEST_FAILURE_MS = 10_000
 /** For so long a success shows that the sink takes events. */
 const PROVEN_MS = 60_000
 
@@ -27,6 +30,8 @@ export class ParkedStreams {
   readonly #setting: ShardSetting
   readonly #shard: Shard
   #trying: Promise<void> | undefined
+  #failures = 0
+  #notBefore = 0
 
   constructor(setting: ShardSetting, shard: Shard) {
     this.#setting = setting
@@ -34,7 +39,7 @@ export class ParkedStreams {
   }
 
   get busy(): boolean {
-    return this.#trying !== undefined || this.caughtUp.length > 0
+    return this.#trying !== undefined || this.caughtUp.length > 0 || performance.now() < this.#notBefore
   }
 
   settled(): Promise<void> {
@@ -45,8 +50,16 @@ export class ParkedStreams {
   retry(): void {
     if (this.busy) return
     this.#trying = this.#try()
-      // The next reading shows what is due, and it is tried again.
-      .catch(() => undefined)
+      .then(
+        () => void (this.#failures = 0),
+        (error: unknown) => {
+          // What came of it could not be read or written: what was sent is sent again, but not all the time.
+          this.#notBefore = performance.now() + backoffMs(this.#failures++, FIRST_FAILURE_MS, LONGEST_FAILURE_MS)
+          const { grounds, plan } = this.#setting
+          if (outboxFailed.hasSubscribers)
+            outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
+        },
+      )
       .finally(() => {
         this.#trying = undefined
         this.#setting.reader.wake()
@@ -90,8 +103,8 @@ export class ParkedStreams {
     const { grounds, plan } = this.#setting
     const { number, fence } = this.#shard
     const text = parkedDue(grounds.quotedSchema, plan.name, number, fence, MAX_STREAMS, MAX_EVENTS)
-    const [result] = await withConnection(grounds.driver, (connection) => connection.script(text), grounds.silence)
-    return (result?.rows ?? []) as unknown as DueRow[]
+    const results = await withConnection(grounds.driver, (connection) => connection.script(text), grounds.silence)
+    return rowsIn(results) as unknown as DueRow[]
   }
 
   /** Streams of which everything was sent, or that had nothing. Whether that is so is looked at again when they are taken out. */

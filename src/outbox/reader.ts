@@ -4,6 +4,7 @@ import type { Grounds, Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { type Advance, flushToDisk, moveAndFetch } from './outbox.sql.ts'
+import { rowsIn } from './rowsIn.ts'
 
 /** What the cursor of a shard has before it. */
 export interface Window {
@@ -221,8 +222,8 @@ export class Reader {
   async #flush(windows: ReadonlyMap<number, Window | 'lost'>): Promise<boolean> {
     const { driver, quotedSchema, silence } = this.#grounds
     const text = flushToDisk(quotedSchema)
-    const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
-    const life = result?.rows[0]?.['life']
+    const [row] = rowsIn(await withConnection(driver, (connection) => connection.script(text), silence))
+    const life = row?.['life']
     return [...windows.values()].every((window) => window === 'lost' || window.life === life)
   }
 

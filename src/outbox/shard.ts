@@ -10,6 +10,7 @@ import type { OutboxEvent } from './event.ts'
 import { type Advance, takeShard } from './outbox.sql.ts'
 import type { Grounds, Stream } from '../transactions/index.ts'
 import { ParkedStreams } from './parkedStreams.ts'
+import { rowsIn } from './rowsIn.ts'
 import type { Reader, ReadingShard, Window } from './reader.ts'
 import { type BatchContext, byStream } from './sink.ts'
 
@@ -89,8 +90,8 @@ export class Shard implements ReadingShard {
   async #run(): Promise<void> {
     const { grounds, plan, reader } = this.#setting
     const taking = takeShard(grounds.quotedSchema, plan.name, this.number, this.fence)
-    const [taken] = await withConnection(grounds.driver, (connection) => connection.script(taking), grounds.silence)
-    if (taken?.rows[0]?.['taken'] !== 'true') return
+    const answers = await withConnection(grounds.driver, (connection) => connection.script(taking), grounds.silence)
+    if (rowsIn(answers)[0]?.['taken'] !== 'true') return
     let advance: Advance | undefined
     while (!this.lease.signal.aborted) {
       if (this.#over && advance === undefined) break

@@ -10,6 +10,7 @@ interface PgProtocol {
   bind(message: { values: unknown[]; valueMapper: ValueMapper }): void
   execute(message: object): void
   sync(): void
+  sendCopyFail(reason: string): void
 }
 
 type ValueMapper = (value: unknown) => unknown
@@ -107,6 +108,10 @@ export class PgCommit {
   handleRowDescription(): void {}
   handleDataRow(): void {}
   handlePortalSuspended(): void {}
+  handleCopyData(): void {}
+  handleCopyInResponse(connection: PgProtocol): void {
+    connection.sendCopyFail('There is nothing to copy from.')
+  }
   handleEmptyQuery(): void {
     // It has no tag of its own.
     this.#tags.push('')

@@ -18,7 +18,13 @@ import {
   lockTimedOut,
   transactionRetried,
 } from '../observe/index.ts'
-import { codeOf, isSqlState, meansConnectionLost, meansSessionTimedOut } from '../postgres/index.ts'
+import {
+  codeOf,
+  IN_FAILED_TRANSACTION,
+  isSqlState,
+  meansConnectionLost,
+  meansSessionTimedOut,
+} from '../postgres/index.ts'
 import { isStillAnswering, lastWords, patiently, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import { frameToJoin, isInsideTransaction, refuseWaitingForSelf, runInFrame } from './nesting.ts'
@@ -28,6 +34,7 @@ import { type Outcome, resolveCommit, resolveOutcome } from './outcome.ts'
 import { judge, pauseMs } from './retry.ts'
 import { OpenTransaction, type Transaction } from './transaction.ts'
 import { rollOut } from './rollOut.ts'
+import { watchBackend } from './watchBackend.ts'
 import { watchWait } from './waitWatch.ts'
 
 type Body<T> = (tx: Transaction) => Promise<T>
@@ -196,13 +203,17 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     connection.destroy()
     return { end: 'failed', error: connectionLost(plan, cause), lost: true, trace }
   }
-  const pending = grounds.silence.start(connection)
+  // What goes before COMMIT may wait for others, for as long as that takes: then it is looked whether the server is still at it.
+  const pending = grounds.silence.start(connection, closing.length === 0 ? 0 : Infinity)
+  const unwatch = closing.length === 0 ? undefined : watchBackend(grounds, connection, trace)
   try {
     const result = await connection.commit(closing)
     if (result.failure !== undefined) {
       const { lost } = connection
       await rollBack(connection, grounds.silence)
-      return { end: 'failed', error: result.failure, lost, trace }
+      // Something had failed before and was caught: that is the reason, as where COMMIT alone is answered with ROLLBACK.
+      const caught = codeOf(result.failure) === IN_FAILED_TRANSACTION
+      return { end: 'failed', error: caught ? rolledBack(plan, tx.firstFailure) : result.failure, lost, trace }
     }
     connection.release()
     if (result.command !== 'ROLLBACK') {
@@ -218,6 +229,7 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     connection.destroy()
     return { end: 'uncertain', value, error, trace }
   } finally {
+    unwatch?.()
     grounds.silence.stop(pending)
   }
 }

@@ -93,6 +93,9 @@ const PROCESS = randomBytes(4).toString('hex')
 /** Every statement after a failed one, until the transaction or its savepoint is rolled back. */
 const IN_FAILED_TRANSACTION = '25P02'
 
+/** Where each statement has a snapshot of its own. In PostgreSQL the two are the same; a joined transaction may be either. */
+const READS_FRESH: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
+
 /** What a transaction and all its savepoints have in common. */
 export interface TransactionSetting {
   readonly isolation: Isolation
@@ -195,7 +198,7 @@ export class OpenTransaction implements Transaction {
   async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {
     this.#checkStatement(text)
     if (this.#setting.joined === true) await this.query(text, values)
-    else this.#innermost().#closing.push({ text, values })
+    else this.#innermost().#closing.push({ text, values: [...values] })
   }
 
   enqueue(event: EventToEnqueue): Promise<void> {
@@ -209,7 +212,7 @@ export class OpenTransaction implements Transaction {
       throw new InvalidOption('enqueueMany() was given no list.', { advice: 'Pass a list of { topic, key, payload }.' })
     }
     const prepared = events.map((event: EventToEnqueue) => enqueuing.prepare(event))
-    const undeclared = isolation === 'read committed' ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))
+    const undeclared = READS_FRESH.has(isolation) ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))
     if (undeclared !== undefined) throw streamNotDeclared(undeclared, isolation)
     if (joined === true) {
       for (const { text, values } of enqueuing.flush(prepared, undefined)) await this.query(text, values)

@@ -161,6 +161,11 @@ export function terminateTransaction(pid: number, xid: string, commitSent: boole
   return `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = ${pid} AND backend_xid = '${xid}'::xid8::xid ${idle}`
 }
 
+/** One row where the session is busy with that transaction. */
+export function isAtWork(pid: number, xid: string): string {
+  return `SELECT pid FROM pg_stat_activity WHERE pid = ${pid} AND backend_xid = '${xid}'::xid8::xid AND state = 'active'`
+}
+
 export function savepoint(name: string): string {
   return `SAVEPOINT ${name}`
 }
