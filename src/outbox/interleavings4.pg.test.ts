@@ -204,7 +204,10 @@ async function comesThrough(driver: DriverName, settings: object): Promise<void>
 }
 
 const ROUTES = database.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
-const SMALL = DRIVERS.flatMap((driver) => ROUTES.flatMap((route) => [1, 2].map((max) => ({ driver, route, max }))))
+// Prepared statements of postgres.js behind a pooler need settings that the bench has not: docs/operating/poolers.md.
+const SMALL = DRIVERS.flatMap((driver) =>
+  ROUTES.flatMap((route) => [1, 2].map((max) => ({ driver, route, max }))),
+).filter(({ driver, route, max }) => driver === 'pg' || route === 'direct' || max === 1)
 describe.each(SMALL)('a pool of $max, $driver, $route', ({ driver, route, max }) => {
   test('delivers, parks, catches up and stops, while its sink uses the same pool', async () => {
     const url = route === 'pooled' ? (database.pooledUrl as string) : database.url
