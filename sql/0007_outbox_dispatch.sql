@@ -90,13 +90,13 @@ END
 $$;
 
 -- The next events of shards, as far as their cursors say, at most max_events of each. After the events of a shard comes a row that
--- tells its window: what to write back. `prev` to `next` is either what is being read already or, when that is done, what has been
+-- tells its window: what to write back. Times and bytes are told in a way that no setting of the session changes. `prev` to `next` is either what is being read already or, when that is done, what has been
 -- committed since; a long way is gone in steps from tick to tick. The caller must not have a transaction id.
 CREATE FUNCTION :"schema".outbox_fetch(
   my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer
 ) RETURNS TABLE (
   shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint,
-  event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamptz, payload text, bytes bytea, headers text,
+  event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text,
   tombstone text, waits text, stale text
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
@@ -152,7 +152,8 @@ BEGIN
                      UNION SELECT o.last_value FROM :"schema".outbox_slot o);
       RETURN QUERY
       SELECT my_shards[i], NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint,
-             w.id, w.topic, w.key, w.seq, w.uuid, w.enqueued_at, w.payload::text, w.bytes, w.headers::text,
+             w.id, w.topic, w.key, w.seq, w.uuid, (extract(epoch FROM w.enqueued_at) * 1000)::bigint, w.payload::text,
+             encode(w.bytes, 'hex'), w.headers::text,
              CASE WHEN w.erased THEN 'erased' END,
              CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p
                                      WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN 'waits' END,
@@ -218,8 +219,8 @@ $$;
 
 -- The next events of streams that are due for another try, at most max_events of each.
 CREATE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer)
-RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamptz, payload text,
-               bytes bytea, headers text, tombstone text)
+RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text,
+               hex text, headers text, tombstone text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
@@ -227,7 +228,8 @@ BEGIN
     RETURN;
   END IF;
   RETURN QUERY
-  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, e.enqueued_at, e.payload::text, e.bytes, e.headers::text, e.tombstone
+  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, (extract(epoch FROM e.enqueued_at) * 1000)::bigint, e.payload::text,
+         encode(e.bytes, 'hex'), e.headers::text, e.tombstone
     FROM (SELECT * FROM :"schema".outbox_parked d
            WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
            ORDER BY d.next_attempt_at LIMIT max_streams) AS p

@@ -429,7 +429,7 @@ BEGIN
   INSERT INTO "lockstep".outbox_audit (verb, topic, key, reason) VALUES ('erase', my_topic, my_key, my_reason);
   RETURN greatest(erased_now, copies);
 END
-function outbox_fetch(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamp with time zone, payload text, bytes bytea, headers text, tombstone text, waits text, stale text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function outbox_fetch(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, waits text, stale text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
 DECLARE
   c "lockstep".outbox_cursors;
   a pg_snapshot;
@@ -481,7 +481,8 @@ BEGIN
                      UNION SELECT o.last_value FROM "lockstep".outbox_slot o);
       RETURN QUERY
       SELECT my_shards[i], NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint,
-             w.id, w.topic, w.key, w.seq, w.uuid, w.enqueued_at, w.payload::text, w.bytes, w.headers::text,
+             w.id, w.topic, w.key, w.seq, w.uuid, (extract(epoch FROM w.enqueued_at) * 1000)::bigint, w.payload::text,
+             encode(w.bytes, 'hex'), w.headers::text,
              CASE WHEN w.erased THEN 'erased' END,
              CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p
                                      WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN 'waits' END,
@@ -627,13 +628,14 @@ END
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp
 SELECT COALESCE((SELECT o.fence = my_fence FROM "lockstep".outbox_cursors o
                     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
-function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_at timestamp with time zone, payload text, bytes bytea, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
   IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
     RETURN;
   END IF;
   RETURN QUERY
-  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, e.enqueued_at, e.payload::text, e.bytes, e.headers::text, e.tombstone
+  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, (extract(epoch FROM e.enqueued_at) * 1000)::bigint, e.payload::text,
+         encode(e.bytes, 'hex'), e.headers::text, e.tombstone
     FROM (SELECT * FROM "lockstep".outbox_parked d
            WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
            ORDER BY d.next_attempt_at LIMIT max_streams) AS p

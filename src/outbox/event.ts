@@ -93,9 +93,9 @@ export interface EventRow {
   readonly key: string
   readonly seq: string
   readonly uuid: string
-  readonly enqueued_at: Date | string
+  readonly enqueued_ms: string
   readonly payload: string | null
-  readonly bytes: Buffer | null
+  readonly hex: string | null
   readonly headers: string | null
   readonly tombstone: 'skipped' | 'dead' | 'erased' | null
 }
@@ -112,7 +112,7 @@ export class FetchedEvent implements OutboxEvent {
   readonly position: number
   readonly fence: bigint
   readonly tombstone: 'skipped' | 'dead' | 'erased' | undefined
-  readonly #at: Date | string
+  readonly #at: string
   readonly #json: string | null
   readonly #bytes: Buffer | null
   readonly #headers: string | null
@@ -125,9 +125,9 @@ export class FetchedEvent implements OutboxEvent {
     this.position = Number(row.event_id)
     this.fence = fence
     this.tombstone = row.tombstone ?? undefined
-    this.#at = row.enqueued_at
+    this.#at = row.enqueued_ms
     this.#json = this.tombstone === undefined ? row.payload : null
-    this.#bytes = this.tombstone === undefined ? row.bytes : null
+    this.#bytes = this.tombstone === undefined && row.hex !== null ? Buffer.from(row.hex, 'hex') : null
     this.#headers = row.headers
   }
 
@@ -149,7 +149,7 @@ export class FetchedEvent implements OutboxEvent {
   }
 
   get enqueuedAt(): Date {
-    return new Date(this.#at)
+    return new Date(Number(this.#at))
   }
 
   toJSON(): object {

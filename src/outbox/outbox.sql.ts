@@ -177,8 +177,9 @@ export function rebase(
 }
 
 /** The columns by which an event is read. */
-const EVENT_COLUMNS = `e.id::text AS event_id, e.topic, e.key, e.seq::text AS seq, e.uuid::text AS uuid, e.enqueued_at,
-  e.payload::text AS payload, e.bytes, e.headers::text AS headers, CASE WHEN e.erased THEN 'erased' END AS tombstone`
+const EVENT_COLUMNS = `e.id::text AS event_id, e.topic, e.key, e.seq::text AS seq, e.uuid::text AS uuid,
+  (extract(epoch FROM e.enqueued_at) * 1000)::bigint::text AS enqueued_ms, e.payload::text AS payload,
+  encode(e.bytes, 'hex') AS hex, e.headers::text AS headers, CASE WHEN e.erased THEN 'erased' END AS tombstone`
 
 /** Retained events of one stream from a number on. */
 export function eventsOfStream(

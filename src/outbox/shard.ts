@@ -110,7 +110,8 @@ export class Shard implements ReadingShard {
     const { breaker, plan } = this.#setting
     while (breaker.open && !this.#over) {
       if (breaker.waitMs > 0) {
-        await sleep(breaker.waitMs, undefined, { signal: this.#stopping.signal }).catch(() => undefined)
+        const signal = AbortSignal.any([this.#stopping.signal, this.lease.signal])
+        await sleep(breaker.waitMs, undefined, { signal }).catch(() => undefined)
       } else if (plan.sink.healthy === undefined || (await plan.sink.healthy().catch(() => false))) return
       else breaker.failed('it says that it is not healthy')
     }

@@ -105,7 +105,7 @@ describe.each(DRIVERS)('at COMMIT, %s', (driver) => {
     await Promise.race([ended, sleep(1500)])
     await other.query('COMMIT')
     await ended
-    await expect.poll(bench.notes).toEqual(['held', 'mine'])
+    await expect.poll(() => bench.notes()).toEqual(['held', 'mine'])
     expect(settled).toEqual(['committed'])
   })
 
