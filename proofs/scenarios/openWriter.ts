@@ -31,6 +31,8 @@ const HELD_KEY = 'A'
 const BASELINE = 'baseline'
 /** Between two periods: what is being opened or closed then is neither here nor there. */
 const BETWEEN = 'between'
+/** What a reader that stops at xmin waits for. */
+const CONTROLS = ['a writer is open', 'a writer is open elsewhere']
 const WARM_UP_MS = 500
 const DRAIN_MS = 30_000
 
@@ -137,13 +139,17 @@ class Run {
   /** Beside the dispatcher, on the same events. */
   async #control(): Promise<void> {
     const stop = await readNaively(this.#lab.url('direct'), (mark) => this.#naive.arrived(mark, machineMs()))
-    for (const name of ['a writer is open', 'a writer is open elsewhere']) {
+    for (const name of CONTROLS) {
       this.#tell(`open-writer: the control, ${name}`)
       const close = await this.#disturbances[name]?.()
       await this.#during(controlOf(name), this.#size.controlMs)
       await close?.()
     }
-    await sleep(100)
+    // It has much to catch up with, and what it has not read does not count.
+    const count = (of: Latencies): number => CONTROLS.reduce((sum, name) => sum + of.of(controlOf(name)).events, 0)
+    const rest = (): number => count(this.#lockstep) - count(this.#naive)
+    const deadline = performance.now() + DRAIN_MS
+    while (rest() > 0 && performance.now() < deadline) await sleep(50)
     await stop()
   }
 
@@ -166,7 +172,8 @@ class Run {
     const marks = [1, 2].map((n) => `held ${this.#held.size + n}`)
     for (const mark of marks) await session.query(ENQUEUE_BY_SQL, [TOPIC, HELD_KEY, JSON.stringify({ mark })])
     const behind = `${marks[0]}, behind it`
-    const client = this.#lab.client('pg', this.#lab.url('direct'))
+    // It waits within its COMMIT, longer than that may be silent by default.
+    const client = this.#lab.client('pg', this.#lab.url('direct'), { silenceMs: 2 * DRAIN_MS + this.#size.openMs })
     const waiting = client.lockstep.transaction({}, async (tx) => {
       this.#triesBehind++
       await tx.enqueue({ topic: TOPIC, key: HELD_KEY, payload: { mark: behind } })
@@ -189,7 +196,7 @@ class Run {
     }
     return [
       ...[BASELINE, ...Object.keys(this.#disturbances)].map((name) => row('lockstep', this.#lockstep, name, name)),
-      ...['a writer is open', 'a writer is open elsewhere'].flatMap((name) => [
+      ...CONTROLS.flatMap((name) => [
         row('lockstep, beside it', this.#lockstep, controlOf(name), name),
         row('below xmin', this.#naive, controlOf(name), name),
       ]),
