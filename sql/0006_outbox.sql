@@ -160,19 +160,6 @@ CREATE TABLE :"schema".outbox_dead (
   PRIMARY KEY (dispatcher, stream, seq)
 );
 
--- What operators did, and why.
-CREATE TABLE :"schema".outbox_audit (
-  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  by_role text NOT NULL DEFAULT session_user,
-  verb text NOT NULL,
-  dispatcher text,
-  topic text,
-  key text,
-  seq bigint,
-  reason text
-);
-
 -- A stream's name: the first 16 bytes of the SHA-256 whose first 8 are its lock.
 CREATE FUNCTION :"schema".outbox_stream(topic text, key text) RETURNS uuid
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -295,25 +282,31 @@ BEGIN
 END
 $$;
 
--- Appends one event and gives its number. known is its stream's last number, where the caller has read it under the lock before its
+-- Appends one event and gives its number. A plan of its own for each call would take 118 us for the last number, with eight slots to
+-- leave out; the generic one takes 37. known is its stream's last number, where the caller has read it under the lock before its
 -- snapshot.
 CREATE FUNCTION :"schema".outbox_append(
   topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   -- Before the id is given out, and before the slot is read.
   me xid8 := pg_current_xact_id();
-  mine uuid := :"schema".outbox_stream(topic, key);
-  my_bucket smallint := :"schema".outbox_bucket(mine);
+  -- As outbox_stream(), outbox_bucket() and outbox_stream_lock() have it: called, they take 50 us of every transaction.
+  digest bytea := sha256(convert_to(:'schema', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8')
+                         || decode('00', 'hex') || convert_to(key, 'UTF8'));
+  mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
+  my_bucket smallint := get_byte(digest, 15) & 63;
   my_slot smallint;
   my_id bigint;
   last bigint := known;
 BEGIN
   PERFORM :"schema".outbox_check_names(topic, key);
-  PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_bucket_lock(my_bucket));
-  PERFORM pg_advisory_xact_lock(:"schema".outbox_stream_lock(mine));
+  PERFORM pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
+    convert_to(:'schema', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex') || convert_to(my_bucket::text, 'UTF8')
+  ), 1, 8), 'hex'))::bit(64)::bigint);
+  PERFORM pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint);
   SELECT s.last_value INTO my_slot FROM :"schema".outbox_slot s;
   IF last IS NULL THEN
     IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN

@@ -1,6 +1,19 @@
 -- compatible-from: 1
 -- What keeps the outbox going: registration, segments, and what operators do.
 
+-- What operators did, and why.
+CREATE TABLE :"schema".outbox_audit (
+  id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  by_role text NOT NULL DEFAULT session_user,
+  verb text NOT NULL,
+  dispatcher text,
+  topic text,
+  key text,
+  seq bigint,
+  reason text
+);
+
 -- Writes a dispatcher down, or finds it.
 CREATE FUNCTION :"schema".outbox_register(
   my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint,
