@@ -39,6 +39,8 @@ export interface Continued {
   readonly putAsideAgain: number
   /** Events of streams that wait for an operator that came before he said so. */
   readonly tooEarly: number
+  /** Segments that retention has emptied in the end. */
+  readonly dropped: number
   readonly judgements: Readonly<Record<DispatcherName, Judgement>>
   readonly again: Dump | undefined
 }
@@ -46,7 +48,7 @@ export interface Continued {
 /**
  * Restores a dump, chooses `undelivered`, and dispatches: what the original had delivered and what the copy delivers must be one
  * history. Some is enqueued before the rebase; there are two rebases at first and one later; the server's own transaction ids pass those
- * in the dump. `again`: at the end, some is enqueued and the copy is dumped itself.
+ * in the dump; segments are emptied. `again`: at the end, some is enqueued and the copy is dumped itself.
  */
 export async function continueOn(server: PostgresServer, name: string, dump: Dump, again?: string): Promise<Continued> {
   const copy = await RestoredCopy.restore(server, name, dump)
@@ -72,6 +74,9 @@ export async function continueOn(server: PostgresServer, name: string, dump: Dum
     stop = copy.start()
     await copy.write(SOME)
     await copy.settled()
+    const dropped = await copy.dropSegments()
+    await copy.write(SOME)
+    await copy.settled()
     await stop()
     const judgements = { default: await copy.judge('default'), second: await copy.judge('second') }
     if (again !== undefined) await copy.write(SOME)
@@ -84,6 +89,7 @@ export async function continueOn(server: PostgresServer, name: string, dump: Dum
       putAsideWrongly: Math.abs(putAside - toBePutAside.reduce((sum, each) => sum + each, 0)),
       putAsideAgain,
       tooEarly,
+      dropped,
       judgements,
       again: again === undefined ? undefined : await copy.dumpAgain(again),
     }

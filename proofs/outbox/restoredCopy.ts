@@ -20,6 +20,9 @@ import {
 import { CUT_WINDOWS, LARGEST_XID, LAST_NUMBERS, NEXT_XID, UNDELIVERED } from './restoring.sql.ts'
 import { writeOnce } from './writers.ts'
 
+/** Cursors are written soon when a segment waits for them. */
+const DROP_MS = 20_000
+
 /** What a dump has of a dispatcher's events. */
 interface Share {
   /** What had arrived at the original's sink. */
@@ -122,6 +125,16 @@ export class RestoredCopy {
     const { rows } = await this.place.pool.query<{ next: number }>(NEXT_XID)
     const ahead = this.found.largestXid - (rows[0]?.next ?? 0)
     if (ahead >= 0) await ageServer(this.#server, ahead + 1)
+  }
+
+  /** Empties segments while the dispatchers run, until at least one is gone. */
+  async dropSegments(): Promise<number> {
+    let dropped = 0
+    await until(async () => {
+      dropped += (await this.place.lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })).dropped
+      return dropped > 0
+    }, DROP_MS)
+    return dropped
   }
 
   async judge(name: DispatcherName): Promise<Judgement> {

@@ -166,6 +166,12 @@ function goalsOf(copies: readonly Continued[]): Goal[] {
     goal('restored: put aside too much or too little', sum(copies.map((copy) => copy.putAsideWrongly)), '=', 0),
     goal('restored: put aside by a second rebase', sum(copies.map((copy) => copy.putAsideAgain)), '=', 0),
     goal('restored: of streams that wait, sent too early', sum(copies.map((copy) => copy.tooEarly)), '=', 0),
+    goal(
+      'restored: segments emptied afterwards, on each copy',
+      Math.min(...copies.map((copy) => copy.dropped)),
+      '>=',
+      1,
+    ),
     goal('restored: first deliveries out of order, or with a gap', all('outOfOrder'), '=', 0),
     goal('restored: numbers that came with two ids', all('diverged'), '=', 0),
     goal('restored: events that did not arrive', all('missing'), '=', 0),

@@ -11,6 +11,8 @@ import { clientProgram, SERVER_15 } from './postgres15.ts'
 import { IS_SYNCHRONOUS, PROMOTE, RELOAD, WAIT_FOR_STANDBY } from './standby.sql.ts'
 
 const run = promisify(execFile)
+/** Enough to catch up with what was written since the copy was made. */
+const FOLLOW_MS = 60_000
 
 /** A second server that follows a first one. */
 export interface Standby {
@@ -63,11 +65,13 @@ function makeSynchronous(primary: PostgresServer): Promise<void> {
   return withClient(primary, async (client) => {
     await client.query(WAIT_FOR_STANDBY)
     await client.query(RELOAD)
-    for (;;) {
+    const deadline = performance.now() + FOLLOW_MS
+    while (performance.now() < deadline) {
       const { rows } = await client.query<{ yes: boolean }>(IS_SYNCHRONOUS)
       if (rows[0]?.yes === true) return
       await delay(10)
     }
+    throw new Error('the standby does not follow')
   })
 }
 
