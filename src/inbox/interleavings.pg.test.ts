@@ -318,6 +318,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
       Promise.all([take(one, [left(2), right(2)]), take(two, [right(2), left(2)])]),
     )
     expect(value.flat().toSorted()).toEqual(['duplicate', 'duplicate', 'first', 'first'])
-    expect(reasons).toEqual(['40P01'])
+    // Once more, where the one that is tried again comes too early.
+    expect([...new Set(reasons)]).toEqual(['40P01'])
   })
 })
