@@ -39,6 +39,7 @@ BEGIN
 END
 $$;
 
+-- (By index, here and below: tables that were emptied a moment ago look small to the planner, and are read from end to end.)
 -- Moves a shard's cursor: from the version that the caller has read, with its fence, in the same life of the server. What the caller
 -- remembers of a life that has ended (transaction ids above all) is worth nothing. In the same step, the events of streams that wait
 -- are put aside: waiting is a list of { topic, key, seqs, reason, state, attempts, delay_ms }.
@@ -47,7 +48,7 @@ CREATE FUNCTION :"schema".outbox_advance(
   new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint,
   waiting jsonb DEFAULT NULL
 ) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 BEGIN
   -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
@@ -221,7 +222,7 @@ $$;
 CREATE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer)
 RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text,
                hex text, headers text, tombstone text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 BEGIN
   IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
@@ -242,7 +243,7 @@ $$;
 -- What another try of parked streams brought. outcomes is a list of { topic, key, sent_up_to, and where it failed: seq, reason, attempts,
 -- delay_ms, state, give_up: 'skipped' | 'dead' }.
 CREATE FUNCTION :"schema".outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
   o record;

@@ -252,7 +252,7 @@ SELECT ('x' || encode(substr(sha256(
 function next_fence() returns bigint language sql volatile
 SELECT ("lockstep".ensure_incarnation()).epoch * 1099511627776
        + nextval(format('%I.fences', 'lockstep')::regclass)
-function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
 BEGIN
   -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
   PERFORM set_config('synchronous_commit', 'off', true);
@@ -633,7 +633,7 @@ END
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp
 SELECT COALESCE((SELECT o.fence = my_fence FROM "lockstep".outbox_cursors o
                     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
-function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
 BEGIN
   IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
     RETURN;
@@ -648,7 +648,7 @@ BEGIN
                         WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream ORDER BY q.seq LIMIT max_events) AS e ON true
    ORDER BY p.stream, e.seq;
 END
-function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
 DECLARE
   o record;
   mine uuid;
