@@ -17,7 +17,7 @@ import { CLAIM_CURSORS } from './restoring.sql.ts'
 import { Writings } from './writers.ts'
 
 /** So many transactions are written at each step. */
-const SOME = 20
+const SOME = 12
 /** Between two rebases so many arrive. */
 const FLOWING = 200
 /** Cursors that are wrong deliver nothing more; this is not waited for in vain for long. */

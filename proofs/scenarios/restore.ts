@@ -35,7 +35,7 @@ export const restore = scenario<Size>({
   name: 'restore',
   about: 'the outbox restored from a dump, on a standby, and after a failover: one history, nothing lost',
   full: { events: 40_000, runningDumps: 6, rebases: 40, failovers: 6 },
-  small: { events: 3000, runningDumps: 1, rebases: 5, failovers: 1 },
+  small: { events: 2000, runningDumps: 1, rebases: 5, failovers: 1 },
   async run(size, tell) {
     const missing = missingOf15()
     if (missing !== undefined) return skip(missing)
