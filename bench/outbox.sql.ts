@@ -21,7 +21,8 @@ export function enqueueInSql(schema: string): string {
 
 /** The events up to an id, in order, with what a dispatcher reads of them: in the same types, so that the driver's work is the same. */
 export function readPlainly(schema: string): string {
-  return `SELECT id, topic, key, seq, uuid, enqueued_at, payload::text, bytes, headers::text
+  return `SELECT id, topic, key, seq, uuid, (extract(epoch FROM enqueued_at) * 1000)::bigint AS enqueued_ms, payload::text,
+                 encode(bytes, 'hex') AS hex, headers::text
             FROM "${schema}".outbox_events WHERE id <= $1 ORDER BY id`
 }
 
