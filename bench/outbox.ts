@@ -52,7 +52,7 @@ const SIZES: Readonly<Record<Thoroughness, Size>> = {
     drained: 100_000,
     backlog: 500_000,
     smallBacklog: 10_000,
-    backlogPairs: 5,
+    backlogPairs: 9,
     horizon: { ms: 10_000, singles: 500, many: 10_000 },
   },
   smoke: {
