@@ -11,6 +11,7 @@ import { scenario, type Tell } from '../scenario.ts'
 interface Size {
   readonly crashes: number
   readonly loadMs: number
+  /** Without the flush, at most so many until one has struck between the sending and the disk. */
   readonly controlCrashes: number
 }
 
@@ -30,8 +31,8 @@ const CONTROL_DRAIN_MS = 3000
 export const crash = scenario<Size>({
   name: 'crash',
   about: 'the outbox with synchronous_commit = off, the server crashed under load: nothing that was sent is missing',
-  full: { crashes: 20, loadMs: 1500, controlCrashes: 4 },
-  small: { crashes: 2, loadMs: 800, controlCrashes: 2 },
+  full: { crashes: 20, loadMs: 1500, controlCrashes: 20 },
+  small: { crashes: 2, loadMs: 800, controlCrashes: 12 },
   async run(size, tell) {
     const held = await attack(size, tell, undefined)
     tell('crash: the control, without the flush')
@@ -74,11 +75,15 @@ async function attack(size: Size, tell: Tell, planted: string | undefined): Prom
     if (planted !== undefined) await lab.admin.query(planted)
     dispatchers.start(2)
     const crashes = { '-m immediate': 0, 'a backend killed': 0 }
-    const writings = await load(lab, size, checker, crashes, tell)
+    const caught = async (): Promise<boolean> => {
+      if (planted === undefined) return false
+      // What arrives while the question is under way may be newer than its answer.
+      const seen = checker.arrivals.length
+      return checker.notIn((await lab.admin.query<Arrival>(ALL_EVENTS)).rows, seen) > 0
+    }
+    const writings = await load(lab, size, checker, crashes, caught, tell)
     tell('crash: waiting for the rest')
     const stored = await settle(lab, checker, planted === undefined ? DRAIN_MS : CONTROL_DRAIN_MS)
-    const there = new Map(stored.map(({ key, seq, uuid }) => [`${key} ${seq}`, uuid]))
-    const gone = checker.arrivals.filter(({ key, seq, uuid }) => there.get(`${key} ${seq}`) !== uuid)
     const marks = new Set(stored.map(({ mark }) => mark))
     const { events, deliveries, diverged, violations, examples } = checker.report()
     if (planted === undefined) for (const example of examples) tell(`crash: ${example}`)
@@ -87,7 +92,7 @@ async function attack(size: Size, tell: Tell, planted: string | undefined): Prom
       deliveries,
       ...crashes,
       'commits lost': [...writings.committed].filter((mark) => !marks.has(mark)).length,
-      'sent and not there': gone.length,
+      'sent and not there': checker.notIn(stored),
       'there and not sent': checker.missing(marks),
       'with two ids': diverged,
       'out of order': violations,
@@ -106,6 +111,12 @@ class Recorder extends StreamOrderChecker {
     this.arrivals.push(arrival)
     super.see(arrival)
   }
+
+  /** How many of the first that arrived are not among these, under their number and their id. */
+  notIn(stored: readonly Arrival[], first = this.arrivals.length): number {
+    const there = new Map(stored.map(({ key, seq, uuid }) => [`${key} ${seq}`, uuid]))
+    return this.arrivals.slice(0, first).filter(({ key, seq, uuid }) => there.get(`${key} ${seq}`) !== uuid).length
+  }
 }
 
 async function load(
@@ -113,6 +124,7 @@ async function load(
   size: Size,
   checker: StreamOrderChecker,
   crashes: Pick<Found, '-m immediate' | 'a backend killed'>,
+  caught: () => Promise<boolean>,
   tell: Tell,
 ): Promise<Writings> {
   const writings = new Writings()
@@ -124,7 +136,7 @@ async function load(
       if (writings.unknown.size > 0) await sleep(5)
     }
   })
-  for (let number = 0; number < size.crashes; number++) {
+  for (let number = 0; number < size.crashes && !(await caught()); number++) {
     tell(`crash: ${number + 1} of ${size.crashes}`)
     await flowing(checker)
     await sleep(size.loadMs * Math.random())
