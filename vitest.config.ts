@@ -10,6 +10,10 @@ export default defineConfig({
     alias: [
       { find: /^pg-lockstep$/, replacement: `${source}/index.ts` },
       { find: 'pg-lockstep/prometheus', replacement: `${source}/observe/prometheus.ts` },
+      {
+        find: /^pg-lockstep\/(kafka|nats|postgres-sink|rabbitmq|redis|webhook)$/,
+        replacement: `${source}/sinks/$1.ts`,
+      },
       { find: /^pg-lockstep\/([^/]+)$/, replacement: `${source}/$1/index.ts` },
     ],
   },

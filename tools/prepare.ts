@@ -20,7 +20,10 @@ interface DebianPackage {
 
 const packages: readonly DebianPackage[] = [
   { name: 'pgbouncer', program: 'pgbouncer', tests: 'everything through a transaction pooler' },
-  { name: 'redis-server', program: 'redis-server', tests: 'the comparison of leases with Redis' },
+  { name: 'redis-server', program: 'redis-server', tests: 'the Redis sink, the comparison of leases with Redis' },
+  { name: 'nats-server', program: 'nats-server', tests: 'the NATS sink' },
+  { name: 'rabbitmq-server', program: 'rabbitmq-server', tests: 'the RabbitMQ sink' },
+  { name: 'kcat', program: 'kcat', tests: 'the Kafka sink' },
   { name: CLIENT_15, program: clientProgram('pg_dump'), tests: 'the outbox after a restore, a failover' },
 ]
 

@@ -40,6 +40,15 @@ export { type EventHeaders, type OutboxEvent } from './event.ts'
 export { EnqueuingRoom, type OperatorOptions, Outbox } from './outbox.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
 export type { OutboxStatus, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
-export { type BatchContext, type Delivery, EventRefused, perEvent, type Sink, type SinkFunction } from './sink.ts'
+export {
+  type BatchContext,
+  byStream,
+  type Delivery,
+  EventRefused,
+  perEvent,
+  type Sink,
+  type SinkFunction,
+  streamsSideBySide,
+} from './sink.ts'
 export type { Retained } from './retain.ts'
 export type { EventMap, EventOf, EventToEnqueue, Stream } from '../transactions/index.ts'

@@ -70,28 +70,44 @@ export function perEvent(
   const { concurrency = 16, name = 'perEvent' } = options
   return {
     name,
-    async send(events, context) {
-      const answers: Delivery[] = events.map(() => ({ unknown: 'an earlier event of its stream was not sent' }))
-      const streams = [...byStream(events).values()]
-      const work = async (): Promise<void> => {
-        for (let places = streams.shift(); places !== undefined; places = streams.shift()) {
-          for (const place of places) {
-            if (context.signal.aborted) return
-            try {
-              await handle(events[place] as OutboxEvent, context)
-              answers[place] = 'sent'
-            } catch (error) {
-              const reason = error instanceof Error ? error.message : String(error)
-              answers[place] = error instanceof EventRefused ? { refused: reason } : { failed: reason, cause: error }
-              break
-            }
-          }
+    send(events, context) {
+      return streamsSideBySide(events, context.signal, concurrency, async (event) => {
+        try {
+          await handle(event, context)
+          return 'sent'
+        } catch (error) {
+          const reason = error instanceof Error ? error.message : String(error)
+          return error instanceof EventRefused ? { refused: reason } : { failed: reason, cause: error }
         }
-      }
-      await Promise.all(Array.from({ length: Math.min(concurrency, streams.length) }, work))
-      return answers
+      })
     },
   }
+}
+
+/**
+ * Sends streams side by side, the events of a stream one after the other, and none after the first that was not sent. What has not
+ * begun when the signal is aborted is left alone.
+ */
+export async function streamsSideBySide(
+  events: readonly OutboxEvent[],
+  signal: AbortSignal,
+  concurrency: number,
+  send: (event: OutboxEvent) => Promise<Delivery>,
+): Promise<Delivery[]> {
+  const answers: Delivery[] = events.map(() => ({ unknown: 'an earlier event of its stream was not sent' }))
+  const streams = byStream(events).values()
+  const work = async (): Promise<void> => {
+    for (const places of streams) {
+      for (const place of places) {
+        if (signal.aborted) return
+        const answer = await send(events[place] as OutboxEvent)
+        answers[place] = answer
+        if (answer !== 'sent') break
+      }
+    }
+  }
+  await Promise.all(Array.from({ length: Math.min(concurrency, events.length) }, work))
+  return answers
 }
 
 /** Thrown by a handler for an event that will not be taken, however often it comes. */

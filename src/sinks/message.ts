@@ -1,0 +1,98 @@
+import { InvalidOption } from '../errors.ts'
+import type { InboxEvent } from '../inbox/index.ts'
+import type { OutboxEvent } from '../outbox/index.ts'
+
+/** The names under which an event's own facts travel, at every broker. */
+export const HEADERS = {
+  topic: 'lockstep-topic',
+  key: 'lockstep-key',
+  seq: 'lockstep-seq',
+  id: 'lockstep-id',
+  fence: 'lockstep-fence',
+  enqueuedAt: 'lockstep-enqueued-at',
+  tombstone: 'lockstep-tombstone',
+  contentType: 'content-type',
+} as const
+
+/**
+ * What goes beside the body. Topic and key are percent-encoded: not every broker's headers take what is not ASCII. The event's own
+ * headers come first, so that none of them can pass for one of ours.
+ */
+export function messageHeaders(event: OutboxEvent): Record<string, string> {
+  return {
+    ...event.headers,
+    [HEADERS.topic]: encodeURIComponent(event.topic),
+    [HEADERS.key]: encodeURIComponent(event.key),
+    [HEADERS.seq]: String(event.seq),
+    [HEADERS.id]: event.id,
+    [HEADERS.fence]: String(event.fence),
+    [HEADERS.enqueuedAt]: event.enqueuedAt.toISOString(),
+    [HEADERS.contentType]: event.contentType,
+    ...(event.tombstone === undefined ? {} : { [HEADERS.tombstone]: event.tombstone }),
+  }
+}
+
+/** An event as a consumer got it from a broker: the inbox takes it as it is. */
+export interface ReceivedEvent<Payload = unknown> extends InboxEvent {
+  /** As it was enqueued: what JSON gives back, or bytes. Undefined in a tombstone. */
+  readonly payload: Payload
+  readonly body: Buffer
+  readonly contentType: string
+  /** Those that were enqueued with it: without Lockstep's own. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly enqueuedAt: Date
+  /** Grows with every owner of the event's shard. */
+  readonly fence: bigint
+  readonly tombstone: string | undefined
+}
+
+type HeaderValue = string | Uint8Array | readonly (string | Uint8Array)[] | undefined
+
+/**
+ * Reads a message that a sink of Lockstep's has sent, at whatever broker: its headers and its body.
+ *
+ * @example
+ * await inbox.handle(readMessage<Trade>(message.headers, message.value), async (tx, { payload }) => { … })
+ */
+export function readMessage<Payload = unknown>(
+  headers: Readonly<Record<string, HeaderValue>>,
+  body: Uint8Array | string | null,
+): ReceivedEvent<Payload> {
+  const all = new Map(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), textOf(value)]))
+  const required = (name: string): string => {
+    const value = all.get(name)
+    if (value !== undefined) return value
+    throw new InvalidOption(`A message has no header ${name}.`, {
+      advice: 'Read messages that a sink of Lockstep has sent, with all their headers.',
+    })
+  }
+  const bytes = typeof body === 'string' ? Buffer.from(body) : Buffer.from(body ?? '')
+  const contentType = all.get(HEADERS.contentType) ?? 'application/json'
+  const tombstone = all.get(HEADERS.tombstone)
+  const ours = new Set<string>(Object.values(HEADERS))
+  return {
+    topic: decodeURIComponent(required(HEADERS.topic)),
+    key: decodeURIComponent(required(HEADERS.key)),
+    seq: Number(required(HEADERS.seq)),
+    id: required(HEADERS.id),
+    fence: BigInt(required(HEADERS.fence)),
+    enqueuedAt: new Date(required(HEADERS.enqueuedAt)),
+    tombstone,
+    contentType,
+    headers: Object.fromEntries([...all].filter(([name, value]) => value !== undefined && !ours.has(name))) as Record<
+      string,
+      string
+    >,
+    body: bytes,
+    get payload() {
+      if (tombstone !== undefined) return undefined as Payload
+      return (contentType === 'application/json' ? JSON.parse(bytes.toString()) : bytes) as Payload
+    },
+  }
+}
+
+function textOf(value: HeaderValue): string | undefined {
+  if (value === undefined || typeof value === 'string') return value
+  if (value instanceof Uint8Array) return Buffer.from(value).toString()
+  return textOf(value[0])
+}

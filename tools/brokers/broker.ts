@@ -1,0 +1,44 @@
+import type { OutboxEvent, Sink } from 'pg-lockstep'
+import type { ReceivedEvent } from 'pg-lockstep/sinks'
+
+/** A real broker as the tests, the attacks and the benches use it. */
+export interface Broker {
+  readonly name: string
+  /** Starts a server of its own on 127.0.0.1, in a directory of its own. */
+  run(): Promise<RunningBroker>
+  /** A sink on a client of its own, as another process has it. The address may lead through a proxy. */
+  connect(address: string, options: ConnectOptions): Promise<Connected>
+  /**
+   * What a user would write without us: the client's own fastest loop over the same messages, with the same order per key and the
+   * same confirmation.
+   */
+  byHand(address: string): Promise<ByHand>
+}
+
+export interface RunningBroker {
+  /** host:port */
+  readonly address: string
+  /** `kill -9`, or as near to it as the broker goes. */
+  kill(): Promise<void>
+  /** Starts it again at the same address, with what it had. Comes back when it takes messages. */
+  start(): Promise<void>
+  /** All that it has of a topic, in its order: within a key at least. */
+  received(topic: string): Promise<readonly ReceivedEvent[]>
+  stop(): Promise<void>
+}
+
+export interface ConnectOptions {
+  /** The sink's timeout. */
+  readonly timeoutMs: number
+}
+
+export interface Connected {
+  readonly sink: Sink
+  /** Closes the sink and ends its client. */
+  end(): Promise<void>
+}
+
+export interface ByHand {
+  send(events: readonly OutboxEvent[]): Promise<void>
+  end(): Promise<void>
+}
