@@ -12,14 +12,35 @@ CREATE FUNCTION :"schema".outbox_shard_lock(my_dispatcher text, my_shard smallin
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$ SELECT :"schema".lock_id('outbox-shard', my_dispatcher || ':' || my_shard) $$;
 
+-- Where the caller is. A restored dump, or a copy, brings along the cursors, the leases and even the life that its original had: so
+-- they are compared with the server itself, in every call. A dispatcher that runs while its address leads to another server would go
+-- on with them. (25 us, of which 19 are for reading the server's own id.) life is null where none has begun here.
+CREATE FUNCTION :"schema".outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean)
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+  this_system bigint := (SELECT s.system_identifier FROM pg_control_system() AS s);
+  this_database oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+BEGIN
+  SELECT (SELECT i.value::text FROM :"schema".incarnation i WHERE i.system = this_system AND i.database = this_database),
+         EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system <> this_system::text)
+         OR EXISTS (SELECT FROM :"schema".outbox_dispatchers d
+                     WHERE d.name = my_dispatcher AND (d.system <> this_system::text OR d.database <> this_database::text))
+    INTO life, elsewhere;
+END
+$$;
+
 -- Makes a shard's cursor the caller's: from here on nobody with an older fence can move it. A new dispatcher begins with the oldest
--- event that there is.
+-- event that there is. Null: the cursors were made elsewhere.
 CREATE FUNCTION :"schema".outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   c :"schema".outbox_cursors;
 BEGIN
+  IF (SELECT h.elsewhere FROM :"schema".outbox_here(my_dispatcher) AS h) THEN
+    RETURN NULL;
+  END IF;
   PERFORM pg_advisory_xact_lock(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
   FOR try IN 1 .. 10 LOOP
     SELECT * INTO c FROM :"schema".outbox_cursors o
@@ -44,7 +65,7 @@ $$;
 -- remembers of a life that has ended (transaction ids above all) is worth nothing. In the same step, the events of streams that wait
 -- are put aside: waiting is a list of { topic, key, seqs, reason, state, attempts, delay_ms }.
 CREATE FUNCTION :"schema".outbox_advance(
-  my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, life text,
+  my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text,
   new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint,
   waiting jsonb DEFAULT NULL
 ) RETURNS boolean
@@ -54,7 +75,7 @@ BEGIN
   -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
   PERFORM set_config('synchronous_commit', 'off', true);
   PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
-  IF NOT EXISTS (SELECT FROM :"schema".incarnation i WHERE i.value::text = life) THEN
+  IF NOT EXISTS (SELECT FROM :"schema".outbox_here(my_dispatcher) AS h WHERE h.life = my_life AND NOT h.elsewhere) THEN
     RETURN false;
   END IF;
   INSERT INTO :"schema".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
@@ -91,8 +112,9 @@ END
 $$;
 
 -- The next events of shards, as far as their cursors say, at most max_events of each. After the events of a shard comes a row that
--- tells its window: what to write back. Times and bytes are told in a way that no setting of the session changes. `prev` to `next` is either what is being read already or, when that is done, what has been
--- committed since; a long way is gone in steps from tick to tick. The caller must not have a transaction id.
+-- tells its window: what to write back. Times and bytes are told in a way that no setting of the session changes. `prev` to `next` is
+-- either what is being read already or, when that is done, what has been committed since; a long way is gone in steps from tick to
+-- tick. The caller must not have a transaction id.
 CREATE FUNCTION :"schema".outbox_fetch(
   my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer
 ) RETURNS TABLE (
@@ -114,9 +136,17 @@ DECLARE
   resumed boolean;
   found_events integer;
   written pg_lsn;
+  here record;
   -- So many ticks hold about as many events as are wanted.
   stride integer := greatest(1, max_events * shard_count / 1000);
 BEGIN
+  SELECT * INTO here FROM :"schema".outbox_here(my_dispatcher);
+  IF here.elsewhere THEN
+    RETURN QUERY SELECT s, 'elsewhere', NULL, NULL, NULL, NULL::bigint, NULL::bigint, NULL::bigint,
+                        NULL::bigint, NULL, NULL, NULL::bigint, NULL::uuid, NULL::bigint, NULL, NULL, NULL, NULL, NULL, NULL
+                   FROM unnest(my_shards) AS s;
+    RETURN;
+  END IF;
   FOR i IN 1 .. cardinality(my_shards) LOOP
     SELECT * INTO c FROM :"schema".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
@@ -181,7 +211,7 @@ BEGIN
     written := pg_current_wal_insert_lsn();
     shard := my_shards[i];
     verdict := CASE WHEN pg_current_wal_flush_lsn() >= written THEN 'durable' ELSE 'visible' END;
-    life := (SELECT n.value::text FROM :"schema".incarnation n);
+    life := here.life;
     prev := a::text;
     next := z::text;
     version := c.version;
@@ -206,16 +236,17 @@ AS $$
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
   PERFORM pg_logical_emit_message(true, 'lockstep', '');
-  RETURN (SELECT i.value::text FROM :"schema".incarnation i);
+  RETURN (SELECT h.life FROM :"schema".outbox_here(NULL) AS h);
 END
 $$;
 
--- Whether the caller owns the shard.
+-- Whether the caller owns the shard, on the server on which that means something.
 CREATE FUNCTION :"schema".outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT COALESCE((SELECT o.fence = my_fence FROM :"schema".outbox_cursors o
                     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
+     AND NOT (SELECT h.elsewhere FROM :"schema".outbox_here(my_dispatcher) AS h)
 $$;
 
 -- The next events of streams that are due for another try, at most max_events of each.
@@ -319,6 +350,6 @@ $$;
 
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION
-  :"schema".outbox_take, :"schema".outbox_advance, :"schema".outbox_fetch, :"schema".outbox_flush,
+  :"schema".outbox_here, :"schema".outbox_take, :"schema".outbox_advance, :"schema".outbox_fetch, :"schema".outbox_flush,
   :"schema".outbox_owns, :"schema".outbox_parked_due, :"schema".outbox_parked_tried, :"schema".outbox_unpark
 FROM PUBLIC;

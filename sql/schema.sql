@@ -252,12 +252,12 @@ SELECT ('x' || encode(substr(sha256(
 function next_fence() returns bigint language sql volatile
 SELECT ("lockstep".ensure_incarnation()).epoch * 1099511627776
        + nextval(format('%I.fences', 'lockstep')::regclass)
-function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
 BEGIN
   -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
   PERFORM set_config('synchronous_commit', 'off', true);
   PERFORM pg_advisory_xact_lock_shared("lockstep".outbox_shard_lock(my_dispatcher, my_shard));
-  IF NOT EXISTS (SELECT FROM "lockstep".incarnation i WHERE i.value::text = life) THEN
+  IF NOT EXISTS (SELECT FROM "lockstep".outbox_here(my_dispatcher) AS h WHERE h.life = my_life AND NOT h.elsewhere) THEN
     RETURN false;
   END IF;
   INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
@@ -447,9 +447,17 @@ DECLARE
   resumed boolean;
   found_events integer;
   written pg_lsn;
+  here record;
   -- So many ticks hold about as many events as are wanted.
   stride integer := greatest(1, max_events * shard_count / 1000);
 BEGIN
+  SELECT * INTO here FROM "lockstep".outbox_here(my_dispatcher);
+  IF here.elsewhere THEN
+    RETURN QUERY SELECT s, 'elsewhere', NULL, NULL, NULL, NULL::bigint, NULL::bigint, NULL::bigint,
+                        NULL::bigint, NULL, NULL, NULL::bigint, NULL::uuid, NULL::bigint, NULL, NULL, NULL, NULL, NULL, NULL
+                   FROM unnest(my_shards) AS s;
+    RETURN;
+  END IF;
   FOR i IN 1 .. cardinality(my_shards) LOOP
     SELECT * INTO c FROM "lockstep".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
@@ -514,7 +522,7 @@ BEGIN
     written := pg_current_wal_insert_lsn();
     shard := my_shards[i];
     verdict := CASE WHEN pg_current_wal_flush_lsn() >= written THEN 'durable' ELSE 'visible' END;
-    life := (SELECT n.value::text FROM "lockstep".incarnation n);
+    life := here.life;
     prev := a::text;
     next := z::text;
     version := c.version;
@@ -533,7 +541,7 @@ function outbox_flush() returns text language plpgsql volatile security definer 
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
   PERFORM pg_logical_emit_message(true, 'lockstep', '');
-  RETURN (SELECT i.value::text FROM "lockstep".incarnation i);
+  RETURN (SELECT h.life FROM "lockstep".outbox_here(NULL) AS h);
 END
 function outbox_forget_xids(this_system text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -549,6 +557,17 @@ BEGIN
   SELECT o.last_value, (SELECT max(s.number) + 1 FROM "lockstep".outbox_segments s), clock_timestamp()
     FROM "lockstep".outbox_slot o ON CONFLICT DO NOTHING;
   RETURN forgotten;
+END
+function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable
+DECLARE
+  this_system bigint := (SELECT s.system_identifier FROM pg_control_system() AS s);
+  this_database oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+BEGIN
+  SELECT (SELECT i.value::text FROM "lockstep".incarnation i WHERE i.system = this_system AND i.database = this_database),
+         EXISTS (SELECT FROM "lockstep".outbox_home h WHERE h.system <> this_system::text)
+         OR EXISTS (SELECT FROM "lockstep".outbox_dispatchers d
+                     WHERE d.name = my_dispatcher AND (d.system <> this_system::text OR d.database <> this_database::text))
+    INTO life, elsewhere;
 END
 function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -633,6 +652,7 @@ END
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp
 SELECT COALESCE((SELECT o.fence = my_fence FROM "lockstep".outbox_cursors o
                     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
+     AND NOT (SELECT h.elsewhere FROM "lockstep".outbox_here(my_dispatcher) AS h)
 function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
 BEGIN
   IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
@@ -860,6 +880,9 @@ function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint) ret
 DECLARE
   c "lockstep".outbox_cursors;
 BEGIN
+  IF (SELECT h.elsewhere FROM "lockstep".outbox_here(my_dispatcher) AS h) THEN
+    RETURN NULL;
+  END IF;
   PERFORM pg_advisory_xact_lock("lockstep".outbox_shard_lock(my_dispatcher, my_shard));
   FOR try IN 1 .. 10 LOOP
     SELECT * INTO c FROM "lockstep".outbox_cursors o

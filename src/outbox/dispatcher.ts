@@ -9,6 +9,7 @@ import type { Grounds } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
+import { madeElsewhere, madeLater } from './elsewhere.ts'
 import { registerDispatcher } from './outbox.sql.ts'
 import { Reader } from './reader.ts'
 import { rowsIn } from './rowsIn.ts'
@@ -98,10 +99,11 @@ export class RunningDispatcher implements Dispatcher {
       channel.publish({ schema: grounds.schema, dispatcher: plan.name, sink: plan.sink.name, reason })
     })
     const owned = new Ownership(leases, plan, { grounds, plan, reader, breaker })
+    const ending = AbortSignal.any([stopping, owned.refused])
     const unlisten = this.#room.onCommitted(() => reader.wake())
     let [failures, retainAt] = [0, performance.now() + RETAIN_EVERY_MS * Math.random()]
     try {
-      while (!stopping.aborted) {
+      while (!ending.aborted) {
         try {
           await owned.balance()
           failures = 0
@@ -110,17 +112,17 @@ export class RunningDispatcher implements Dispatcher {
             await retain(grounds, plan.retainMs, plan.retainMs / SEGMENTS_KEPT)
           }
         } catch (error) {
-          if (error instanceof OutboxRebaseNeeded) throw error
           failed(error)
           failures++
         }
         const pauseMs = failures === 0 ? BALANCE_MS : backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
-        await sleep(Math.min(pauseMs, plan.ttlMs / 4), undefined, { signal: stopping }).catch(() => undefined)
+        await sleep(Math.min(pauseMs, plan.ttlMs / 4), undefined, { signal: ending }).catch(() => undefined)
       }
     } finally {
       await owned.leave()
       unlisten()
     }
+    owned.refused.throwIfAborted()
   }
 }
 
@@ -150,15 +152,8 @@ function refuseElsewhere(
   here: Incarnation,
   there: { system: string; database: string; timeline: string },
 ): void {
-  const moved = here.system !== there.system || here.database !== there.database
-  const back = parseInt(here.timeline, 16) < Number(there.timeline)
-  if (!moved && !back) return
-  throw new OutboxRebaseNeeded(
-    moved
-      ? `The cursors of the dispatcher ${name} were made on another server or database: this is a restored dump or a copy.`
-      : `The cursors of the dispatcher ${name} are of a later history than this server's.`,
-    { advice: 'Run `npx pg-lockstep outbox rebase` and choose what is delivered; nothing was sent.' },
-  )
+  if (here.system !== there.system || here.database !== there.database) throw madeElsewhere(name)
+  if (parseInt(here.timeline, 16) < Number(there.timeline)) throw madeLater(name)
 }
 
 /** The shards that this process has, and its share of them. */
@@ -170,12 +165,18 @@ class Ownership {
   /** Those, and the ones whose lease is lost and that have not ended yet. */
   readonly #running = new Set<Shard>()
   readonly #me = randomUUID()
+  readonly #refused = new AbortController()
   #member: Lease | undefined
 
   constructor(leases: Leases, plan: DispatcherPlan, setting: ShardSetting) {
     this.#leases = leases
     this.#plan = plan
     this.#setting = setting
+  }
+
+  /** Aborted, with the error, once the server turns out to be another than that of the cursors. */
+  get refused(): AbortSignal {
+    return this.#refused.signal
   }
 
   has(shard: number): boolean {
@@ -225,7 +226,9 @@ class Ownership {
     if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
     void shard.ended
       .catch((error: unknown) => {
-        if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
+        if (error instanceof OutboxRebaseNeeded) this.#refused.abort(error)
+        else if (outboxFailed.hasSubscribers)
+          outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
       })
       .finally(() => {
         this.#forget(shard)

@@ -32,7 +32,8 @@
  *
  * **O9 Crash, failover, restore.** What a shard knows is worth nothing in another life of the server: a cursor is moved only in the life
  * in which its window was read. Cursors in the table survive a crash, because whoever wrote them had a later transaction id than any in
- * them. On another server or database they mean nothing, and dispatching is refused until an operator has chosen (`rebase`).
+ * them. On another server or database they mean nothing, and dispatching is refused until an operator has chosen (`rebase`). A dump
+ * brings leases and lives along: so every call compares with the server itself, and who was running is refused as well.
  */
 export { type Dispatcher } from './dispatcher.ts'
 export { type DispatcherOptions, type GiveUp } from './dispatcherOptions.ts'

@@ -2,7 +2,13 @@ import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { signal, workbench } from '../../tools/server/testing/workbench.ts'
-import type { DispatcherOptions, Lockstep, OutboxEvent, SinkFunction } from '../index.ts'
+import {
+  type DispatcherOptions,
+  type Lockstep,
+  type OutboxEvent,
+  OutboxRebaseNeeded,
+  type SinkFunction,
+} from '../index.ts'
 
 /** Interleavings of retention, dumps and the breaker; as in interleavings.pg.test.ts. */
 
@@ -37,7 +43,7 @@ function dispatch(
   lockstep: Lockstep,
   sink: SinkFunction,
   options: Omit<DispatcherOptions, 'sink'> = {},
-): { names: string[]; events: OutboxEvent[]; stop: () => Promise<void> } {
+): { names: string[]; events: OutboxEvent[]; ended: Promise<unknown>; stop: () => Promise<void> } {
   const controller = new AbortController()
   const [names, events]: [string[], OutboxEvent[]] = [[], []]
   const dispatcher = lockstep.dispatcher({
@@ -54,13 +60,14 @@ function dispatch(
       return answers
     },
   })
-  const ended = dispatcher.run({ signal: controller.signal })
+  const ended = dispatcher.run({ signal: controller.signal }).catch((error: unknown) => error)
   const stop = async (): Promise<void> => {
     controller.abort()
-    await ended
+    const error = await ended
+    if (error instanceof Error && !(error instanceof OutboxRebaseNeeded)) throw error
   }
   stops.push(stop)
-  return { names, events, stop }
+  return { names, events, ended, stop }
 }
 
 const takeAll = (): undefined => undefined
@@ -157,6 +164,62 @@ describe('a restored dump', () => {
     await enqueue('a')
     for (let round = 0; round < 2; round++) await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })
     expect(await numbers()).toContain(2)
+  })
+})
+
+/** What a dump leaves behind where it is restored, told from within: everything is as it was, and names another server. */
+describe('a restored dump under a dispatcher that runs', () => {
+  const RESTORED = `
+    UPDATE lockstep.outbox_dispatchers SET system = '1'; UPDATE lockstep.outbox_home SET system = '1';
+    UPDATE lockstep.incarnation SET system = 1`
+  const cursor = async (): Promise<unknown> =>
+    (await bench.admin.query('SELECT max(version) AS version FROM lockstep.outbox_cursors')).rows[0]
+
+  test.each(['outbox_home', 'outbox_dispatchers'])('by %s alone it is told, and run() ends', async (table) => {
+    const { lockstep } = bench.open('pg')
+    const { names, ended } = dispatch(lockstep, takeAll)
+    await enqueue('a')
+    await expect.poll(() => names, SOON).toEqual(['a#1'])
+    await bench.admin.query(`UPDATE lockstep.${table} SET system = '1'`)
+    expect(await ended).toBeInstanceOf(OutboxRebaseNeeded)
+  })
+
+  test('a batch in hand does not move the cursor', async () => {
+    const { lockstep } = bench.open('pg')
+    const [sending, goOn] = [signal(), signal()]
+    const { names, ended } = dispatch(lockstep, async () => {
+      sending.give()
+      await goOn.given
+    })
+    await enqueue('a')
+    await sending.given
+    const before = await cursor()
+    await bench.admin.query(RESTORED)
+    await enqueue('a')
+    goOn.give()
+    expect(await ended).toBeInstanceOf(OutboxRebaseNeeded)
+    expect(names).toEqual(['a#1'])
+    expect(await cursor()).toEqual(before)
+  })
+
+  test('streams that wait are not tried, and no shard is taken', async () => {
+    const { lockstep } = bench.open('pg')
+    let refusing = true
+    const sink: SinkFunction = (batch) => batch.map(() => (refusing ? { refused: 'not yet' } : 'sent'))
+    const first = dispatch(lockstep, sink, { backoffMs: { first: 60_000, longest: 60_000 } })
+    await enqueue('a')
+    await expect.poll(async () => (await lockstep.outbox.parked()).length, SOON).toBe(1)
+    await first.stop()
+    refusing = false
+    const fence = 9_000_000_000_000_000
+    await bench.admin.query(`SELECT lockstep.outbox_take('default', 0::smallint, ${fence})`)
+    await bench.admin.query(`UPDATE lockstep.outbox_parked SET next_attempt_at = clock_timestamp()`)
+    const due = `SELECT key FROM lockstep.outbox_parked_due('default', 0::smallint, ${fence}, 10, 10)`
+    expect((await bench.admin.query(due)).rows).toEqual([{ key: 'a' }])
+    await bench.admin.query(RESTORED)
+    expect((await bench.admin.query(due)).rows).toEqual([])
+    const taking = `SELECT lockstep.outbox_take('default', 0::smallint, ${fence + 1}) AS taken`
+    expect((await bench.admin.query(taking)).rows).toEqual([{ taken: null }])
   })
 })
 

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { readIncarnation, type StatementResult, withConnection } from '../postgres/index.ts'
 import type { Grounds, Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
+import { madeElsewhere } from './elsewhere.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { type Advance, flushToDisk, moveAndFetch } from './outbox.sql.ts'
 import { rowsIn } from './rowsIn.ts'
@@ -41,12 +42,13 @@ interface Request {
   /** When it wants an answer, whatever it is. */
   until: number
   resolve(window: Window | 'lost'): void
+  reject(error: Error): void
 }
 
 interface FetchRow extends EventRow {
   /** Whoever owns the pool may have its own way of reading numbers. */
   readonly shard: number | string
-  readonly verdict: 'lost' | 'durable' | 'visible' | null
+  readonly verdict: 'elsewhere' | 'lost' | 'durable' | 'visible' | null
   readonly life: string | null
   readonly prev: string
   readonly next: string
@@ -98,15 +100,19 @@ export class Reader {
 
   /**
    * Moves the shard's cursor, if it is to be moved, and comes back with what is next: as soon as there are events, a stream is due, or
-   * `untilMs` has passed.
+   * `untilMs` has passed. It fails where the server is another than that of the cursors, and only then.
    */
   next(shard: ReadingShard, advance: Advance | undefined, untilMs: number): Promise<Window | 'lost'> {
-    return new Promise((answer) => {
+    return new Promise((answer, refuse) => {
       const resolve = (window: Window | 'lost'): void => {
         this.#unanswered.delete(request)
         answer(window)
       }
-      const request: Request = { shard, advance, resolve, until: performance.now() + untilMs }
+      const reject = (error: Error): void => {
+        this.#unanswered.delete(request)
+        refuse(error)
+      }
+      const request: Request = { shard, advance, resolve, reject, until: performance.now() + untilMs }
       this.#unanswered.add(request)
       this.#waiting.push(request)
       if (advance !== undefined || shard.caughtUp.length > 0 || untilMs === 0) this.wake()
@@ -196,6 +202,10 @@ export class Reader {
       request.advance = undefined
       request.shard.caughtUp.splice(0, questions[index]?.unpark.length)
     })
+    if (rows[0]?.verdict === 'elsewhere') {
+      for (const request of requests) request.reject(madeElsewhere(this.#dispatcher))
+      return
+    }
     const read = this.#sort(requests, rows)
     if (read.newLife || (read.visible && !(await this.#flush(read.windows)))) {
       await withConnection(driver, (connection) => readIncarnation(connection, quotedSchema), silence)

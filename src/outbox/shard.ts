@@ -6,6 +6,7 @@ import { backoffMs } from './backoff.ts'
 import type { Breaker } from './breaker.ts'
 import { deliver, type DeliveryReport, type Stop } from './deliver.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
+import { madeElsewhere } from './elsewhere.ts'
 import type { OutboxEvent } from './event.ts'
 import { type Advance, takeShard } from './outbox.sql.ts'
 import type { Grounds, Stream } from '../transactions/index.ts'
@@ -83,6 +84,7 @@ export class Shard implements ReadingShard {
     try {
       await this.#run()
     } finally {
+      await this.#parked.settled()
       await this.lease.release()
     }
   }
@@ -91,7 +93,9 @@ export class Shard implements ReadingShard {
     const { grounds, plan, reader } = this.#setting
     const taking = takeShard(grounds.quotedSchema, plan.name, this.number, this.fence)
     const answers = await withConnection(grounds.driver, (connection) => connection.script(taking), grounds.silence)
-    if (rowsIn(answers)[0]?.['taken'] !== 'true') return
+    const taken = rowsIn(answers)[0]?.['taken']
+    if (taken === null) throw madeElsewhere(plan.name)
+    if (taken !== 'true') return
     let advance: Advance | undefined
     while (!this.lease.signal.aborted) {
       if (this.#over && advance === undefined) break
@@ -102,7 +106,6 @@ export class Shard implements ReadingShard {
       if (window.parkedDueMs !== undefined && window.parkedDueMs <= 0) this.#parked.retry()
       advance = window.events.length > 0 ? await this.#deliver(window) : this.#refresh(window)
     }
-    await this.#parked.settled()
   }
 
   /** While nothing gets through, nothing is read. */

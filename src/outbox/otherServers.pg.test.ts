@@ -1,0 +1,119 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { dumpDatabase, restoreDatabase } from '../../tools/server/dump.ts'
+import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
+import { missingOf15, SERVER_15 } from '../../tools/server/postgres15.ts'
+import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { Lockstep, OutboxRebaseNeeded } from '../index.ts'
+
+/** What only a second server can show: restored dumps and standbys, with dispatchers that run on. */
+
+const SOON = { interval: 10, timeout: 15_000 }
+const TIMEOUT = { timeout: 60_000 }
+
+let ends: (() => unknown)[] = []
+let place: string
+beforeEach(async () => {
+  place = await mkdtemp(join(tmpdir(), 'lockstep-servers-'))
+  ends.push(() => rm(place, { recursive: true, force: true }))
+})
+afterEach(async () => {
+  const ending = ends.toReversed()
+  ends = []
+  for (const end of ending) await end()
+})
+
+async function startServer(settings: Readonly<Record<string, string>> = {}): Promise<PostgresServer> {
+  const server = await startPostgres({ binariesFrom: SERVER_15, settings })
+  ends.push(() => server.stop('immediate'))
+  return server
+}
+
+function open(url: string): { lockstep: Lockstep; pool: pg.Pool } {
+  const pool = new pg.Pool({ connectionString: url, max: 8 })
+  // Connections are cut on purpose.
+  pool.on('error', () => undefined)
+  const lockstep = new Lockstep(pool)
+  ends.push(async () => {
+    await lockstep.close()
+    await pool.end()
+  })
+  return { lockstep, pool }
+}
+
+/** An address that leads to one server, and then to another. */
+async function startAddress(
+  server: PostgresServer,
+): Promise<{ url: string; proxy: Proxy; leadTo(other: PostgresServer): void }> {
+  let { port } = server
+  const proxy = await startProxy({
+    get targetPort() {
+      return port
+    },
+  })
+  ends.push(() => proxy.close())
+  const leadTo = (other: PostgresServer): void => {
+    port = other.port
+    proxy.cutAll()
+  }
+  return { url: proxy.url(server.url()), proxy, leadTo }
+}
+
+async function enqueue(lockstep: Lockstep, key: string): Promise<void> {
+  await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key, payload: {} }))
+}
+
+/** Runs a dispatcher; what its sink took is told as `key#seq`. */
+function dispatch(lockstep: Lockstep): { names: string[]; ended: Promise<unknown>; stop: () => void } {
+  const stopping = new AbortController()
+  const names: string[] = []
+  const ended = lockstep
+    .dispatcher({
+      shards: 1,
+      retainMs: false,
+      sink: (events) => void names.push(...events.map(({ key, seq }) => `${key}#${seq}`)),
+    })
+    .run({ signal: stopping.signal })
+    .catch((error: unknown) => error)
+  const stop = (): void => stopping.abort()
+  ends.push(async () => {
+    stop()
+    await ended
+  })
+  return { names, ended, stop }
+}
+
+describe.skipIf(missingOf15() !== undefined)('another server', () => {
+  /**
+   * A dump brings leases, cursors and the name of the server's life along. A dispatcher that runs while its address is led to the
+   * restored server found everything as it was, went on with cursors whose transaction ids are another server's, and skipped what is
+   * enqueued there: it has smaller ids.
+   */
+  test(
+    'a dispatcher that runs on when its address leads to a restored dump ends, and sends nothing',
+    TIMEOUT,
+    async () => {
+      const [original, copy] = await Promise.all([startServer(), startServer()])
+      const file = join(place, 'dump')
+      const here = open(original.url()).lockstep
+      await here.migrate()
+      const address = await startAddress(original)
+      const run = dispatch(open(address.url).lockstep)
+      for (let n = 0; n < 20; n++) await enqueue(here, 'a')
+      await expect.poll(() => run.names.length, SOON).toBe(20)
+      await dumpDatabase(original.url(), file)
+      await restoreDatabase(file, copy.url())
+      address.leadTo(copy)
+      const there = open(copy.url()).lockstep
+      await enqueue(there, 'a')
+      expect(await run.ended).toBeInstanceOf(OutboxRebaseNeeded)
+      expect(run.names).toHaveLength(20)
+      await there.outbox.rebase({ deliver: 'undelivered' })
+      const again = dispatch(open(address.url).lockstep)
+      await expect.poll(() => again.names, SOON).toContain('a#21')
+    },
+  )
+})
