@@ -51,8 +51,9 @@ export class Shard implements ReadingShard {
   }
 
   get context(): BatchContext {
-    const { number: shard, fence } = this
-    return { dispatcher: this.#setting.plan.name, shard, fence, signal: this.lease.signal }
+    const { number: shard, fence, lease } = this
+    const owned = (): boolean => lease.trustedMs > 0
+    return { dispatcher: this.#setting.plan.name, shard, fence, signal: lease.signal, owned }
   }
 
   /** Delivers what it has in hand, moves its cursor and ends. */

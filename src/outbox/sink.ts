@@ -22,6 +22,11 @@ export interface BatchContext {
   readonly fence: bigint
   /** Aborted when the shard was lost: what was not sent by then is somebody else's. */
   readonly signal: AbortSignal
+  /**
+   * Whether it is still certain that the shard is this dispatcher's, by the clocks: after a pause it says no before the signal does.
+   * Left out where nobody can lose it.
+   */
+  readonly owned?: () => boolean
 }
 
 /** Where events go. One batch of a stream is in flight at a time; batches of several shards may be side by side. */
