@@ -1,0 +1,14 @@
+import type { Admin, Kafka, Producer, Transaction } from 'kafkajs'
+import { expectTypeOf, test } from 'vitest'
+import { type KafkaAdmin, type KafkaProducer, kafkaSink, type KafkaTransaction } from './kafka.ts'
+
+test("kafkajs's own objects are what the sink takes", () => {
+  expectTypeOf<Producer>().toExtend<KafkaProducer>()
+  expectTypeOf<Transaction>().toExtend<KafkaTransaction>()
+  expectTypeOf<Admin>().toExtend<KafkaAdmin>()
+  const use = (kafka: Kafka): void => {
+    kafkaSink({ producer: kafka.producer(), admin: kafka.admin() })
+    kafkaSink({ transactional: (transactionalId) => kafka.producer({ transactionalId, idempotent: true }) })
+  }
+  expectTypeOf(use).toBeFunction()
+})

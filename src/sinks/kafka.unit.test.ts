@@ -1,0 +1,357 @@
+import { describe, expect, test } from 'vitest'
+import type { Delivery, OutboxEvent } from '../outbox/index.ts'
+import { kafkaSink, type KafkaTopicMessages, type KafkaTransactionalProducer } from './kafka.ts'
+import { contextOf, eventOf, eventsOf, underFence } from './sinkBench.conformance.ts'
+
+const kindOf = (answer: Delivery | undefined): string =>
+  typeof answer === 'object' ? (Object.keys(answer)[0] as string) : String(answer)
+const kinds = (answers: readonly Delivery[]): string[] => answers.map(kindOf)
+const protocolError = (code: number, message: string): Error => Object.assign(new Error(message), { code })
+
+/** A step that waits until it is let go: a process that is paused there. */
+class Pause {
+  #reached: () => void = () => undefined
+  #release: () => void = () => undefined
+  readonly reached = new Promise<void>((resolve) => (this.#reached = resolve))
+  readonly #released = new Promise<void>((resolve) => (this.#release = resolve))
+  async here(): Promise<void> {
+    this.#reached()
+    await this.#released
+  }
+  end(): void {
+    this.#release()
+  }
+}
+
+type Step = 'connect' | 'transaction' | 'opened' | 'sendBatch' | 'commit' | 'committed'
+
+/** What Kafka does with transactional ids: an epoch for each, and only the newest producer may write. */
+class Coordinator {
+  readonly committed: string[] = []
+  readonly transactions: number[] = []
+  readonly #epochs = new Map<string, number>()
+  opened = 0
+  disconnected = 0
+  aborted = 0
+  active = 0
+  mostActive = 0
+  refuses: (topic: string, value: string) => number | undefined = () => undefined
+
+  /** A process: what it does at each step can be made to wait, or to fail. */
+  process(at: Partial<Record<Step, () => Promise<void>>> = {}): (id: string) => KafkaTransactionalProducer {
+    return (id) => {
+      let epoch = 0
+      const check = (): void => {
+        if (epoch !== this.#epochs.get(id)) throw protocolError(47, 'INVALID_PRODUCER_EPOCH')
+      }
+      const transaction = async (): Promise<{
+        sendBatch(batch: { topicMessages: KafkaTopicMessages[] }): Promise<void>
+        commit(): Promise<void>
+        abort(): Promise<void>
+      }> => {
+        await at.transaction?.()
+        if (epoch === 0) {
+          epoch = (this.#epochs.get(id) ?? 0) + 1
+          this.#epochs.set(id, epoch)
+        }
+        await at.opened?.()
+        this.mostActive = Math.max(this.mostActive, ++this.active)
+        const written: string[] = []
+        return {
+          sendBatch: async ({ topicMessages }) => {
+            await at.sendBatch?.()
+            check()
+            for (const { topic, messages } of topicMessages) {
+              for (const { value, headers } of messages) {
+                const code = this.refuses(topic, value.toString())
+                if (code !== undefined) throw protocolError(code, `code ${code}`)
+                written.push(`${headers['lockstep-key']}${headers['lockstep-seq']}`)
+              }
+            }
+          },
+          commit: async () => {
+            await at.commit?.()
+            this.active--
+            check()
+            this.committed.push(...written)
+            this.transactions.push(written.length)
+            await at.committed?.()
+          },
+          abort: async () => {
+            this.active--
+            check()
+            this.aborted++
+          },
+        }
+      }
+      return {
+        connect: async () => {
+          this.opened++
+          await at.connect?.()
+        },
+        disconnect: async () => void this.disconnected++,
+        transaction,
+      }
+    }
+  }
+}
+
+const once = (pause: Pause): (() => Promise<void>) => {
+  let done = false
+  return async () => {
+    if (done) return
+    done = true
+    await pause.here()
+  }
+}
+
+describe('in transactions', () => {
+  test('a transaction for each batch, a transactional id for each shard, one at a time', async () => {
+    const kafka = new Coordinator()
+    const ids: string[] = []
+    const make = kafka.process()
+    const transactional = (id: string): KafkaTransactionalProducer => {
+      ids.push(id)
+      return make(id)
+    }
+    const sink = kafkaSink({ transactional, transactionalIdPrefix: 'shop' })
+    const batches = [eventsOf('t', ['a', 'b'], 2), eventsOf('t', ['c'], 3), eventsOf('t', ['d'], 1)] as OutboxEvent[][]
+    const answers = await Promise.all(
+      batches.map((batch, index) => sink.send(batch, contextOf({ dispatcher: 'main', shard: index === 2 ? 7 : 3 }))),
+    )
+    expect(new Set(answers.flat())).toEqual(new Set(['sent']))
+    expect(kafka.transactions.toSorted()).toEqual([1, 3, 4])
+    expect(ids.toSorted()).toEqual(['shop-main-3', 'shop-main-7'])
+    expect(kafka.mostActive).toBeLessThanOrEqual(2)
+    await sink.close?.()
+    expect(kafka.disconnected).toBe(2)
+  })
+
+  test('a dispatcher that was paused before its commit is fenced, and its answer is unknown', async () => {
+    const kafka = new Coordinator()
+    const pause = new Pause()
+    let owned = true
+    const late = kafkaSink({ transactional: kafka.process({ commit: once(pause) }) })
+    const next = kafkaSink({ transactional: kafka.process() })
+    const held = eventsOf('t', ['k'], 2)
+    const sending = late.send(held, contextOf({ owned: () => owned }))
+    await pause.reached
+    owned = false
+    const second = contextOf({ fence: 2n })
+    expect(await next.send(underFence(held, 2n), second)).toEqual(['sent', 'sent'])
+    expect(await next.send([eventOf('t', 'k', 3)], second)).toEqual(['sent'])
+    pause.end()
+    const answers = await sending
+    expect(kinds(answers)).toEqual(['unknown', 'unknown'])
+    expect((answers[0] as { unknown: string }).unknown).toContain('transactional id')
+    expect(kafka.committed).toEqual(['k1', 'k2', 'k3'])
+    // And it does not come back.
+    expect(kinds(await late.send(held, contextOf({ owned: () => owned })))).toEqual(['unknown', 'unknown'])
+    expect(kafka.committed).toEqual(['k1', 'k2', 'k3'])
+    expect(await next.send([eventOf('t', 'k', 4)], second)).toEqual(['sent'])
+  })
+
+  test.each(['transaction', 'opened', 'connect'] as const)(
+    'one that was paused at %s, and so takes the id from its successor, sends nothing; the successor takes it back',
+    async (step) => {
+      const kafka = new Coordinator()
+      const pause = new Pause()
+      let owned = true
+      const late = kafkaSink({ transactional: kafka.process({ [step]: once(pause) }) })
+      const next = kafkaSink({ transactional: kafka.process() })
+      const held = eventsOf('t', ['k'], 2)
+      const sending = late.send(held, contextOf({ owned: () => owned }))
+      await pause.reached
+      owned = false
+      const second = contextOf({ fence: 2n })
+      expect(await next.send(underFence(held, 2n), second)).toEqual(['sent', 'sent'])
+      pause.end()
+      expect(kinds(await sending)).toEqual(['unknown', 'unknown'])
+      expect(kafka.committed).toEqual(['k1', 'k2'])
+      const third = [eventOf('t', 'k', 3, { fence: 2n })]
+      const answers = await next.send(third, second)
+      if (answers[0] !== 'sent') expect(await next.send(third, second)).toEqual(['sent'])
+      expect(kafka.committed).toEqual(['k1', 'k2', 'k3'])
+    },
+  )
+
+  test('an event that Kafka refuses does not take the others with it', async () => {
+    const kafka = new Coordinator()
+    kafka.refuses = (_, value) => (value.includes('huge') ? 10 : undefined)
+    const sink = kafkaSink({ transactional: kafka.process() })
+    const events = eventsOf('t', ['a', 'b', 'c'], 4).map((event) =>
+      event.key === 'b' && event.seq === 2 ? eventOf('t', 'b', 2, { payload: 'huge' }) : event,
+    )
+    const answers = await sink.send(events, contextOf())
+    const of = (key: string): string[] => kinds(answers.filter((_, place) => events[place]?.key === key))
+    expect(of('b')).toEqual(['sent', 'refused', 'unknown', 'unknown'])
+    expect([of('a'), of('c')]).toEqual([Array(4).fill('sent'), Array(4).fill('sent')])
+    expect(kafka.committed.filter((name) => name.startsWith('b'))).toEqual(['b1'])
+    expect(kafka.committed.filter((name) => name.startsWith('a'))).toEqual(['a1', 'a2', 'a3', 'a4'])
+  })
+
+  test('a topic that is not there holds up its own events alone', async () => {
+    const kafka = new Coordinator()
+    kafka.refuses = (topic) => (topic === 'gone' ? 3 : undefined)
+    const sink = kafkaSink({ transactional: kafka.process() })
+    const events = [eventOf('there', 'a', 1), eventOf('gone', 'a', 1), eventOf('there', 'a', 2)]
+    expect(kinds(await sink.send(events, contextOf()))).toEqual(['sent', 'unknown', 'sent'])
+    expect(kafka.committed).toEqual(['a1', 'a2'])
+  })
+
+  test('a commit without an answer is unknown; what comes next is in order, and what was left is ended', async () => {
+    const kafka = new Coordinator()
+    const pause = new Pause()
+    const sink = kafkaSink({ transactional: kafka.process({ committed: once(pause) }), timeoutMs: 50 })
+    const events = eventsOf('t', ['k'], 2)
+    expect(kinds(await sink.send(events, contextOf()))).toEqual(['unknown', 'unknown'])
+    expect(await sink.send(events, contextOf())).toEqual(['sent', 'sent'])
+    expect(kafka.committed).toEqual(['k1', 'k2', 'k1', 'k2'])
+    pause.end()
+    await sink.close?.()
+    expect([kafka.opened, kafka.disconnected]).toEqual([2, 2])
+  })
+
+  test('a connection that does not come about is given up in time, and ended when it does come about', async () => {
+    const kafka = new Coordinator()
+    const pause = new Pause()
+    const sink = kafkaSink({ transactional: kafka.process({ connect: once(pause) }), timeoutMs: 50 })
+    expect(kinds(await sink.send(eventsOf('t', ['k'], 1), contextOf()))).toEqual(['unknown'])
+    expect(await sink.send(eventsOf('t', ['k'], 1), contextOf())).toEqual(['sent'])
+    expect(kafka.disconnected).toBe(0)
+    pause.end()
+    await sink.close?.()
+    expect([kafka.opened, kafka.disconnected]).toEqual([2, 2])
+  })
+
+  test('a shard that is lost has its producer ended; an older call of the same process is not sent', async () => {
+    const kafka = new Coordinator()
+    const sink = kafkaSink({ transactional: kafka.process() })
+    const lost = new AbortController()
+    expect(await sink.send(eventsOf('t', ['k'], 1), contextOf({ signal: lost.signal }))).toEqual(['sent'])
+    lost.abort()
+    while (kafka.disconnected === 0) await new Promise((resolve) => setImmediate(resolve))
+    expect(await sink.send([eventOf('t', 'k', 2)], contextOf({ fence: 3n }))).toEqual(['sent'])
+    expect(kinds(await sink.send([eventOf('t', 'k', 2)], contextOf({ fence: 2n })))).toEqual(['unknown'])
+    expect(kafka.committed).toEqual(['k1', 'k2'])
+    await sink.close?.()
+  })
+
+  test('a factory or a client that throws is unknown', async () => {
+    const thrown = (): never => {
+      throw new Error('no such setting')
+    }
+    const bad = kafkaSink({ transactional: thrown })
+    expect(kinds(await bad.send(eventsOf('t', ['k'], 1), contextOf()))).toEqual(['unknown'])
+    const client = { connect: thrown, disconnect: thrown, transaction: thrown }
+    const worse = kafkaSink({ transactional: () => client })
+    expect(kinds(await worse.send(eventsOf('t', ['k'], 1), contextOf()))).toEqual(['unknown'])
+    await worse.close?.()
+  })
+})
+
+describe('without transactions', () => {
+  test('requests are no larger than what a topic takes', async () => {
+    const sizes: number[] = []
+    const producer = {
+      sendBatch: async ({ topicMessages }: { topicMessages: KafkaTopicMessages[] }) => {
+        sizes.push(...topicMessages.map(({ messages }) => messages.reduce((sum, { value }) => sum + value.length, 0)))
+      },
+    }
+    const sink = kafkaSink({ producer, maxMessageBytes: 10_000 })
+    const events = Array.from({ length: 30 }, (_, index) => eventOf('t', 'k', index + 1, { payload: 'x'.repeat(1000) }))
+    expect(new Set(await sink.send(events, contextOf()))).toEqual(new Set(['sent']))
+    expect(sizes.length).toBeGreaterThan(3)
+    expect(Math.max(...sizes)).toBeLessThan(10_000)
+  })
+
+  test('a stream whose request was given up waits until the client is through with it, but not for ever', async () => {
+    const sent: string[] = []
+    const pause = new Pause()
+    let calls = 0
+    const producer = {
+      sendBatch: async ({ topicMessages }: { topicMessages: KafkaTopicMessages[] }) => {
+        if (++calls === 1) await pause.here()
+        for (const { messages } of topicMessages)
+          sent.push(...messages.map(({ headers }) => `${headers['lockstep-seq']}`))
+      },
+    }
+    const sink = kafkaSink({ producer, timeoutMs: 60 })
+    expect(kinds(await sink.send([eventOf('t', 'k', 1)], contextOf()))).toEqual(['unknown'])
+    const both = [eventOf('t', 'k', 1), eventOf('t', 'other', 9)]
+    expect(kinds(await sink.send(both, contextOf()))).toEqual(['unknown', 'sent'])
+    pause.end()
+    while (sent.length < 2) await new Promise((resolve) => setImmediate(resolve))
+    expect(kinds(await sink.send([eventOf('t', 'k', 2)], contextOf()))).toEqual(['sent'])
+    expect(sent).toEqual(['9', '1', '2'])
+
+    calls = 0
+    const never = { sendBatch: () => (++calls === 1 ? new Promise<void>(() => undefined) : Promise.resolve()) }
+    const other = kafkaSink({ producer: never, timeoutMs: 40 })
+    const answers: string[] = []
+    while (answers.at(-1) !== 'sent') answers.push(...kinds(await other.send([eventOf('t', 'k', 1)], contextOf())))
+    expect(answers[0]).toBe('unknown')
+  })
+
+  test('topics can be mapped; what is no name at Kafka is refused, and the others go on', async () => {
+    const topics: string[] = []
+    const producer = {
+      sendBatch: async ({ topicMessages }: { topicMessages: KafkaTopicMessages[] }) => {
+        topics.push(...topicMessages.map(({ topic }) => topic))
+      },
+    }
+    const prefixed = (topic: string): string => {
+      if (topic === 'bad') throw new Error('unmapped')
+      return `prod.${topic}`
+    }
+    const sink = kafkaSink({ producer, topic: prefixed })
+    const events = [eventOf('a', 'k', 1), eventOf('b/c', 'k', 1), eventOf('b/c', 'k', 2), eventOf('bad', 'k', 1)]
+    const answers = await sink.send(events, contextOf())
+    expect(kinds(answers)).toEqual(['sent', 'refused', 'unknown', 'failed'])
+    expect((answers[1] as { refused: string }).refused).toContain('prod.b/c')
+    expect(topics).toEqual(['prod.a'])
+  })
+
+  test('a client that throws at once, a shard lost by the clocks: unknown', async () => {
+    const producer = {
+      sendBatch: (): never => {
+        throw new Error('The producer is disconnected')
+      },
+    }
+    const sink = kafkaSink({ producer })
+    expect(kinds(await sink.send([eventOf('t', 'k', 1)], contextOf()))).toEqual(['unknown'])
+    const calls: number[] = []
+    const other = kafkaSink({ producer: { sendBatch: async () => void calls.push(1) } })
+    expect(kinds(await other.send([eventOf('t', 'k', 1)], contextOf({ owned: () => false })))).toEqual(['unknown'])
+    expect(calls).toEqual([])
+  })
+
+  test('only with an admin client can it be asked whether it is healthy', async () => {
+    const producer = { sendBatch: async () => undefined }
+    expect(kafkaSink({ producer }).healthy).toBeUndefined()
+    expect(await kafkaSink({ producer, admin: { listTopics: async () => [] } }).healthy?.()).toBe(true)
+    const silent = { listTopics: () => new Promise(() => undefined) }
+    expect(await kafkaSink({ producer, admin: silent, timeoutMs: 20 }).healthy?.()).toBe(false)
+  })
+})
+
+test('options that make no sense are refused with advice', () => {
+  const producer = { sendBatch: async () => undefined }
+  const transactional = new Coordinator().process()
+  for (const [options, message] of [
+    [undefined, 'either'],
+    [{}, 'either'],
+    [{ producer, transactional }, 'either'],
+    [{ producer: {} }, 'sendBatch'],
+    [{ transactional: {} }, 'no function'],
+    [{ transactional, transactionalIdPrefix: '' }, 'transactionalIdPrefix'],
+    [{ producer, admin: {} }, 'listTopics'],
+    [{ producer, topic: 'x' }, 'topic'],
+    [{ producer, timeoutMs: 0 }, 'timeoutMs'],
+    [{ producer, timeoutMs: Infinity }, 'timeoutMs'],
+    [{ producer, maxMessageBytes: 1.5 }, 'maxMessageBytes'],
+  ] as const) {
+    expect(() => kafkaSink(options as never)).toThrow(message)
+    expect(() => kafkaSink(options as never)).toThrow(expect.objectContaining({ code: 'LOCKSTEP_INVALID_OPTION' }))
+  }
+})
