@@ -76,7 +76,7 @@ interface Late {
 
 class KafkaSink implements Sink {
   readonly name = 'kafka'
-  readonly healthy?: () => Promise<boolean>
+  declare readonly healthy?: () => Promise<boolean>
   readonly #plan: KafkaPlan
   readonly #underWay = new Set<Promise<unknown>>()
   readonly #late = new Set<Late>()
