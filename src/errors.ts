@@ -42,6 +42,7 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_REPLAY_STOPPED'
   | 'LOCKSTEP_INBOX_GAP'
   | 'LOCKSTEP_HISTORY_DIVERGED'
+  | 'LOCKSTEP_WEBHOOK_UNVERIFIED'
 
 /** What every Lockstep error carries beside its message. */
 export interface LockstepErrorDetails {
@@ -360,4 +361,9 @@ export class InboxGap extends LockstepError {
 /** A number came again with another uuid: the producer's history is not the one that was consumed. */
 export class HistoryDiverged extends LockstepError {
   override readonly code = 'LOCKSTEP_HISTORY_DIVERGED'
+}
+
+/** A webhook that the holder of the secret has not sent, not now, or not like this. */
+export class WebhookUnverified extends LockstepError {
+  override readonly code = 'LOCKSTEP_WEBHOOK_UNVERIFIED'
 }

@@ -1,0 +1,145 @@
+import { InvalidOption } from '../errors.ts'
+import type { OutboxEvent } from '../outbox/index.ts'
+import type { WebhookTls } from './webhookRequest.ts'
+import { headerFault, isOurs, keysOf } from './webhookSignature.ts'
+
+/** Where an event goes. */
+export interface WebhookReceiver {
+  readonly url: string | URL
+  /** Default: the sink's. Two receivers should not share one: each could pass for you with the other. */
+  readonly secret?: string | readonly string[]
+}
+
+/** What `webhookSink()` takes. */
+export interface WebhookOptions {
+  /**
+   * Where events go, or a function that says it for each event. A URL that is given as text may lead to a private address: it is yours.
+   * What a function gives may be a customer's: it may not, unless `allowPrivateAddresses` is set.
+   */
+  readonly url:
+    | string
+    | URL
+    | ((event: OutboxEvent) => string | URL | WebhookReceiver | Promise<string | URL | WebhookReceiver>)
+  /** `whsec_` and base64 of 24 to 64 random bytes. Several while secrets are changed: every request has a signature of each. */
+  readonly secret?: string | readonly string[]
+  /** To go with every request, such as Authorization. */
+  readonly headers?: Readonly<Record<string, string>>
+  /** How many requests may be under way at a host. Default 8. */
+  readonly concurrency?: number
+  /** How long an answer may take, from resolving the name to the status, redirects included. Default 10,000. */
+  readonly timeoutMs?: number
+  /** Larger bodies are refused. Default 1,000,000. */
+  readonly maxEventBytes?: number
+  /** Whether URLs from a function may lead to loopback, private, link-local and reserved addresses. Default false. */
+  readonly allowPrivateAddresses?: boolean
+  /**
+   * Other origins to which a 307 or 308 may lead, such as `https://eu.example.com`. Body, signature and `headers` go there as well.
+   * By default redirects are followed within the same origin alone.
+   */
+  readonly redirectOrigins?: readonly string[]
+  /** For receivers whose certificate a private authority has signed, or that ask for one. */
+  readonly tls?: WebhookTls
+}
+
+/** A receiver, checked. */
+export interface Receiver {
+  readonly url: URL
+  readonly keys: readonly Buffer[]
+  readonly headers: Readonly<Record<string, string>>
+  readonly publicOnly: boolean
+}
+
+/** The checked options. */
+export interface WebhookPlan {
+  /** The only receiver, where the URL does not depend on the event. */
+  readonly fixed: Receiver | undefined
+  readonly receiverOf: (event: OutboxEvent) => Promise<Receiver>
+  readonly concurrency: number
+  readonly timeoutMs: number
+  readonly maxEventBytes: number
+  readonly redirectOrigins: ReadonlySet<string>
+  readonly tls: WebhookTls
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000
+
+export function planWebhook(options: WebhookOptions): WebhookPlan {
+  if (typeof options !== 'object' || options === null || options.url === undefined) {
+    throw new InvalidOption('webhookSink() was given no url.', {
+      advice: "Call webhookSink({ url: 'https://…', secret: 'whsec_…' }).",
+    })
+  }
+  const { url, allowPrivateAddresses = false } = options
+  const keys = options.secret === undefined ? undefined : keysOf(options.secret)
+  const headers = { 'user-agent': 'pg-lockstep', ...checkHeaders(options.headers ?? {}) }
+  const timeoutMs = checkNumber('timeoutMs', options.timeoutMs ?? 10_000, 1, DAY_MS)
+  const receiver = (given: string | URL | WebhookReceiver, publicOnly: boolean): Receiver => {
+    const asked: WebhookReceiver = typeof given === 'string' || given instanceof URL ? { url: given } : given
+    const own = asked?.secret === undefined ? keys : keysOf(asked.secret)
+    if (own === undefined) {
+      throw new InvalidOption('A webhook has no secret.', {
+        advice: 'Set `secret`, or have the function of `url` give { url, secret }.',
+      })
+    }
+    return { url: checkUrl(asked.url), keys: own, headers, publicOnly }
+  }
+  const choose = typeof url === 'function' ? url : undefined
+  return {
+    fixed: choose === undefined ? receiver(url as string | URL, false) : undefined,
+    receiverOf: async (event) =>
+      receiver(await inTime(Promise.resolve(choose?.(event) as string), timeoutMs), !allowPrivateAddresses),
+    concurrency: checkNumber('concurrency', options.concurrency ?? 8, 1, 1000),
+    timeoutMs,
+    maxEventBytes: checkNumber('maxEventBytes', options.maxEventBytes ?? 1_000_000, 1, 1e9),
+    redirectOrigins: new Set((options.redirectOrigins ?? []).map((origin) => checkUrl(origin).origin)),
+    tls: options.tls ?? {},
+  }
+}
+
+/** A URL with a password in it would show it in every error. */
+function checkUrl(given: unknown): URL {
+  const text = given instanceof URL ? given.href : given
+  const url = typeof text === 'string' && URL.canParse(text) ? new URL(text) : undefined
+  if (url === undefined || !/^https?:$/.test(url.protocol)) {
+    throw new InvalidOption(`The url of a webhook is no http or https URL${url && ` but ${url.protocol}`}.`, {
+      advice: "Use one such as 'https://books.example.com/events'.",
+    })
+  }
+  if (url.username !== '' || url.password !== '') {
+    throw new InvalidOption(`The url of the webhook at ${url.host} holds a user or a password.`, {
+      advice: 'Put them into `headers`, as Authorization.',
+    })
+  }
+  return url
+}
+
+function checkHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+  const checked: Record<string, string> = {}
+  for (const [name, value] of Object.entries(headers)) {
+    const fault = typeof value !== 'string' ? `the header ${name} is not text` : headerFault(name, value)
+    if (fault !== undefined || isOurs(name)) {
+      throw new InvalidOption(`headers: ${fault ?? `the header ${name} is set by the sink`}.`, {
+        advice: 'Pass headers of your own, such as { authorization: `Bearer ${token}` }.',
+      })
+    }
+    checked[name.toLowerCase()] = value
+  }
+  return checked
+}
+
+function checkNumber(name: string, value: unknown, least: number, most: number): number {
+  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most) return value as number
+  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} to ${most}.` })
+}
+
+async function inTime<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`it took longer than ${timeoutMs} ms`)), timeoutMs)
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
