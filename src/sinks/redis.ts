@@ -1,0 +1,303 @@
+import { InvalidOption } from '../errors.ts'
+import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
+import { messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
+import { nameTemplate } from './nameTemplate.ts'
+import { BODY, deliveryOf, readVerdict, SCRIPT, SHA, type Verdict } from './redisAppend.ts'
+import { asker, type RedisClient } from './redisClient.ts'
+import { type EventStream, startOf, type StreamStartOption } from './streamStart.ts'
+
+export type { IoRedisClient, IoRedisPipeline, NodeRedisClient, RedisClient } from './redisClient.ts'
+export type { EventStream, StreamStart, StreamStartOption } from './streamStart.ts'
+
+export interface RedisSinkOptions {
+  readonly client: RedisClient
+  /** The names of the Redis streams. Topic and key are percent-encoded in it. Default `lockstep:{topic}:{key}`. */
+  readonly stream?: string
+  /** The number with which a stream may begin that Redis has nothing of. Default 1. */
+  readonly start?: StreamStartOption
+  /** About so many entries are kept of each stream (`MAXLEN ~`). Default: all. */
+  readonly maxLength?: number
+  /** Larger events are refused. Must not be above the server's `proto-max-bulk-len`. Default 16 MiB. */
+  readonly maxEventBytes?: number
+  /** After so long without an answer an event's fate is unknown. Default 10 s. */
+  readonly timeoutMs?: number
+}
+
+const DEFAULT_NAME = 'lockstep:{topic}:{key}'
+const DEFAULT_MAX_EVENT_BYTES = 16 * 1024 * 1024
+const DEFAULT_TIMEOUT_MS = 10_000
+/** A script holds all of Redis up, and what is sent at once stands in Redis's memory: a longer part of a stream goes in several. */
+const EVENTS_PER_CALL = 500
+const BYTES_PER_CALL = 1024 * 1024
+/** What is collected before it is written: large enough to be cheap, small enough to keep the server busy meanwhile. */
+const BYTES_AT_ONCE = 64 * 1024
+/** Lua hands over about 8,000 arguments at once. */
+const MAX_FIELDS = 3_000
+
+/** No event has this number. */
+const NOWHERE = '0'
+
+const EARLIER: Delivery = { unknown: 'an earlier event of its stream was not sent' }
+const CLOSED: Delivery = { unknown: 'the sink is closed' }
+const LOST: Delivery = { unknown: 'the shard was lost before it was sent' }
+
+/**
+ * Events into Redis Streams: one for each stream of events, and the number of an event is the id of its entry, `seq-0`. A script
+ * appends an event only right behind the one before it: what comes again is found by its id and counts as sent, what comes too late
+ * finds its place taken, and what would leave a gap is refused.
+ *
+ * A client may send a command again by itself after a reconnect, or long after the sink has given it up. That is harmless: whenever the
+ * script runs, it appends an event to the place that is the event's own, or not at all, and whoever sends the event next finds it there.
+ *
+ * @example
+ * const client = new Redis('redis://127.0.0.1:6379')
+ * await lockstep.dispatcher({ sink: redisSink({ client }) }).run({ signal })
+ */
+export function redisSink(options: RedisSinkOptions): Sink {
+  const { client, maxLength, maxEventBytes = DEFAULT_MAX_EVENT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options ?? {}
+  const askAll = asker(client)
+  const nameOf = names(options.stream)
+  const startAt = startOf(options.start)
+  if (maxLength !== undefined) checkCount('maxLength', maxLength)
+  checkCount('maxEventBytes', maxEventBytes)
+  checkCount('timeoutMs', timeoutMs)
+  const limit = maxLength === undefined ? '' : String(maxLength)
+  const underWay = new Set<Promise<unknown>>()
+  let closed = false
+  let ping: Promise<boolean> | undefined
+
+  function planned(places: readonly number[], events: readonly OutboxEvent[]): Part {
+    const stream = events[places[0] as number] as OutboxEvent
+    const part: Part = { name: '', start: '', places, calls: [], stop: undefined }
+    try {
+      part.name = nameOf(stream)
+      part.start = String(startAt(stream))
+    } catch (error) {
+      part.stop = notNamed(stream, error)
+      return part
+    }
+    let call: Call | undefined
+    for (const [index, place] of places.entries()) {
+      const event = events[place] as OutboxEvent
+      const entry = entryOf(event)
+      if (entry.bytes > maxEventBytes || entry.fields.length > 2 * MAX_FIELDS) {
+        part.stop = tooLarge(event, entry, maxEventBytes)
+        break
+      }
+      if (call === undefined || call.count >= EVENTS_PER_CALL || call.bytes + entry.bytes > BYTES_PER_CALL) {
+        // On several connections a later call may overtake the first: it must not be the one that begins the stream.
+        const start = index === 0 ? part.start : NOWHERE
+        call = { from: index, count: 0, bytes: 0, args: ['1', part.name, start, limit], outcome: undefined }
+        part.calls.push(call)
+      }
+      call.count++
+      call.bytes += entry.bytes
+      call.args.push(String(event.seq), event.id, String(entry.fields.length), ...entry.fields)
+    }
+    return part
+  }
+
+  /** All within one round trip. Comes back when everything is answered, or after `timeoutMs`. */
+  function exchange(events: readonly OutboxEvent[], signal: AbortSignal): Promise<Part[]> {
+    return new Promise((resolve) => {
+      const parts: Part[] = []
+      let left = 1
+      let over = false
+      const end = (): void => {
+        over = true
+        clearTimeout(timer)
+        resolve(parts)
+      }
+      const timer = setTimeout(end, timeoutMs)
+      const done = (): void => {
+        if (--left === 0 && !over) end()
+      }
+      const begin = (calls: readonly Call[], command: 'evalsha' | 'eval'): void => {
+        left += calls.length
+        const script = command === 'eval' ? SCRIPT : SHA
+        const all = calls.map(({ args }) => [script, ...args])
+        askAll(command, all, (index, answer) => {
+          // What comes after the end is nobody's any more, and must not begin anything either.
+          if (over) return
+          const call = calls[index] as Call
+          const unheardOf = answer instanceof Error && command === 'evalsha' && /^NOSCRIPT\b/.test(answer.message)
+          if (unheardOf && !signal.aborted) begin([call], 'eval')
+          else
+            call.outcome =
+              answer instanceof Error ? answer : (readVerdict(answer) ?? new Error(`it said ${String(answer)}`))
+          done()
+        })
+      }
+      // Redis is at work on the first streams while the next are still being put into words.
+      let waiting: Call[] = []
+      let bytes = 0
+      for (const places of byStream(events).values()) {
+        const part = planned(places, events)
+        parts.push(part)
+        for (const call of part.calls) {
+          waiting.push(call)
+          bytes += call.bytes
+        }
+        if (bytes < BYTES_AT_ONCE) continue
+        begin(waiting, 'evalsha')
+        waiting = []
+        bytes = 0
+      }
+      if (waiting.length > 0) begin(waiting, 'evalsha')
+      done()
+    })
+  }
+
+  async function send(events: readonly OutboxEvent[], { signal }: BatchContext): Promise<Delivery[]> {
+    if (closed) return events.map(() => CLOSED)
+    if (signal.aborted) return events.map(() => LOST)
+    const running = exchange(events, signal)
+    underWay.add(running)
+    const parts = await running.finally(() => underWay.delete(running))
+    const answers: Delivery[] = events.map(() => EARLIER)
+    for (const part of parts) read(part, events, answers, timeoutMs)
+    return answers
+  }
+
+  return {
+    name: 'redis',
+    send,
+    async healthy() {
+      if (closed) return false
+      // One question at a time: a client that has no connection keeps them all.
+      ping ??= new Promise((resolve) => {
+        askAll('ping', [[]], (_, answer) => {
+          ping = undefined
+          resolve(String(answer) === 'PONG')
+        })
+      })
+      let timer: NodeJS.Timeout | undefined
+      const silence = new Promise<boolean>((resolve) => (timer = setTimeout(resolve, timeoutMs, false)))
+      return Promise.race([ping, silence]).finally(() => clearTimeout(timer))
+    },
+    async close() {
+      closed = true
+      await Promise.all(underWay)
+    },
+  }
+}
+
+/** The events of one stream of a batch. */
+interface Part {
+  name: string
+  start: string
+  readonly places: readonly number[]
+  readonly calls: Call[]
+  /** What stopped it already here, behind its last call. */
+  stop: Delivery | undefined
+}
+
+/** One run of the script. */
+interface Call {
+  /** The index of its first event among the part's places. */
+  readonly from: number
+  count: number
+  bytes: number
+  readonly args: (string | Buffer)[]
+  outcome: Verdict | Error | undefined
+}
+
+function read(part: Part, events: readonly OutboxEvent[], answers: Delivery[], timeoutMs: number): void {
+  const { places, calls, name } = part
+  for (const { from, count, outcome } of calls) {
+    const sent = outcome === undefined || outcome instanceof Error ? 0 : Math.min(outcome.sent, count)
+    for (let index = from; index < from + sent; index++) answers[places[index] as number] = 'sent'
+    if (sent === count) continue
+    const place = places[from + sent] as number
+    if (outcome === undefined) answers[place] = { unknown: `Redis did not answer within ${timeoutMs} ms` }
+    else if (outcome instanceof Error) answers[place] = { unknown: `Redis: ${outcome.message}`, cause: outcome }
+    else {
+      const stop = outcome.stop ?? { kind: 'error', detail: 'the script stopped without a reason' }
+      const overtook = from > 0 && sent === 0 && (stop.kind === 'gap' || stop.kind === 'empty')
+      if (overtook) answers[place] = { unknown: 'it overtook an earlier event of its stream' }
+      else answers[place] = deliveryOf(stop, events[place] as OutboxEvent, name, part.start)
+    }
+    return
+  }
+  const next = calls.reduce((total, { count }) => total + count, 0)
+  if (part.stop !== undefined) answers[places[next] as number] = part.stop
+}
+
+interface Entry {
+  readonly fields: (string | Buffer)[]
+  readonly bytes: number
+}
+
+function entryOf(event: OutboxEvent): Entry {
+  const headers = messageHeaders(event)
+  const fields: (string | Buffer)[] = []
+  const { body } = event
+  let bytes = body.length
+  for (const name in headers) {
+    const value = headers[name] as string
+    bytes += name.length + value.length
+    fields.push(name, value)
+  }
+  fields.push(BODY, event.contentType === 'application/json' ? body.toString() : body)
+  return { fields, bytes }
+}
+
+/** Half a character has no encoding; all else comes from the caller's `start`. */
+function notNamed({ topic, key, seq }: OutboxEvent, error: unknown): Delivery {
+  if (!(error instanceof URIError)) return { unknown: textOf(error), cause: error }
+  return { refused: `#${seq} of ${topic}/${key}: its topic or key is not well-formed text.`, cause: error }
+}
+
+function tooLarge({ topic, key, seq }: OutboxEvent, { bytes, fields }: Entry, maxEventBytes: number): Delivery {
+  const advice = 'Store what is large elsewhere and send a reference'
+  return bytes > maxEventBytes
+    ? {
+        refused: `#${seq} of ${topic}/${key} has ${bytes} bytes, more than maxEventBytes (${maxEventBytes}). ${advice}, or raise the sink's maxEventBytes.`,
+      }
+    : { refused: `#${seq} of ${topic}/${key} has ${fields.length / 2} fields, more than ${MAX_FIELDS}. ${advice}.` }
+}
+
+/**
+ * The name of the Redis stream of an event stream, as the sink makes it: for whoever reads it.
+ *
+ * @example
+ * const name = redisStreamName({ topic: 'trades', key: 'growth' }) // lockstep:trades:growth
+ */
+export function redisStreamName(stream: EventStream, template: string = DEFAULT_NAME): string {
+  return names(template)(stream)
+}
+
+/**
+ * Reads an entry's fields as a client gives them: an object, or names and values in turn.
+ *
+ * @example
+ * for (const [, fields] of await client.xrangeBuffer(redisStreamName(stream), '-', '+')) {
+ *   await inbox.handle(readRedisEntry<Trade>(fields), apply)
+ * }
+ */
+export function readRedisEntry<Payload = unknown>(
+  fields: Readonly<Record<string, string | Uint8Array>> | readonly (string | Uint8Array)[],
+): ReceivedEvent<Payload> {
+  const headers: Record<string, string | Uint8Array> = Array.isArray(fields)
+    ? Object.fromEntries(
+        Array.from({ length: fields.length >> 1 }, (_, pair) => [textOf(fields[2 * pair]), fields[2 * pair + 1]]),
+      )
+    : { ...(fields as Record<string, string | Uint8Array>) }
+  const body = headers[BODY] ?? null
+  delete headers[BODY]
+  return readMessage<Payload>(headers, body)
+}
+
+function names(template: string = DEFAULT_NAME): (stream: EventStream) => string {
+  return nameTemplate('stream', template, encodeURIComponent, /[^\w.!~*'()%-]/)
+}
+
+function checkCount(name: string, value: number): void {
+  if (Number.isSafeInteger(value) && value >= 1) return
+  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: 'Pass a whole number from 1.' })
+}
+
+function textOf(value: unknown): string {
+  if (value instanceof Uint8Array) return Buffer.from(value).toString()
+  return value instanceof Error ? value.message : String(value)
+}

@@ -1,0 +1,139 @@
+import { createHash } from 'node:crypto'
+import type { Delivery, OutboxEvent } from '../outbox/index.ts'
+import { HEADERS } from './message.ts'
+
+/** The field of an entry that holds the event's body. All others are headers. */
+export const BODY = 'lockstep-body'
+
+/**
+ * Appends events of one stream, in order, each only right behind the one before it. Says how many are there now, and what stopped it.
+ *
+ * The number on top is read from the last entry as long as that fits: it costs less than XINFO, which brings two whole entries. Only
+ * where it does not fit, or nothing is there, the stream's own memory is asked: the last id that was ever given outlives its entry, in
+ * a stream that was trimmed to nothing and in one whose last entry was deleted. What stands at or below the last number and is not
+ * there any more was trimmed: every number was appended behind the one before it.
+ *
+ * One key, so that a cluster runs it; nothing that differs between two runs, so that replicas agree.
+ */
+export const SCRIPT = `
+local stream, first, limit = KEYS[1], ARGV[1], ARGV[2]
+local last, sure, sent, at = 0, false, 0, 3
+
+local function failed(reply) return type(reply) == 'table' and reply.err end
+local function says(...) return table.concat({ string.format('%.0f', sent), ... }, ' ') end
+local function number(id) return tonumber(string.match(id, '^%d+')) end
+local function uuid(entry)
+  for i = 1, #entry[2], 2 do
+    if entry[2][i] == '${HEADERS.id}' then return entry[2][i + 1] end
+  end
+end
+
+local top = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+if failed(top) then return says('error', top.err) end
+if top[1] then last = number(top[1][1]) end
+
+local function settle()
+  sure = true
+  if top[1] and not uuid(top[1]) then return says('foreign', top[1][1]) end
+  if redis.call('EXISTS', stream) == 0 then return end
+  local told = redis.pcall('XINFO', 'STREAM', stream)
+  if failed(told) then return says('error', told.err) end
+  for i = 1, #told, 2 do
+    if told[i] == 'last-generated-id' then last = math.max(last, number(told[i + 1])) end
+  end
+end
+
+while at <= #ARGV do
+  local seq, id, count = tonumber(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
+  if not sure and (last == 0 or last ~= seq - 1) then
+    local stopped = settle()
+    if stopped then return stopped end
+  end
+  local done = true
+  if seq <= last then
+    local there = redis.pcall('XRANGE', stream, ARGV[at] .. '-0', ARGV[at] .. '-0')
+    if failed(there) then return says('error', there.err) end
+    if there[1] and uuid(there[1]) ~= id then return says('diverged', tostring(uuid(there[1]))) end
+  elseif last == 0 and first ~= 'anywhere' and tonumber(first) ~= seq then
+    return says('empty')
+  elseif last > 0 and last ~= seq - 1 then
+    return says('gap', string.format('%.0f', last))
+  else
+    local added
+    if limit == '' then
+      added = redis.pcall('XADD', stream, ARGV[at] .. '-0', unpack(ARGV, at + 3, at + 2 + count))
+    else
+      added = redis.pcall('XADD', stream, 'MAXLEN', '~', limit, ARGV[at] .. '-0', unpack(ARGV, at + 3, at + 2 + count))
+    end
+    if not failed(added) then
+      last = seq
+    elseif sure then
+      return says('error', added.err)
+    else
+      -- Its number may have been given before, and its entry deleted.
+      local stopped = settle()
+      if stopped then return stopped end
+      if last < seq then return says('error', added.err) end
+      done = false
+    end
+  end
+  if done then
+    sent = sent + 1
+    at = at + 3 + count
+  end
+end
+return says()
+`
+
+export const SHA = createHash('sha1').update(SCRIPT).digest('hex')
+
+/** What the script says: how many of its events are there, and what stopped it. */
+export interface Verdict {
+  readonly sent: number
+  readonly stop?: { readonly kind: string; readonly detail: string }
+}
+
+export function readVerdict(reply: unknown): Verdict | undefined {
+  const [, sent, kind, detail = ''] = /^(\d+)(?: (\w+)(?: ([^]*))?)?$/.exec(String(reply)) ?? []
+  if (sent === undefined) return undefined
+  return kind === undefined ? { sent: Number(sent) } : { sent: Number(sent), stop: { kind, detail } }
+}
+
+/** What it means for the event at which the script stopped. */
+export function deliveryOf(
+  { kind, detail }: NonNullable<Verdict['stop']>,
+  event: OutboxEvent,
+  name: string,
+  start: string,
+): Delivery {
+  const stream = `The Redis stream ${name}`
+  const here = `topic ${event.topic}, key ${event.key}`
+  switch (kind) {
+    case 'gap':
+      return {
+        refused: `${stream} ends with #${detail}: #${event.seq} would leave a gap. Entries that Redis had confirmed were lost, by a failover or a restart without its file. Send them again with outbox.replay() from #${Number(detail) + 1} on (${here}), then retry the stream.`,
+      }
+    case 'empty':
+      return {
+        refused: `${stream} is empty, and begins with #${start}, not with #${event.seq}. Was it deleted or evicted? Send it again with outbox.replay() (${here}), or let it begin here with the sink's option start; then retry the stream.`,
+      }
+    case 'diverged':
+      return {
+        refused: `${stream} has another event as #${event.seq}: its id is ${detail}, not ${event.id}. The history there is not this database's: was it restored? Rename the Redis stream away as a whole and send it again with outbox.replay(), or let it begin here with the sink's option start (${here}); then retry the stream.`,
+      }
+    case 'foreign':
+      return {
+        refused: `${stream} ends with ${detail}, which no Lockstep has written. Give the sink names of its own with its option stream (${here}).`,
+      }
+    default:
+      return failureOf(detail, name, event)
+  }
+}
+
+/** An error of Redis's. Only what is stored under the name is the event's own trouble; all else passes, or hits everything. */
+function failureOf(error: string, name: string, event: OutboxEvent): Delivery {
+  if (!error.startsWith('WRONGTYPE')) return { unknown: `Redis: ${error}` }
+  return {
+    refused: `The Redis key ${name} holds something else than a stream, so #${event.seq} has no place. Give the sink names of its own with its option stream.`,
+  }
+}
