@@ -118,8 +118,44 @@ BEGIN
 END
 $$;
 
--- Empties slots that every dispatcher has passed and the time has left, keeping the last numbers of streams that have nothing newer.
--- Waits for nobody for long: writers would queue up behind it. Where there is no dispatcher, nothing has been delivered.
+-- Since when the last numbers of a segment's streams are in outbox_quiet.
+ALTER TABLE :"schema".outbox_segments ADD COLUMN kept_at timestamptz;
+
+-- Writes down the last numbers of streams that have nothing newer than a segment which is to go, and since when they are there. Not in
+-- the step that empties its slot: pg_dump has its snapshot a while before it has locked the tables, and a TRUNCATE is seen by older
+-- snapshots, too. Such a dump would have neither the events nor the numbers, and what it is restored to would give them out again.
+CREATE FUNCTION :"schema".outbox_keep(min_age interval) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  passed xid8 := :"schema".outbox_passed();
+  going smallint[];
+  my_slot smallint;
+BEGIN
+  IF passed IS NULL OR NOT pg_try_advisory_xact_lock(:"schema".lock_id('outbox-retain', 'Outbox:rotate')) THEN
+    RETURN 0;
+  END IF;
+  going := ARRAY(SELECT g.slot FROM :"schema".outbox_segments g
+                  WHERE g.kept_at IS NULL AND g.sealed_xid <= passed
+                    AND g.left_at <= clock_timestamp() - (min_age - least(min_age, interval '1 minute')));
+  FOREACH my_slot IN ARRAY going LOOP
+    INSERT INTO :"schema".outbox_quiet AS q (stream, topic, key, seq)
+    SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.key, e.seq
+      FROM :"schema".outbox_events e
+     WHERE e.slot = my_slot
+       AND NOT EXISTS (SELECT FROM :"schema".outbox_events later WHERE later.stream = e.stream AND later.slot <> my_slot AND later.seq > e.seq)
+     ORDER BY e.stream, e.seq DESC
+        ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq);
+  END LOOP;
+  -- From the last moment on: it may have taken long.
+  UPDATE :"schema".outbox_segments g SET kept_at = clock_timestamp() WHERE g.slot = ANY(going);
+  RETURN cardinality(going);
+END
+$$;
+
+-- Empties slots that every dispatcher has passed and the time has left, a minute after their last numbers were kept, or what is left
+-- of the time where that is less. Waits for nobody for long: writers would queue up behind it. Where there is no dispatcher, nothing
+-- has been delivered.
 CREATE FUNCTION :"schema".outbox_drop(min_age interval) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -128,7 +164,8 @@ DECLARE
   passed xid8 := :"schema".outbox_passed();
   dropped integer := 0;
 BEGIN
-  IF passed IS NULL THEN
+  -- One at a time: a second one, waiting for a slot's lock, would empty what has been written there since the first.
+  IF passed IS NULL OR NOT pg_try_advisory_xact_lock(:"schema".lock_id('outbox-retain', 'Outbox:rotate')) THEN
     RETURN 0;
   END IF;
   PERFORM set_config('lock_timeout', '300ms', true);
@@ -138,7 +175,8 @@ BEGIN
     RETURN 0;
   END;
   FOR s IN SELECT * FROM :"schema".outbox_segments g
-            WHERE g.sealed_xid <= passed AND g.left_at <= clock_timestamp() - min_age ORDER BY g.number LOOP
+            WHERE g.sealed_xid <= passed AND g.left_at <= clock_timestamp() - min_age
+              AND g.kept_at <= clock_timestamp() - least(min_age, interval '1 minute') ORDER BY g.number LOOP
     BEGIN
       EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', format('%I.outbox_events_' || s.slot, :'schema')::regclass);
     EXCEPTION WHEN lock_not_available THEN
@@ -147,13 +185,6 @@ BEGIN
     -- Somebody new may have begun to read it meanwhile.
     passed := :"schema".outbox_passed();
     EXIT WHEN passed IS NULL OR s.sealed_xid > passed;
-    INSERT INTO :"schema".outbox_quiet AS q (stream, topic, key, seq)
-    SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.key, e.seq
-      FROM :"schema".outbox_events e
-     WHERE e.slot = s.slot
-       AND NOT EXISTS (SELECT FROM :"schema".outbox_events later WHERE later.stream = e.stream AND later.slot <> s.slot AND later.seq > e.seq)
-     ORDER BY e.stream, e.seq DESC
-        ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq);
     EXECUTE format('TRUNCATE %s', format('%I.outbox_events_' || s.slot, :'schema')::regclass);
     DELETE FROM :"schema".outbox_segments g WHERE g.slot = s.slot;
     dropped := dropped + 1;
@@ -313,15 +344,13 @@ END
 $$;
 
 -- The last step of a rebase, when every dispatcher has been through it: events of another server's transactions would else turn up
--- when this one's ids have come so far.
-CREATE FUNCTION :"schema".outbox_forget_xids(this_system text) RETURNS bigint
+-- when this one's ids have come so far. Tells the numbers of segments that are torn: emptied while the dump was made, after its
+-- snapshot and before it had locked them, so that it has neither their events nor the last numbers of their streams.
+CREATE FUNCTION :"schema".outbox_forget_xids(this_system text) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-  forgotten bigint;
 BEGIN
   UPDATE :"schema".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
-  GET DIAGNOSTICS forgotten = ROW_COUNT;
   UPDATE :"schema".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
   DELETE FROM :"schema".outbox_ticks;
   UPDATE :"schema".outbox_home h SET system = this_system;
@@ -329,13 +358,16 @@ BEGIN
   INSERT INTO :"schema".outbox_segments (slot, number, opened_at)
   SELECT o.last_value, (SELECT max(s.number) + 1 FROM :"schema".outbox_segments s), clock_timestamp()
     FROM :"schema".outbox_slot o ON CONFLICT DO NOTHING;
-  RETURN forgotten;
+  -- A segment is not left before it has events.
+  RETURN ARRAY(SELECT s.number FROM :"schema".outbox_segments s
+                WHERE s.left_at IS NOT NULL AND s.kept_at IS NULL
+                  AND NOT EXISTS (SELECT FROM :"schema".outbox_events e WHERE e.slot = s.slot) ORDER BY s.number);
 END
 $$;
 
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION
   :"schema".outbox_register, :"schema".outbox_prepare_segment, :"schema".outbox_rotate, :"schema".outbox_seal,
-  :"schema".outbox_passed, :"schema".outbox_drop, :"schema".outbox_operate, :"schema".outbox_remove, :"schema".outbox_erase, :"schema".outbox_rebase,
-  :"schema".outbox_forget_xids
+  :"schema".outbox_passed, :"schema".outbox_keep, :"schema".outbox_drop, :"schema".outbox_operate, :"schema".outbox_remove,
+  :"schema".outbox_erase, :"schema".outbox_rebase, :"schema".outbox_forget_xids
 FROM PUBLIC;

@@ -385,7 +385,8 @@ DECLARE
   passed xid8 := "lockstep".outbox_passed();
   dropped integer := 0;
 BEGIN
-  IF passed IS NULL THEN
+  -- One at a time: a second one, waiting for a slot's lock, would empty what has been written there since the first.
+  IF passed IS NULL OR NOT pg_try_advisory_xact_lock("lockstep".lock_id('outbox-retain', 'Outbox:rotate')) THEN
     RETURN 0;
   END IF;
   PERFORM set_config('lock_timeout', '300ms', true);
@@ -395,7 +396,8 @@ BEGIN
     RETURN 0;
   END;
   FOR s IN SELECT * FROM "lockstep".outbox_segments g
-            WHERE g.sealed_xid <= passed AND g.left_at <= clock_timestamp() - min_age ORDER BY g.number LOOP
+            WHERE g.sealed_xid <= passed AND g.left_at <= clock_timestamp() - min_age
+              AND g.kept_at <= clock_timestamp() - least(min_age, interval '1 minute') ORDER BY g.number LOOP
     BEGIN
       EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', format('%I.outbox_events_' || s.slot, 'lockstep')::regclass);
     EXCEPTION WHEN lock_not_available THEN
@@ -404,13 +406,6 @@ BEGIN
     -- Somebody new may have begun to read it meanwhile.
     passed := "lockstep".outbox_passed();
     EXIT WHEN passed IS NULL OR s.sealed_xid > passed;
-    INSERT INTO "lockstep".outbox_quiet AS q (stream, topic, key, seq)
-    SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.key, e.seq
-      FROM "lockstep".outbox_events e
-     WHERE e.slot = s.slot
-       AND NOT EXISTS (SELECT FROM "lockstep".outbox_events later WHERE later.stream = e.stream AND later.slot <> s.slot AND later.seq > e.seq)
-     ORDER BY e.stream, e.seq DESC
-        ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq);
     EXECUTE format('TRUNCATE %s', format('%I.outbox_events_' || s.slot, 'lockstep')::regclass);
     DELETE FROM "lockstep".outbox_segments g WHERE g.slot = s.slot;
     dropped := dropped + 1;
@@ -543,12 +538,9 @@ BEGIN
   PERFORM pg_logical_emit_message(true, 'lockstep', '');
   RETURN (SELECT h.life FROM "lockstep".outbox_here(NULL) AS h);
 END
-function outbox_forget_xids(this_system text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
-DECLARE
-  forgotten bigint;
+function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
   UPDATE "lockstep".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
-  GET DIAGNOSTICS forgotten = ROW_COUNT;
   UPDATE "lockstep".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
   DELETE FROM "lockstep".outbox_ticks;
   UPDATE "lockstep".outbox_home h SET system = this_system;
@@ -556,7 +548,10 @@ BEGIN
   INSERT INTO "lockstep".outbox_segments (slot, number, opened_at)
   SELECT o.last_value, (SELECT max(s.number) + 1 FROM "lockstep".outbox_segments s), clock_timestamp()
     FROM "lockstep".outbox_slot o ON CONFLICT DO NOTHING;
-  RETURN forgotten;
+  -- A segment is not left before it has events.
+  RETURN ARRAY(SELECT s.number FROM "lockstep".outbox_segments s
+                WHERE s.left_at IS NOT NULL AND s.kept_at IS NULL
+                  AND NOT EXISTS (SELECT FROM "lockstep".outbox_events e WHERE e.slot = s.slot) ORDER BY s.number);
 END
 function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable
 DECLARE
@@ -568,6 +563,31 @@ BEGIN
          OR EXISTS (SELECT FROM "lockstep".outbox_dispatchers d
                      WHERE d.name = my_dispatcher AND (d.system <> this_system::text OR d.database <> this_database::text))
     INTO life, elsewhere;
+END
+function outbox_keep(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  passed xid8 := "lockstep".outbox_passed();
+  going smallint[];
+  my_slot smallint;
+BEGIN
+  IF passed IS NULL OR NOT pg_try_advisory_xact_lock("lockstep".lock_id('outbox-retain', 'Outbox:rotate')) THEN
+    RETURN 0;
+  END IF;
+  going := ARRAY(SELECT g.slot FROM "lockstep".outbox_segments g
+                  WHERE g.kept_at IS NULL AND g.sealed_xid <= passed
+                    AND g.left_at <= clock_timestamp() - (min_age - least(min_age, interval '1 minute')));
+  FOREACH my_slot IN ARRAY going LOOP
+    INSERT INTO "lockstep".outbox_quiet AS q (stream, topic, key, seq)
+    SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.key, e.seq
+      FROM "lockstep".outbox_events e
+     WHERE e.slot = my_slot
+       AND NOT EXISTS (SELECT FROM "lockstep".outbox_events later WHERE later.stream = e.stream AND later.slot <> my_slot AND later.seq > e.seq)
+     ORDER BY e.stream, e.seq DESC
+        ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq);
+  END LOOP;
+  -- From the last moment on: it may have taken long.
+  UPDATE "lockstep".outbox_segments g SET kept_at = clock_timestamp() WHERE g.slot = ANY(going);
+  RETURN cardinality(going);
 END
 function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -1293,6 +1313,7 @@ table outbox_segments
   column opened_at timestamp with time zone not null
   column left_at timestamp with time zone
   column sealed_xid xid8
+  column kept_at timestamp with time zone
   constraint outbox_segments_pkey PRIMARY KEY (slot)
   CREATE UNIQUE INDEX outbox_segments_pkey ON lockstep.outbox_segments USING btree (slot)
 unlogged table outbox_ticks

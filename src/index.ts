@@ -61,6 +61,7 @@ export {
   perEvent,
   type Replayed,
   type ReplayOptions,
+  type Rebased,
   type Retained,
   type SegmentStatus,
   type ShardStatus,

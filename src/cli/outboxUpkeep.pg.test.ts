@@ -85,9 +85,13 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     await enqueue('r')
     await arrived('r #1', 'r #2')
     await vi.waitFor(async () => expect((await lockstep.outbox.status()).shards[0]?.lagEvents).toBe(0), POLL)
+    const readied = await run('retain', '--older-than', '0s', ...here)
+    expect(readied.stdout).toMatch(
+      /^Nothing was dropped yet\.\n1 segment was made ready: say it again in a minute to drop it, .*\nA new segment was begun\.\n$/,
+    )
     const dropped = await run('retain', '--older-than', '0s', ...here)
     expect(dropped.stdout).toMatch(
-      /^1 segment was dropped:\n {2}segment 1: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d to \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, [\d.]+ kB\nA new segment was begun\.\n$/,
+      /^1 segment was dropped:\n {2}segment 1: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d to \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, [\d.]+ kB\n/,
     )
     const json = await run('retain', '--older-than', '15m', '--json', ...here)
     expect(JSON.parse(json.stdout)).toEqual({
@@ -96,6 +100,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
       schema,
       olderThanMs: 900_000,
       dropped: 0,
+      readied: 0,
       rotated: false,
       segments: [],
     })
@@ -148,6 +153,7 @@ The cursors are good for this server: default.
       command: 'outbox rebase',
       deliver: 'none',
       putAside: 0,
+      torn: [],
       dispatchers: ['default'],
     })
     void dispatch()

@@ -1,4 +1,4 @@
-import type { Lockstep, Retained, SegmentStatus } from '../index.ts'
+import type { Lockstep, Rebased, Retained, SegmentStatus } from '../index.ts'
 import type { Call, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
 import { durationOf } from './givenValues.ts'
@@ -29,8 +29,13 @@ async function segmentsOf({ outbox }: Lockstep): Promise<readonly SegmentStatus[
   return (await outbox.status()).segments
 }
 
-function toldOf({ dropped, rotated }: Retained, gone: readonly SegmentStatus[], olderThan: string): string {
-  const begun = rotated ? '\nA new segment was begun.' : ''
+function toldOf({ dropped, readied, rotated }: Retained, gone: readonly SegmentStatus[], olderThan: string): string {
+  const ready =
+    readied === 0
+      ? ''
+      : `\n${count(readied, 'segment')} ${readied === 1 ? 'was' : 'were'} made ready: say it again in a minute to drop ${readied === 1 ? 'it' : 'them'}, or leave that to a dispatcher.`
+  const begun = `${ready}${rotated ? '\nA new segment was begun.' : ''}`
+  if (dropped === 0 && readied > 0) return `Nothing was dropped yet.${begun}`
   if (dropped === 0) {
     return `Nothing was dropped: no segment was left ${olderThan} ago or earlier and has been passed by every dispatcher.${begun}`
   }
@@ -63,13 +68,28 @@ export function rebase({ values }: Call, advice: string): Promise<Outcome> {
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     const { shards } = await lockstep.outbox.status()
     const dispatchers = [...new Set(shards.map(({ dispatcher }) => dispatcher))]
-    const { putAside } = await lockstep.outbox.rebase({ deliver: choice, reason })
-    const json = { ok: true, command: 'outbox rebase', schema: lockstep.schema, deliver, reason, putAside, dispatchers }
-    return { exitCode: 0, json, text: () => rebased(choice, putAside, dispatchers) }
+    const found = await lockstep.outbox.rebase({ deliver: choice, reason })
+    const json = {
+      ok: true,
+      command: 'outbox rebase',
+      schema: lockstep.schema,
+      deliver,
+      reason,
+      ...found,
+      dispatchers,
+    }
+    return { exitCode: 0, json, text: () => rebased(choice, found, dispatchers) + tornBy(found) }
   })
 }
 
-function rebased(choice: Choice, putAside: number, dispatchers: readonly string[]): string {
+function tornBy({ torn }: Rebased): string {
+  if (torn.length === 0) return ''
+  return `
+The dump is torn: ${count(torn.length, 'segment')} (${torn.join(', ')}) ${torn.length === 1 ? 'was' : 'were'} emptied while it was made. Streams that had nothing newer begin with 1 again.
+Restore another dump if there is one; else set the start of their consumers anew.`
+}
+
+function rebased(choice: Choice, { putAside }: Rebased, dispatchers: readonly string[]): string {
   if (dispatchers.length === 0)
     return 'No dispatcher has run yet. The first one begins with the oldest event that there is.'
   const aside =

@@ -7,7 +7,7 @@ import { dumpDatabase, restoreDatabase } from '../../tools/server/dump.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { missingOf15, SERVER_15 } from '../../tools/server/postgres15.ts'
 import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
-import { Lockstep, OutboxRebaseNeeded } from '../index.ts'
+import { Lockstep, OutboxRebaseNeeded, type Retained } from '../index.ts'
 
 /** What only a second server can show: restored dumps and standbys, with dispatchers that run on. */
 
@@ -114,6 +114,45 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
       await there.outbox.rebase({ deliver: 'undelivered' })
       const again = dispatch(open(address.url).lockstep)
       await expect.poll(() => again.names, SOON).toContain('a#21')
+    },
+  )
+
+  /**
+   * pg_dump has its snapshot, and locks the tables a while later. Of a segment that is emptied in between, the dump has no events. The
+   * last numbers of its streams have to be in the snapshot already; where they are not, rebase tells.
+   */
+  test.each(['before', 'after'])(
+    'a segment is emptied while a dump is made, whose snapshot is from %s the last numbers were kept',
+    TIMEOUT,
+    async (when) => {
+      const [original, copy] = await Promise.all([startServer(), startServer()])
+      const file = join(place, 'dump')
+      const { lockstep, pool } = open(original.url())
+      await lockstep.migrate()
+      const run = dispatch(lockstep)
+      for (let n = 0; n < 3; n++) await enqueue(lockstep, 'quiet')
+      await expect.poll(() => run.names.length, SOON).toBe(3)
+      await lockstep.outbox.retain({ olderThanMs: 3_600_000, rotateMs: 0 })
+      await enqueue(lockstep, 'other')
+      await expect.poll(() => run.names.length, SOON).toBe(4)
+      const round = (): Promise<Retained> => lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 3_600_000 })
+      const readied = (): Promise<void> => expect.poll(async () => (await round()).readied, SOON).toBe(1)
+      if (when === 'after') await readied()
+      const dumping = await pool.connect()
+      await dumping.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY')
+      const exported = await dumping.query<{ snapshot: string }>('SELECT pg_export_snapshot() AS snapshot')
+      if (when === 'before') await readied()
+      expect(await round()).toMatchObject({ dropped: 1 })
+      await dumpDatabase(original.url(), file, { snapshot: exported.rows[0]?.snapshot ?? '' })
+      await dumping.query('COMMIT')
+      dumping.release()
+      await restoreDatabase(file, copy.url())
+      const there = open(copy.url()).lockstep
+      const { torn } = await there.outbox.rebase({ deliver: 'undelivered' })
+      expect(torn).toEqual(when === 'before' ? [1] : [])
+      await enqueue(there, 'quiet')
+      const again = dispatch(there)
+      await expect.poll(() => again.names, SOON).toContain(when === 'before' ? 'quiet#1' : 'quiet#4')
     },
   )
 })

@@ -123,13 +123,18 @@ export function registerDispatcher(
     ${values[0]}, ${shards}::smallint, ${values[1]}, ${values[2]}, ${parseInt(here.timeline, 16)})`)
 }
 
-/** Each step a transaction of its own: a slot is made known before it is used, and sealed after it was left. */
+/**
+ * Each step a transaction of its own: a slot is made known before it is used, and sealed after it was left. What is emptied was made
+ * ready by an earlier round, hence in this order.
+ */
 export function retainSegments(schema: string, olderThanMs: number, rotateMs: number): string {
+  const age = `make_interval(secs => ${olderThanMs / 1000})`
   const steps = [
     `outbox_prepare_segment(make_interval(secs => ${rotateMs / 1000})) AS prepared`,
     'outbox_rotate()::text AS rotated',
     'outbox_seal() AS sealed',
-    `outbox_drop(make_interval(secs => ${olderThanMs / 1000})) AS dropped`,
+    `outbox_drop(${age}) AS dropped`,
+    `outbox_keep(${age}) AS readied`,
   ]
   return steps.map((step) => `BEGIN ISOLATION LEVEL READ COMMITTED; SELECT ${schema}.${step}; COMMIT`).join('; ')
 }
@@ -172,7 +177,7 @@ export function rebase(
   const given = `${quoteLiteral(choice)}, ${place}, ${parseInt(here.timeline, 16)}, ${literal(reason)}`
   return `BEGIN ISOLATION LEVEL READ COMMITTED;
     SELECT COALESCE(sum(${schema}.outbox_rebase(d.name, ${given})), 0)::text AS put_aside FROM ${schema}.outbox_dispatchers d;
-    SELECT ${schema}.outbox_forget_xids(${quoteLiteral(here.system)});
+    SELECT array_to_json(${schema}.outbox_forget_xids(${quoteLiteral(here.system)}))::text AS torn;
     COMMIT`
 }
 

@@ -27,6 +27,17 @@ export interface OperatorOptions extends Stream {
   readonly dispatcher?: string
 }
 
+/** What a rebase has found. */
+export interface Rebased {
+  /** So many events are delivered, stream by stream. */
+  readonly putAside: number
+  /**
+   * Numbers of segments that were emptied while the dump was made: of streams that had nothing newer, the last numbers are not in it,
+   * and are given out again. Restore another dump where there is one.
+   */
+  readonly torn: readonly number[]
+}
+
 /** How a transaction's events are written, and who hears of it. */
 export class EnqueuingRoom implements Enqueuing {
   readonly #schema: string
@@ -144,7 +155,10 @@ export class Outbox<Events extends object = EventMap> {
     return { erased: Number(row?.['erased']) }
   }
 
-  /** Empties segments older than that which every dispatcher has passed. Dispatchers do so by themselves, see `retainMs`. */
+  /**
+   * Empties segments older than that which every dispatcher has passed, in two calls: the first makes them ready, another a minute later
+   * empties them. Dispatchers do so by themselves, see `retainMs`.
+   */
   async retain(options: { readonly olderThanMs: number; readonly rotateMs?: number }): Promise<Retained> {
     const { olderThanMs, rotateMs = olderThanMs / 6 } = options
     for (const [name, value] of Object.entries({ olderThanMs, rotateMs })) {
@@ -175,7 +189,7 @@ export class Outbox<Events extends object = EventMap> {
   async rebase(options: {
     readonly deliver: 'undelivered' | 'all' | 'none'
     readonly reason?: string
-  }): Promise<{ readonly putAside: number }> {
+  }): Promise<Rebased> {
     const { driver, quotedSchema, silence } = this.#grounds
     await this.#grounds.ready()
     return withConnection(
@@ -183,8 +197,9 @@ export class Outbox<Events extends object = EventMap> {
       async (connection) => {
         const here = await readIncarnation(connection, quotedSchema)
         const results = await connection.script(rebase(quotedSchema, options.deliver, here, options.reason))
-        const told = results.find(({ rows }) => rows[0] !== undefined && 'put_aside' in rows[0])
-        return { putAside: Number(told?.rows[0]?.['put_aside'] ?? 0) }
+        const told = (name: string): string | undefined =>
+          results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] as string | undefined
+        return { putAside: Number(told('put_aside') ?? 0), torn: JSON.parse(told('torn') ?? '[]') as number[] }
       },
       silence,
     )

@@ -191,6 +191,7 @@ describe('the producer', () => {
     for (const call of [
       `outbox_take('default', 0::smallint, 9)`,
       `outbox_flush()`,
+      `outbox_keep('0 s')`,
       `outbox_drop('0 s')`,
       `outbox_rotate()`,
     ])
@@ -226,7 +227,7 @@ describe('the dispatcher', () => {
 
   test('looks after segments', async () => {
     const { outbox } = locksteps.dispatcher
-    expect(await outbox.retain({ olderThanMs: 1, rotateMs: 1 })).toEqual({ rotated: true, dropped: 0 })
+    expect(await outbox.retain({ olderThanMs: 1, rotateMs: 1 })).toEqual({ rotated: true, dropped: 0, readied: 0 })
   })
 
   test('begins a new life of the server', async () => {
@@ -352,7 +353,7 @@ describe('the operator', () => {
     await outbox.replay({ ...stream, sink: (events) => void payloads.push(...events.map(({ payload }) => payload)) })
     expect(payloads).toEqual(['a secret'])
     expect(await outbox.erase({ ...stream, reason: 'asked for' })).toEqual({ erased: 1 })
-    expect(await outbox.rebase({ deliver: 'none', reason: 'a test' })).toEqual({ putAside: 0 })
+    expect(await outbox.rebase({ deliver: 'none', reason: 'a test' })).toMatchObject({ putAside: 0 })
   })
 
   test('neither enqueues nor delivers', async () => {
