@@ -61,12 +61,12 @@ export function literalAddress(url: URL): string | undefined {
  */
 export const publicLookup: LookupFunction = (hostname, options: LookupOptions, callback) => {
   resolve(hostname, { ...options, all: true }, (error, addresses: LookupAddress[]) => {
-    if (error !== null) return void callback(error, '')
-    const hidden = addresses.find(({ address }) => !isPublicAddress(address))
-    if (hidden !== undefined) return void callback(new PrivateAddress(hostname, hidden.address), '')
-    if (options.all === true) return void callback(null, addresses)
-    const [first] = addresses
-    if (first === undefined) return void callback(new Error(`${hostname} has no address`), '')
-    return void callback(null, first.address, first.family)
+    const hidden = error === null ? addresses.find(({ address }) => !isPublicAddress(address)) : undefined
+    const [first] = addresses ?? []
+    if (error !== null) callback(error, '')
+    else if (hidden !== undefined) callback(new PrivateAddress(hostname, hidden.address), '')
+    else if (first === undefined) callback(new Error(`${hostname} has no address`), '')
+    else if (options.all === true) callback(null, addresses)
+    else callback(null, first.address, first.family)
   })
 }
