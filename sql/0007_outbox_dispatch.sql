@@ -137,6 +137,9 @@ DECLARE
   found_events integer;
   written pg_lsn;
   here record;
+  -- What is on disk here may not be on the standby yet, and visible all the same: a COMMIT that is cancelled, or terminated, while it
+  -- waits for the standby is a commit.
+  alone boolean := current_setting('synchronous_standby_names') = '';
   -- So many ticks hold about as many events as are wanted.
   stride integer := greatest(1, max_events * shard_count / 1000);
 BEGIN
@@ -210,7 +213,7 @@ BEGIN
     -- Whatever is visible in the window has its commit before this place in the log.
     written := pg_current_wal_insert_lsn();
     shard := my_shards[i];
-    verdict := CASE WHEN pg_current_wal_flush_lsn() >= written THEN 'durable' ELSE 'visible' END;
+    verdict := CASE WHEN alone AND pg_current_wal_flush_lsn() >= written THEN 'durable' ELSE 'visible' END;
     life := here.life;
     prev := a::text;
     next := z::text;
@@ -228,7 +231,8 @@ BEGIN
 END
 $$;
 
--- Brings everything that is visible to disk: a transaction that writes and is flushed takes all before it along.
+-- Brings everything that is visible to disk, and to the standby that commits wait for: a transaction that writes and is flushed takes
+-- all before it along.
 -- Tells in which life of the server that was: what was read in another one may be gone.
 CREATE FUNCTION :"schema".outbox_flush() RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -443,6 +443,9 @@ DECLARE
   found_events integer;
   written pg_lsn;
   here record;
+  -- What is on disk here may not be on the standby yet, and visible all the same: a COMMIT that is cancelled, or terminated, while it
+  -- waits for the standby is a commit.
+  alone boolean := current_setting('synchronous_standby_names') = '';
   -- So many ticks hold about as many events as are wanted.
   stride integer := greatest(1, max_events * shard_count / 1000);
 BEGIN
@@ -516,7 +519,7 @@ BEGIN
     -- Whatever is visible in the window has its commit before this place in the log.
     written := pg_current_wal_insert_lsn();
     shard := my_shards[i];
-    verdict := CASE WHEN pg_current_wal_flush_lsn() >= written THEN 'durable' ELSE 'visible' END;
+    verdict := CASE WHEN alone AND pg_current_wal_flush_lsn() >= written THEN 'durable' ELSE 'visible' END;
     life := here.life;
     prev := a::text;
     next := z::text;

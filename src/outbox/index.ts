@@ -16,7 +16,8 @@
  * thousand events. What has not been committed yet holds up nobody but its own stream.
  *
  * **O3 Durable before sent.** With `synchronous_commit = off` a commit is visible before it is on disk. Before a window reaches the
- * sink, the log is flushed past everything that is visible in it.
+ * sink, the log is flushed past everything that is visible in it. With a synchronous standby it is there as well: a COMMIT that is
+ * cancelled while it waits for the standby is visible, too.
  *
  * **O4 Ownership.** A shard is owned by whoever has its lease. Its fence is written into the cursor before the cursor is read; from then
  * on the last owner cannot move it. Cursors are appended, each with the next version: two that move the same one cannot both succeed.

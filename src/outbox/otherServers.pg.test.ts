@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,7 +7,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { dumpDatabase, restoreDatabase } from '../../tools/server/dump.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { missingOf15, SERVER_15 } from '../../tools/server/postgres15.ts'
+import { childrenOf } from '../../tools/server/processes.ts'
 import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { startStandby } from '../../tools/server/standby.ts'
 import { Lockstep, OutboxRebaseNeeded, type Retained } from '../index.ts'
 
 /** What only a second server can show: restored dumps and standbys, with dispatchers that run on. */
@@ -155,4 +158,44 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
       await expect.poll(() => again.names, SOON).toContain(when === 'before' ? 'quiet#1' : 'quiet#4')
     },
   )
+
+  /**
+   * COMMIT waits for the standby, and somebody cancels it: the transaction is visible, on this server's disk, and not on the standby's.
+   * Sent now, it would be gone after a failover. 'durable' was said by this server's disk alone.
+   */
+  test('what the synchronous standby does not have yet is not sent', TIMEOUT, async () => {
+    const primary = await startServer()
+    const { lockstep, pool } = open(primary.url())
+    await lockstep.migrate()
+    const standby = await startStandby(primary)
+    ends.push(() => standby.stop('immediate'))
+    await standby.makeSynchronous()
+    const run = dispatch(lockstep)
+    await enqueue(lockstep, 'a')
+    await expect.poll(() => run.names, SOON).toEqual(['a#1'])
+    const receiver = childrenOf(standby.server.pid ?? 0).find((pid) =>
+      readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('walreceiver'),
+    ) as number
+    process.kill(receiver, 'SIGSTOP')
+    const goOn = (): boolean => process.kill(receiver, 'SIGCONT')
+    ends.push(goOn)
+    const waiting = async (query: string): Promise<number[]> => {
+      const text = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE $1`
+      return (await pool.query<{ pid: number }>(text, [query])).rows.map(({ pid }) => pid)
+    }
+    const writer = await pool.connect()
+    await writer.query('BEGIN')
+    await lockstep.outbox.enqueue(writer, { topic: 't', key: 'a', payload: {} })
+    const committing = writer.query('COMMIT')
+    await expect.poll(() => waiting('COMMIT'), SOON).toHaveLength(1)
+    expect(run.names).toEqual(['a#1'])
+    await pool.query('SELECT pg_cancel_backend($1)', await waiting('COMMIT'))
+    await committing
+    writer.release()
+    // It is visible, and the dispatcher has found it: it waits for the standby, or has sent it.
+    await expect.poll(async () => run.names.length > 1 || (await waiting('%outbox_flush%')).length > 0, SOON).toBe(true)
+    expect(run.names).toEqual(['a#1'])
+    goOn()
+    await expect.poll(() => run.names, SOON).toEqual(['a#1', 'a#2'])
+  })
 })
