@@ -68,6 +68,78 @@ BEGIN
     END IF;
   END LOOP;
 END
+function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+DECLARE
+  idle_now CONSTANT numeric := extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000;
+  moved int[];
+  is_moved boolean[];
+  run record;
+  last_uuid uuid;
+  begins boolean;
+BEGIN
+  IF idle_ms > 0 AND (idle_now = 0 OR idle_now > idle_ms) THEN
+    PERFORM set_config('idle_in_transaction_session_timeout', idle_ms::text, true);
+  END IF;
+  IF array_position(uuids, NULL) IS NOT NULL OR cardinality(uuids) <> (SELECT sum(c) FROM unnest(counts) c)
+     OR EXISTS (SELECT FROM unnest(topics, firsts, counts, starts) r (topic, first, count, start)
+                 WHERE (r.topic IS NOT NULL AND r.first >= 1 AND r.count >= 1 AND r.start >= 1) IS NOT TRUE) THEN
+    RAISE EXCEPTION 'a run needs a stream, numbers from 1 on, a uuid for each, and a start from 1 on'
+      USING ERRCODE = 'invalid_parameter_value';
+  END IF;
+  WITH done AS (
+    UPDATE "lockstep".inbox i SET seq = r.last, uuid = uuids[r.past]
+      FROM (SELECT u.place, u.first, u.first + u.count - 1 AS last, u.past, l.tid
+              FROM (SELECT n.*, sum(n.count) OVER (ORDER BY n.place)::int AS past
+                      FROM unnest(topics, keys, firsts, counts) WITH ORDINALITY n (topic, key, first, count, place)
+                     ORDER BY n.topic COLLATE "C", n.key COLLATE "C") u
+             CROSS JOIN LATERAL (SELECT j.ctid AS tid FROM "lockstep".inbox j
+                                  WHERE j.consumer = my_consumer AND j.topic = u.topic AND j.key = u.key AND j.seq = u.first - 1
+                                 OFFSET 0) l
+            OFFSET 0) r
+     WHERE i.ctid = r.tid AND i.seq = r.first - 1 RETURNING r.place
+  )
+  SELECT array_agg(d.place) INTO moved FROM done d;
+  IF cardinality(moved) = cardinality(topics) THEN
+    RETURN;
+  END IF;
+  is_moved := array_fill(false, ARRAY[cardinality(topics)]);
+  FOREACH place IN ARRAY coalesce(moved, '{}') LOOP
+    is_moved[place] := true;
+  END LOOP;
+  FOR run IN
+    SELECT * FROM (SELECT n.*, n.first + n.count - 1 AS last, sum(n.count) OVER (ORDER BY n.place)::int AS past
+                     FROM unnest(topics, keys, firsts, counts, starts) WITH ORDINALITY n (topic, key, first, count, start, place)) u
+     WHERE NOT is_moved[u.place] ORDER BY u.topic COLLATE "C", u.key COLLATE "C"
+  LOOP
+    begins := false;
+    LOOP
+      SELECT i.seq, i.uuid INTO seq, last_uuid FROM "lockstep".inbox i
+       WHERE i.consumer = my_consumer AND i.topic = run.topic AND i.key = run.key FOR NO KEY UPDATE;
+      EXIT WHEN FOUND;
+      -- This waits for whoever begins the stream just now.
+      INSERT INTO "lockstep".inbox (consumer, topic, key, seq) VALUES (my_consumer, run.topic, run.key, run.start - 1)
+          ON CONFLICT DO NOTHING;
+      begins := FOUND;
+    END LOOP;
+    place := run.place;
+    verdict := CASE
+      WHEN run.first > seq + 1 THEN 'gap'
+      WHEN seq BETWEEN run.first AND run.last AND uuids[run.past - (run.last - seq)::int] <> last_uuid THEN 'diverged'
+      WHEN seq >= run.last THEN 'duplicate'
+      ELSE 'accepted'
+    END;
+    IF verdict = 'accepted' THEN
+      UPDATE "lockstep".inbox i SET seq = run.last, uuid = uuids[run.past]
+       WHERE i.consumer = my_consumer AND i.topic = run.topic AND i.key = run.key;
+    ELSIF begins THEN
+      -- Of which nothing was taken has not begun.
+      DELETE FROM "lockstep".inbox i WHERE i.consumer = my_consumer AND i.topic = run.topic AND i.key = run.key;
+    END IF;
+    IF verdict <> 'accepted' OR seq <> run.first - 1 THEN
+      RETURN NEXT;
+    END IF;
+  END LOOP;
+END
 function inbox_position(my_consumer text, my_topic text, my_key text) returns TABLE(seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp
 SELECT i.seq, i.uuid FROM "lockstep".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key
 function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
@@ -291,41 +363,47 @@ BEGIN
   END IF;
   RETURN true;
 END
-function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 DECLARE
   -- Before the id is given out, and before the slot is read.
   me xid8 := pg_current_xact_id();
-  -- As outbox_stream(), outbox_bucket() and outbox_stream_lock() have it: called, they take 50 us of every transaction.
+  -- As outbox_stream(), outbox_bucket() and outbox_stream_lock() have it.
   digest bytea := sha256(convert_to('lockstep', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8')
                          || decode('00', 'hex') || convert_to(key, 'UTF8'));
   mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
   my_bucket smallint := get_byte(digest, 15) & 63;
   my_slot smallint;
   my_id bigint;
-  last bigint := known;
+  my_seq bigint;
 BEGIN
-  PERFORM "lockstep".outbox_check_names(topic, key);
-  PERFORM pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
-    convert_to('lockstep', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex') || convert_to(my_bucket::text, 'UTF8')
-  ), 1, 8), 'hex'))::bit(64)::bigint);
-  PERFORM pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint);
-  SELECT s.last_value INTO my_slot FROM "lockstep".outbox_slot s;
-  IF last IS NULL THEN
-    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-      PERFORM "lockstep".outbox_refuse_isolation();
-    END IF;
-    SELECT e.seq INTO last FROM "lockstep".outbox_events e WHERE e.slot = my_slot AND e.stream = mine ORDER BY e.seq DESC LIMIT 1;
-    IF NOT FOUND THEN
-      last := ("lockstep".outbox_last(ARRAY[mine]))[1];
-    END IF;
+  IF COALESCE(octet_length(topic), 0) NOT BETWEEN 1 AND 1000 OR COALESCE(octet_length(key), 0) NOT BETWEEN 1 AND 1000
+     OR (known IS NULL AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')) THEN
+    PERFORM "lockstep".outbox_check_names(topic, key);
+    PERFORM "lockstep".outbox_refuse_isolation();
   END IF;
+  -- Takes the bucket's lock, then the stream's: neither is ever null.
+  IF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
+       convert_to('lockstep', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex')
+     ), 1, 8), 'hex'))::bit(64)::bigint # my_bucket::bigint) IS NULL
+     OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN
+    RETURN NULL;
+  END IF;
+  -- Null as long as the first slot has never been left.
+  my_slot := COALESCE(pg_sequence_last_value($slot$"lockstep".outbox_slot$slot$::regclass), 0);
   INSERT INTO "lockstep".outbox_events AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-  VALUES (my_slot, me, my_bucket, mine, last + 1, gen_random_uuid(), clock_timestamp(), topic, key, payload, bytes, headers)
-  RETURNING e.id INTO my_id;
+  VALUES (
+    my_slot, me, my_bucket, mine,
+    COALESCE(
+      known,
+      (SELECT l.seq FROM "lockstep".outbox_events l WHERE l.slot = my_slot AND l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+      ("lockstep".outbox_last(ARRAY[mine]))[1]
+    ) + 1,
+    COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+  RETURNING e.id, e.seq INTO my_id, my_seq;
   IF my_id % 1000 = 0 THEN
     PERFORM "lockstep".outbox_tick(my_id);
   END IF;
-  RETURN last + 1;
+  RETURN my_seq;
 END
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -372,7 +450,7 @@ END
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
 SELECT (('x' || right(stream::text, 2))::bit(8)::integer & 63)::smallint
 function outbox_bucket_lock(bucket integer) returns bigint language sql immutable strict parallel safe
-SELECT "lockstep".lock_id('outbox-bucket', bucket::text)
+SELECT "lockstep".lock_id('outbox-bucket', '') # bucket::bigint
 function outbox_check_names(topic text, key text) returns void language plpgsql immutable
 BEGIN
   IF COALESCE(octet_length(topic), 0) NOT BETWEEN 1 AND 1000 OR COALESCE(octet_length(key), 0) NOT BETWEEN 1 AND 1000 THEN

@@ -58,6 +58,7 @@ export {
   beforeHandOver,
   cancelBackend,
   sessionLock,
+  tryLocksByParameter,
   sessionUnlock,
   transactionLock,
   advisoryMethod,

@@ -20,6 +20,15 @@ export function tryLocks(locks: LockSet, granted: string): string {
   )
 }
 
+/** The same, with the ids as parameters from $1 on: one text for all locks of a kind. */
+export function tryLocksByParameter(locks: LockSet, granted: string): string {
+  return locks.reduceRight(
+    (inner, { shared }, place) =>
+      `CASE WHEN pg_try_advisory_xact_lock${shared ? '_shared' : ''}($${place + 1}::bigint) THEN ${inner} END`,
+    granted,
+  )
+}
+
 /** Takes one lock for the transaction, at once: for locks that the session already has. */
 export function transactionLock(lock: LockRequest): string {
   return call('pg_advisory_xact_lock', lock)

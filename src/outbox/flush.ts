@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { Statement } from '../postgres/index.ts'
 import { nameOf, type PreparedEvent, type StreamNumbers } from '../transactions/index.ts'
 import { appendEvent, appendEvents, lockStreams } from './outbox.sql.ts'
@@ -19,7 +20,7 @@ export function flushEvents(
   if (events.length === 1) {
     const { topic, key, json, bytes, headers } = first
     const last = numbers?.get(nameOf(first)) ?? null
-    return [{ text: appendEvent(schema), values: [topic, key, json, bytes, headers, last] }]
+    return [{ text: appendEvent(schema), values: [topic, key, json, bytes, headers, last, randomUUID()], recurs: true }]
   }
   const statements: Statement[] = []
   const several = events.length > CHUNK
@@ -45,6 +46,7 @@ export function flushEvents(
         several || numbers !== undefined,
         counted === undefined ? null : chunk.map((event) => counted.get(nameOf(event))),
       ],
+      recurs: !several,
     })
     if (counted !== undefined) count(counted, chunk)
   }

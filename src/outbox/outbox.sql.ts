@@ -3,7 +3,7 @@ import { quoteLiteral } from '../postgres/index.ts'
 /** The SQL of the outbox. Schema names arrive here already quoted; everything that decides is a function of the schema. */
 
 export function appendEvent(schema: string): string {
-  return `SELECT ${schema}.outbox_append($1, $2, $3::text::json, $4::bytea, $5::text::json, $6::bigint)`
+  return `SELECT ${schema}.outbox_append($1, $2, $3::text::json, $4::bytea, $5::text::json, $6::bigint, $7::uuid)`
 }
 
 export function appendEvents(schema: string): string {

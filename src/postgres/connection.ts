@@ -13,6 +13,8 @@ export interface StatementResult<Row = Record<string, unknown>> {
 export interface Statement {
   readonly text: string
   readonly values: readonly unknown[]
+  /** One of a few that are sent again and again: the server may keep it, where the connection is to one server process. */
+  readonly recurs?: boolean
 }
 
 /** What came of a COMMIT. */
@@ -30,6 +32,20 @@ export interface Commit {
 export interface ConnectionMemory {
   incarnation?: string
   pooled?: boolean
+  /** What the server process keeps of ours, by its text. */
+  kept?: Map<string, KeptStatement>
+  /** One for all connections of a pool: whoever has one of them forget what it keeps does so with all. */
+  readonly keeping?: { forgotten: boolean }
+}
+
+/** A statement that was given to a server process under a name. */
+export interface KeptStatement {
+  /** Another one each time that it is given: nobody knows what became of one that failed. */
+  name: string
+  /** Whether it is known to be there. */
+  there: boolean
+  /** How often it was given. */
+  given: number
 }
 
 /** One connection in our hands. The two drivers differ in everything but this. */
@@ -42,6 +58,11 @@ export interface Connection {
   script(text: string): Promise<StatementResult[]>
   /** One statement with parameters. */
   query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>
+  /**
+   * Several statements in one round trip, of which the last one gives one row of text, with these columns. Undefined where `script()`
+   * is as quick. Rejects with a StatementForgotten where the same may be asked once more, after a rollback.
+   */
+  ask?(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult[]> | undefined
   /**
    * Statements whose rows nobody wants, and COMMIT behind them, in one round trip where the driver can. Rejects where COMMIT may have
    * reached the server and was not answered well.

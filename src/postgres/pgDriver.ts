@@ -9,7 +9,7 @@ import {
   type Statement,
   type StatementResult,
 } from './connection.ts'
-import { commitInOneMessage, type PgCommit } from './pgCommit.ts'
+import { askInOneMessage, commitInOneMessage, type PgMessage } from './pgMessage.ts'
 import { COMMIT, listen, unlisten } from './postgres.sql.ts'
 import { SilenceWatch } from './silenceWatch.ts'
 import { endsSession } from './sqlstate.ts'
@@ -29,7 +29,7 @@ export interface PgClient {
   query(text: string, callback: PgCallback): unknown
   query(text: string, values: unknown[], callback: PgCallback): unknown
   query(config: { text: string; queryMode: 'extended' }, callback: PgCallback): unknown
-  query(commit: PgCommit, callback: PgCallback): unknown
+  query(commit: PgMessage, callback: PgCallback): unknown
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   on(event: 'notification', listener: (message: PgNotification) => void): unknown
   removeListener(event: 'error' | 'end', listener: (error?: Error) => void): unknown
@@ -97,10 +97,11 @@ function hearErrors(pool: PgPool): void {
 export function pgDriver(pool: PgPool): Driver {
   hearErrors(pool)
   const memories = new WeakMap<PgClient, ConnectionMemory>()
+  const keeping = { forgotten: false }
 
   function memoryOf(client: PgClient): ConnectionMemory {
     let memory = memories.get(client)
-    if (memory === undefined) memories.set(client, (memory = {}))
+    if (memory === undefined) memories.set(client, (memory = { keeping }))
     return memory
   }
 
@@ -220,8 +221,17 @@ class PgConnection implements Connection {
     return this.#ask((callback) => this.client.query({ text, queryMode: 'extended' }, callback), read)
   }
 
+  ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult[]> | undefined {
+    const question = askInOneMessage(this.client, statements, columns, this.memory)
+    if (question === undefined) return undefined
+    return this.#ask(
+      (callback) => this.client.query(question, callback),
+      (answer) => answer as StatementResult[],
+    )
+  }
+
   commit(closing: readonly Statement[]): Promise<Commit> {
-    const together = closing.length > 0 ? commitInOneMessage(this.client, closing) : undefined
+    const together = closing.length > 0 ? commitInOneMessage(this.client, closing, this.memory) : undefined
     if (together !== undefined)
       return this.#ask(
         (callback) => this.client.query(together, callback),

@@ -1,6 +1,7 @@
 import { ConnectionLost } from '../errors.ts'
 import type { LockSet, Patience } from '../locks/index.ts'
 import { codeOf, type Connection, type Driver, IN_FAILED_TRANSACTION, type SilenceWatch } from '../postgres/index.ts'
+import type { TransactionPlan } from './options.ts'
 import { PROBE, ROLLBACK } from './transactions.sql.ts'
 
 /** Gets a connection, or gives up when the patience ends; one that comes too late goes straight back. */
@@ -81,4 +82,13 @@ export async function isStillAnswering(connection: Connection, silence: SilenceW
   } catch (error) {
     return codeOf(error) === IN_FAILED_TRANSACTION && rollBack(connection, silence)
   }
+}
+
+/** Nothing was written when it is lost there. */
+export function lostWhileOpening(plan: TransactionPlan, cause: unknown): ConnectionLost {
+  return new ConnectionLost('The connection was lost before the transaction was open.', {
+    advice: 'Nothing was written; it can be done again.',
+    keys: plan.locks.map((lock) => lock.key),
+    cause,
+  })
 }

@@ -11,21 +11,24 @@ import {
   READ_ONLY_TRANSACTION,
   readIncarnation,
   type Readiness,
+  StatementForgotten,
   type StatementResult,
   standbyRefused,
 } from '../postgres/index.ts'
 import { pause } from './askAgain.ts'
-import { checkout, isUnusable, patiently, rollBack } from './connections.ts'
+import { checkout, isUnusable, lostWhileOpening, patiently, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import { nameOf, type StreamNumbers } from './enqueuing.ts'
 import type { TransactionPlan } from './options.ts'
 import {
+  beginKept,
   beginTrying,
   beginWaiting,
   cleanUpHandOver,
   hadToWait,
   handOver,
   incarnationOf,
+  KEPT_COLUMNS,
   lastNumbers,
   shadowsOf,
   streamNumbersOf,
@@ -111,7 +114,7 @@ class WayIn {
           this.#inTransaction = true
           const pending = silence.start(this.#connection)
           try {
-            opened = this.#accept(await this.#connection.script(beginTrying(this.#opening())))
+            opened = this.#accept(await this.#try(this.#opening()))
           } finally {
             silence.stop(pending)
           }
@@ -125,6 +128,16 @@ class WayIn {
       await pause(round, this.#patience)
       if (this.#patience.over) throw this.#patience.failure('server', locks)
     }
+  }
+
+  #try(opening: Opening): Promise<StatementResult[]> {
+    const kept = beginKept(opening)
+    const asked = kept && this.#connection.ask?.(kept, KEPT_COLUMNS)
+    const onceMore = (error: unknown): Promise<StatementResult[]> => {
+      if (!(error instanceof StatementForgotten)) throw error
+      return this.#connection.script(`${ROLLBACK}; ${beginTrying(opening)}`)
+    }
+    return asked?.catch(onceMore) ?? this.#connection.script(beginTrying(opening))
   }
 
   /** Whether the quick way would only be refused, and there is a place to wait at the server. */
@@ -384,12 +397,4 @@ class WayIn {
     if (STANDBY_STATES.has(codeOf(error) ?? '')) throw standbyRefused()
     if (lost) throw lostWhileOpening(this.#plan, error)
   }
-}
-
-function lostWhileOpening(plan: TransactionPlan, cause: unknown): ConnectionLost {
-  return new ConnectionLost('The connection was lost before the transaction was open.', {
-    advice: 'Nothing was written; it can be done again.',
-    keys: plan.locks.map((lock) => lock.key),
-    cause,
-  })
 }

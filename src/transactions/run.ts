@@ -207,7 +207,10 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
   const pending = grounds.silence.start(connection, closing.length === 0 ? 0 : Infinity)
   const unwatch = closing.length === 0 ? undefined : watchBackend(grounds, connection, trace)
   try {
-    const result = await connection.commit(closing)
+    // What the server process may have forgotten can only be found out by failing: not where there is no other try.
+    const result = await connection.commit(
+      plan.attempts > 1 ? closing : closing.map(({ text, values }) => ({ text, values })),
+    )
     if (result.failure !== undefined) {
       const { lost } = connection
       await rollBack(connection, grounds.silence)

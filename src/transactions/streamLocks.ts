@@ -15,7 +15,7 @@ export function locksOfStreams(schema: string, streams: readonly Stream[]): Lock
   const locks = streams.map(({ topic, key }): LockRequest => {
     const digest = createHash('sha256').update(`${schema}\0outbox\0${topic}\0${key}`).digest()
     const bucket = digest.readUInt8(BUCKET_BYTE) % BUCKETS
-    const id = lockId(schema, 'outbox-bucket', String(bucket))
+    const id = lockId(schema, 'outbox-bucket', '') ^ BigInt(bucket)
     buckets.set(bucket, { id, key: `Outbox:bucket ${bucket}`, shared: true })
     return { id: digest.readBigInt64BE(0), key: `Outbox:${topic}:${key}` as Key, shared: false }
   })

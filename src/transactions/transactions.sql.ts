@@ -9,10 +9,11 @@ import {
   sessionLock,
   sessionUnlock,
   transactionLock,
+  tryLocksByParameter,
   type LockMethod,
   unlockLeftovers,
 } from '../locks/index.ts'
-import { quoteLiteral, type StatementResult } from '../postgres/index.ts'
+import { quoteLiteral, type Statement, type StatementResult } from '../postgres/index.ts'
 import type { Stream } from './enqueuing.ts'
 
 /** The isolation levels that mean something in PostgreSQL; READ UNCOMMITTED is READ COMMITTED there. */
@@ -54,12 +55,13 @@ function begin(isolation: Isolation): string {
   return `BEGIN ISOLATION LEVEL ${isolation.toUpperCase()};`
 }
 
+/** A standby has no ids to give and fails; where none is wanted, it has to be asked. */
+function grantedBy({ withXid }: Opening): string {
+  return withXid ? 'pg_current_xact_id()::text' : `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE '' END`
+}
+
 function columns(opening: Opening, locks: LockSet, life: string | undefined): string {
-  // A standby has no ids to give and fails; where none is wanted, it has to be asked.
-  const granted = opening.withXid
-    ? 'pg_current_xact_id()::text'
-    : `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE '' END`
-  const held = `${opening.method.tryLocks(locks, granted)} AS held`
+  const held = `${opening.method.tryLocks(locks, grantedBy(opening))} AS held`
   const incarnation = life === undefined ? '' : `, ${life} AS incarnation`
   const shadows = opening.shadows.length === 0 ? '' : `, ${markShadows(opening.shadows)} AS marks`
   const existing = locks.length === 0 ? undefined : opening.method.existing(locks)
@@ -85,6 +87,23 @@ export function shadowsOf(results: readonly StatementResult[]): { places: number
  */
 export function beginTrying(opening: Opening): string {
   return `${begin(opening.isolation)} ${look(opening)} SELECT ${columns(opening, opening.locks, opening.incarnation)}`
+}
+
+/** More locks than that are rare, and each number of them makes another text. */
+const PARAMETERS_AT_MOST = 4
+
+export const KEPT_COLUMNS = ['held', 'pid']
+
+/** The quick way in as statements that the server process can keep; undefined where more is asked for than locks. */
+export function beginKept(opening: Opening): Statement[] | undefined {
+  const { isolation, method, locks, shadows, incarnation } = opening
+  const plain = method.name === 'advisory' && shadows.length === 0 && incarnation === undefined
+  if (!plain || locks.length > PARAMETERS_AT_MOST) return undefined
+  const held = tryLocksByParameter(locks, grantedBy(opening))
+  return [
+    { text: begin(isolation), values: [], recurs: true },
+    { text: `SELECT ${held}, pg_backend_pid()::text`, values: locks.map(({ id }) => id), recurs: true },
+  ]
 }
 
 /**

@@ -1,0 +1,232 @@
+import { randomBytes } from 'node:crypto'
+import type { Commit, ConnectionMemory, KeptStatement, Statement, StatementResult } from './connection.ts'
+import type { PgCallback, PgClient } from './pgDriver.ts'
+import { COMMIT, PROBE } from './postgres.sql.ts'
+import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
+
+/** The part of pg's own protocol writer that is used here, as pg-cursor does. */
+interface PgProtocol {
+  readonly stream?: { cork?(): void; uncork?(): void }
+  parse(message: { text: string; name?: string }): void
+  bind(message: { statement?: string; values: unknown[]; valueMapper: ValueMapper }): void
+  execute(message: object): void
+  sync(): void
+  sendCopyFail(reason: string): void
+}
+
+type ValueMapper = (value: unknown) => unknown
+
+interface PgQuery {
+  prepare(connection: object): void
+}
+
+type PgQueryClass = new (config: { text: string; values: unknown[] }, callback: PgCallback) => PgQuery
+
+const mappers = new WeakMap<PgQueryClass, ValueMapper>()
+
+/** How this pg writes values; undefined where it does not show. */
+function valueMapperOf(client: PgClient): ValueMapper | undefined {
+  const { Query } = client.constructor as { Query?: PgQueryClass }
+  if (typeof Query !== 'function' || typeof Query.prototype.prepare !== 'function') return undefined
+  let mapper = mappers.get(Query)
+  if (mapper === undefined) {
+    const nothing = (): void => undefined
+    const bind = ({ valueMapper }: { valueMapper?: ValueMapper }): void => {
+      mapper = valueMapper
+    }
+    const listener = { parse: nothing, bind, describe: nothing, execute: nothing, sync: nothing, parsedStatements: {} }
+    new Query({ text: PROBE, values: [1] }, nothing).prepare(listener)
+    if (typeof mapper !== 'function') return undefined
+    mappers.set(Query, mapper)
+  }
+  return mapper
+}
+
+/** What fails so often before it was ever run is not given to the server process any more. */
+const GIVEN_AT_MOST = 3
+/** Of texts that depend on what is asked for, so many are kept. */
+const KEPT_AT_MOST = 50
+/** The server process has no statement of that name: somebody had it forget everything (DISCARD ALL, DEALLOCATE ALL). */
+const NO_SUCH_STATEMENT = '26000'
+/** Also where a function came to give back something else since: a plan that is kept must not. */
+const MEANS_GIVE_ANEW: ReadonlySet<string> = new Set([NO_SUCH_STATEMENT, '0A000'])
+
+/** No statement of ours has the name of anybody else's. */
+const PROCESS = randomBytes(4).toString('hex')
+let names = 0
+
+/** A statement that was counted on was forgotten by the server process: nothing was written, and trying again helps. */
+export class StatementForgotten extends Error {
+  override readonly name = 'StatementForgotten'
+  readonly code = '40001'
+}
+
+/**
+ * Several statements in one message of the extended protocol, with one Sync at its end: where one fails, the server skips the rest.
+ * It is what `client.query()` takes instead of a text. Texts that recur are kept by the server process under a name, which saves it
+ * the parsing and planning: a fifth of what a short transaction costs.
+ */
+export abstract class PgMessage {
+  callback: PgCallback | undefined
+  protected readonly statements: readonly Statement[]
+  /** The tags of what was run, in order. */
+  protected readonly tags: string[] = []
+  /** A value that could not be written. */
+  protected unwritten: Error | undefined
+  readonly #mapper: ValueMapper
+  /** Undefined behind a pooler, where the next transaction has another server process. */
+  readonly #kept: Map<string, KeptStatement> | undefined
+  readonly #keeping: ConnectionMemory['keeping']
+
+  constructor(statements: readonly Statement[], mapper: ValueMapper, memory: ConnectionMemory) {
+    this.statements = statements
+    this.#mapper = mapper
+    this.#keeping = memory.keeping
+    if (memory.pooled === false && memory.keeping?.forgotten === false) this.#kept = memory.kept ??= new Map()
+  }
+
+  submit(connection: PgProtocol): Error | null {
+    connection.stream?.cork?.()
+    try {
+      for (const statement of this.statements) this.#write(connection, statement)
+    } catch (error) {
+      this.unwritten = error instanceof Error ? error : new Error(String(error))
+    } finally {
+      connection.sync()
+      connection.stream?.uncork?.()
+    }
+    return null
+  }
+
+  #write(connection: PgProtocol, { text, values, recurs }: Statement): void {
+    const kept = recurs === true ? this.#keep(text) : undefined
+    const name = kept?.name ?? ''
+    if (kept?.there !== true) connection.parse({ text, name })
+    connection.bind({ statement: name, values: [...values], valueMapper: this.#mapper })
+    connection.execute({})
+  }
+
+  #keep(text: string): KeptStatement | undefined {
+    if (this.#kept === undefined) return undefined
+    let kept = this.#kept.get(text)
+    if (kept === undefined) {
+      if (this.#kept.size >= KEPT_AT_MOST) return undefined
+      this.#kept.set(text, (kept = { name: '', there: false, given: 0 }))
+    }
+    if (kept.there) return kept
+    if (kept.given >= GIVEN_AT_MOST) return undefined
+    kept.given++
+    kept.name = `lockstep_${PROCESS}_${++names}`
+    return kept
+  }
+
+  /** The statement that is next to be answered, where the server process keeps it. */
+  #next(): KeptStatement | undefined {
+    const statement = this.statements[this.tags.length]
+    return statement?.recurs === true ? this.#kept?.get(statement.text) : undefined
+  }
+
+  handleCommandComplete(message: { text: string }): void {
+    const kept = this.#next()
+    if (kept !== undefined) kept.there = true
+    this.tags.push(message.text)
+  }
+
+  handleError(error: Error): void {
+    const kept = this.#next()
+    const forgotten = kept?.there === true && codeOf(error) === NO_SUCH_STATEMENT
+    if (forgotten && this.#keeping !== undefined) this.#keeping.forgotten = true
+    if (kept !== undefined && MEANS_GIVE_ANEW.has(codeOf(error) ?? '')) kept.there = false
+    this.failed(forgotten ? new StatementForgotten(error.message, { cause: error }) : error, error)
+  }
+
+  /** `error` as it is to be told, and as it came. */
+  protected abstract failed(error: Error, original: Error): void
+  abstract handleReadyForQuery(): void
+
+  handleRowDescription(): void {}
+  handleDataRow(_message: { fields: (string | null)[] }): void {}
+  handlePortalSuspended(): void {}
+  handleCopyData(): void {}
+  handleCopyInResponse(connection: PgProtocol): void {
+    connection.sendCopyFail('There is nothing to copy from.')
+  }
+  handleEmptyQuery(): void {
+    // It has no tag of its own.
+    this.tags.push('')
+  }
+}
+
+/**
+ * Statements and COMMIT: where a statement fails, COMMIT is skipped. Two messages sent back to back would not do: a value that cannot
+ * be written would keep the first at home, and COMMIT would go alone.
+ */
+class PgCommit extends PgMessage {
+  /** The server's own word, given before it came to COMMIT: that was never run, whatever becomes of the session. */
+  protected override failed(failure: Error, original: Error): void {
+    const certain = isSqlState(original) && this.tags.length < this.statements.length - 1
+    if (certain && !endsSession(original)) this.callback?.(null, { command: '', failure } satisfies Commit)
+    else this.callback?.(original, undefined)
+  }
+
+  override handleReadyForQuery(): void {
+    // Of a value that cannot be written: what went without COMMIT is harmless.
+    const answer: Commit =
+      this.unwritten === undefined ? { command: this.tags.at(-1) ?? '' } : { command: '', failure: this.unwritten }
+    this.callback?.(null, answer)
+  }
+}
+
+/** Statements of which the last one gives one row. Its columns are known: nobody asks the server to describe them. */
+class PgQuestion extends PgMessage {
+  readonly columns: readonly string[]
+  #fields: readonly (string | null)[] = []
+
+  constructor(
+    statements: readonly Statement[],
+    columns: readonly string[],
+    mapper: ValueMapper,
+    memory: ConnectionMemory,
+  ) {
+    super(statements, mapper, memory)
+    this.columns = columns
+  }
+
+  override handleDataRow({ fields }: { fields: (string | null)[] }): void {
+    this.#fields = fields
+  }
+
+  protected override failed(error: Error): void {
+    this.callback?.(error, undefined)
+  }
+
+  override handleReadyForQuery(): void {
+    if (this.unwritten !== undefined) return this.callback?.(this.unwritten, undefined)
+    const row = Object.fromEntries(this.columns.map((name, place) => [name, this.#fields[place] ?? null]))
+    const answer: StatementResult = { command: this.tags.at(-1) ?? '', rowCount: 1, rows: [row] }
+    this.callback?.(null, [answer])
+  }
+}
+
+/** Undefined where this pg takes no query of another's making. */
+export function commitInOneMessage(
+  client: PgClient,
+  statements: readonly Statement[],
+  memory: ConnectionMemory,
+): PgCommit | undefined {
+  if (client.pipeline === true) return undefined
+  const mapper = valueMapperOf(client)
+  return mapper && new PgCommit([...statements, { text: COMMIT, values: [] }], mapper, memory)
+}
+
+/** Undefined where it would be no quicker than a text: behind a pooler, or where that is not known. */
+export function askInOneMessage(
+  client: PgClient,
+  statements: readonly Statement[],
+  columns: readonly string[],
+  memory: ConnectionMemory,
+): PgQuestion | undefined {
+  if (client.pipeline === true || memory.pooled !== false || memory.keeping?.forgotten !== false) return undefined
+  const mapper = valueMapperOf(client)
+  return mapper && new PgQuestion(statements, columns, mapper, memory)
+}

@@ -1,0 +1,83 @@
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { workbench } from '../../tools/server/testing/workbench.ts'
+import { key, type Transaction } from '../index.ts'
+
+/** Statements that a server process keeps for the pg driver: quicker, and never in the way. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+const KEPT = `SELECT count(*)::int AS kept FROM pg_prepared_statements WHERE name LIKE 'lockstep%'`
+const keptBy = async (tx: Transaction): Promise<number | undefined> =>
+  (await tx.query<{ kept: number }>(KEPT)).rows[0]?.kept
+const numbers = async (topic: string): Promise<number[]> => {
+  const { rows } = await bench.admin.query<{ seq: number }>(
+    `SELECT seq::int AS seq FROM lockstep.outbox_events WHERE topic = $1 ORDER BY id`,
+    [topic],
+  )
+  return rows.map(({ seq }) => seq)
+}
+
+describe('kept statements', () => {
+  test('a direct connection keeps the way in and the append, once each', async () => {
+    const { lockstep } = bench.open('pg', { max: 1 })
+    const seen: (number | undefined)[] = []
+    for (let n = 0; n < 6; n++) {
+      await lockstep.transaction({ lock: key`Order:${n}` }, async (tx) => {
+        seen.push(await keptBy(tx))
+        await tx.enqueue({ topic: 'kept', key: 'a', payload: n })
+      })
+    }
+    // BEGIN, the lock, the append; the first time, nobody knows yet that the connection is direct.
+    expect(seen.at(-1)).toBe(3)
+    expect(seen.at(-2)).toBe(3)
+    expect(await numbers('kept')).toEqual([1, 2, 3, 4, 5, 6])
+  })
+
+  test.runIf(database.pooledUrl !== undefined)(
+    'a pooler gets none: the next transaction has another server process',
+    async () => {
+      const { lockstep } = bench.open('pg', { max: 1, url: database.pooledUrl as string })
+      for (let n = 0; n < 4; n++) {
+        await lockstep.transaction({ lock: key`Order:${n}` }, async (tx) => {
+          expect(await keptBy(tx)).toBe(0)
+          await tx.enqueue({ topic: 'pooled', key: 'a', payload: n })
+        })
+      }
+      expect(await numbers('pooled')).toEqual([1, 2, 3, 4])
+    },
+  )
+
+  test.each([
+    { what: 'retried', retry: undefined },
+    { what: 'with a single try', retry: { attempts: 1 } },
+  ])('whoever has them forgotten (DISCARD ALL) notices nothing, $what', async ({ what, retry }) => {
+    const { lockstep, query } = bench.open('pg', { max: 1, ...(retry === undefined ? {} : { retry }) })
+    const topic = `forgotten ${what}`
+    for (let n = 0; n < 8; n++) {
+      await lockstep.transaction({ lock: key`Order:${n}` }, (tx) => tx.enqueue({ topic, key: 'a', payload: n }))
+      await query('DISCARD ALL')
+    }
+    expect(await numbers(topic)).toEqual([1, 2, 3, 4, 5, 6, 7, 8])
+    // And from then on nothing is kept on this pool.
+    await lockstep.transaction({ lock: key`Order:1` }, async (tx) => expect(await keptBy(tx)).toBe(0))
+  })
+
+  test('an event that fails does not cost the statement', async () => {
+    const { lockstep } = bench.open('pg', { max: 1 })
+    const enqueue = (payload: unknown): Promise<void> =>
+      lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'failing', key: 'a', payload }))
+    for (let n = 0; n < 3; n++) await enqueue(n)
+    await bench.admin.query(`ALTER TABLE lockstep.outbox_events ADD CONSTRAINT failing CHECK (payload::text <> '"no"')`)
+    try {
+      for (let n = 0; n < 5; n++) await expect(enqueue('no')).rejects.toMatchObject({ code: '23514' })
+    } finally {
+      await bench.admin.query('ALTER TABLE lockstep.outbox_events DROP CONSTRAINT failing')
+    }
+    await enqueue(3)
+    expect(await numbers('failing')).toEqual([1, 2, 3, 4])
+    await lockstep.transaction({}, async (tx) => expect(await keptBy(tx)).toBe(3))
+  })
+})
