@@ -14,6 +14,8 @@ export interface Scenario {
   readonly name: string
   /** One sentence for the list of scenarios. */
   readonly about: string
+  /** Needs a native build of minutes: only by its command, not in `npm cit`. */
+  readonly needsBuild?: true
   run(size: 'full' | 'small', tell: Tell): Promise<Findings>
 }
 

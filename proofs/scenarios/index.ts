@@ -6,6 +6,7 @@ import { combine } from './combine.ts'
 import { commit } from './commit.ts'
 import { crash } from './crash.ts'
 import { http } from './http.ts'
+import { kafkaTransactions } from './kafkaTransactions.ts'
 import { keys } from './keys.ts'
 import { leases } from './leases.ts'
 import { leftovers } from './leftovers.ts'
@@ -43,4 +44,5 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   'open-writer': openWriter,
   bulk,
   restore,
+  'kafka-transactions': kafkaTransactions,
 }
