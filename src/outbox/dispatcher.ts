@@ -4,12 +4,13 @@ import { InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
 import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
 import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
-import { type Incarnation, readIncarnation, withConnection } from '../postgres/index.ts'
+import { type Incarnation, readIncarnation } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 import { madeElsewhere, madeLater } from './elsewhere.ts'
+import { onPrimary } from './onPrimary.ts'
 import { registerDispatcher } from './outbox.sql.ts'
 import { Reader } from './reader.ts'
 import { rowsIn } from './rowsIn.ts'
@@ -129,22 +130,18 @@ export class RunningDispatcher implements Dispatcher {
 /** Writes the dispatcher down, and refuses cursors that were made elsewhere. Gives the number of its shards. */
 async function register({ grounds }: DispatcherRoom, plan: DispatcherPlan): Promise<number> {
   await grounds.ready()
-  return withConnection(
-    grounds.driver,
-    async (connection) => {
-      const here = await readIncarnation(connection, grounds.quotedSchema)
-      const [row] = rowsIn(await connection.script(registerDispatcher(grounds.quotedSchema, plan, here)))
-      const there = row as unknown as { shards: number; system: string; database: string; timeline: string }
-      refuseElsewhere(plan.name, here, there)
-      if (plan.shardsStated && there.shards !== plan.shards) {
-        throw new InvalidOption(`The dispatcher ${plan.name} has ${there.shards} shards, not ${plan.shards}.`, {
-          advice: 'Leave `shards` out, or use another name: cursors of another number of shards cannot be read.',
-        })
-      }
-      return there.shards
-    },
-    grounds.silence,
-  )
+  return onPrimary(grounds, async (connection) => {
+    const here = await readIncarnation(connection, grounds.quotedSchema)
+    const [row] = rowsIn(await connection.script(registerDispatcher(grounds.quotedSchema, plan, here)))
+    const there = row as unknown as { shards: number; system: string; database: string; timeline: string }
+    refuseElsewhere(plan.name, here, there)
+    if (plan.shardsStated && there.shards !== plan.shards) {
+      throw new InvalidOption(`The dispatcher ${plan.name} has ${there.shards} shards, not ${plan.shards}.`, {
+        advice: 'Leave `shards` out, or use another name: cursors of another number of shards cannot be read.',
+      })
+    }
+    return there.shards
+  })
 }
 
 function refuseElsewhere(

@@ -10,7 +10,8 @@ import { missingOf15, SERVER_15 } from '../../tools/server/postgres15.ts'
 import { childrenOf } from '../../tools/server/processes.ts'
 import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
 import { startStandby } from '../../tools/server/standby.ts'
-import { Lockstep, OutboxRebaseNeeded, type Retained } from '../index.ts'
+import { Lockstep, OutboxRebaseNeeded, type Retained, StandbyRefused } from '../index.ts'
+import { on } from '../observe/index.ts'
 
 /** What only a second server can show: restored dumps and standbys, with dispatchers that run on. */
 
@@ -197,5 +198,43 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
     expect(run.names).toEqual(['a#1'])
     goOn()
     await expect.poll(() => run.names, SOON).toEqual(['a#1', 'a#2'])
+  })
+
+  /**
+   * Whether the server is a standby was asked once, when the Lockstep was new. Its address leads to a standby now: what came out was
+   * 0A000, for a table that is not logged, or 25006, for the first write.
+   */
+  test('a Lockstep that was ready on the primary is refused on a standby, as one', TIMEOUT, async () => {
+    const primary = await startServer()
+    const address = await startAddress(primary)
+    const { lockstep } = open(address.url)
+    await lockstep.migrate()
+    const run = dispatch(lockstep)
+    await enqueue(lockstep, 'a')
+    await expect.poll(() => run.names, SOON).toEqual(['a#1'])
+    const standby = await startStandby(primary)
+    ends.push(() => standby.stop('immediate'))
+    const told: unknown[] = []
+    ends.push(on('outbox.failed', ({ error }) => void told.push(error)))
+    address.leadTo(standby.server)
+    await expect.poll(() => told.some((error) => error instanceof StandbyRefused), SOON).toBe(true)
+    run.stop()
+    expect(await run.ended).toBe(undefined)
+    const { outbox } = lockstep
+    const stream = { topic: 't', key: 'a' }
+    for (const call of [
+      () => lockstep.dispatcher({ shards: 1, sink: () => undefined }).run(),
+      () => outbox.rebase({ deliver: 'undelivered' }),
+      () => outbox.retain({ olderThanMs: 0 }),
+      () => outbox.erase(stream),
+      () => outbox.pause(stream),
+      () => outbox.remove({ dispatcher: 'default', reason: 'a test' }),
+    ]) {
+      await expect(call()).rejects.toBeInstanceOf(StandbyRefused)
+    }
+    address.leadTo(primary)
+    const again = dispatch(lockstep)
+    await enqueue(lockstep, 'a')
+    await expect.poll(() => again.names, SOON).toEqual(['a#2'])
   })
 })

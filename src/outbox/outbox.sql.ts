@@ -40,6 +40,9 @@ function alone(statement: string): string {
   return `BEGIN ISOLATION LEVEL READ COMMITTED; ${statement}; COMMIT`
 }
 
+/** After a failure: whether it was because the server is a standby. */
+export const ROLL_BACK_AND_ASK = 'ROLLBACK; SELECT pg_is_in_recovery()::text AS standby'
+
 const textArray = (values: readonly string[]): string => `ARRAY[${values.map(quoteLiteral).join(', ')}]::text[]`
 
 /**

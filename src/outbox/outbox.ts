@@ -1,6 +1,6 @@
 import { InvalidOption, StreamNotParked } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
-import { quoteLiteral, readIncarnation, withConnection } from '../postgres/index.ts'
+import { quoteLiteral, readIncarnation } from '../postgres/index.ts'
 import type {
   Enqueuing,
   EventMap,
@@ -15,6 +15,7 @@ import { checkNumber } from './checkNumber.ts'
 import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import { DEFAULT_MAX_BYTES, type EventHeaders, prepareEvent } from './event.ts'
 import { flushEvents } from './flush.ts'
+import { onPrimary } from './onPrimary.ts'
 import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
@@ -190,19 +191,15 @@ export class Outbox<Events extends object = EventMap> {
     readonly deliver: 'undelivered' | 'all' | 'none'
     readonly reason?: string
   }): Promise<Rebased> {
-    const { driver, quotedSchema, silence } = this.#grounds
+    const { quotedSchema } = this.#grounds
     await this.#grounds.ready()
-    return withConnection(
-      driver,
-      async (connection) => {
-        const here = await readIncarnation(connection, quotedSchema)
-        const results = await connection.script(rebase(quotedSchema, options.deliver, here, options.reason))
-        const told = (name: string): string | undefined =>
-          results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] as string | undefined
-        return { putAside: Number(told('put_aside') ?? 0), torn: JSON.parse(told('torn') ?? '[]') as number[] }
-      },
-      silence,
-    )
+    return onPrimary(this.#grounds, async (connection) => {
+      const here = await readIncarnation(connection, quotedSchema)
+      const results = await connection.script(rebase(quotedSchema, options.deliver, here, options.reason))
+      const told = (name: string): string | undefined =>
+        results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] as string | undefined
+      return { putAside: Number(told('put_aside') ?? 0), torn: JSON.parse(told('torn') ?? '[]') as number[] }
+    })
   }
 
   /** As `lockstep.dispatcher()`. */
@@ -239,8 +236,7 @@ export class Outbox<Events extends object = EventMap> {
 
   async #rows(text: string): Promise<Record<string, unknown>[]> {
     await this.#grounds.ready()
-    const { driver, silence } = this.#grounds
-    return rowsIn(await withConnection(driver, (connection) => connection.script(text), silence))
+    return rowsIn(await onPrimary(this.#grounds, (connection) => connection.script(text)))
   }
 }
 

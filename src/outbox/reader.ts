@@ -4,6 +4,7 @@ import type { Grounds, Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { madeElsewhere } from './elsewhere.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
+import { onPrimary } from './onPrimary.ts'
 import { type Advance, flushToDisk, moveAndFetch } from './outbox.sql.ts'
 import { rowsIn } from './rowsIn.ts'
 
@@ -196,7 +197,7 @@ export class Reader {
       return { shard: shard.number, fence: shard.fence, advance, unpark: [...shard.caughtUp] }
     })
     const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards, this.#batch)
-    const rows = await withConnection(driver, async (connection) => rowsOf(await connection.script(text)), silence)
+    const rows = await onPrimary(this.#grounds, async (connection) => rowsOf(await connection.script(text)))
     // Whatever was to be moved has been, or the rows tell where they are instead.
     requests.forEach((request, index) => {
       request.advance = undefined

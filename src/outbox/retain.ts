@@ -1,5 +1,5 @@
-import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
+import { onPrimary } from './onPrimary.ts'
 import { retainSegments } from './outbox.sql.ts'
 
 /** What a round of retention did. */
@@ -18,9 +18,8 @@ export interface Retained {
  * numbers of its streams, so that a dump which is being made has them, and the second empties it.
  */
 export async function retain(grounds: Grounds, olderThanMs: number, rotateMs: number): Promise<Retained> {
-  const { driver, quotedSchema, silence } = grounds
-  const text = retainSegments(quotedSchema, olderThanMs, rotateMs)
-  const results = await withConnection(driver, (connection) => connection.script(text), silence)
+  const text = retainSegments(grounds.quotedSchema, olderThanMs, rotateMs)
+  const results = await onPrimary(grounds, (connection) => connection.script(text))
   const told = (name: string): unknown =>
     results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name]
   return { dropped: Number(told('dropped')), readied: Number(told('readied')), rotated: told('rotated') === 'true' }
