@@ -1,7 +1,9 @@
 export type { Combined, CombinedCall, CombineOptions } from './combine/index.ts'
 export * from './errors.ts'
 export type {
+  AcceptManyOptions,
   AcceptOptions,
+  BatchVerdict,
   HandleOptions,
   Inbox,
   InboxEvent,

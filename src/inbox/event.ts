@@ -32,8 +32,14 @@ export function checkStream(given: InboxStream): InboxStream {
 
 /** Checks an event and fixes what will be sent: the caller may change its objects afterwards. */
 export function checkEvent(given: InboxEvent): Required<InboxEvent> & { readonly tombstone: boolean } {
-  const { topic, key } = checkStream(given)
-  const { seq, id, tombstone = false } = given
+  return checkRest(checkStream(given), given)
+}
+
+/** The same for an event whose stream was checked. */
+export function checkRest(
+  { topic, key }: InboxStream,
+  { seq, id, tombstone = false }: InboxEvent,
+): Required<InboxEvent> & { readonly tombstone: boolean } {
   checkSeq('seq', seq)
   if (typeof id !== 'string' || !UUID.test(id)) {
     throw new InvalidOption(`The id of event ${topic}/${key} #${seq} is ${shown(id)}.`, {

@@ -12,6 +12,23 @@ export function accept(schema: string): string {
                                   ($7::text)::bigint) AS verdict`
 }
 
+/** Of a run that was not simply the next one. */
+export interface RunRow {
+  /** From 1. */
+  readonly place: string
+  readonly verdict: 'accepted' | 'duplicate' | 'diverged' | 'gap'
+  /** The consumer's position before. */
+  readonly seq: string
+}
+
+/** Consumer; topics, keys, first numbers and counts of the runs; the ids of all; the runs' starts; idle_ms. */
+export function acceptRuns(schema: string): string {
+  return `
+    SELECT place::text AS place, verdict, seq::text AS seq
+      FROM ${schema}.inbox_accept_runs($1::text, $2::text[], $3::text[], ($4::text[])::bigint[], ($5::text[])::int[],
+                                       ($6::text[])::uuid[], ($7::text[])::bigint[], ($8::text)::int)`
+}
+
 /** Consumer, topic, key, seq, force. */
 export function start(schema: string): string {
   return `

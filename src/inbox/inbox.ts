@@ -1,7 +1,8 @@
 import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
 import type { EventMap, Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
-import { accept, type AcceptRow, position, type PositionRow, start } from './inbox.sql.ts'
+import { type BatchVerdict, questionOf, valuesOf, verdictsOn } from './acceptMany.ts'
+import { accept, acceptRuns, type AcceptRow, position, type PositionRow, type RunRow, start } from './inbox.sql.ts'
 
 /**
  * What an event is to a consumer.
@@ -20,8 +21,22 @@ export interface AcceptOptions {
   readonly start?: number
 }
 
+/** What `acceptMany()` takes beside the events. */
+export interface AcceptManyOptions {
+  /** As of `accept()`; or a function that is given the first event of a stream. */
+  readonly start?: number | ((event: InboxEvent) => number)
+  /**
+   * How long the rest of the transaction may be silent: a process that was stopped in the middle of it keeps the streams from others
+   * no longer, because the server ends its session. Default 0: what `idle_in_transaction_session_timeout` says.
+   */
+  readonly idleMs?: number
+}
+
 /** What `handle()` takes beside the event: also the options of its transaction. */
 export interface HandleOptions extends AcceptOptions, TransactionOptions {}
+
+/** PostgreSQL's largest. */
+const MAX_IDLE_MS = 2_147_483_647
 
 /** How far a consumer is in a stream. */
 export interface InboxPosition {
@@ -44,12 +59,14 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   readonly consumer: string
   readonly #schema: string
   readonly #accept: string
+  readonly #acceptRuns: string
   readonly #transact: Transact<Client, Events>
 
   constructor(grounds: Pick<Grounds, 'quotedSchema'>, transact: Transact<Client, Events>, consumer: string) {
     this.consumer = checkConsumer(consumer)
     this.#schema = grounds.quotedSchema
     this.#accept = accept(this.#schema)
+    this.#acceptRuns = acceptRuns(this.#schema)
     this.#transact = transact
   }
 
@@ -96,6 +113,43 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     return this.#ask(tx, values)
   }
 
+  /**
+   * Accepts many events in a transaction of the caller's, in one question: those of a stream in the order of their numbers, streams
+   * mixed. It throws nothing for single events: of a stream that cannot go on the others do not notice.
+   *
+   * @example
+   * await lockstep.transaction({}, async (tx) => {
+   *   const verdicts = await inbox.acceptMany(tx, events)
+   *   await apply(tx, events.filter((_, place) => verdicts[place] === 'first'))
+   * })
+   */
+  async acceptMany(
+    tx: InboxTransaction,
+    events: readonly InboxEvent[],
+    { start: first = 1, idleMs = 0 }: AcceptManyOptions = {},
+  ): Promise<BatchVerdict[]> {
+    if (!Array.isArray(events)) {
+      throw new InvalidOption('acceptMany() was given no list.', { advice: 'Call acceptMany(tx, events).' })
+    }
+    const question = questionOf(events)
+    if (!Number.isInteger(idleMs) || idleMs < 0 || idleMs > MAX_IDLE_MS) {
+      throw new InvalidOption(`idleMs is ${String(idleMs)}.`, { advice: `Use 0 to ${MAX_IDLE_MS} milliseconds.` })
+    }
+    checkTransaction('acceptMany', tx)
+    if (events.length === 0) return []
+    const starts = question.runs.map(({ places: [place] }) => {
+      const begins = typeof first === 'function' ? first(question.events[place as number] as InboxEvent) : first
+      checkSeq('start', begins)
+      return String(begins)
+    })
+    const values = [this.consumer, ...valuesOf(question), starts, String(idleMs)]
+    const { rows } = await tx.query<RunRow>(this.#acceptRuns, values)
+    return verdictsOn(question, rows, {
+      gap: (event, expected) => this.#gap(event, expected),
+      diverged: (event) => this.#diverged(event),
+    })
+  }
+
   /** How far this consumer is in a stream; undefined where it has not begun. */
   async position(stream: InboxStream): Promise<InboxPosition | undefined> {
     const { topic, key } = checkStream(stream)
@@ -139,24 +193,31 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     const { rows } = await tx.query<AcceptRow>(this.#accept, values)
     const { verdict } = rows[0] as AcceptRow
     if (verdict === 'first' || verdict === 'duplicate' || verdict === 'tombstone') return verdict
-    const [, topic, key, seq, id] = values
+    const [, topic, key, seq, id] = values as [string, string, string, string, string]
+    const event = { topic, key, seq: Number(seq), id }
+    if (verdict === 'diverged') throw this.#diverged(event)
+    throw this.#gap(event, Number(verdict.slice('gap:'.length)))
+  }
+
+  #diverged({ topic, key, seq, id }: InboxEvent): HistoryDiverged {
     const stream = `${topic}/${key}`
-    if (verdict === 'diverged') {
-      throw new HistoryDiverged(
-        `${this.consumer} has accepted #${seq} of ${stream} with another id than ${id}: the producer's history is another one.`,
-        {
-          advice:
-            'Was the producer restored? Rebuild what was made of its later events, then startAt(…, { force: true }).',
-          keys: [stream],
-        },
-      )
-    }
-    const expected = Number(verdict.slice('gap:'.length))
-    throw new InboxGap(`${this.consumer} expects #${expected} of ${stream}, and #${seq} came.`, {
+    return new HistoryDiverged(
+      `${this.consumer} has accepted #${seq} of ${stream} with another id than ${id}: the producer's history is another one.`,
+      {
+        advice:
+          'Was the producer restored? Rebuild what was made of its later events, then startAt(…, { force: true }).',
+        keys: [stream],
+      },
+    )
+  }
+
+  #gap({ topic, key, seq }: InboxEvent, expected: number): InboxGap {
+    const stream = `${topic}/${key}`
+    return new InboxGap(`${this.consumer} expects #${expected} of ${stream}, and #${seq} came.`, {
       advice: 'Do not acknowledge it: have the stream delivered again from the expected number on.',
       keys: [stream],
       expected,
-      seq: Number(seq),
+      seq,
     })
   }
 }

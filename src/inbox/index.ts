@@ -21,13 +21,18 @@
  * **N4 The beginning.** A stream begins with 1, or with a number that the consumer names: it exactly is the first, smaller ones are
  * duplicates. That counts until there is a row, and never after.
  *
+ * **N5 Many at once** are judged as one after the other would be. Rows are locked in the order of the streams' names, whatever the order
+ * of the events. A process that was stopped with rows in its hands is sent away by the server after `idleMs`.
+ *
  * **Its border.** Only the last id is kept: of a producer that was restored, numbers below the last one pass for duplicates; the
  * divergence is told when the last one's number comes. And what a handler does outside the database is not undone by a rollback.
  *
  * **The verifier** (verify.ts) reads deliveries instead of accepting them, and tells every gap, duplicate, inversion and divergence.
  */
 export type { InboxEvent, InboxStream } from './event.ts'
+export type { BatchVerdict } from './acceptMany.ts'
 export {
+  type AcceptManyOptions,
   type AcceptOptions,
   type HandleOptions,
   Inbox,

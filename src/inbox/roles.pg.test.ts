@@ -43,6 +43,7 @@ test('with the documented grants a role does everything', async () => {
   const inbox = lockstep.inbox('portfolios')
   expect(await inbox.handle(event, async () => undefined)).toBe('first')
   expect(await inbox.position(event)).toEqual({ seq: 1, id: event.id })
+  expect(await lockstep.transaction({}, (tx) => inbox.acceptMany(tx, [event]))).toEqual(['duplicate'])
   expect(await lockstep.transaction({}, (tx) => inbox.startAt(tx, event, 5, { force: true }))).toBe(true)
 })
 
@@ -51,6 +52,7 @@ test('without them nobody moves a consumer', async () => {
   const inbox = lockstep.inbox('portfolios')
   const refused = { code: '42501' }
   await expect(inbox.handle(event, async () => undefined)).rejects.toMatchObject(refused)
+  await expect(lockstep.transaction({}, (tx) => inbox.acceptMany(tx, [event]))).rejects.toMatchObject(refused)
   await expect(inbox.position(event)).rejects.toMatchObject(refused)
   const start = lockstep.transaction({}, (tx) => inbox.startAt(tx, event, 5, { force: true }))
   await expect(start).rejects.toMatchObject(refused)

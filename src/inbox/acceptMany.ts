@@ -1,0 +1,84 @@
+import type { HistoryDiverged, InboxGap } from '../errors.ts'
+import { checkRest, checkStream, type InboxEvent } from './event.ts'
+import type { RunRow } from './inbox.sql.ts'
+
+/**
+ * What one of many events is to a consumer. An error says why it cannot be accepted; those of its stream that come after it are `held`:
+ * nothing was decided about them.
+ */
+export type BatchVerdict = 'first' | 'duplicate' | 'tombstone' | 'held' | InboxGap | HistoryDiverged
+
+/** Events of one stream with consecutive numbers, by their places in a batch. */
+export interface Run {
+  readonly topic: string
+  readonly key: string
+  readonly first: number
+  readonly places: number[]
+}
+
+/** What has been checked of an event. */
+export type CheckedEvent = Required<InboxEvent> & { readonly tombstone: boolean }
+
+/** A batch as it will be sent: the caller may change its objects afterwards. */
+export interface Question {
+  readonly events: readonly CheckedEvent[]
+  /** The first run of each stream. What does not follow on it is left for another time. */
+  readonly runs: readonly Run[]
+}
+
+export function questionOf(given: readonly InboxEvent[]): Question {
+  const runs = new Map<string, Run>()
+  const events = given.map((event, place) => {
+    const { topic, key } = event ?? ({} as InboxEvent)
+    const name = `${topic}\0${key}`
+    const run = runs.get(name)
+    // The names of a stream are looked at once: in a batch that is most of what there is to check.
+    if (run === undefined) checkStream(event)
+    const checked = checkRest({ topic, key }, event)
+    if (run === undefined) runs.set(name, { topic, key, first: checked.seq, places: [place] })
+    else if (checked.seq === run.first + run.places.length) run.places.push(place)
+    return checked
+  })
+  return { events, runs: [...runs.values()] }
+}
+
+/** The values of the question, after the consumer's name. */
+export function valuesOf({ runs, events }: Question): string[][] {
+  return [
+    runs.map(({ topic }) => topic),
+    runs.map(({ key }) => key),
+    runs.map(({ first }) => String(first)),
+    runs.map(({ places }) => String(places.length)),
+    runs.flatMap(({ places }) => places.map((place) => (events[place] as CheckedEvent).id)),
+  ]
+}
+
+/** What makes the errors of a verdict. */
+export interface Refusals {
+  gap(event: CheckedEvent, expected: number): InboxGap
+  diverged(event: CheckedEvent): HistoryDiverged
+}
+
+/** The verdict on each event. */
+export function verdictsOn({ events, runs }: Question, rows: readonly RunRow[], refusals: Refusals): BatchVerdict[] {
+  const verdicts: BatchVerdict[] = events.map(() => 'held')
+  const told = new Map(rows.map((row) => [Number(row.place) - 1, row]))
+  runs.forEach(({ first, places }, index) => {
+    const { verdict, seq } = told.get(index) ?? { verdict: 'accepted', seq: first - 1 }
+    const last = Number(seq)
+    for (const place of places) {
+      const event = events[place] as CheckedEvent
+      if (verdict === 'gap') {
+        verdicts[place] = refusals.gap(event, last + 1)
+        return
+      }
+      if (verdict === 'diverged' && event.seq === last) {
+        verdicts[place] = refusals.diverged(event)
+        return
+      }
+      if (event.seq <= last) verdicts[place] = 'duplicate'
+      else verdicts[place] = event.tombstone ? 'tombstone' : 'first'
+    }
+  })
+  return verdicts
+}
