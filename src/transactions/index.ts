@@ -59,5 +59,5 @@ export {
   type TransactionPlan,
 } from './options.ts'
 export { runTransaction } from './run.ts'
-export { isUndone, rootOf, type Transaction } from './transaction.ts'
+export { abandon, isUndone, rootOf, type Transaction } from './transaction.ts'
 export type { Isolation } from './transactions.sql.ts'

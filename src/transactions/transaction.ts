@@ -154,6 +154,10 @@ export class OpenTransaction implements Transaction {
     this.#client = undefined
   }
 
+  abandon(): void {
+    this.#held?.destroy()
+  }
+
   get #connection(): Connection {
     this.assertOpen()
     return this.#held as Connection
@@ -339,6 +343,14 @@ export class OpenTransaction implements Transaction {
 /** Whether what was done through it was rolled back: a savepoint whose function threw. */
 export function isUndone(tx: Transaction): boolean {
   return tx instanceof OpenTransaction && tx.undone
+}
+
+/**
+ * Gives up an open transaction that does not answer: its connection is destroyed, and what waits for it fails. COMMIT, once sent, is
+ * left alone.
+ */
+export function abandon(tx: Transaction): void {
+  if (tx instanceof OpenTransaction) tx.root.abandon()
 }
 
 /** What is one and the same for a transaction and all savepoints in it. */

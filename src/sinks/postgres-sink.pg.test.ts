@@ -1,0 +1,324 @@
+import { randomUUID } from 'node:crypto'
+import pg from 'pg'
+import postgresJs from 'postgres'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { postgres } from '../../tools/brokers/postgres.ts'
+import { startProxy } from '../../tools/server/proxy.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { signal } from '../../tools/server/testing/workbench.ts'
+import { type Delivery, EventRefused, InvalidOption, Lockstep, type OutboxEvent, type Sink } from '../index.ts'
+import { postgresSink, type PostgresSinkOptions } from './postgres-sink.ts'
+import { benchOf, contextOf, eventOf, eventsOf, sendAll, underFence } from './sinkBench.conformance.ts'
+import { describeSink } from './sinks.conformance.ts'
+
+describeSink('PostgreSQL', () => benchOf(postgres, { again: 'kept out', tooLarge: 2_100_000 }))
+
+const database = await testDatabase()
+leakGuard(database)
+
+describe('the inbox of another database', () => {
+  const pool = new pg.Pool({ connectionString: database.url, max: 6 })
+  const lockstep = new Lockstep(pool)
+  let consumer = ''
+  /** What handlers did and committed. */
+  const effects = async (): Promise<string[]> => {
+    const { rows } = await pool.query<{ what: string }>('SELECT what FROM effects WHERE consumer = $1 ORDER BY place', [
+      consumer,
+    ])
+    return rows.map(({ what }) => what)
+  }
+  const act = async (
+    tx: { query(text: string, values: readonly unknown[]): Promise<unknown> },
+    { key, seq }: OutboxEvent,
+  ): Promise<void> =>
+    void (await tx.query('INSERT INTO effects (consumer, what) VALUES ($1, $2)', [consumer, `${key}${seq}`]))
+  const open = (options: Partial<PostgresSinkOptions> = {}): Sink =>
+    postgresSink({
+      lockstep,
+      consumer,
+      ...(options.handleMany === undefined ? { handle: act } : {}),
+      ...options,
+    })
+  const kinds = (answers: readonly Delivery[]): string[] =>
+    answers.map((answer) => (typeof answer === 'object' ? (Object.keys(answer)[0] as string) : answer))
+  const reasonOf = (answer: Delivery | undefined): string => String(Object.values(answer as object)[0])
+
+  beforeAll(async () => {
+    await lockstep.migrate()
+    await pool.query(
+      'CREATE TABLE effects (place bigserial PRIMARY KEY, consumer text, what text, UNIQUE (consumer, what))',
+    )
+  })
+  beforeEach(() => {
+    consumer = `c-${randomUUID().slice(0, 8)}`
+  })
+  afterAll(async () => {
+    await lockstep.close()
+    await pool.end()
+  })
+
+  test('a whole batch is one transaction, in three waits and those of the handler', async () => {
+    const proxy = await startProxy({ targetPort: Number(new URL(database.url).port) })
+    const far = new pg.Pool({ connectionString: proxy.url(database.url), max: 1 })
+    const xids = new Set<string>()
+    const sink = open({
+      lockstep: new Lockstep(far),
+      handleMany: async (tx) => {
+        const { rows } = await tx.query<{ xid: string }>('SELECT pg_current_xact_id()::text AS xid')
+        xids.add((rows[0] as { xid: string }).xid)
+      },
+    })
+    await sendAll(sink, eventsOf('t', ['a', 'b', 'c'], 10))
+    proxy.waits = 0
+    await sendAll(sink, eventsOf('t', ['a', 'b', 'c'], 10, 11))
+    expect(proxy.waits).toBe(4)
+    expect(xids.size).toBe(2)
+    await far.end()
+    await proxy.close()
+  })
+
+  test('what comes again is sent, and has no second effect', async () => {
+    const sink = open()
+    const events = eventsOf('t', ['a', 'b'], 3)
+    await sendAll(sink, events)
+    // The next owner begins a little earlier than the last one ended.
+    const more = [...underFence(events, 2n), ...eventsOf('t', ['a', 'b'], 2, 4)]
+    expect(new Set(await sink.send(more, contextOf({ fence: 2n })))).toEqual(new Set(['sent']))
+    expect(await effects()).toEqual(['a1', 'b1', 'a2', 'b2', 'a3', 'b3', 'a4', 'b4', 'a5', 'b5'])
+  })
+
+  test('a gap is refused with advice, leaves nothing, and the other streams go on', async () => {
+    const sink = open()
+    const answers = await sink.send([...eventsOf('t', ['gap'], 2, 7), eventOf('t', 'fine', 1)], contextOf())
+    expect(kinds(answers)).toEqual(['refused', 'unknown', 'sent'])
+    expect(reasonOf(answers[0])).toMatch(/expects #1 of t\/gap, and #7 came.*start: 7/)
+    expect(await effects()).toEqual(['fine1'])
+    // What it was advised to do.
+    expect(await open({ start: 7 }).send(eventsOf('t', ['gap'], 2, 7), contextOf())).toEqual(['sent', 'sent'])
+    const later = await sink.send([eventOf('t', 'gap', 12)], contextOf())
+    expect(reasonOf(later[0])).toMatch(/expects #9 of t\/gap, and #12 came. Replay/)
+  })
+
+  test('a stream begins where it is told to: by a number, by a function, anywhere', async () => {
+    const by = open({ start: ({ key }) => (key === 'late' ? 5 : 1) })
+    expect(kinds(await by.send([...eventsOf('t', ['late'], 4, 3), eventOf('t', 'x', 1)], contextOf()))).toEqual(
+      Array(5).fill('sent'),
+    )
+    expect(await effects()).toEqual(['late5', 'late6', 'x1'])
+    await sendAll(open({ start: 'anywhere' }), eventsOf('t', ['any'], 2, 40))
+    expect(await lockstep.inbox(consumer).position({ topic: 't', key: 'any' })).toMatchObject({ seq: 41 })
+  })
+
+  test('another history is refused', async () => {
+    const sink = open()
+    await sendAll(sink, eventsOf('t', ['a'], 3))
+    const other = eventsOf('t', ['a'], 3, 2)
+    const answers = await sink.send(other, contextOf())
+    expect(kinds(answers)).toEqual(['sent', 'refused', 'unknown'])
+    expect(reasonOf(answers[1])).toContain('another id')
+    expect(await effects()).toEqual(['a1', 'a2', 'a3'])
+  })
+
+  test.each(['handle', 'handleMany'] as const)('one bad event is found alone, by %s', async (way) => {
+    const bad = new Set(['b3', 'd1'])
+    const check = (event: OutboxEvent): void => {
+      if (!bad.has(`${event.key}${event.seq}`)) return
+      throw event.key === 'b' ? new EventRefused('no such portfolio') : new Error('division by zero')
+    }
+    const handle = async (tx: Parameters<typeof act>[0], event: OutboxEvent): Promise<void> => {
+      check(event)
+      await act(tx, event)
+    }
+    const sink = open(
+      way === 'handle'
+        ? { handle }
+        : {
+            handleMany: async (tx, events) => {
+              for (const event of events) await act(tx, event)
+              events.forEach(check)
+            },
+          },
+    )
+    const events = eventsOf('t', ['a', 'b', 'c', 'd', 'e'], 6)
+    const answers = await sink.send(events, contextOf())
+    const of = (key: string): string[] => kinds(answers.filter((_, place) => events[place]?.key === key))
+    for (const key of ['a', 'c', 'e']) expect(of(key)).toEqual(Array(6).fill('sent'))
+    expect(of('b')).toEqual(['sent', 'sent', 'refused', 'unknown', 'unknown', 'unknown'])
+    expect(of('d')).toEqual(['failed', ...Array<string>(5).fill('unknown')])
+    expect(reasonOf(answers[events.findIndex(({ key, seq }) => key === 'b' && seq === 3)])).toBe(
+      't/b #3: no such portfolio',
+    )
+    expect((await effects()).length).toBe(20)
+    bad.clear()
+    await sendAll(sink, events)
+    expect((await effects()).length).toBe(30)
+  })
+
+  test('a statement that fails is the fault of its event; a failure that was caught is one, too', async () => {
+    const sink = open({
+      handle: async (tx, event) => {
+        if (event.key === 'bad') await tx.query('SELECT 1 / 0')
+        if (event.key === 'caught') await tx.query('SELECT 1 / 0').catch(() => undefined)
+        else await act(tx, event)
+      },
+    })
+    const events = ['a', 'bad', 'b', 'caught'].map((key) => eventOf('t', key, 1))
+    expect(kinds(await sink.send(events, contextOf()))).toEqual(['sent', 'failed', 'sent', 'failed'])
+    expect((await effects()).toSorted()).toEqual(['a1', 'b1'])
+  })
+
+  test('where everything fails it ends soon, and nobody is refused', async () => {
+    let calls = 0
+    const sink = open({
+      handle: async () => {
+        calls++
+        throw new Error('the table is gone')
+      },
+    })
+    const answers = await sink.send(
+      eventsOf(
+        't',
+        Array.from({ length: 100 }, (_, index) => `k${index}`),
+        3,
+      ),
+      contextOf(),
+    )
+    expect(new Set(kinds(answers))).toEqual(new Set(['failed', 'unknown']))
+    expect(kinds(answers).filter((kind) => kind === 'failed')).toHaveLength(3)
+    expect(calls).toBeLessThan(30)
+    expect(await effects()).toEqual([])
+  })
+
+  test('a handler that cannot reach another service stops its own stream only', async () => {
+    const sink = open({
+      handle: async (tx, event) => {
+        if (event.key === 'mail') throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
+        await act(tx, event)
+      },
+    })
+    const events = ['a', 'mail', 'b'].map((key) => eventOf('t', key, 1))
+    expect(kinds(await sink.send(events, contextOf()))).toEqual(['sent', 'failed', 'sent'])
+  })
+
+  test('a handler that takes too long stops its own stream only; a batch that does is cut', async () => {
+    const sizes: number[] = []
+    const sink = open({
+      timeoutMs: 250,
+      handleMany: async (tx, events) => {
+        sizes.push(events.length)
+        const stuck = events.some(({ key }) => key === 'stuck')
+        await tx.query('SELECT pg_sleep($1)', [stuck ? 60 : events.length * 0.02])
+        for (const event of events) await act(tx, event)
+      },
+    })
+    const events = [...eventsOf('t', ['a'], 20), eventOf('t', 'stuck', 1)]
+    const answers = await sink.send(events, contextOf())
+    expect(kinds(answers)).toEqual([...Array<string>(20).fill('sent'), 'failed'])
+    expect(reasonOf(answers[20])).toMatch(/t\/stuck #1.*250 ms/)
+    expect((await effects()).length).toBe(20)
+    sizes.length = 0
+    await sendAll(sink, eventsOf('t', ['a'], 20, 21))
+    expect(Math.max(...sizes)).toBeLessThan(20)
+  })
+
+  test('a process that was stopped in its transaction does not keep its successor out', async () => {
+    const stopped = signal()
+    const goesOn = signal()
+    const late = open({
+      timeoutMs: 400,
+      handle: async (tx, event) => {
+        await act(tx, event)
+        stopped.give()
+        await goesOn.given
+      },
+    })
+    const events = eventsOf('t', ['a'], 2)
+    // Its own clock stands still, too: only the server can end it.
+    const realTimeout = globalThis.setTimeout
+    globalThis.setTimeout = ((work: () => void, ms?: number) =>
+      ms === 400 ? (0 as unknown) : realTimeout(work, ms)) as typeof setTimeout
+    const sending = late.send(events, contextOf())
+    await stopped.given
+    globalThis.setTimeout = realTimeout
+    const next = open({ timeoutMs: 5000 })
+    expect(await next.send(underFence(events, 2n), contextOf({ fence: 2n }))).toEqual(['sent', 'sent'])
+    await sendAll(next, [eventOf('t', 'a', 3, { fence: 2n })])
+    goesOn.give()
+    expect(kinds(await sending)).not.toContain('refused')
+    expect(await effects()).toEqual(['a1', 'a2', 'a3'])
+  })
+
+  test('two that send the same at once: one effect each', async () => {
+    const events = eventsOf('t', ['a', 'b', 'c', 'd'], 25)
+    const sinks = [open(), open(), open()]
+    await Promise.all(
+      sinks.map((sink, index) => sendAll(sink, index === 1 ? events.toReversed().toReversed() : events)),
+    )
+    expect((await effects()).length).toBe(100)
+    for (const key of ['a', 'b', 'c', 'd']) {
+      expect((await effects()).filter((what) => what.startsWith(key))).toEqual(
+        Array.from({ length: 25 }, (_, index) => `${key}${index + 1}`),
+      )
+    }
+  })
+
+  test('at SERIALIZABLE, through postgres.js', async () => {
+    const sql = postgresJs(database.url, { max: 4, onnotice: () => undefined })
+    const other = new Lockstep(sql)
+    try {
+      const sinks = [0, 1].map(() => open({ lockstep: other, isolation: 'serializable' }))
+      const events = eventsOf('t', ['a', 'b'], 20)
+      await Promise.all(sinks.map((sink) => sendAll(sink, events)))
+      expect((await effects()).length).toBe(40)
+    } finally {
+      await other.close()
+      await sql.end({ timeout: 1 })
+    }
+  })
+
+  test('tombstones move the position, and are handled where that is wanted', async () => {
+    const events = [eventOf('t', 'a', 1), eventOf('t', 'a', 2, { tombstone: 'dead' }), eventOf('t', 'a', 3)]
+    await sendAll(open(), events)
+    expect(await effects()).toEqual(['a1', 'a3'])
+    consumer += '-all'
+    await sendAll(open({ handlesTombstones: true }), events)
+    expect(await effects()).toEqual(['a1', 'a2', 'a3'])
+  })
+
+  test('numbers that do not follow on each other wait for another batch', async () => {
+    const sink = open()
+    const events = [1, 2, 4, 5].map((seq) => eventOf('t', 'a', seq))
+    expect(kinds(await sink.send(events, contextOf()))).toEqual(['sent', 'sent', 'unknown', 'unknown'])
+  })
+
+  test('a closed Lockstep, a schema that is not there: unknown, with the reason', async () => {
+    const closed = new Lockstep(pool)
+    await closed.close()
+    const [answer] = await open({ lockstep: closed }).send([eventOf('t', 'a', 1)], contextOf())
+    expect(kinds([answer as Delivery])).toEqual(['unknown'])
+    const elsewhere = open({ lockstep: new Lockstep(pool, { schema: 'nowhere' }) })
+    const [missing] = await elsewhere.send([eventOf('t', 'a', 1)], contextOf())
+    expect(kinds([missing as Delivery])).toEqual(['unknown'])
+    expect(reasonOf(missing)).toContain('nowhere')
+    expect(await elsewhere.healthy?.()).toBe(false)
+  })
+
+  test('options that make no sense are told at once', () => {
+    const nonsense: readonly Partial<Record<keyof PostgresSinkOptions, unknown>>[] = [
+      { lockstep: undefined },
+      { lockstep: pool },
+      { handle: undefined },
+      { handleMany: async () => undefined, handle: async () => undefined },
+      { handle: 'insert' },
+      { consumer: '' },
+      { start: 0 },
+      { start: 'somewhere' },
+      { timeoutMs: 0 },
+      { timeoutMs: 1.5 },
+    ]
+    for (const options of nonsense) {
+      expect(() => open({ handle: act, ...options } as Partial<PostgresSinkOptions>)).toThrow(InvalidOption)
+    }
+    expect(() => postgresSink(undefined as never)).toThrow(InvalidOption)
+  })
+})

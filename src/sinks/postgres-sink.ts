@@ -1,0 +1,335 @@
+import { InboxGap, InvalidOption } from '../errors.ts'
+import type { BatchVerdict, Inbox } from '../inbox/index.ts'
+import {
+  type BatchContext,
+  byStream,
+  type Delivery,
+  EventRefused,
+  type OutboxEvent,
+  type Sink,
+} from '../outbox/index.ts'
+import {
+  abandon,
+  type EventMap,
+  type Isolation,
+  type Transaction,
+  type TransactionOptions,
+} from '../transactions/index.ts'
+import { isNobodysFault, type Stage, TookTooLong } from './postgresFaults.ts'
+import { type EventStream, type StreamStart, startOf, type StreamStartOption } from './streamStart.ts'
+
+/** What the sink needs of a Lockstep: that of the database to which the events go. */
+export interface TargetLockstep<Client = unknown, Events extends object = EventMap> {
+  transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
+  inbox(consumer: string): Inbox<Client, Events>
+}
+
+/** What `postgresSink()` takes. Either `handle` or `handleMany`. */
+export interface PostgresSinkOptions<Client = unknown, Events extends object = EventMap> {
+  /** A Lockstep on the other database, migrated. Its pool is the caller's to end. */
+  readonly lockstep: TargetLockstep<Client, Events>
+  /** The name under which that database remembers how far it is. Another name gets everything anew. */
+  readonly consumer: string
+  /**
+   * The effect of one event, in the transaction in which it is accepted. It may be run again: what it does outside the database is its
+   * own affair. Throw `new EventRefused(reason)` for an event that cannot be taken.
+   */
+  readonly handle?: (tx: Transaction<Client, Events>, event: OutboxEvent) => Promise<unknown> | void
+  /** The same for many at once, of several streams, each in its order: an INSERT of many rows is much faster. */
+  readonly handleMany?: (tx: Transaction<Client, Events>, events: readonly OutboxEvent[]) => Promise<unknown> | void
+  /** With which number a stream begins of which the other database has nothing yet. Default 1. */
+  readonly start?: StreamStartOption
+  /**
+   * Whether the handler also gets tombstones, whose number was given up and which have no payload. Default false: the position moves
+   * past them.
+   */
+  readonly handlesTombstones?: boolean
+  /** Of the transactions. Default `'read committed'`. */
+  readonly isolation?: Isolation
+  /** How long a transaction may take before its outcome is unknown and it is given up. Default 10,000. */
+  readonly timeoutMs?: number
+  /** Default `postgres`. */
+  readonly name?: string
+}
+
+/**
+ * Delivers into another PostgreSQL database, exactly once: position and effect are committed together there. What comes again is known
+ * by its number and id, what comes from a dispatcher that lost its shard is a duplicate, and what would leave a gap is refused.
+ *
+ * @example
+ * const sink = postgresSink({
+ *   lockstep: new Lockstep(reportingPool),
+ *   consumer: 'reporting',
+ *   async handle(tx, { key, payload }) {
+ *     await tx.query('UPDATE totals SET amount = amount + $1 WHERE portfolio = $2', [payload.quantity, key])
+ *   },
+ * })
+ * await lockstep.dispatcher({ sink }).run({ signal })
+ */
+export function postgresSink<Client = unknown, Events extends object = EventMap>(
+  options: PostgresSinkOptions<Client, Events>,
+): Sink {
+  return new PostgresSink(options as unknown as PostgresSinkOptions)
+}
+
+const MAX_MS = 2_147_483_647
+/** A conflict is over after a few; a server that is down is asked again later by the dispatcher. */
+const ATTEMPTS = 5
+/** So many streams fail alone, and nothing gets through, before the rest is left for later. */
+const ENOUGH_ALONE = 3
+
+const HELD: Delivery = { unknown: 'an earlier event of its stream was not sent' }
+
+/** One batch on its way: its answers, and what it has shown so far. */
+interface Batch {
+  readonly events: readonly OutboxEvent[]
+  readonly context: BatchContext
+  readonly answers: Delivery[]
+  /** Streams that have failed by themselves. */
+  failed: number
+  sent: boolean
+  /** Why nothing more is tried. */
+  over: Delivery | undefined
+}
+
+class PostgresSink implements Sink {
+  readonly name: string
+  readonly #options: PostgresSinkOptions
+  readonly #inbox: Inbox
+  readonly #handleMany: NonNullable<PostgresSinkOptions['handleMany']>
+  readonly #start: (stream: EventStream) => StreamStart
+  readonly #timeoutMs: number
+  readonly #sending = new Set<Promise<unknown>>()
+  #closed = false
+  /** How many events go into one transaction: less after one that took too long. */
+  #most = Infinity
+
+  constructor(options: PostgresSinkOptions) {
+    this.#options = checkOptions(options)
+    this.#inbox = options.lockstep.inbox(options.consumer)
+    this.#handleMany = options.handleMany ?? oneByOne(options.handle as NonNullable<PostgresSinkOptions['handle']>)
+    this.#start = startOf(options.start)
+    this.#timeoutMs = options.timeoutMs ?? 10_000
+    this.name = options.name ?? 'postgres'
+  }
+
+  async send(events: readonly OutboxEvent[], context: BatchContext): Promise<Delivery[]> {
+    const answers = events.map(() => HELD)
+    const batch: Batch = { events, context, answers, failed: 0, sent: false, over: undefined }
+    const sending = this.#sendAll(batch)
+    this.#sending.add(sending)
+    await sending
+    this.#sending.delete(sending)
+    return answers
+  }
+
+  async healthy(): Promise<boolean> {
+    if (this.#closed) return false
+    const asked = this.#inTime(undefined, { retry: false }, async () => true)
+    return asked.catch(() => false)
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    await Promise.all(this.#sending)
+  }
+
+  async #sendAll(batch: Batch): Promise<void> {
+    let left = [...batch.events.keys()]
+    while (left.length > 0) {
+      const now = left.slice(0, this.#most)
+      await this.#sendSome(batch, now)
+      const stopped = new Set(
+        now.filter((place) => batch.answers[place] !== 'sent').map((place) => streamAt(batch, place)),
+      )
+      left = left.slice(now.length).filter((place) => !stopped.has(streamAt(batch, place)))
+      const { over } = batch
+      if (over === undefined) continue
+      for (const place of left) batch.answers[place] = over
+      return
+    }
+  }
+
+  /** All of these in one transaction; where it fails by somebody's fault, in halves, down to the event that is to blame. */
+  async #sendSome(batch: Batch, places: readonly number[]): Promise<void> {
+    const { answers, context } = batch
+    if (this.#closed) batch.over ??= { unknown: 'the sink was closed' }
+    if (context.signal.aborted || context.owned?.() === false)
+      batch.over ??= { unknown: 'the shard was lost', cause: context.signal.reason }
+    if (batch.failed >= ENOUGH_ALONE && !batch.sent) batch.over ??= { unknown: 'not tried: those before it had failed' }
+    const { over } = batch
+    if (over !== undefined) {
+      for (const place of places) answers[place] = over
+      return
+    }
+    const failure = await this.#sendTogether(batch, places)
+    if (failure === undefined) return
+    if (context.signal.aborted || isNobodysFault(failure.error, failure.stage)) {
+      batch.over = { unknown: reasonOf(failure.error), cause: failure.error }
+      for (const place of places) answers[place] = batch.over
+      return
+    }
+    const streams = [...byStream(places.map((place) => batch.events[place] as OutboxEvent)).values()]
+    if (streams.length > 1) {
+      const middle = Math.ceil(streams.length / 2)
+      for (const half of [streams.slice(0, middle), streams.slice(middle)]) {
+        await this.#sendSome(
+          batch,
+          half
+            .flat()
+            .toSorted((one, other) => one - other)
+            .map((index) => places[index] as number),
+        )
+      }
+    } else if (places.length > 1) {
+      const middle = Math.ceil(places.length / 2)
+      const [before, after] = [places.slice(0, middle), places.slice(middle)]
+      await this.#sendSome(batch, before)
+      if (before.every((place) => answers[place] === 'sent')) await this.#sendSome(batch, after)
+    } else {
+      const [place] = places as [number]
+      answers[place] = blame(failure, batch.events[place] as OutboxEvent)
+      batch.failed++
+    }
+  }
+
+  /** One transaction. Undefined where it was committed: then the answers are written. */
+  async #sendTogether(batch: Batch, places: readonly number[]): Promise<Failure | undefined> {
+    const events = places.map((place) => batch.events[place] as OutboxEvent)
+    const { isolation, handlesTombstones = false } = this.#options
+    const alsoHandled: BatchVerdict = handlesTombstones ? 'tombstone' : 'first'
+    let stage = 'before' as Stage
+    const start = (event: EventStream & { readonly seq: number }): number => {
+      const begins = this.#start(event)
+      return begins === 'anywhere' ? event.seq : begins
+    }
+    try {
+      const verdicts = await this.#inTime(
+        batch.context.signal,
+        isolation === undefined ? {} : { isolation },
+        async (tx) => {
+          stage = 'accepting'
+          const found = await this.#inbox.acceptMany(tx, events, { start, idleMs: this.#timeoutMs })
+          stage = 'handling'
+          const first = events.filter((_, place) => found[place] === 'first' || found[place] === alsoHandled)
+          if (first.length > 0) await this.#handleMany(tx, first)
+          return found
+        },
+      )
+      if (events.length >= this.#most) this.#most = Math.ceil(this.#most * 1.1)
+      verdicts.forEach((verdict, index) => {
+        const answer = answerTo(verdict)
+        batch.answers[places[index] as number] = answer
+        if (answer === 'sent') batch.sent = true
+      })
+      return undefined
+    } catch (error) {
+      if (error instanceof TookTooLong && stage === 'handling') this.#most = Math.max(1, Math.floor(events.length / 2))
+      return { error, stage }
+    }
+  }
+
+  /** A transaction that is given up when its time is over. */
+  async #inTime<T>(
+    lost: AbortSignal | undefined,
+    options: TransactionOptions,
+    work: (tx: Transaction) => Promise<T>,
+  ): Promise<T> {
+    const giveUp = new AbortController()
+    let open: Transaction | undefined
+    const onLost = (): void => giveUp.abort(lost?.reason)
+    lost?.addEventListener('abort', onLost, { once: true })
+    const running = this.#options.lockstep.transaction(
+      { retry: { attempts: ATTEMPTS }, waitMs: this.#timeoutMs, ...options, signal: giveUp.signal },
+      async (tx) => {
+        open = tx
+        giveUp.signal.throwIfAborted()
+        const value = await work(tx)
+        giveUp.signal.throwIfAborted()
+        open = undefined
+        return value
+      },
+    )
+    let timer: NodeJS.Timeout | undefined
+    const tooLong = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        const error = new TookTooLong(`no answer from PostgreSQL after ${this.#timeoutMs} ms (timeoutMs)`)
+        giveUp.abort(error)
+        if (open !== undefined) abandon(open)
+        reject(error)
+      }, this.#timeoutMs)
+    })
+    try {
+      return await Promise.race([running, tooLong])
+    } finally {
+      clearTimeout(timer)
+      lost?.removeEventListener('abort', onLost)
+      // What comes after its time concerns nobody.
+      running.catch(() => undefined)
+    }
+  }
+}
+
+/** Why a transaction failed, and where it was. */
+interface Failure {
+  readonly error: unknown
+  readonly stage: Stage
+}
+
+function oneByOne(handle: NonNullable<PostgresSinkOptions['handle']>): NonNullable<PostgresSinkOptions['handleMany']> {
+  return async (tx, events) => {
+    for (const event of events) await handle(tx, event)
+  }
+}
+
+function answerTo(verdict: BatchVerdict): Delivery {
+  if (verdict === 'held') return HELD
+  if (typeof verdict === 'string') return 'sent'
+  if (verdict instanceof InboxGap) {
+    const { expected, seq, keys } = verdict
+    return {
+      refused:
+        `the other database expects #${expected} of ${keys.join()}, and #${seq} came. ` +
+        (expected === 1
+          ? `If it is to begin there, say so: start: ${seq}, or inbox.startAt().`
+          : `Replay the stream from #${expected} on, or move the consumer with inbox.startAt(…, { force: true }).`),
+      cause: verdict,
+    }
+  }
+  return { refused: verdict.message, cause: verdict }
+}
+
+/** What is said of an event that failed by itself. */
+function blame({ error, stage }: Failure, { topic, key, seq }: OutboxEvent): Delivery {
+  const reason = `${topic}/${key} #${seq}: ${reasonOf(error)}`
+  const refuses = error instanceof EventRefused || (stage === 'accepting' && error instanceof InvalidOption)
+  return refuses ? { refused: reason, cause: error } : { failed: reason, cause: error }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+function streamAt({ events }: Batch, place: number): string {
+  const { topic, key } = events[place] as OutboxEvent
+  return `${topic}\0${key}`
+}
+
+function checkOptions(options: PostgresSinkOptions): PostgresSinkOptions {
+  const { lockstep, handle, handleMany, timeoutMs = 10_000 } = options ?? ({} as PostgresSinkOptions)
+  if (typeof lockstep?.transaction !== 'function' || typeof lockstep.inbox !== 'function') {
+    throw new InvalidOption('postgresSink() was given no `lockstep`.', {
+      advice: 'Pass a Lockstep on the database to which the events are to go.',
+    })
+  }
+  const given = [handle, handleMany].filter((each) => each !== undefined)
+  if (given.length !== 1 || typeof given[0] !== 'function') {
+    throw new InvalidOption('postgresSink() needs either `handle` or `handleMany`.', {
+      advice: 'Pass handle: async (tx, event) => …, or handleMany: async (tx, events) => …',
+    })
+  }
+  if (!Number.isInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_MS) {
+    throw new InvalidOption(`timeoutMs is ${String(timeoutMs)}.`, { advice: `Use 1 to ${MAX_MS} milliseconds.` })
+  }
+  return options
+}

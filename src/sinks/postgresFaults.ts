@@ -1,0 +1,41 @@
+import { LockstepError, type LockstepErrorCode } from '../errors.ts'
+import { codeOf, endsSession, findCause } from '../postgres/index.ts'
+
+/** Where a transaction was when it failed: not open yet, in the inbox, or in the caller's handler. */
+export type Stage = 'before' | 'accepting' | 'handling'
+
+/** The sink's own time was over. */
+export class TookTooLong extends Error {
+  override readonly name = 'TookTooLong'
+}
+
+/** Failures of the way or of the server: the same event may go through in a moment. */
+const NOBODYS: ReadonlySet<LockstepErrorCode> = new Set([
+  'LOCKSTEP_LOCK_TIMEOUT',
+  'LOCKSTEP_LOCK_ABORTED',
+  'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN',
+  'LOCKSTEP_RETRIES_EXHAUSTED',
+  'LOCKSTEP_CONNECTION_LOST',
+  'LOCKSTEP_POOL_CLOSED',
+  'LOCKSTEP_CLOSED',
+  'LOCKSTEP_STANDBY',
+  'LOCKSTEP_SCHEMA_MISSING',
+  'LOCKSTEP_SCHEMA_TOO_OLD',
+  'LOCKSTEP_SCHEMA_TOO_NEW',
+])
+
+/** Lost, too many connections or a full disk, an operator's doing, a broken system, a conflict, a lock not granted, read-only. */
+const SERVERS = /^(?:08|40|53|58|57P)[0-9A-Z]+$|^(?:55P03|25006|25P03|25P04)$/
+
+/**
+ * Whether a failed transaction says nothing about the events that were in it. Of what a handler throws only PostgreSQL's own words
+ * count: that it cannot reach some other service may be due to the one event that it was about. So may be that it takes too long.
+ */
+export function isNobodysFault(error: unknown, stage: Stage): boolean {
+  const found = findCause(error, (each) => {
+    if (each instanceof LockstepError) return NOBODYS.has(each.code)
+    if (SERVERS.test(codeOf(each) ?? '')) return true
+    return stage !== 'handling' && (each instanceof TookTooLong || endsSession(each) || codeOf(each) === undefined)
+  })
+  return found !== undefined
+}
