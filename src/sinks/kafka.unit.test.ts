@@ -312,6 +312,32 @@ describe('without transactions', () => {
     expect(topics).toEqual(['prod.a'])
   })
 
+  test('a topic that is not there, an event that Kafka refuses: the others go on', async () => {
+    const sent: string[] = []
+    const producer = {
+      sendBatch: async ({ topicMessages }: { topicMessages: KafkaTopicMessages[] }) => {
+        for (const { topic, messages } of topicMessages) {
+          // As kafkajs says it once it has tried often enough.
+          if (topic === 'gone') throw new Error('retries exceeded', { cause: protocolError(3, 'no such topic') })
+          if (messages.some(({ value }) => value.includes('huge'))) throw protocolError(10, 'too large')
+          sent.push(...messages.map(({ key, headers }) => `${key}${headers['lockstep-seq']}`))
+        }
+      },
+    }
+    const sink = kafkaSink({ producer })
+    const events = eventsOf('t', ['a', 'b'], 9).map((event) =>
+      event.key === 'b' && event.seq === 4 ? eventOf('t', 'b', 4, { payload: 'huge' }) : event,
+    )
+    const answers = await sink.send([...events, eventOf('gone', 'c', 1)], contextOf())
+    expect(kindOf(answers.at(-1))).toBe('unknown')
+    const of = (key: string): string[] =>
+      kinds(events.flatMap((event, place) => (event.key === key ? [answers[place] as Delivery] : [])))
+    expect(of('a')).toEqual(Array(9).fill('sent'))
+    expect(of('b')).toEqual(['sent', 'sent', 'sent', 'refused', 'unknown', 'unknown', 'unknown', 'unknown', 'unknown'])
+    expect(sent.filter((name) => name.startsWith('b'))).toEqual(['b1', 'b2', 'b3'])
+    expect(sent.filter((name) => name.startsWith('a'))).toEqual(Array.from({ length: 9 }, (_, n) => `a${n + 1}`))
+  })
+
   test('a client that throws at once, a shard lost by the clocks: unknown', async () => {
     const producer = {
       sendBatch: (): never => {
