@@ -164,7 +164,8 @@ export abstract class PgMessage {
 class PgCommit extends PgMessage {
   /** The server's own word, given before it came to COMMIT: that was never run, whatever becomes of the session. */
   protected override failed(failure: Error, original: Error): void {
-    const certain = isSqlState(original) && this.tags.length < this.statements.length - 1
+    const unasked = this.tags.length < this.statements.length - 1 || failure instanceof StatementForgotten
+    const certain = isSqlState(original) && unasked
     if (certain && !endsSession(original)) this.callback?.(null, { command: '', failure } satisfies Commit)
     else this.callback?.(original, undefined)
   }
@@ -208,6 +209,8 @@ class PgQuestion extends PgMessage {
   }
 }
 
+const COMMITTING: Statement = { text: COMMIT, values: [], recurs: true }
+
 /** Undefined where this pg takes no query of another's making. */
 export function commitInOneMessage(
   client: PgClient,
@@ -216,7 +219,7 @@ export function commitInOneMessage(
 ): PgCommit | undefined {
   if (client.pipeline === true) return undefined
   const mapper = valueMapperOf(client)
-  return mapper && new PgCommit([...statements, { text: COMMIT, values: [] }], mapper, memory)
+  return mapper && new PgCommit([...statements, COMMITTING], mapper, memory)
 }
 
 /** Undefined where it would be no quicker than a text: behind a pooler, or where that is not known. */
