@@ -209,8 +209,6 @@ class PgQuestion extends PgMessage {
   }
 }
 
-const COMMITTING: Statement = { text: COMMIT, values: [], recurs: true }
-
 /** Undefined where this pg takes no query of another's making. */
 export function commitInOneMessage(
   client: PgClient,
@@ -219,7 +217,9 @@ export function commitInOneMessage(
 ): PgCommit | undefined {
   if (client.pipeline === true) return undefined
   const mapper = valueMapperOf(client)
-  return mapper && new PgCommit([...statements, COMMITTING], mapper, memory)
+  // Who counts on nothing before it does not count on COMMIT either.
+  const committing: Statement = { text: COMMIT, values: [], recurs: statements.every(({ recurs }) => recurs === true) }
+  return mapper && new PgCommit([...statements, committing], mapper, memory)
 }
 
 /** Undefined where it would be no quicker than a text: behind a pooler, or where that is not known. */

@@ -30,9 +30,9 @@ describe('kept statements', () => {
         await tx.enqueue({ topic: 'kept', key: 'a', payload: n })
       })
     }
-    // BEGIN, the lock, the append; the first time, nobody knows yet that the connection is direct.
-    expect(seen.at(-1)).toBe(3)
-    expect(seen.at(-2)).toBe(3)
+    // BEGIN, the lock, the append, COMMIT; the first time, nobody knows yet that the connection is direct.
+    expect(seen.at(-1)).toBe(4)
+    expect(seen.at(-2)).toBe(4)
     expect(await numbers('kept')).toEqual([1, 2, 3, 4, 5, 6])
   })
 
@@ -78,6 +78,6 @@ describe('kept statements', () => {
     }
     await enqueue(3)
     expect(await numbers('failing')).toEqual([1, 2, 3, 4])
-    await lockstep.transaction({}, async (tx) => expect(await keptBy(tx)).toBe(3))
+    await lockstep.transaction({}, async (tx) => expect(await keptBy(tx)).toBe(4))
   })
 })
