@@ -268,6 +268,8 @@ DECLARE
   erased_now integer;
   copies integer;
 BEGIN
+  -- In the order of outbox_halt(), which has the events when it comes to the copies.
+  LOCK TABLE :"schema".outbox_events IN ROW EXCLUSIVE MODE;
   LOCK TABLE :"schema".outbox_parked_events IN SHARE ROW EXCLUSIVE MODE;
   UPDATE :"schema".outbox_events e SET payload = NULL, bytes = NULL, headers = NULL, erased = true
    WHERE e.stream = mine AND NOT e.erased;
@@ -278,6 +280,19 @@ BEGIN
   UPDATE :"schema".outbox_dead e SET payload = NULL, bytes = NULL, headers = NULL WHERE e.stream = mine;
   INSERT INTO :"schema".outbox_audit (verb, topic, key, reason) VALUES ('erase', my_topic, my_key, my_reason);
   RETURN greatest(erased_now, copies);
+END
+$$;
+
+-- From here on nobody enqueues, delivers, operates or looks after segments. Everybody takes locks in this order, as far as they take
+-- them: registering has home, then dispatchers; removing one has dispatchers, then the rest; moving cursors has these before what is
+-- put aside, of all shards of a message; erasing has events, then copies.
+CREATE FUNCTION :"schema".outbox_halt() RETURNS void
+LANGUAGE plpgsql VOLATILE
+AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(:"schema".lock_id('outbox-retain', 'Outbox:rotate'));
+  LOCK TABLE :"schema".outbox_home, :"schema".outbox_dispatchers, :"schema".outbox_events, :"schema".outbox_cursors,
+             :"schema".outbox_parked, :"schema".outbox_parked_events IN EXCLUSIVE MODE;
 END
 $$;
 
@@ -299,10 +314,8 @@ BEGIN
     RAISE EXCEPTION 'choose undelivered, all or none' USING ERRCODE = 'invalid_parameter_value';
   END IF;
   PERFORM set_config('synchronous_commit', 'on', true);
-  -- Nobody enqueues meanwhile.
-  LOCK TABLE :"schema".outbox_events IN EXCLUSIVE MODE;
-  LOCK TABLE :"schema".outbox_cursors, :"schema".outbox_parked IN EXCLUSIVE MODE;
-  SELECT * INTO d FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher FOR UPDATE;
+  PERFORM :"schema".outbox_halt();
+  SELECT * INTO d FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher;
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;
@@ -350,6 +363,7 @@ CREATE FUNCTION :"schema".outbox_forget_xids(this_system text) RETURNS bigint[]
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+  PERFORM :"schema".outbox_halt();
   UPDATE :"schema".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
   UPDATE :"schema".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
   DELETE FROM :"schema".outbox_ticks;
@@ -369,5 +383,5 @@ $$;
 REVOKE EXECUTE ON FUNCTION
   :"schema".outbox_register, :"schema".outbox_prepare_segment, :"schema".outbox_rotate, :"schema".outbox_seal,
   :"schema".outbox_passed, :"schema".outbox_keep, :"schema".outbox_drop, :"schema".outbox_operate, :"schema".outbox_remove,
-  :"schema".outbox_erase, :"schema".outbox_rebase, :"schema".outbox_forget_xids
+  :"schema".outbox_erase, :"schema".outbox_halt, :"schema".outbox_rebase, :"schema".outbox_forget_xids
 FROM PUBLIC;

@@ -496,6 +496,8 @@ DECLARE
   erased_now integer;
   copies integer;
 BEGIN
+  -- In the order of outbox_halt(), which has the events when it comes to the copies.
+  LOCK TABLE "lockstep".outbox_events IN ROW EXCLUSIVE MODE;
   LOCK TABLE "lockstep".outbox_parked_events IN SHARE ROW EXCLUSIVE MODE;
   UPDATE "lockstep".outbox_events e SET payload = NULL, bytes = NULL, headers = NULL, erased = true
    WHERE e.stream = mine AND NOT e.erased;
@@ -621,6 +623,7 @@ BEGIN
 END
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
+  PERFORM "lockstep".outbox_halt();
   UPDATE "lockstep".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
   UPDATE "lockstep".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
   DELETE FROM "lockstep".outbox_ticks;
@@ -633,6 +636,12 @@ BEGIN
   RETURN ARRAY(SELECT s.number FROM "lockstep".outbox_segments s
                 WHERE s.left_at IS NOT NULL AND s.kept_at IS NULL
                   AND NOT EXISTS (SELECT FROM "lockstep".outbox_events e WHERE e.slot = s.slot) ORDER BY s.number);
+END
+function outbox_halt() returns void language plpgsql volatile
+BEGIN
+  PERFORM pg_advisory_xact_lock("lockstep".lock_id('outbox-retain', 'Outbox:rotate'));
+  LOCK TABLE "lockstep".outbox_home, "lockstep".outbox_dispatchers, "lockstep".outbox_events, "lockstep".outbox_cursors,
+             "lockstep".outbox_parked, "lockstep".outbox_parked_events IN EXCLUSIVE MODE;
 END
 function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable
 DECLARE
@@ -857,10 +866,8 @@ BEGIN
     RAISE EXCEPTION 'choose undelivered, all or none' USING ERRCODE = 'invalid_parameter_value';
   END IF;
   PERFORM set_config('synchronous_commit', 'on', true);
-  -- Nobody enqueues meanwhile.
-  LOCK TABLE "lockstep".outbox_events IN EXCLUSIVE MODE;
-  LOCK TABLE "lockstep".outbox_cursors, "lockstep".outbox_parked IN EXCLUSIVE MODE;
-  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher FOR UPDATE;
+  PERFORM "lockstep".outbox_halt();
+  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher;
   IF NOT FOUND THEN
     RETURN NULL;
   END IF;

@@ -47,7 +47,8 @@ const textArray = (values: readonly string[]): string => `ARRAY[${values.map(quo
 
 /**
  * Moves cursors, then reads on, in one message: two transactions, because whoever reads must have no transaction id. Of what could
- * not be moved the row still says where it is, and the reading goes by that.
+ * not be moved the row still says where it is, and the reading goes by that. All cursors are moved before any stream is taken out of
+ * those that wait: whoever locks both tables has that order.
  */
 export function moveAndFetch(
   schema: string,
@@ -57,21 +58,24 @@ export function moveAndFetch(
   maxEvents: number,
 ): string {
   const name = quoteLiteral(dispatcher)
-  const moves = questions.flatMap(({ shard, fence, advance, unpark }) => [
-    ...(advance === undefined
+  const advances = questions.flatMap(({ shard, fence, advance }) =>
+    advance === undefined
       ? []
       : [
           `${schema}.outbox_advance(${name}, ${shard}::smallint, ${fence}, ${advance.version}, ${quoteLiteral(advance.life)},
              ${quoteLiteral(advance.prev)}, ${quoteLiteral(advance.next)}, ${advance.afterId}, ${advance.done}, ${advance.seenId}
              ${advance.waiting === undefined ? '' : `, ${quoteLiteral(advance.waiting)}`})`,
-        ]),
-    ...(unpark.length === 0
+        ],
+  )
+  const unparks = questions.flatMap(({ shard, fence, unpark }) =>
+    unpark.length === 0
       ? []
       : [
           `${schema}.outbox_unpark(${name}, ${shard}::smallint, ${fence},
              ${textArray(unpark.map(({ topic }) => topic))}, ${textArray(unpark.map(({ key }) => key))})`,
-        ]),
-  ])
+        ],
+  )
+  const moves = [...advances, ...unparks]
   const move =
     moves.length === 0
       ? ''

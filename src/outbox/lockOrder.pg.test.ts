@@ -1,0 +1,113 @@
+import pg from 'pg'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { workbench } from '../../tools/server/testing/workbench.ts'
+import { moveAndFetch } from './outbox.sql.ts'
+
+/**
+ * A rebase holds everything still, table after table. Whoever takes some of its locks in another order gets into a deadlock with it: the
+ * operator has 40P01 instead of an answer.
+ */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+const SOON = { interval: 5, timeout: 10_000 }
+
+let ends: (() => unknown)[] = []
+afterEach(async () => {
+  const ending = ends.toReversed()
+  ends = []
+  for (const end of ending) await end()
+})
+
+beforeEach(() =>
+  bench.admin.query(`
+    TRUNCATE lockstep.outbox_events, lockstep.outbox_dispatchers, lockstep.outbox_cursors, lockstep.outbox_parked,
+             lockstep.outbox_parked_events;
+    INSERT INTO lockstep.outbox_dispatchers (name, shards, system, database, timeline)
+    SELECT 'default', 2, system::text, database::text, 1 FROM lockstep.ensure_incarnation();
+    SELECT lockstep.outbox_take('default', 0::smallint, 1), lockstep.outbox_take('default', 1::smallint, 1);
+    SELECT lockstep.enqueue('t', 'a', '{}')`),
+)
+
+async function session(): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
+  ends.push(() => client.end())
+  return client
+}
+
+/** Comes back when so many wait for a lock. */
+const waiters = (count: number): Promise<void> =>
+  expect
+    .poll(async () => {
+      const text = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+      return (await bench.admin.query(text)).rowCount
+    }, SOON)
+    .toBe(count)
+
+/** Has one begin, wait for that lock, and the other one come: then both are let go. Tells how they ended. */
+async function together(
+  held: string,
+  first: () => Promise<unknown>,
+  second: () => Promise<unknown>,
+): Promise<unknown[]> {
+  const holder = await session()
+  await holder.query(`BEGIN; LOCK TABLE lockstep.${held}`)
+  const one = first()
+  await waiters(1)
+  const other = second()
+  await waiters(2)
+  await holder.query('COMMIT')
+  return (await Promise.allSettled([one, other])).map((end) => (end.status === 'fulfilled' ? 'done' : end.reason))
+}
+
+describe('a rebase', () => {
+  test('and an erase', async () => {
+    const { outbox } = bench.open('pg').lockstep
+    const rebase = (): Promise<unknown> => outbox.rebase({ deliver: 'undelivered' })
+    const erase = (): Promise<unknown> => outbox.erase({ topic: 't', key: 'a' })
+    // The rebase has the events, and comes to the copies last.
+    expect(await together('outbox_cursors IN ROW SHARE MODE', rebase, erase)).toEqual(['done', 'done'])
+  })
+
+  test('and the removal of a dispatcher', async () => {
+    const { outbox } = bench.open('pg').lockstep
+    const rebase = (): Promise<unknown> => outbox.rebase({ deliver: 'undelivered' })
+    const remove = (): Promise<unknown> => outbox.remove({ dispatcher: 'default', reason: 'a test' })
+    // The rebase has the cursors; the removal has the dispatcher.
+    expect(await together('outbox_parked IN ROW SHARE MODE', rebase, remove)).toEqual(['done', 'done'])
+  })
+
+  test('and a message that moves the cursor of one shard, and takes streams of another out', async () => {
+    const { outbox } = bench.open('pg').lockstep
+    const dispatcher = await session()
+    const { rows } = await bench.admin.query<{ life: string }>('SELECT value::text AS life FROM lockstep.incarnation')
+    const advance = {
+      version: '1',
+      life: rows[0]?.life ?? '',
+      prev: '1:1:',
+      next: '1:1:',
+      afterId: 0,
+      done: true,
+      seenId: '0',
+      waiting: undefined,
+    }
+    const text = moveAndFetch(
+      'lockstep',
+      'default',
+      [
+        { shard: 0, fence: 1n, advance: undefined, unpark: [{ topic: 't', key: 'a' }] },
+        { shard: 1, fence: 1n, advance, unpark: [] },
+      ],
+      2,
+      10,
+    )
+    const rebase = (): Promise<unknown> => outbox.rebase({ deliver: 'undelivered' })
+    // The message waits where it looks what is put aside of the stream.
+    expect(
+      await together('outbox_parked_events IN ACCESS EXCLUSIVE MODE', () => dispatcher.query(text), rebase),
+    ).toEqual(['done', 'done'])
+  })
+})
