@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { dispatching } from '../../tools/server/testing/dispatching.ts'
+import { workbench } from '../../tools/server/testing/workbench.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+test('a sink that was paused past its lease is told so by the clocks, before any timer has run', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const seen: { before: boolean | undefined; after: boolean | undefined; aborted: boolean }[] = []
+  const one = dispatching(lockstep, {
+    shards: 1,
+    ttlMs: 500,
+    sink: (_, { owned, signal }) => {
+      const before = owned?.()
+      // The whole process stands still, as when it is stopped: until the time of the lease is over.
+      if (seen.length === 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 600)
+      seen.push({ before, after: owned?.(), aborted: signal.aborted })
+    },
+  })
+  await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'trades', key: 'a', payload: 1 }))
+  await one.until(1)
+  await one.stop()
+  expect(seen[0]).toEqual({ before: true, after: false, aborted: false })
+})
