@@ -1,0 +1,16 @@
+import type { JsMsg } from '@nats-io/jetstream'
+import type { Msg, NatsConnection } from '@nats-io/transport-node'
+import { expectTypeOf, test } from 'vitest'
+import type { Sink } from '../outbox/index.ts'
+import { type NatsClient, type NatsMessage, natsSink } from './nats.ts'
+
+test('a connection is taken as it is', () => {
+  expectTypeOf<NatsConnection>().toExtend<NatsClient>()
+  expectTypeOf(natsSink).toBeCallableWith({ client: {} as NatsConnection, stream: 'EVENTS' })
+  expectTypeOf(natsSink).returns.toEqualTypeOf<Sink>()
+})
+
+test('messages are read as they come', () => {
+  expectTypeOf<JsMsg>().toExtend<NatsMessage>()
+  expectTypeOf<Msg>().toExtend<NatsMessage>()
+})
