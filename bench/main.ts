@@ -8,6 +8,7 @@ import { locks } from './locks.ts'
 import { observe } from './observe.ts'
 import { outbox } from './outbox.ts'
 import { outboxLatency } from './outboxLatency.ts'
+import { sinks } from './sinks.ts'
 
 const benches: Readonly<Record<string, Bench>> = {
   locks,
@@ -16,6 +17,7 @@ const benches: Readonly<Record<string, Bench>> = {
   leases,
   outbox,
   'outbox-latency': outboxLatency,
+  sinks,
 }
 
 const USAGE = `npm run bench -- NAME [--quick | --smoke] [--json] [--verbose]
