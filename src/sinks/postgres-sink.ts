@@ -113,6 +113,10 @@ class PostgresSink implements Sink {
     this.name = options.name ?? 'postgres'
   }
 
+  async open(): Promise<void> {
+    this.#closed = false
+  }
+
   async send(events: readonly OutboxEvent[], context: BatchContext): Promise<Delivery[]> {
     const answers = events.map(() => HELD)
     const batch: Batch = { events, context, answers, failed: 0, sent: false, over: undefined }
