@@ -1,5 +1,6 @@
 import type { Scenario } from '../scenario.ts'
 
+import { brokerDown } from './brokerDown.ts'
 import { bulk } from './bulk.ts'
 import { cancel } from './cancel.ts'
 import { combine } from './combine.ts'
@@ -21,6 +22,7 @@ import { transfers } from './transfers.ts'
 import { visibility } from './visibility.ts'
 import { wallet } from './wallet.ts'
 import { zombie } from './zombie.ts'
+import { zombieSink } from './zombieSink.ts'
 
 /** Every scenario by its name: `npm run attack -- NAME`. */
 export const scenarios: Readonly<Record<string, Scenario>> = {
@@ -44,5 +46,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
   'open-writer': openWriter,
   bulk,
   restore,
+  'zombie-sink': zombieSink,
+  'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,
 }

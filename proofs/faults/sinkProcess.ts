@@ -1,0 +1,61 @@
+/**
+ * A dispatcher with a real sink, to be stopped in the middle of a batch. It tells its parent of every batch before it is sent and
+ * after it was answered. Argument: a JSON object, `SinkProcessOptions`.
+ */
+import { type Delivery, Lockstep, type Sink } from 'pg-lockstep'
+import pg from 'pg'
+import { brokerNamed } from '../sinks/brokers.ts'
+import { UNGUARDED } from '../sinks/unguarded.ts'
+
+export interface SinkProcessOptions {
+  /** Of the database with the outbox. */
+  readonly url: string
+  readonly broker: string
+  /** Of the broker, as this process reaches it. */
+  readonly address: string
+  readonly ttlMs: number
+  readonly shards: number
+  readonly timeoutMs: number
+  /** With the planted bug. */
+  readonly unguarded: boolean
+}
+
+/** What it tells. */
+export type SinkNews =
+  | { readonly sending: number; readonly events: readonly (readonly [key: string, seq: number])[] }
+  | { readonly answered: number; readonly answers: readonly string[] }
+
+const options = JSON.parse(process.argv[2] as string) as SinkProcessOptions
+const pool = new pg.Pool({ connectionString: options.url, max: 5, application_name: 'dispatcher' })
+pool.on('error', () => undefined)
+
+async function connected(): Promise<Sink> {
+  const { broker, address, timeoutMs, unguarded } = options
+  const plain = unguarded ? UNGUARDED[broker] : undefined
+  return plain === undefined ? (await brokerNamed(broker).connect(address, { timeoutMs })).sink : plain(address)
+}
+
+const sink = await connected()
+let batches = 0
+const tell = (news: SinkNews): void => void process.send?.(news)
+const kindOf = (answer: Delivery): string => (typeof answer === 'string' ? answer : (Object.keys(answer)[0] as string))
+
+const told: Sink = {
+  name: sink.name,
+  ...(sink.open === undefined ? {} : { open: () => sink.open?.() as Promise<void> }),
+  ...(sink.healthy === undefined ? {} : { healthy: () => sink.healthy?.() as Promise<boolean> }),
+  async send(events, context) {
+    const sending = ++batches
+    tell({ sending, events: events.map(({ key, seq }) => [key, seq]) })
+    let answers: readonly Delivery[] | undefined
+    try {
+      answers = await sink.send(events, context)
+      return answers
+    } finally {
+      tell({ answered: sending, answers: answers?.map(kindOf) ?? events.map(() => 'failed') })
+    }
+  },
+}
+await new Lockstep(pool)
+  .dispatcher({ sink: told, ttlMs: options.ttlMs, shards: options.shards, batch: 50, backoffMs: { longest: 500 } })
+  .run()

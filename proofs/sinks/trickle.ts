@@ -1,0 +1,53 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { Lockstep } from 'pg-lockstep'
+
+/** Events that are written little by little, until it is over. */
+export class Trickle {
+  readonly lockstep: Lockstep
+  readonly #pool: pg.Pool
+  readonly #topic: string
+  readonly #writing: Promise<void>
+  #over = false
+  #written = 0
+
+  constructor(
+    url: string,
+    topic: string,
+    options: { readonly keys: number; readonly each: number; readonly everyMs: number },
+  ) {
+    this.#pool = new pg.Pool({ connectionString: url, max: 6 })
+    this.lockstep = new Lockstep(this.#pool)
+    this.#topic = topic
+    this.#writing = this.#write(options)
+  }
+
+  /** How many events there are. */
+  get written(): number {
+    return this.#written
+  }
+
+  async #write({ keys, each, everyMs }: { keys: number; each: number; everyMs: number }): Promise<void> {
+    while (!this.#over) {
+      const events = Array.from({ length: each }, () => {
+        const key = `portfolio ${Math.floor(Math.random() * keys)}`
+        return { topic: this.#topic, key, payload: { at: Date.now() } }
+      })
+      await this.lockstep.transaction({}, (tx) => tx.enqueueMany(events))
+      this.#written += each
+      await sleep(everyMs)
+    }
+  }
+
+  /** No more. */
+  async end(): Promise<void> {
+    this.#over = true
+    await this.#writing
+  }
+
+  async close(): Promise<void> {
+    await this.end()
+    await this.lockstep.close()
+    await this.#pool.end()
+  }
+}
