@@ -167,6 +167,25 @@ describe('the inbox of another database', () => {
     expect((await effects()).toSorted()).toEqual(['a1', 'b1'])
   })
 
+  test('an event that is none is refused, and the others are sent', async () => {
+    const events = [eventOf('t', 'a', 1), eventOf('t', 'b', 1, { id: 'no uuid' }), eventOf('t', 'c', 1)]
+    const answers = await open().send(events, contextOf())
+    expect(kinds(answers)).toEqual(['sent', 'refused', 'sent'])
+    expect(reasonOf(answers[1])).toContain('no uuid')
+  })
+
+  test('streams that are refused do not keep the others waiting', async () => {
+    const sink = open({
+      handle: async (tx, event) => {
+        if (event.key.startsWith('bad')) throw new EventRefused('closed')
+        await act(tx, event)
+      },
+    })
+    const keys = [...Array.from({ length: 10 }, (_, index) => `bad${index}`), 'fine']
+    const answers = await sink.send(eventsOf('t', keys, 1), contextOf())
+    expect(kinds(answers)).toEqual([...Array<string>(10).fill('refused'), 'sent'])
+  })
+
   test('where everything fails it ends soon, and nobody is refused', async () => {
     let calls = 0
     const sink = open({
@@ -313,6 +332,7 @@ describe('the inbox of another database', () => {
       { consumer: '' },
       { start: 0 },
       { start: 'somewhere' },
+      { isolation: 'chaos' },
       { timeoutMs: 0 },
       { timeoutMs: 1.5 },
     ]

@@ -72,6 +72,7 @@ export function postgresSink<Client = unknown, Events extends object = EventMap>
   return new PostgresSink(options as unknown as PostgresSinkOptions)
 }
 
+const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
 const MAX_MS = 2_147_483_647
 /** A conflict is over after a few; a server that is down is asked again later by the dispatcher. */
 const ATTEMPTS = 5
@@ -85,7 +86,7 @@ interface Batch {
   readonly events: readonly OutboxEvent[]
   readonly context: BatchContext
   readonly answers: Delivery[]
-  /** Streams that have failed by themselves. */
+  /** Streams that have failed by themselves, and were not refused. */
   failed: number
   sent: boolean
   /** Why nothing more is tried. */
@@ -192,8 +193,9 @@ class PostgresSink implements Sink {
       if (before.every((place) => answers[place] === 'sent')) await this.#sendSome(batch, after)
     } else {
       const [place] = places as [number]
-      answers[place] = blame(failure, batch.events[place] as OutboxEvent)
-      batch.failed++
+      const answer = blame(failure, batch.events[place] as OutboxEvent)
+      answers[place] = answer
+      if ('failed' in answer) batch.failed++
     }
   }
 
@@ -304,7 +306,7 @@ function answerTo(verdict: BatchVerdict): Delivery {
 }
 
 /** What is said of an event that failed by itself. */
-function blame({ error, stage }: Failure, { topic, key, seq }: OutboxEvent): Delivery {
+function blame({ error, stage }: Failure, { topic, key, seq }: OutboxEvent): Exclude<Delivery, 'sent'> {
   const reason = `${topic}/${key} #${seq}: ${reasonOf(error)}`
   const refuses = error instanceof EventRefused || (stage === 'accepting' && error instanceof InvalidOption)
   return refuses ? { refused: reason, cause: error } : { failed: reason, cause: error }
@@ -320,7 +322,7 @@ function streamAt({ events }: Batch, place: number): string {
 }
 
 function checkOptions(options: PostgresSinkOptions): PostgresSinkOptions {
-  const { lockstep, handle, handleMany, timeoutMs = 10_000 } = options ?? ({} as PostgresSinkOptions)
+  const { lockstep, handle, handleMany, isolation, timeoutMs = 10_000 } = options ?? ({} as PostgresSinkOptions)
   if (typeof lockstep?.transaction !== 'function' || typeof lockstep.inbox !== 'function') {
     throw new InvalidOption('postgresSink() was given no `lockstep`.', {
       advice: 'Pass a Lockstep on the database to which the events are to go.',
@@ -330,6 +332,11 @@ function checkOptions(options: PostgresSinkOptions): PostgresSinkOptions {
   if (given.length !== 1 || typeof given[0] !== 'function') {
     throw new InvalidOption('postgresSink() needs either `handle` or `handleMany`.', {
       advice: 'Pass handle: async (tx, event) => …, or handleMany: async (tx, events) => …',
+    })
+  }
+  if (isolation !== undefined && !ISOLATIONS.includes(isolation)) {
+    throw new InvalidOption(`There is no isolation ${isolation}.`, {
+      advice: `Use one of ${ISOLATIONS.join(', ')}.`,
     })
   }
   if (!Number.isInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_MS) {

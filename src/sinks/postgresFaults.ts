@@ -1,5 +1,5 @@
-import { LockstepError, type LockstepErrorCode } from '../errors.ts'
-import { codeOf, endsSession, findCause } from '../postgres/index.ts'
+import { InvalidOption, LockstepError, type LockstepErrorCode } from '../errors.ts'
+import { codeOf, findCause } from '../postgres/index.ts'
 
 /** Where a transaction was when it failed: not open yet, in the inbox, or in the caller's handler. */
 export type Stage = 'before' | 'accepting' | 'handling'
@@ -19,23 +19,20 @@ const NOBODYS: ReadonlySet<LockstepErrorCode> = new Set([
   'LOCKSTEP_POOL_CLOSED',
   'LOCKSTEP_CLOSED',
   'LOCKSTEP_STANDBY',
-  'LOCKSTEP_SCHEMA_MISSING',
-  'LOCKSTEP_SCHEMA_TOO_OLD',
-  'LOCKSTEP_SCHEMA_TOO_NEW',
 ])
 
 /** Lost, too many connections or a full disk, an operator's doing, a broken system, a conflict, a lock not granted, read-only. */
 const SERVERS = /^(?:08|40|53|58|57P)[0-9A-Z]+$|^(?:55P03|25006|25P03|25P04)$/
 
 /**
- * Whether a failed transaction says nothing about the events that were in it. Of what a handler throws only PostgreSQL's own words
- * count: that it cannot reach some other service may be due to the one event that it was about. So may be that it takes too long.
+ * Whether a failed transaction says nothing about the events that were in it. Before the handler only an event that is none can be to
+ * blame. Of what a handler throws, PostgreSQL's own words about itself count: that it cannot reach some other service may be due to the
+ * one event that it was about, and so may be that it takes too long.
  */
 export function isNobodysFault(error: unknown, stage: Stage): boolean {
-  const found = findCause(error, (each) => {
-    if (each instanceof LockstepError) return NOBODYS.has(each.code)
-    if (SERVERS.test(codeOf(each) ?? '')) return true
-    return stage !== 'handling' && (each instanceof TookTooLong || endsSession(each) || codeOf(each) === undefined)
-  })
+  if (stage !== 'handling') return stage === 'before' || !(error instanceof InvalidOption)
+  const found = findCause(error, (each) =>
+    each instanceof LockstepError ? NOBODYS.has(each.code) : SERVERS.test(codeOf(each) ?? ''),
+  )
   return found !== undefined
 }
