@@ -260,7 +260,7 @@ test('an abort in the middle: what is under way is answered, nothing more is beg
   const sending = sink.send(eventsOf('t', ['a', 'b'], 3), contextOf({ signal: lost.signal }))
   await until(() => channel.published.length === 2)
   lost.abort()
-  for (const { confirm } of [...channel.published]) confirm()
+  for (const { confirm } of channel.published) confirm()
   expect((await sending).map(kind)).toEqual(['sent', 'sent', 'unknown', 'unknown', 'unknown', 'unknown'])
   expect(channel.published.length).toBe(2)
 })

@@ -148,9 +148,10 @@ class WebhookSink implements Sink {
   ): Promise<Delivery> {
     const { origin } = receiver.url
     try {
-      const headers = { ...facts, ...receiver.headers, 'content-length': String(body.length) }
-      sign(headers, body, receiver.keys, Date.now())
-      const answer = await this.#follow(receiver, headers, body)
+      Object.assign(facts, receiver.headers)
+      facts['content-length'] = String(body.length)
+      sign(facts, body, receiver.keys, Date.now())
+      const answer = await this.#follow(receiver, facts, body)
       silences.delete(origin)
       const delivery = readAnswer(event, receiver.url, answer, Date.now())
       if (typeof delivery === 'object' && 'unknown' in delivery && delivery.retryAfterMs !== undefined) {

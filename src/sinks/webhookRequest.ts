@@ -1,6 +1,7 @@
-import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http'
+import { Agent as HttpAgent, type IncomingMessage, request as requestHttp, type RequestOptions } from 'node:http'
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
 import type { SecureContextOptions } from 'node:tls'
+import { urlToHttpOptions } from 'node:url'
 import { literalAddress, isPublicAddress, PrivateAddress, publicLookup } from './publicAddress.ts'
 
 /** What a receiver said. */
@@ -36,9 +37,17 @@ const LONGEST_BODY_BYTES = 65_536
 export class Connections {
   readonly #open: { http: HttpAgent; https: HttpsAgent }
   readonly #public: { http: HttpAgent; https: HttpsAgent }
+  readonly #places = new WeakMap<URL, RequestOptions>()
 
-  constructor(kept: number, tls: WebhookTls) {
-    const options = { keepAlive: true, maxFreeSockets: kept, timeout: IDLE_MS, scheduling: 'lifo' as const }
+  constructor(most: number, tls: WebhookTls) {
+    // No more connections than requests: an answer's connection is free a moment after the answer, and worth that wait.
+    const options = {
+      keepAlive: true,
+      maxSockets: most,
+      maxFreeSockets: most,
+      timeout: IDLE_MS,
+      scheduling: 'lifo' as const,
+    }
     const agents = (more: object): { http: HttpAgent; https: HttpsAgent } => ({
       http: new HttpAgent({ ...options, ...more }),
       https: new HttpsAgent({ ...options, ...more, ...tls }),
@@ -78,6 +87,15 @@ export class Connections {
     }
   }
 
+  #placeOf(url: URL): RequestOptions {
+    const known = this.#places.get(url)
+    if (known !== undefined) return known
+    const { protocol, hostname, port, path } = urlToHttpOptions(url)
+    const place: RequestOptions = { protocol, hostname, path, ...(port === undefined ? {} : { port }) }
+    this.#places.set(url, place)
+    return place
+  }
+
   #once(
     method: string,
     url: URL,
@@ -89,10 +107,14 @@ export class Connections {
   ): Promise<HttpAnswer> {
     const agents = publicOnly ? this.#public : this.#open
     return new Promise((resolve, reject) => {
+      // As a list they are sent as they are: an object would be taken apart and put together again.
+      const list = ['host', url.host]
+      for (const name in headers) list.push(name, headers[name] as string)
+      const options = { ...this.#placeOf(url), method, headers: list }
       const request =
         url.protocol === 'https:'
-          ? requestHttps(url, { method, headers, agent: agents.https })
-          : requestHttp(url, { method, headers, agent: agents.http })
+          ? requestHttps({ ...options, agent: agents.https })
+          : requestHttp({ ...options, agent: agents.http })
       // Runs on until the body has ended: a receiver that never ends it does not keep its connection.
       const timer = setTimeout(() => {
         request.destroy(new NoAnswer(`no answer in ${Math.round(timeoutMs)} ms`))
