@@ -73,10 +73,12 @@ describe.skipIf(!kafkaAvailable())('the Kafka sink', () => {
     test('a client that tries again by itself after it was given up is not overtaken', async () => {
       const single = await startKafka()
       const way = await startProxy({ targetPort: Number((single.brokers[0] as string).split(':')[1]) })
-      const own = kafkaThrough(`127.0.0.1:${way.port}`, { requestTimeout: 30_000 }).producer()
+      const own = kafkaThrough(`127.0.0.1:${way.port}`, { requestTimeout: 30_000 }).producer({
+        retry: { initialRetryTime: 10 },
+      })
       try {
         await own.connect()
-        const sink = kafkaSink({ producer: own, timeoutMs: 300 })
+        const sink = kafkaSink({ producer: own, timeoutMs: 1000 })
         await sendAll(sink, [eventOf('held', 'k', 1)])
         let holding: { cut(): void } | undefined
         way.onClientData((chunk, connection) => {
