@@ -14,7 +14,7 @@ AS $$ SELECT :"schema".lock_id('outbox-shard', my_dispatcher || ':' || my_shard)
 
 -- Where the caller is. A restored dump, or a copy, brings along the cursors, the leases and even the life that its original had: so
 -- they are compared with the server itself, in every call. A dispatcher that runs while its address leads to another server would go
--- on with them. (25 us, of which 19 are for reading the server's own id.) life is null where none has begun here.
+-- on with them. (23 us a call.) life is null where none has begun here.
 CREATE FUNCTION :"schema".outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean)
 LANGUAGE plpgsql STABLE
 AS $$

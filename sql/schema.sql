@@ -835,11 +835,13 @@ BEGIN
      OR EXISTS (SELECT FROM "lockstep".outbox_dispatchers d WHERE d.system <> here) THEN
     RETURN NULL;
   END IF;
-  SELECT min(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END) INTO passed
+  -- PostgreSQL 14 has no min() of these.
+  SELECT (array_agg(p.xid ORDER BY p.xid))[1] INTO passed
     FROM "lockstep".outbox_dispatchers d
     CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
     LEFT JOIN LATERAL (SELECT * FROM "lockstep".outbox_cursors o
                         WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
+    CROSS JOIN LATERAL (SELECT CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END AS xid) AS p
    HAVING count(*) = count(c.version);
   RETURN passed;
 END
