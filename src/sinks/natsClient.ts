@@ -93,6 +93,9 @@ export class JetStream {
       const { data } = await this.#client.request(subject, payload, options)
       return JSON.parse(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString()) as Answer
     } catch (cause) {
+      if (cause instanceof Error && cause.name === 'TimeoutError') {
+        return { unknown: `NATS did not answer within ${this.#timeoutMs} ms`, cause }
+      }
       return { unknown: `NATS: ${cause instanceof Error ? cause.message : String(cause)}`, cause }
     }
   }

@@ -30,7 +30,7 @@ const DEFAULT_TIMEOUT_MS = 10_000
 const EVENTS_PER_CALL = 500
 const BYTES_PER_CALL = 1024 * 1024
 /** What is collected before it is written: large enough to be cheap, small enough to keep the server busy meanwhile. */
-const BYTES_AT_ONCE = 64 * 1024
+const BYTES_AT_ONCE = 256 * 1024
 /** Lua hands over about 8,000 arguments at once. */
 const MAX_FIELDS = 3_000
 

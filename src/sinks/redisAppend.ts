@@ -8,45 +8,52 @@ export const BODY = 'lockstep-body'
 /**
  * Appends events of one stream, in order, each only right behind the one before it. Says how many are there now, and what stopped it.
  *
- * The number on top is read from the last entry as long as that fits: it costs less than XINFO, which brings two whole entries. Only
- * where it does not fit, or nothing is there, the stream's own memory is asked: the last id that was ever given outlives its entry, in
- * a stream that was trimmed to nothing and in one whose last entry was deleted. What stands at or below the last number and is not
- * there any more was trimmed: every number was appended behind the one before it.
+ * What the last number is, it learns in three steps, each only where the one before does not fit. First the number of entries: ids are
+ * whole numbers that only grow, so the last one is not below it, and XADD itself refuses an id that is not above the last one; where
+ * both agree to the event, it comes right behind the last. Then the last entry, for a stream that was trimmed at its beginning. Then the
+ * stream's own memory: the last id ever given outlives its entry, in a stream that was trimmed to nothing, and in one whose last entry
+ * was deleted. (With the last entry as the first step, an event alone in its call took 20 µs of the server instead of 15.)
+ * What stands at or below the last number and is not there any more was trimmed: every number was appended behind the one before it.
  *
  * One key, so that a cluster runs it; nothing that differs between two runs, so that replicas agree.
  */
 export const SCRIPT = `
 local stream, first, limit = KEYS[1], ARGV[1], ARGV[2]
-local last, sure, sent, at = 0, false, 0, 3
+local sent, at, step = 0, 3, 0
 
 local function failed(reply) return type(reply) == 'table' and reply.err end
 local function says(...) return table.concat({ string.format('%.0f', sent), ... }, ' ') end
 local function number(id) return tonumber(string.match(id, '^%d+')) end
+local function begins(seq) return first == 'anywhere' or tonumber(first) == seq end
 local function uuid(entry)
   for i = 1, #entry[2], 2 do
     if entry[2][i] == '${HEADERS.id}' then return entry[2][i + 1] end
   end
 end
 
-local top = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
-if failed(top) then return says('error', top.err) end
-if top[1] then last = number(top[1][1]) end
+local last = redis.pcall('XLEN', stream)
+if failed(last) then return says('error', last.err) end
 
-local function settle()
-  sure = true
-  if top[1] and not uuid(top[1]) then return says('foreign', top[1][1]) end
-  if redis.call('EXISTS', stream) == 0 then return end
-  local told = redis.pcall('XINFO', 'STREAM', stream)
-  if failed(told) then return says('error', told.err) end
-  for i = 1, #told, 2 do
-    if told[i] == 'last-generated-id' then last = math.max(last, number(told[i + 1])) end
+local function learn()
+  step = step + 1
+  if step == 1 then
+    local top = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+    if failed(top) then return says('error', top.err) end
+    if top[1] and not uuid(top[1]) then return says('foreign', top[1][1]) end
+    last = top[1] and number(top[1][1]) or 0
+  elseif redis.call('EXISTS', stream) == 1 then
+    local told = redis.pcall('XINFO', 'STREAM', stream)
+    if failed(told) then return says('error', told.err) end
+    for i = 1, #told, 2 do
+      if told[i] == 'last-generated-id' then last = number(told[i + 1]) end
+    end
   end
 end
 
 while at <= #ARGV do
   local seq, id, count = tonumber(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2])
-  if not sure and (last == 0 or last ~= seq - 1) then
-    local stopped = settle()
+  while step < 2 and not (last == seq - 1 and (last > 0 or begins(1))) do
+    local stopped = learn()
     if stopped then return stopped end
   end
   local done = true
@@ -54,7 +61,7 @@ while at <= #ARGV do
     local there = redis.pcall('XRANGE', stream, ARGV[at] .. '-0', ARGV[at] .. '-0')
     if failed(there) then return says('error', there.err) end
     if there[1] and uuid(there[1]) ~= id then return says('diverged', tostring(uuid(there[1]))) end
-  elseif last == 0 and first ~= 'anywhere' and tonumber(first) ~= seq then
+  elseif last == 0 and not begins(seq) then
     return says('empty')
   elseif last > 0 and last ~= seq - 1 then
     return says('gap', string.format('%.0f', last))
@@ -67,13 +74,12 @@ while at <= #ARGV do
     end
     if not failed(added) then
       last = seq
-    elseif sure then
+    elseif step == 2 then
       return says('error', added.err)
     else
-      -- Its number may have been given before, and its entry deleted.
-      local stopped = settle()
+      -- Its number may have been given before.
+      local stopped = learn()
       if stopped then return stopped end
-      if last < seq then return says('error', added.err) end
       done = false
     end
   end
