@@ -1,4 +1,5 @@
 import { AsyncResource } from 'node:async_hooks'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { BatchMismatch, LockTimeout } from '../errors.ts'
 import { Closing, type Key } from '../locks/index.ts'
 import { combineBatch } from '../observe/index.ts'
@@ -8,6 +9,7 @@ import {
   outsideTransactions,
   planTransaction,
   runTransaction,
+  Stay,
   type Transaction,
 } from '../transactions/index.ts'
 import type { Combiners } from './combine.ts'
@@ -72,7 +74,14 @@ export class Batcher<Item, Result> {
   }
 
   async #serve(line: Line<Item, Result>): Promise<void> {
-    while (line.waiting > 0) await this.#serveNext(line)
+    const stay = new Stay(this.#grounds)
+    for (;;) {
+      while (line.waiting > 0) await this.#serveNext(line, stay)
+      if (!stay.holds) break
+      // Those who were just answered may call again at once.
+      await nextTurn()
+      if (line.waiting === 0) await stay.leave()
+    }
     line.end()
     this.#lines.delete(line.key)
     if (this.#lines.size > 0) return
@@ -82,17 +91,17 @@ export class Batcher<Item, Result> {
   }
 
   /** One batch: whoever waits when its transaction is open. */
-  async #serveNext(line: Line<Item, Result>): Promise<void> {
+  async #serveNext(line: Line<Item, Result>, stay: Stay): Promise<void> {
     const deserted = new AbortController()
     line.onDeserted = () => deserted.abort()
     let batch: Call<Item, Result>[] | undefined
-    const error = await this.#transact(line, deserted.signal, () => {
+    const error = await this.#transact(line, stay, deserted.signal, () => {
       line.onDeserted = undefined
       return (batch ??= line.take(this.#settings.maxBatch))
     })
     line.onDeserted = undefined
     if (error === undefined) return
-    if (batch !== undefined) return this.#afterFailure(line, batch, error)
+    if (batch !== undefined) return this.#afterFailure(line, stay, batch, error)
     // A second attempt that waited long: those in line have clocks of their own.
     if (error instanceof LockTimeout) return
     // No transaction could be opened: there is none to be had for anybody of this line.
@@ -100,21 +109,27 @@ export class Batcher<Item, Result> {
   }
 
   /** Tells the callers of a failed batch, or tries its halves. */
-  async #afterFailure(line: Line<Item, Result>, batch: Call<Item, Result>[], error: unknown): Promise<void> {
+  async #afterFailure(
+    line: Line<Item, Result>,
+    stay: Stay,
+    batch: Call<Item, Result>[],
+    error: unknown,
+  ): Promise<void> {
     if (batch.length < 2 || !isFaultOfItems(error)) {
       for (const call of batch) call.reject(error)
       return
     }
     const middle = Math.ceil(batch.length / 2)
     for (const half of [batch.slice(0, middle), batch.slice(middle)]) {
-      const failure = await this.#transact(line, undefined, () => half)
-      if (failure !== undefined) await this.#afterFailure(line, half, failure)
+      const failure = await this.#transact(line, stay, undefined, () => half)
+      if (failure !== undefined) await this.#afterFailure(line, stay, half, failure)
     }
   }
 
   /** Runs a batch and gives its callers their results, or gives back what it failed with: then nothing was written. */
   async #transact(
     line: Line<Item, Result>,
+    stay: Stay,
     signal: AbortSignal | undefined,
     takeBatch: () => Call<Item, Result>[],
   ): Promise<unknown> {
@@ -135,7 +150,8 @@ export class Batcher<Item, Result> {
       )
       // Whoever waits for a batch to begin has a clock of its own; a batch that was taken, and is tried again, has none but this.
       const patient = signal === undefined ? plan : { ...plan, firstWaitMs: false as const }
-      await runTransaction(this.#grounds, patient, async (tx) => {
+      const staying = stay.suits(plan) ? { ...patient, stay } : patient
+      await runTransaction(this.#grounds, staying, async (tx) => {
         batch = takeBatch()
         beganAt ||= performance.now()
         if (batch.length === 0) return

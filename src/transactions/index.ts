@@ -59,5 +59,6 @@ export {
   type TransactionPlan,
 } from './options.ts'
 export { runTransaction } from './run.ts'
+export { Stay } from './stay.ts'
 export { abandon, isUndone, rootOf, type Transaction } from './transaction.ts'
 export type { Isolation } from './transactions.sql.ts'

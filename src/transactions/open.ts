@@ -70,10 +70,7 @@ export function open(grounds: Grounds, plan: TransactionPlan, patience: Patience
   return new WayIn(grounds, plan, patience, queued).enter()
 }
 
-/**
- * One caller's way into its transaction. The quick way is one function to its end: every promise more costs all callers, while
- * they are followed by AsyncLocalStorage, a percent or two.
- */
+/** A caller's way into its transaction. The quick way is one function: every promise more costs all a percent, with AsyncLocalStorage. */
 class WayIn {
   readonly #byHandOver: boolean
   readonly #grounds: Grounds
@@ -97,18 +94,19 @@ class WayIn {
 
   async enter(): Promise<Opened> {
     const { driver, readiness, silence } = this.#grounds
-    const { locks } = this.#plan
+    const { locks, stay } = this.#plan
     this.#patience.stage = 'connection'
     this.#readiness = readiness ?? (await patiently(this.#grounds.ready(), this.#patience, locks))
     for (let round = 0; ; round++) {
-      this.#connection = await checkout(driver, this.#patience, locks)
+      const stays = stay?.holds
+      this.#connection = await (stay?.connect(driver, this.#patience, locks) ?? checkout(driver, this.#patience, locks))
       this.#inTransaction = false
       this.#isNew = false
       try {
         let opened: Opened | 'unknown life' | undefined
         if (this.#byHandOver) {
           opened = await this.#handOver(round)
-        } else if (this.#expectsToWait()) {
+        } else if (stays !== true && this.#expectsToWait()) {
           opened = await this.#wait(true, round).finally(() => this.#grounds.places.give())
         } else {
           this.#inTransaction = true

@@ -2,6 +2,7 @@ import { InvalidOption, StrategyUnsupported } from '../errors.ts'
 import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
 import { nameOf, type Stream } from './enqueuing.ts'
 import { exclusiveKeys, sharedKeys } from './rollOut.ts'
+import type { Stay } from './stay.ts'
 import { locksOfStreams } from './streamLocks.ts'
 import type { Isolation } from './transactions.sql.ts'
 
@@ -73,6 +74,8 @@ export interface TransactionPlan {
   /** Whether a COMMIT whose answer was lost is to be looked into. */
   readonly resolvesCommit: boolean
   readonly closing: Closing
+  /** Where another transaction with the same locks may follow at once. */
+  readonly stay?: Stay
 }
 
 const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']

@@ -135,7 +135,10 @@ async function attemptOnce<T>(
   try {
     if (patience.aborted) throw patience.failure('process', plan.locks)
     if (locked) {
-      ticket = grounds.queue.tryEnter(plan.locks) ?? (await waitInProcess(grounds, plan, patience))
+      ticket = grounds.queue.tryEnter(plan.locks)
+      // Whoever is before us in this process waits for what our session keeps.
+      if (ticket === undefined) await plan.stay?.leave()
+      ticket ??= await waitInProcess(grounds, plan, patience)
     }
     const opened = await open(grounds, plan, patience, ticket?.waited ?? false)
     unwatch?.()

@@ -135,6 +135,16 @@ export function handOver(opening: Opening, waitMs: number): string {
     SELECT ${columns(opening, [], undefined)}${takeOver}`
 }
 
+/** Has the session keep locks that its transaction holds, beside it. */
+export function keepLocks(locks: LockSet): string {
+  return `SELECT ${locks.map(sessionLock).join(', ')}`
+}
+
+/** Gives back what `keepLocks` took. */
+export function giveLocksBack(locks: LockSet): string {
+  return `SELECT ${locks.map(sessionUnlock).join(', ')}`
+}
+
 /** Ends a hand-over that failed, wherever it did, and unlocks what it may have left on the session. */
 export function cleanUpHandOver(locks: LockSet): string {
   return `ROLLBACK AND CHAIN; ${unlockLeftovers(locks)}; COMMIT`

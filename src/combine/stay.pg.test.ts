@@ -1,0 +1,145 @@
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { Proxy } from '../../tools/server/proxy.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, holding, workbench } from '../../tools/server/testing/workbench.ts'
+import { type Combined, key, type Lockstep } from '../index.ts'
+
+/** Batches that follow one another while other processes wait: the session keeps the lock between them, and never for good. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+const HOT = key`Account:hot`
+
+beforeAll(() => bench.admin.query('CREATE TABLE done (id integer PRIMARY KEY)'))
+beforeEach(() => bench.admin.query('TRUNCATE done'))
+
+function combined(lockstep: Lockstep): Combined<number, number> {
+  return lockstep.combine<number, number>({
+    key: () => HOT,
+    async run(tx, ids) {
+      await tx.queryAtCommit(`INSERT INTO done SELECT id::int FROM unnest(string_to_array($1, ',')) AS id`, [
+        ids.join(),
+      ])
+      return [...ids]
+    },
+  })
+}
+
+const count = async (): Promise<number | undefined> =>
+  (await bench.admin.query<{ n: number }>('SELECT count(*)::int AS n FROM done')).rows[0]?.n
+
+/** Counts how often a session is asked to keep the lock, and to give it back. */
+function watch(proxy: Proxy): { kept: number; given: number } {
+  const seen = { kept: 0, given: 0 }
+  proxy.onClientData((chunk) => {
+    if (chunk.includes('pg_advisory_lock(')) seen.kept++
+    if (chunk.includes('pg_advisory_unlock(')) seen.given++
+    return 'forward'
+  })
+  return seen
+}
+
+/** One call that finds the lock taken, so that more of the kind are expected. */
+async function afterContention(call: () => Promise<unknown>, other: Lockstep): Promise<void> {
+  const letGo = await holding(other, HOT)
+  const calling = call()
+  await bench.waiters(1)
+  await letGo()
+  await calling
+}
+
+describe.each(DRIVERS)('staying, %s', (driver) => {
+  test('two processes on one key: everything is done once, and nothing is left', async () => {
+    const proxy = await bench.proxy()
+    const seen = watch(proxy)
+    const calls = [0, 1].map(() => combined(bench.open(driver, { max: 4, url: proxy.url(database.url) }).lockstep))
+    await Promise.all(
+      calls.flatMap((call, process) =>
+        Array.from({ length: 8 }, async (_, caller) => {
+          for (let n = 0; n < 40; n++) {
+            const id = (process * 8 + caller) * 40 + n
+            expect(await call(id)).toBe(id)
+          }
+        }),
+      ),
+    )
+    expect(await count()).toBe(640)
+    expect(seen.kept).toBeGreaterThan(0)
+    await expect.poll(() => bench.locksHeld()).toBe(0)
+    // postgres.js says a statement only once to a session.
+    if (driver === 'pg') expect(seen.given).toBe(seen.kept)
+  })
+
+  test('nobody calls again: it is given back, and the connection too', async () => {
+    const proxy = await bench.proxy()
+    const seen = watch(proxy)
+    const { lockstep, query } = bench.open(driver, { max: 2, url: proxy.url(database.url) })
+    const [call, other] = [combined(lockstep), bench.open(driver).lockstep]
+    // The first one learns that others are in the way.
+    for (const id of [1, 2]) await afterContention(() => call(id), other)
+    await expect.poll(() => bench.locksHeld()).toBe(0)
+    expect(seen).toEqual({ kept: 1, given: 1 })
+    // Both connections are there again.
+    await Promise.all([query('SELECT 1'), query('SELECT 1')])
+    await lockstep.close()
+  })
+
+  test('a transaction of the same process on the same key has its turn', async () => {
+    const { lockstep } = bench.open(driver, { max: 4 })
+    const call = combined(lockstep)
+    const other = bench.open(driver).lockstep
+    for (const first of [-1, 0]) await afterContention(() => call(first), other)
+    let id = 1
+    const callers = Array.from({ length: 4 }, async () => {
+      for (let n = 0; n < 50; n++) await call(id++)
+    })
+    for (let n = 0; n < 10; n++) await lockstep.transaction({ lock: HOT }, (tx) => tx.query('SELECT 1'))
+    await Promise.all(callers)
+    expect(await count()).toBe(202)
+    await expect.poll(() => bench.locksHeld()).toBe(0)
+  })
+
+  test('a batch that fails while the session keeps the lock: its callers are told, the others go on', async () => {
+    const { lockstep } = bench.open(driver, { max: 4 })
+    const call = combined(lockstep)
+    const other = bench.open(driver).lockstep
+    for (const first of [0, 1]) await afterContention(() => call(first), other)
+    const results = await Promise.allSettled([call(2), call(1), call(3)])
+    expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+    expect(await call(4)).toBe(4)
+    expect(await count()).toBe(5)
+    await expect.poll(() => bench.locksHeld()).toBe(0)
+  })
+
+  test('the session is terminated while it keeps the lock: the next batch has another one', async () => {
+    const { lockstep } = bench.open(driver, { max: 4 })
+    const call = combined(lockstep)
+    const other = bench.open(driver).lockstep
+    for (const first of [-1, 0]) await afterContention(() => call(first), other)
+    let id = 1
+    const callers = Array.from({ length: 4 }, async () => {
+      for (let n = 0; n < 60; n++) await call(id++)
+    })
+    const terminate = `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted
+       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+    for (let n = 0; n < 5; n++) await bench.admin.query(terminate)
+    await Promise.all(callers)
+    expect(await count()).toBe(242)
+    await expect.poll(() => bench.locksHeld()).toBe(0)
+  })
+
+  test('with a pool of one, or behind a pooler, nobody stays', async () => {
+    const proxy = await bench.proxy()
+    const seen = watch(proxy)
+    const { lockstep } = bench.open(driver, { max: 1, url: proxy.url(database.url) })
+    const [call, other] = [combined(lockstep), bench.open(driver).lockstep]
+    for (const id of [1, 2]) await afterContention(() => call(id), other)
+    expect(seen).toEqual({ kept: 0, given: 0 })
+    if (database.pooledUrl === undefined) return
+    const pooled = bench.open(driver, { max: 4, url: database.pooledUrl })
+    const callPooled = combined(pooled.lockstep)
+    for (const id of [3, 4]) await afterContention(() => callPooled(id), other)
+    expect(await bench.locksHeld()).toBe(0)
+  })
+})

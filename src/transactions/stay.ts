@@ -1,0 +1,136 @@
+import type { LockSet, Patience } from '../locks/index.ts'
+import type { Commit, Connection, Driver, Statement, StatementResult } from '../postgres/index.ts'
+import { checkout } from './connections.ts'
+import type { Grounds } from './grounds.ts'
+import type { TransactionPlan } from './options.ts'
+import { giveLocksBack, keepLocks } from './transactions.sql.ts'
+
+/** How long others wait at most because somebody stays: a few commits' time. */
+const STAY_MS = 15
+
+/**
+ * Several transactions with the same locks, one after the other, without anybody in between: for who has the next one ready when the
+ * last one ends, while other processes wait. To hand the locks around costs more than a short transaction does: every process has to
+ * be woken first. So the session keeps them, beside the transaction, for up to `STAY_MS`; then the next in line has its turn.
+ *
+ * Taken with the COMMIT of the first transaction, under its own locks; given back with the COMMIT of the last one, before those. A session
+ * that ends, however it does, has nothing left. A connection of which it is not certain whether its session has them is destroyed. Only on
+ * direct connections: behind a pooler a session is anybody's.
+ */
+export class Stay {
+  readonly #grounds: Grounds
+  #kept: StayingConnection | undefined
+
+  constructor(grounds: Grounds) {
+    this.#grounds = grounds
+  }
+
+  /** Whether it would be of use. Levels above READ COMMITTED hand their locks from one transaction to the next by themselves. */
+  suits({ isolation, locks }: TransactionPlan): boolean {
+    return this.holds || (isolation === 'read committed' && this.#grounds.contention.expects(locks))
+  }
+
+  /** Whether the next transaction has its locks already. */
+  get holds(): boolean {
+    return this.#kept !== undefined
+  }
+
+  /** The connection whose session has the locks, or a new one. */
+  async connect(driver: Driver, patience: Patience, locks: LockSet): Promise<Connection> {
+    const kept = this.#kept
+    this.#kept = undefined
+    if (kept?.lost === false) return kept
+    kept?.destroy()
+    return new StayingConnection(await checkout(driver, patience, locks), this.#grounds, locks, (c) => (this.#kept = c))
+  }
+
+  /** Gives back what is kept. To be called before anything is waited for, and at the end. */
+  async leave(): Promise<void> {
+    const kept = this.#kept
+    this.#kept = undefined
+    await kept?.leave()
+  }
+}
+
+class StayingConnection implements Connection {
+  readonly #inner: Connection
+  readonly #grounds: Grounds
+  readonly #locks: LockSet
+  readonly #keep: (connection: StayingConnection) => void
+  /** Whether the session has the locks. */
+  #locked: 'no' | 'yes' | 'unknown' = 'no'
+  #until = 0
+
+  constructor(inner: Connection, grounds: Grounds, locks: LockSet, keep: (connection: StayingConnection) => void) {
+    this.#inner = inner
+    this.#grounds = grounds
+    this.#locks = locks
+    this.#keep = keep
+  }
+
+  get lost(): boolean {
+    return this.#inner.lost
+  }
+
+  get protocolPid(): Connection['protocolPid'] {
+    return this.#inner.protocolPid
+  }
+
+  get memory(): Connection['memory'] {
+    return this.#inner.memory
+  }
+
+  get client(): unknown {
+    return this.#inner.client
+  }
+
+  script(text: string): Promise<StatementResult[]> {
+    return this.#inner.script(text)
+  }
+
+  query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
+    return this.#inner.query<Row>(text, values)
+  }
+
+  ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult[]> | undefined {
+    return this.#inner.ask?.(statements, columns)
+  }
+
+  async commit(closing: readonly Statement[]): Promise<Commit> {
+    const changes = this.#locked === 'no' ? this.#wants() : performance.now() >= this.#until
+    if (!changes) return this.#inner.commit(closing)
+    const [change, becomes] = this.#locked === 'no' ? ([keepLocks, 'yes'] as const) : ([giveLocksBack, 'no'] as const)
+    this.#locked = 'unknown'
+    this.#until = performance.now() + STAY_MS
+    const text = change(this.#locks)
+    const answer = await this.#inner.commit([...closing, { text, values: [] }])
+    if (answer.command === 'COMMIT') this.#locked = becomes
+    return answer
+  }
+
+  /** Where others were in the way just now, and where a connection that is kept is missed by nobody. */
+  #wants(): boolean {
+    const { contention, driver, method } = this.#grounds
+    const direct = this.#inner.memory?.pooled === false && method.name === 'advisory'
+    return direct && contention.expects(this.#locks) && (driver.hasIdle() || driver.hasRoom())
+  }
+
+  release(): void {
+    if (this.#locked === 'no') this.#inner.release()
+    else if (this.#locked === 'yes' && !this.#inner.lost) this.#keep(this)
+    else this.#inner.destroy()
+  }
+
+  destroy(): void {
+    this.#inner.destroy()
+  }
+
+  async leave(): Promise<void> {
+    try {
+      await this.#grounds.silence.script(this.#inner, giveLocksBack(this.#locks))
+      this.#inner.release()
+    } catch {
+      this.#inner.destroy()
+    }
+  }
+}
