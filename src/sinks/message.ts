@@ -14,13 +14,12 @@ export const HEADERS = {
   contentType: 'content-type',
 } as const
 
-/**
- * What goes beside the body. Topic and key are percent-encoded: not every broker's headers take what is not ASCII. The event's own
- * headers come first, so that none of them can pass for one of ours.
- */
+const OURS = /^(?:lockstep-|content-type$)/i
+
+/** What goes beside the body. Topic and key are percent-encoded: not every broker's headers take what is not ASCII. */
 export function messageHeaders(event: OutboxEvent): Record<string, string> {
   return {
-    ...event.headers,
+    ...ownHeaders(event.headers),
     [HEADERS.topic]: encodeURIComponent(event.topic),
     [HEADERS.key]: encodeURIComponent(event.key),
     [HEADERS.seq]: String(event.seq),
@@ -30,6 +29,17 @@ export function messageHeaders(event: OutboxEvent): Record<string, string> {
     [HEADERS.contentType]: event.contentType,
     ...(event.tombstone === undefined ? {} : { [HEADERS.tombstone]: event.tombstone }),
   }
+}
+
+/** Those that an event was enqueued with. A name of ours, were it let through, could make a tombstone of it. */
+function ownHeaders(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  let kept = headers
+  for (const name of Object.keys(headers)) {
+    if (!OURS.test(name)) continue
+    if (kept === headers) kept = { ...headers }
+    delete (kept as Record<string, string>)[name]
+  }
+  return kept
 }
 
 /** An event as a consumer got it from a broker: the inbox takes it as it is. */

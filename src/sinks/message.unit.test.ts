@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest'
+import { messageHeaders, readMessage } from './message.ts'
+import { eventOf } from './sinkBench.conformance.ts'
+
+test('what an event was enqueued with comes back, and nothing else', () => {
+  const event = eventOf('trades', 'Größe/1', 7, { payload: { n: 1 }, headers: { tenant: 'eu' }, fence: 3n })
+  const read = readMessage(messageHeaders(event), event.body)
+  const { topic, key, seq, id, fence, headers, enqueuedAt, payload } = event
+  expect(read).toMatchObject({ topic, key, seq, id, fence, headers, enqueuedAt, tombstone: undefined })
+  expect(read.payload).toEqual(payload)
+})
+
+test.each(['lockstep-tombstone', 'Lockstep-Tombstone', 'lockstep-seq', 'LOCKSTEP-ID', 'Content-Type', 'lockstep-new'])(
+  'a header %s of the event cannot pass for ours',
+  (name) => {
+    const event = eventOf('trades', 'a', 7, { headers: { [name]: 'dead', tenant: 'eu' } })
+    const read = readMessage(messageHeaders(event), event.body)
+    expect(read).toMatchObject({ seq: 7, id: event.id, tombstone: undefined, headers: { tenant: 'eu' } })
+    expect(read.contentType).toBe('application/json')
+    expect(read.payload).toEqual({ seq: 7 })
+    // The event itself is as it was.
+    expect(event.headers).toHaveProperty([name])
+  },
+)
+
+test('a message of somebody else is refused, with the header that it lacks', () => {
+  expect(() => readMessage({ 'lockstep-topic': 'a', 'lockstep-key': 'b' }, '')).toThrow('lockstep-seq')
+})
+
+test('headers come as brokers give them: bytes, lists, names in any case', () => {
+  const event = eventOf('trades', 'a', 7)
+  const bytes = Object.fromEntries(
+    Object.entries(messageHeaders(event)).map(([name, value], n) => [
+      n % 2 === 0 ? name.toUpperCase() : name,
+      n % 3 === 0 ? [Buffer.from(value)] : Buffer.from(value),
+    ]),
+  )
+  expect(readMessage(bytes, event.body)).toMatchObject({ topic: 'trades', key: 'a', seq: 7, id: event.id })
+})
