@@ -6,6 +6,7 @@ import { locks } from './locks.ts'
 import { observeAgainst } from './observe.ts'
 import { outbox } from './outbox.ts'
 import { outboxLatency } from './outboxLatency.ts'
+import { sinks } from './sinks.ts'
 
 /** Times are no business of a test; that the bench runs, and what it counts, is. */
 test('bench locks measures every driver and isolation, and counts two round trips', { timeout: 120_000 }, async () => {
@@ -68,3 +69,10 @@ test(
     expect(asked?.value).toBeGreaterThan(0)
   },
 )
+
+test('bench sinks measures every sink against its broker', { timeout: 120_000 }, async () => {
+  const { results, goals } = await sinks.run('smoke', () => undefined)
+  expect(results.map(({ sink }) => sink)).toEqual(['redis', 'nats', 'kafka', 'rabbitmq', 'webhook', 'postgres'])
+  for (const row of results) expect(row['ratio']).toBeGreaterThan(0)
+  expect(goals.filter((goal) => !goal.holds)).toEqual([])
+})

@@ -36,7 +36,7 @@ const HEADERS = { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b716920
 export const sinks: Bench = {
   name: 'sinks',
   about: "events/s of each sink, beside its client's own fastest loop over the same messages",
-  baselines: Object.fromEntries(BROKERS.map(({ name, byHand }) => [name, byHand.toString()])),
+  baselines: Object.fromEntries(BROKERS.map((broker) => [broker.name, broker.byHand.toString()])),
   async run(thoroughness, tell) {
     const results: ResultRow[] = []
     const goals: Goal[] = []
@@ -53,10 +53,11 @@ export const sinks: Bench = {
 async function measure(broker: Broker, size: Size): Promise<{ row: ResultRow; ratio: number }> {
   const running = await broker.run()
   try {
-    const [{ sink, end }, hand] = [
+    const [connected, hand] = [
       await broker.connect(running.address, { timeoutMs: TIMEOUT_MS }),
       await broker.byHand(running.address),
     ]
+    const { sink } = connected
     try {
       await sink.open?.()
       const byHand = contender('by-hand', size, (events) => hand.send(events))
@@ -67,10 +68,15 @@ async function measure(broker: Broker, size: Size): Promise<{ row: ResultRow; ra
       })
       const { baselineUs, candidateUs, ratio } = await compare(byHand, ours, size.pairs, size.batches)
       const rate = (us: number): number => Math.round((KEYS * EVENTS_OF_A_KEY * 1_000_000) / us)
-      const row = { sink: broker.name, 'lockstep/s': rate(candidateUs), 'by hand/s': rate(baselineUs), ratio: 1 / ratio }
+      const row = {
+        sink: broker.name,
+        'lockstep/s': rate(candidateUs),
+        'by hand/s': rate(baselineUs),
+        ratio: 1 / ratio,
+      }
       return { row, ratio: 1 / ratio }
     } finally {
-      await end()
+      await connected.end()
       await hand.end()
     }
   } finally {

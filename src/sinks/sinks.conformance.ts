@@ -146,18 +146,19 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       await sendAll(late, eventsOf(topic, ['k'], 2))
       const held = [3, 4].map((seq) => eventOf(topic, 'k', seq))
       const mark = Buffer.from(held[0]?.id as string)
-      let holding: { release(): void } | undefined
-      bench.proxy.onClientData((chunk, connection) => {
-        if (holding !== undefined || !chunk.includes(mark)) return 'forward'
-        holding = connection
-        return 'hold'
+      const paused = new Promise<{ release(): void }>((resolve) => {
+        bench.proxy.onClientData((chunk, connection) => {
+          if (!chunk.includes(mark)) return 'forward'
+          resolve(connection)
+          return 'hold'
+        })
       })
       const sending = late.send(held, contextOf()).catch(() => [])
-      while (holding === undefined) await new Promise((resolve) => setTimeout(resolve, 2))
+      const holding = await paused
       bench.proxy.onClientData(undefined)
       await sendAll(next, underFence(held, 2n), contextOf({ fence: 2n }))
       await sendAll(next, [eventOf(topic, 'k', 5, { fence: 2n })], contextOf({ fence: 2n }))
-      ;(holding as { release(): void }).release()
+      holding.release()
       await sending
       await late.send(held, contextOf()).catch(() => [])
       await expectOnce(topic, ['k'], 5)
