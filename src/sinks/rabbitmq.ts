@@ -1,6 +1,6 @@
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { messageHeaders } from './message.ts'
-import { ConfirmingChannel, nameOf, textOf, tooLarge } from './rabbitmqChannel.ts'
+import { type Answer, ConfirmingChannel, nameOf, NOT_BEGUN, textOf, tooLarge } from './rabbitmqChannel.ts'
 import {
   planRabbitmq,
   type RabbitChannel,
@@ -23,7 +23,6 @@ export function rabbitmqSink(options: RabbitmqOptions): Sink {
   return new RabbitmqSink(planRabbitmq(options))
 }
 
-const NOT_BEGUN: Delivery = { unknown: 'it was not begun: the sink is closed, or the shard was lost' }
 /** RabbitMQ takes these two for further routing keys. */
 const ROUTING_HEADERS: readonly string[] = ['CC', 'BCC']
 
@@ -50,10 +49,12 @@ class RabbitmqSink implements Sink {
     this.#plan = plan
   }
 
-  async send(events: readonly OutboxEvent[], { signal }: BatchContext): Promise<readonly Delivery[]> {
-    if (this.#closed || signal.aborted) return events.map(() => NOT_BEGUN)
+  async send(events: readonly OutboxEvent[], { signal, owned }: BatchContext): Promise<readonly Delivery[]> {
+    // The clocks as well: a process that was stopped hears of the signal only later.
+    const over = (): boolean => this.#closed || signal.aborted || owned?.() === false
+    if (over()) return events.map(() => NOT_BEGUN)
     const sending = this.#open().then(
-      (channel) => this.#publish(channel, events, signal),
+      (channel) => this.#publish(channel, events, over),
       (cause: unknown): Delivery[] => events.map(() => ({ unknown: `RabbitMQ: ${textOf(cause)}`, cause })),
     )
     this.#sending.add(sending)
@@ -175,7 +176,7 @@ class RabbitmqSink implements Sink {
     abandon(link.connection)
   }
 
-  #publish(channel: ConfirmingChannel, events: readonly OutboxEvent[], signal: AbortSignal): Promise<Delivery[]> {
+  #publish(channel: ConfirmingChannel, events: readonly OutboxEvent[], over: () => boolean): Promise<Delivery[]> {
     const answers: Delivery[] = events.map(() => ({ unknown: 'an earlier event of its stream was not sent' }))
     return new Promise((resolve) => {
       const streams = byStream(events)
@@ -190,15 +191,15 @@ class RabbitmqSink implements Sink {
         }
         const next = (): void => {
           const event = events[places[at] as number] as OutboxEvent
-          if (this.#closed || signal.aborted) answered(NOT_BEGUN)
-          else this.#publishOne(channel, event, answered)
+          if (over()) answered(NOT_BEGUN)
+          else this.#publishOne(channel, event, over, answered)
         }
         next()
       }
     })
   }
 
-  #publishOne(channel: ConfirmingChannel, event: OutboxEvent, answered: (delivery: Delivery) => void): void {
+  #publishOne(channel: ConfirmingChannel, event: OutboxEvent, over: () => boolean, answered: Answer): void {
     const { body } = event
     const most = Math.min(this.#plan.maxEventBytes, this.#limit)
     if (body.length > most) {
@@ -214,7 +215,7 @@ class RabbitmqSink implements Sink {
     }
     const headers = messageHeaders(event)
     const fault = faultOf(headers, routingKey)
-    if (fault === undefined) channel.publish(event, routingKey, headers, body, answered)
+    if (fault === undefined) channel.publish({ event, routingKey, headers, body, over, answer: answered })
     else answered({ refused: `${nameOf(event)} is no message for RabbitMQ: ${fault}.` })
   }
 

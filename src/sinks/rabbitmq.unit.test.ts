@@ -280,3 +280,36 @@ test('options are checked', () => {
     expect(() => rabbitmqSink(options as RabbitmqOptions)).toThrow(message)
   }
 })
+
+test.each(['abort', 'close', 'lease'])(
+  'what waits for the socket is not begun any more after it is over: %s',
+  async (how) => {
+    const { sink, channel } = await running({ timeoutMs: 5000 })
+    Object.assign(channel, { willing: false, room: false })
+    const lost = new AbortController()
+    let owned = true
+    const sending = sink.send(eventsOf('t', ['a', 'b'], 1), contextOf({ signal: lost.signal, owned: () => owned }))
+    await until(() => channel.published.length === 1)
+    let closing: Promise<void> | undefined
+    if (how === 'abort') lost.abort()
+    else if (how === 'lease') owned = false
+    else closing = sink.close?.()
+    channel.room = true
+    channel.emit('drain')
+    for (const { confirm } of channel.published) confirm()
+    expect((await sending).map(kind)).toEqual(['sent', 'unknown'])
+    expect(channel.published.length).toBe(1)
+    await closing
+  },
+)
+
+test('a process that was stopped past its lease begins nothing more, before it has heard of it', async () => {
+  const { sink, channel } = await running()
+  channel.willing = false
+  let owned = true
+  const sending = sink.send(eventsOf('t', ['a'], 2), contextOf({ owned: () => owned }))
+  await until(() => channel.published.length === 1)
+  owned = false
+  channel.published[0]?.confirm()
+  expect((await sending).map(kind)).toEqual(['sent', 'unknown'])
+})

@@ -4,13 +4,19 @@ import type { RabbitChannel } from './rabbitmqOptions.ts'
 /** Called once for each message. Never with `sent` before `publish()` has returned. */
 export type Answer = (delivery: Delivery) => void
 
-/** A message on its way. */
-interface Waiting {
+/** A message to send. */
+interface Message {
   readonly event: OutboxEvent
   readonly routingKey: string
   readonly headers: Record<string, string>
   readonly body: Buffer
+  /** Whether it may not be begun any more. */
+  readonly over: () => boolean
   readonly answer: Answer
+}
+
+/** One on its way. */
+interface Waiting extends Message {
   since: number
   returned: Delivery | undefined
   settled: boolean
@@ -26,6 +32,7 @@ export interface ChannelOwner {
   limited(bytes: number): void
 }
 
+export const NOT_BEGUN: Delivery = { unknown: 'it was not begun: the sink is closed, or the shard was lost' }
 export const nameOf = ({ topic, key, seq }: OutboxEvent): string => `#${seq} of ${topic}/${key}`
 
 /**
@@ -56,17 +63,9 @@ export class ConfirmingChannel {
     return !this.#over
   }
 
-  publish(event: OutboxEvent, routingKey: string, headers: Record<string, string>, body: Buffer, answer: Answer): void {
-    const waiting: Waiting = {
-      event,
-      routingKey,
-      headers,
-      body,
-      answer,
-      since: performance.now(),
-      returned: undefined,
-      settled: false,
-    }
+  publish(message: Message): void {
+    const { event, answer } = message
+    const waiting: Waiting = { ...message, since: performance.now(), returned: undefined, settled: false }
     if (this.#over) answer({ unknown: 'the channel to RabbitMQ is closed' })
     else if (this.#outstanding.has(event.id)) answer({ unknown: `${nameOf(event)} is under way already` })
     else if (this.#full) {
@@ -166,7 +165,8 @@ export class ConfirmingChannel {
       const next = this.#queue.shift()
       if (next === undefined) return
       next.since = performance.now()
-      this.#write(next)
+      if (next.over()) settle(next, NOT_BEGUN)
+      else this.#write(next)
     }
   }
 

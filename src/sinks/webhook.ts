@@ -53,12 +53,14 @@ class WebhookSink implements Sink {
     this.#connections = new Connections(plan.concurrency, plan.tls)
   }
 
-  async send(events: readonly OutboxEvent[], { signal }: BatchContext): Promise<readonly Delivery[]> {
+  async send(events: readonly OutboxEvent[], { signal, owned }: BatchContext): Promise<readonly Delivery[]> {
+    // The clocks as well: a process that was stopped hears of the signal only later.
+    const over = (): boolean => this.#closed || signal.aborted || owned?.() === false
     const answers: Delivery[] = events.map(() => ({ unknown: 'an earlier event of its stream was not sent' }))
     const silences: Silences = new Map()
     const streams = [...byStream(events).values()].map(async (places) => {
       for (const place of places) {
-        const answer = await this.#sendOne(events[place] as OutboxEvent, silences, signal)
+        const answer = await this.#sendOne(events[place] as OutboxEvent, silences, over)
         answers[place] = answer
         if (answer !== 'sent') return
       }
@@ -97,8 +99,8 @@ class WebhookSink implements Sink {
     this.#connections.destroy()
   }
 
-  async #sendOne(event: OutboxEvent, silences: Silences, signal: AbortSignal): Promise<Delivery> {
-    if (this.#closed || signal.aborted) return NOT_BEGUN
+  async #sendOne(event: OutboxEvent, silences: Silences, over: () => boolean): Promise<Delivery> {
+    if (over()) return NOT_BEGUN
     const { maxEventBytes } = this.#plan
     const { body } = event
     if (body.length > maxEventBytes) {
@@ -120,12 +122,12 @@ class WebhookSink implements Sink {
     if (host.active >= this.#plan.concurrency) await new Promise<void>((resolve) => host.waiting.push(resolve))
     else host.active++
     try {
-      if (this.#closed || signal.aborted) return NOT_BEGUN
+      if (over()) return NOT_BEGUN
       const holdMs = host.holdUntil - performance.now()
       if (holdMs > 0) {
         return {
           unknown: `${receiver.url.host} has asked to be left alone for another ${Math.ceil(holdMs)} ms`,
-          retryAfterMs: holdMs,
+          ...this.#wait(holdMs),
         }
       }
       const silent = silences.get(receiver.url.origin) ?? 0
@@ -155,13 +157,20 @@ class WebhookSink implements Sink {
       silences.delete(origin)
       const delivery = readAnswer(event, receiver.url, answer, Date.now())
       if (typeof delivery === 'object' && 'unknown' in delivery && delivery.retryAfterMs !== undefined) {
-        host.holdUntil = performance.now() + Math.min(delivery.retryAfterMs, LONGEST_HOLD_MS)
+        const { unknown, retryAfterMs } = delivery
+        host.holdUntil = performance.now() + Math.min(retryAfterMs, LONGEST_HOLD_MS)
+        return { unknown, ...this.#wait(retryAfterMs) }
       }
       return delivery
     } catch (cause) {
       silences.set(origin, (silences.get(origin) ?? 0) + 1)
       return readFailure(event, receiver.url, cause)
     }
+  }
+
+  /** Where nothing else gets through, a dispatcher waits for as long as it is told: not all receivers for the sake of one. */
+  #wait(retryAfterMs: number): { readonly retryAfterMs?: number } {
+    return this.#plan.fixed === undefined ? {} : { retryAfterMs }
   }
 
   /** The answer, behind redirects that keep a POST a POST and lead where the signature may go. */

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { isPublicAddress } from './publicAddress.ts'
@@ -66,6 +68,53 @@ describe('what an answer means', () => {
     expect((answers[0] as { retryAfterMs: number }).retryAfterMs).toBeGreaterThan(80_000)
     header = { 'retry-after': 'soon' }
     expect(await sendOne(sinkTo(url))).not.toHaveProperty('retryAfterMs')
+  })
+
+  // Date.parse() takes the first three for years to come.
+  test.each(['-3600', '+3600', '3600.5', '-5', '0', 'NaN', '99999999999', 'Tue, 01 Jan 1980 00:00:00 GMT'])(
+    'Retry-After: %s holds up nobody',
+    async (value) => {
+      const { url, taken } = await receiver(
+        (_, response) => void response.writeHead(503, { 'retry-after': value }).end(),
+      )
+      const sink = sinkTo(url)
+      expect(await sendOne(sink)).not.toHaveProperty('retryAfterMs')
+      await sendOne(sink)
+      expect(taken.length).toBe(2)
+    },
+  )
+
+  test('one of several receivers that wants to be left alone is; the dispatcher is not told to wait for its sake', async () => {
+    const [busy, other] = [
+      await receiver((_, response) => void response.writeHead(429, { 'retry-after': '86400' }).end()),
+      await receiver(),
+    ]
+    const sink = sinkTo(({ key }) => (key === 'busy' ? busy.url : other.url), { allowPrivateAddresses: true })
+    for (const seq of [1, 2]) {
+      const answer = await sendOne(sink, eventOf('t', 'busy', seq))
+      expect(answer).toHaveProperty('unknown')
+      expect(answer).not.toHaveProperty('retryAfterMs')
+    }
+    expect(await sendOne(sink, eventOf('t', 'other', 1))).toBe('sent')
+    expect(busy.taken.length).toBe(1)
+  })
+
+  test('nothing of an answer moves the cursor of a terminal', async () => {
+    const raw = createTcpServer((socket) => {
+      socket.on('error', () => undefined)
+      socket.once('data', () =>
+        socket.end(
+          Buffer.from('HTTP/1.1 302 a\x1b[2Jb\x9bc\r\nlocation: /d\x9b2J\r\ncontent-length: 3\r\n\r\ne\x1bf', 'latin1'),
+        ),
+      )
+    })
+    await once(raw.listen(0, '127.0.0.1'), 'listening')
+    try {
+      const answer = await sendOne(sinkTo(`http://127.0.0.1:${(raw.address() as AddressInfo).port}/`))
+      expect(reasonOf(answer)).toContain('answered 302 a [2Jb c, to /d 2J,')
+    } finally {
+      raw.close()
+    }
   })
 })
 
@@ -207,6 +256,18 @@ describe('many requests', () => {
     expect(await sendOne(sink)).toBe('sent')
     expect(await sendOne(sink, eventOf('t', 'k', 2))).toBe('sent')
     expect(taken.length).toBe(3)
+  })
+
+  test('a process that was stopped past its lease begins nothing more, before it has heard of it', async () => {
+    let owned = true
+    const { url, taken } = await receiver((_, response) => {
+      owned = false
+      response.writeHead(204).end()
+    })
+    const context = contextOf({ owned: () => owned })
+    const answers = await sinkTo(url, { concurrency: 1 }).send(eventsOf('t', ['a', 'b'], 2), context)
+    expect(taken.length).toBe(1)
+    expect(answers.filter((answer) => answer === 'sent').length).toBe(1)
   })
 
   test('what was begun before an abort is answered; nothing more is begun', async () => {

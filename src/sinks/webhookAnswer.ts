@@ -1,6 +1,6 @@
 import type { Delivery, OutboxEvent } from '../outbox/index.ts'
 import { PrivateAddress } from './publicAddress.ts'
-import type { HttpAnswer } from './webhookRequest.ts'
+import { type HttpAnswer, plain } from './webhookRequest.ts'
 
 /** Answers that say "not now": the same event may be taken later. */
 const NOT_NOW: ReadonlySet<number> = new Set([408, 425, 429])
@@ -15,7 +15,7 @@ export function readAnswer(event: OutboxEvent, url: URL, answer: HttpAnswer, now
   const words = text === '' ? '' : `: ${text}`
   if (status >= 400 && status < 500 && !NOT_NOW.has(status)) return { refused: `${said} to ${nameOf(event)}${words}` }
   if (status >= 300 && status < 400) {
-    const where = answer.location === undefined ? '' : `, to ${answer.location.slice(0, 200)},`
+    const where = answer.location === undefined ? '' : `, to ${plain(answer.location.slice(0, 200))},`
     return {
       unknown: `${said}${where} to ${nameOf(event)}: only 307 and 308 to the same origin are followed. Use the URL at which it takes events.`,
     }
@@ -40,7 +40,8 @@ export function readFailure(event: OutboxEvent, url: URL, cause: unknown): Deliv
 function retryAfter({ retryAfter: value, date }: HttpAnswer, nowMs: number): number {
   if (value === undefined) return 0
   if (/^\d{1,9}$/.test(value.trim())) return Number(value) * 1000
-  const until = Date.parse(value)
+  // A time has letters. Of what has none, Date.parse() makes years: of -3600 the year 3600.
+  const until = /[a-z]/i.test(value) ? Date.parse(value) : Number.NaN
   const from = date === undefined ? nowMs : Date.parse(date)
   return Number.isNaN(until) ? 0 : Math.max(0, until - (Number.isNaN(from) ? nowMs : from))
 }

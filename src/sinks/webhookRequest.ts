@@ -153,7 +153,7 @@ function answerOf(response: IncomingMessage, text: string): HttpAnswer {
   const { statusCode = 0, statusMessage = '', headers } = response
   return {
     status: statusCode,
-    statusText: statusMessage,
+    statusText: plain(statusMessage),
     retryAfter: headers['retry-after'],
     date: headers.date,
     location: headers.location,
@@ -172,9 +172,13 @@ function textOf(response: IncomingMessage): Promise<string> {
       if (size > LONGEST_BODY_BYTES) response.destroy()
     })
     response.on('close', () => {
-      const text = Buffer.concat(chunks).subarray(0, TEXT_BYTES).toString()
-      // oxlint-disable-next-line no-control-regex -- what a receiver says goes to an operator's terminal
-      resolve(text.replace(/[\x00-\x1f\x7f-\x9f\s]+/g, ' ').trim())
+      resolve(plain(Buffer.concat(chunks).subarray(0, TEXT_BYTES).toString()))
     })
   })
+}
+
+/** In one line, without what moves a cursor: what a receiver says goes to an operator's terminal. */
+export function plain(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- these are what is taken out
+  return text.replace(/[\x00-\x1f\x7f-\x9f\s]+/g, ' ').trim()
 }
