@@ -57,6 +57,7 @@ export {
   beforeWaiting,
   beforeHandOver,
   cancelBackend,
+  endHolder,
   sessionLock,
   tryLocksByParameter,
   sessionUnlock,

@@ -120,6 +120,17 @@ export function holdersOf(locks: LockSet): string {
      LIMIT 20`
 }
 
+/** Ends a session that holds one of these locks, unless it is at work. Gives a row where it held one. */
+export function endHolder(pid: number, locks: LockSet): string {
+  return `
+    SELECT CASE WHEN a.state LIKE 'idle%' THEN pg_terminate_backend(a.pid)::text END
+      FROM pg_stat_activity a
+     WHERE a.pid = ${pid}
+       AND EXISTS (SELECT FROM pg_locks l
+                    WHERE l.pid = a.pid AND l.locktype = 'advisory' AND l.granted AND l.database = a.datid
+                      AND (${locks.map((lock) => isLock(lock.id)).join(' OR ')}))`
+}
+
 /** pg_locks shows a 64-bit id as two halves. */
 function isLock(id: bigint): string {
   const unsigned = BigInt.asUintN(64, id)

@@ -60,7 +60,10 @@ async function runRolledOut<T>(
 ): Promise<T> {
   const patience = new Patience(declared.waitMs, declared.signal, declared.closing)
   const young = declared.locks.length > 0 ? rollout.freshen() : undefined
-  if (young !== undefined) await patiently(young, patience, declared.locks)
+  if (young !== undefined) {
+    await declared.stay?.leave()
+    await patiently(young, patience, declared.locks)
+  }
   const plan = rollOut(grounds, declared)
   const { trigger } = grounds
   if (trigger === undefined || plan.locks.length === 0) return runAttempts(grounds, plan, fn)
@@ -106,6 +109,7 @@ async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<
         : judge(result.error, lost)
     if (verdict === 'final') throw result.error
     if (attempt >= plan.attempts || plan.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
+    await plan.stay?.leave()
     const delayMs = pauseMs(verdict, attempt)
     if (transactionRetried.hasSubscribers) {
       transactionRetried.publish({
@@ -134,6 +138,7 @@ async function attemptOnce<T>(
   const unwatch = locked ? watchWait(grounds, plan, patience) : undefined
   try {
     if (patience.aborted) throw patience.failure('process', plan.locks)
+    if (plan.stay?.overdue === true) await plan.stay.leave()
     if (locked) {
       ticket = grounds.queue.tryEnter(plan.locks)
       // Whoever is before us in this process waits for what our session keeps.

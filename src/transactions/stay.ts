@@ -1,5 +1,14 @@
-import type { LockSet, Patience } from '../locks/index.ts'
-import type { Commit, Connection, Driver, Statement, StatementResult } from '../postgres/index.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { PoolClosed } from '../errors.ts'
+import { endHolder, type LockSet, type Patience } from '../locks/index.ts'
+import {
+  type Commit,
+  type Connection,
+  type Driver,
+  type Statement,
+  type StatementResult,
+  withConnection,
+} from '../postgres/index.ts'
 import { checkout } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
@@ -7,6 +16,9 @@ import { giveLocksBack, keepLocks } from './transactions.sql.ts'
 
 /** How long others wait at most because somebody stays: a few commits' time. */
 const STAY_MS = 15
+/** How often it is looked whether a session is gone. */
+const MIN_LOOK_MS = 20
+const MAX_LOOK_MS = 2000
 
 /**
  * Several transactions with the same locks, one after the other, without anybody in between: for who has the next one ready when the
@@ -14,8 +26,8 @@ const STAY_MS = 15
  * be woken first. So the session keeps them, beside the transaction, for up to `STAY_MS`; then the next in line has its turn.
  *
  * Taken with the COMMIT of the first transaction, under its own locks; given back with the COMMIT of the last one, before those. A session
- * that ends, however it does, has nothing left. A connection of which it is not certain whether its session has them is destroyed. Only on
- * direct connections: behind a pooler a session is anybody's.
+ * that ends, however it does, has nothing left. A connection of which it is not certain whether its session has them is destroyed, and the
+ * session ended from elsewhere where the server does not notice. Only on direct connections: behind a pooler a session is anybody's.
  */
 export class Stay {
   readonly #grounds: Grounds
@@ -33,6 +45,11 @@ export class Stay {
   /** Whether the next transaction has its locks already. */
   get holds(): boolean {
     return this.#kept !== undefined
+  }
+
+  /** Whether others have waited long enough. A transaction that fails gives nothing back by itself. */
+  get overdue(): boolean {
+    return this.#kept?.overdue === true
   }
 
   /** The connection whose session has the locks, or a new one. */
@@ -68,6 +85,10 @@ class StayingConnection implements Connection {
     this.#keep = keep
   }
 
+  get overdue(): boolean {
+    return performance.now() >= this.#until
+  }
+
   get lost(): boolean {
     return this.#inner.lost
   }
@@ -97,7 +118,7 @@ class StayingConnection implements Connection {
   }
 
   async commit(closing: readonly Statement[]): Promise<Commit> {
-    const changes = this.#locked === 'no' ? this.#wants() : performance.now() >= this.#until
+    const changes = this.#locked === 'no' ? this.#wants() : this.overdue
     if (!changes) return this.#inner.commit(closing)
     const [change, becomes] = this.#locked === 'no' ? ([keepLocks, 'yes'] as const) : ([giveLocksBack, 'no'] as const)
     this.#locked = 'unknown'
@@ -118,19 +139,37 @@ class StayingConnection implements Connection {
   release(): void {
     if (this.#locked === 'no') this.#inner.release()
     else if (this.#locked === 'yes' && !this.#inner.lost) this.#keep(this)
-    else this.#inner.destroy()
+    else this.destroy()
   }
 
   destroy(): void {
+    const pid = this.#inner.protocolPid
     this.#inner.destroy()
+    if (this.#locked === 'no' || pid === undefined) return
+    this.#locked = 'no'
+    void endSession(this.#grounds, pid, this.#locks)
   }
 
   async leave(): Promise<void> {
     try {
-      await this.#grounds.silence.script(this.#inner, giveLocksBack(this.#locks))
-      this.#inner.release()
+      await this.#grounds.silence.script(this, giveLocksBack(this.#locks))
+      this.#locked = 'no'
+      this.release()
     } catch {
-      this.#inner.destroy()
+      this.destroy()
     }
+  }
+}
+
+/** Sees to it that a session is gone. Where the network is silent, the server would not notice for hours that nobody is there any more. */
+async function endSession({ driver, silence, closing }: Grounds, pid: number, locks: LockSet): Promise<void> {
+  for (let pauseMs = MIN_LOOK_MS; ; pauseMs = Math.min(MAX_LOOK_MS, pauseMs * 2)) {
+    await sleep(pauseMs, undefined, { ref: false })
+    const last = closing.closed
+    const isGone = await withConnection(driver, (other) => other.script(endHolder(pid, locks)), silence).then(
+      ([result]) => result?.rowCount === 0,
+      (error: unknown) => error instanceof PoolClosed,
+    )
+    if (isGone || last) return
   }
 }
