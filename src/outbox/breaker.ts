@@ -11,7 +11,8 @@ const FIRST_PAUSE_MS = 100
 export class Breaker {
   #failures = 0
   #openUntil = 0
-  #lastSuccess = 0
+  /** Not 0, which is when the process began: in its first minute that would be a success of the last minute. */
+  #lastSuccess = Number.NEGATIVE_INFINITY
   readonly #changed: (open: boolean, reason: string) => void
 
   /** `changed` is told when it opens and when it closes. */

@@ -63,7 +63,7 @@ export async function deliver(
   if (sent.size > 0) breaker.succeeded()
   const [first] = stops
   const down = through ? undefined : first
-  return down === undefined ? { sent, stops, down } : { sent, stops: [], down }
+  return { sent, stops, down }
 }
 
 /** The answers, or what was thrown. */

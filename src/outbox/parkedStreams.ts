@@ -91,11 +91,7 @@ export class ParkedStreams {
     tellDelivered(grounds.schema, this.#shard, events, report, startedAt)
     if (report.down === undefined) return report
     const healthy = plan.sink.healthy === undefined ? false : await plan.sink.healthy().catch(() => false)
-    const stops = [...byStream(events).values()].map((places) => ({
-      ...(report.down as Stop),
-      place: places[0] as number,
-      blamed: healthy && (report.down as Stop).failed,
-    }))
+    const stops = report.stops.map((stop) => ({ ...stop, blamed: healthy && stop.failed }))
     return { sent: report.sent, stops, down: undefined }
   }
 

@@ -17,6 +17,7 @@ import { type BatchContext, byStream } from './sink.ts'
 
 /** A cursor that has moved without anything to deliver is written this often, so that old segments can go. */
 const REFRESH_MS = 20_000
+const LOOK_AGAIN_MS = 500
 
 /** What the shards of one dispatcher share. */
 export interface ShardSetting {
@@ -115,7 +116,8 @@ export class Shard implements ReadingShard {
     while (breaker.open && !this.#over) {
       if (breaker.waitMs > 0) {
         const signal = AbortSignal.any([this.#stopping.signal, this.lease.signal])
-        await sleep(breaker.waitMs, undefined, { signal }).catch(() => undefined)
+        // Not all of it at once: what another shard gets through ends it.
+        await sleep(Math.min(breaker.waitMs, LOOK_AGAIN_MS), undefined, { signal }).catch(() => undefined)
       } else if (plan.sink.healthy === undefined || (await plan.sink.healthy().catch(() => false))) return
       else breaker.failed('it says that it is not healthy')
     }
@@ -149,7 +151,9 @@ export class Shard implements ReadingShard {
     tellDelivered(grounds.schema, this, batch, report, startedAt)
     if (report.down !== undefined || this.lease.signal.aborted) {
       for (const place of report.sent) this.#sent.add((batch[place] as OutboxEvent).position)
-      if (report.down !== undefined) breaker.failed(report.down.reason, report.down.retryAfterMs)
+      // What was not sent because the shard was lost says nothing about the sink.
+      if (report.down !== undefined && !this.lease.signal.aborted)
+        breaker.failed(report.down.reason, report.down.retryAfterMs)
       return undefined
     }
     const waiting = this.#putAside(window, batch, report)

@@ -1,0 +1,113 @@
+import { beforeEach, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
+import { workbench } from '../../tools/server/testing/workbench.ts'
+import type { Delivery, Lockstep } from '../index.ts'
+import { on } from '../observe/index.ts'
+
+/** Who waits for a sink that asks for time, and who does not. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+const HOUR_MS = 3_600_000
+let number = 0
+let name: string
+beforeEach(async () => {
+  name = `b${++number}`
+  await bench.admin.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events')
+})
+
+async function enqueue(lockstep: Lockstep, ...keys: string[]): Promise<void> {
+  await lockstep.transaction({}, (tx) => tx.enqueueMany(keys.map((key) => ({ topic: 't', key, payload: 1 }))))
+}
+
+/** A shard is told to come back in an hour. Another one gets something through: that closes the breaker for all. */
+test('who waits for the sink goes on when another shard has got something through', async () => {
+  const { lockstep } = bench.open('pg', { max: 8 })
+  let first: string | undefined
+  let [asked, other] = [false, false]
+  const run = dispatching(lockstep, {
+    name,
+    shards: 8,
+    async sink(events, { shard }) {
+      first ??= String(shard)
+      if (first === String(shard)) {
+        // Not before the other one is under way.
+        await eventually(() => other || asked)
+        if (!asked) {
+          asked = true
+          return events.map(() => ({ unknown: 'busy', retryAfterMs: HOUR_MS }))
+        }
+      } else {
+        other = true
+        await eventually(() => asked)
+        await new Promise((resolve) => setTimeout(resolve, 100))
+      }
+      return events.map(() => 'sent' as const)
+    },
+  })
+  const keys = Array.from({ length: 40 }, (_, n) => `k${n}`)
+  await enqueue(lockstep, ...keys)
+  await run.until(40)
+  await run.stop()
+  expect(new Set(run.delivered).size).toBe(40)
+})
+
+/** Two streams wait, for two receivers; only one of these has asked to be left alone for an hour. Nothing else is sent. */
+test('of streams that wait, each waits for its own time, and none is blamed before anything has got through', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const options = { name, shards: 1, attempts: 1, giveUp: 'skip' as const }
+  const before = dispatching(lockstep, {
+    ...options,
+    sink: (events) => events.map(({ key }) => (key === 'fine' ? 'sent' : { unknown: 'silent' })),
+  })
+  await enqueue(lockstep, 'asks', 'fails', 'silent', 'fine')
+  await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 3)
+  await before.stop()
+  let [down, tries] = [true, 0]
+  const after = dispatching(lockstep, {
+    ...options,
+    sink: (events) =>
+      events.map(({ key }): Delivery => {
+        if (!down) return 'sent'
+        if (key === 'silent') tries++
+        if (key === 'fails') return { failed: 'broken' }
+        return key === 'asks' ? { unknown: 'busy', retryAfterMs: HOUR_MS } : { unknown: 'silent' }
+      }),
+  })
+  await eventually(() => tries > 0)
+  // Once more, if they were not tried together.
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  down = false
+  await after.until(2)
+  await after.stop()
+  expect(after.delivered.toSorted()).toEqual(['t/fails#1', 't/silent#1'])
+})
+
+/** The shard goes to somebody else in the middle of a batch. That says nothing about the sink. */
+test('a shard that was lost does not make the sink down', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const down: string[] = []
+  const off = on('outbox.sinkDown', ({ dispatcher, reason }) => {
+    if (dispatcher === name) down.push(reason)
+  })
+  let lost = false
+  const run = dispatching(lockstep, {
+    name,
+    shards: 1,
+    ttlMs: 500,
+    async sink(events, { signal }) {
+      if (lost) return events.map(() => 'sent' as const)
+      lost = true
+      await lockstep.leases.forceRelease(`Outbox:${name}:shard:0`, { by: 'test', reason: 'test' })
+      await eventually(() => signal.aborted)
+      return events.map(() => ({ unknown: 'the shard was lost' }))
+    },
+  })
+  await enqueue(lockstep, 'a')
+  await run.until(1)
+  await run.stop()
+  off()
+  expect(down).toEqual([])
+})
