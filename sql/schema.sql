@@ -516,6 +516,8 @@ DECLARE
   z pg_snapshot;
   tick pg_snapshot;
   running xid8[];
+  few_buckets smallint[];
+  few_xids xid8[];
   buckets smallint[];
   slots smallint[];
   floor bigint;
@@ -570,6 +572,12 @@ BEGIN
       slots := ARRAY(SELECT s.slot FROM "lockstep".outbox_segments s
                       WHERE s.sealed_xid IS NULL OR s.sealed_xid > pg_snapshot_xmin(a)
                      UNION SELECT o.last_value FROM "lockstep".outbox_slot o);
+      -- The rest of a window of few transactions, such as one that wrote a million events: read anew for every piece, 6,500/s;
+      -- transaction by transaction, from where the last piece ended, 47,000/s.
+      few_buckets := NULL;
+      IF resumed AND floor > 0 THEN
+        SELECT * INTO few_buckets, few_xids FROM "lockstep".outbox_window_parts(slots, buckets, a, z);
+      END IF;
       RETURN QUERY
       SELECT my_shards[i], NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint,
              w.id, w.topic, w.key, w.seq, w.uuid, (extract(epoch FROM w.enqueued_at) * 1000)::bigint, w.payload::text,
@@ -579,13 +587,20 @@ BEGIN
                                      WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN 'waits' END,
              NULL::text
         FROM (SELECT * FROM "lockstep".outbox_events e
-               WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
+               WHERE few_buckets IS NULL
+                 AND e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
                  AND e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
               UNION ALL
               SELECT * FROM "lockstep".outbox_events e
-               WHERE cardinality(running) > 0
+               WHERE few_buckets IS NULL AND cardinality(running) > 0
                  AND e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
-                 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS w
+                 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor
+              UNION ALL
+              SELECT e.* FROM unnest(few_buckets, few_xids) AS p(bucket, xid)
+               CROSS JOIN LATERAL (SELECT * FROM "lockstep".outbox_events v
+                                    WHERE v.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8])
+                                      AND v.bucket = p.bucket AND v.xid = p.xid AND v.id > floor
+                                    ORDER BY v.id LIMIT max_events) AS e) AS w
        WHERE pg_visible_in_snapshot(w.xid, z)
        ORDER BY w.id LIMIT max_events;
       GET DIAGNOSTICS found_events = ROW_COUNT;
@@ -1038,6 +1053,26 @@ BEGIN
      AND NOT EXISTS (SELECT FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = p.dispatcher AND e.stream = p.stream);
   GET DIAGNOSTICS gone = ROW_COUNT;
   RETURN gone;
+END
+function outbox_window_parts(slots smallint[], buckets smallint[], a pg_snapshot, z pg_snapshot, OUT part_buckets smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
+DECLARE
+  at xid8;
+BEGIN
+  SELECT array_agg(b), array_agg(x) INTO part_buckets, part_xids FROM unnest(buckets) AS b CROSS JOIN pg_snapshot_xip(a) AS x;
+  FOR i IN 1 .. cardinality(buckets) LOOP
+    at := (pg_snapshot_xmax(a)::text::bigint - 1)::text::xid8;
+    LOOP
+      IF cardinality(part_xids) > 300 THEN
+        SELECT INTO part_buckets, part_xids NULL, NULL; RETURN;
+      END IF;
+      SELECT e.xid INTO at FROM "lockstep".outbox_events e
+       WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket = buckets[i]
+         AND e.xid > at AND e.xid < pg_snapshot_xmax(z)
+       ORDER BY e.bucket, e.xid LIMIT 1;
+      EXIT WHEN NOT FOUND;
+      SELECT part_buckets || buckets[i], part_xids || at INTO part_buckets, part_xids;
+    END LOOP;
+  END LOOP;
 END
 sequence fences bigint cache 1
 sequence lease_history_id_seq bigint cache 1

@@ -1,0 +1,92 @@
+import { beforeEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { dispatching } from '../../tools/server/testing/dispatching.ts'
+import { DRIVERS, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import type { Lockstep } from '../index.ts'
+
+/** Windows that are read in many pieces: of few large transactions, of many small ones, of one that was open when the window began. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+const KEYS = ['a', 'b', 'c', 'd', 'e', 'f', 'g']
+const PIECE = { batch: 20, shards: 2 }
+let name = 'd0'
+
+beforeEach(async () => {
+  name = `d${Number(name.slice(1)) + 1}`
+  await bench.admin.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events')
+})
+
+/** One transaction with so many events, over all keys. */
+async function write(lockstep: Lockstep, count: number, before = Promise.resolve()): Promise<void> {
+  await lockstep.transaction({}, async (tx) => {
+    const events = Array.from({ length: count }, (_, n) => ({
+      topic: 'pieces',
+      key: KEYS[n % KEYS.length] as string,
+      payload: n,
+    }))
+    await tx.enqueueMany(events)
+    await before
+  })
+}
+
+/** Everything in its order and nothing twice: per key 1, 2, 3, … and so many together. */
+function expectAll(delivered: readonly string[], total: number): void {
+  const next = new Map<string, number>()
+  const wrong = delivered.filter((each) => {
+    const [stream, seq] = each.split('#') as [string, string]
+    next.set(stream, (next.get(stream) ?? 0) + 1)
+    return next.get(stream) !== Number(seq)
+  })
+  expect(wrong).toEqual([])
+  expect(delivered).toHaveLength(total)
+}
+
+describe.each(DRIVERS)('pieces, %s', (driver) => {
+  test('of few large transactions among small ones', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    await write(lockstep, 400)
+    for (const count of [1, 3, 250, 2, 7]) await write(lockstep, count)
+    const run = dispatching(lockstep, { name, ...PIECE })
+    await run.until(663)
+    await run.stop()
+    expectAll(run.delivered, 663)
+  })
+
+  test('of more transactions than are looked at one by one', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    await write(lockstep, 200)
+    for (let n = 0; n < 330; n++) await write(lockstep, 1 + (n % 2))
+    const run = dispatching(lockstep, { name, ...PIECE })
+    await run.until(695)
+    await run.stop()
+    expectAll(run.delivered, 695)
+  })
+
+  test('of a large transaction that was open when the window began', async () => {
+    const { lockstep } = bench.open(driver, { max: 8 })
+    await write(lockstep, 5)
+    const run = dispatching(lockstep, { name, ...PIECE })
+    await run.until(5)
+    const [open, written] = [signal(), signal()]
+    const enqueue = `SELECT lockstep.enqueue('late', ('{a,b,c,d,e,f,g}'::text[])[1 + n % 7], '0') FROM generate_series(1, 300) AS n`
+    const late = lockstep.transaction({}, async (tx) => {
+      await tx.query(enqueue)
+      written.give()
+      await open.given
+    })
+    await written.given
+    // Others go on meanwhile, and their window begins after the open one.
+    for (let n = 0; n < 4; n++) await write(lockstep, 60)
+    await run.until(245)
+    await run.stop()
+    open.give()
+    await late
+    await write(lockstep, 100)
+    const again = dispatching(lockstep, { name, ...PIECE })
+    await again.until(400)
+    await again.stop()
+    expectAll([...run.delivered, ...again.delivered], 645)
+  })
+})
