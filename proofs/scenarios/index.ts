@@ -24,6 +24,18 @@ import { wallet } from './wallet.ts'
 import { zombie } from './zombie.ts'
 import { zombieSink } from './zombieSink.ts'
 
+/** Those on the outbox and its sinks. */
+export const deliveries: readonly Scenario[] = [
+  order,
+  crash,
+  openWriter,
+  bulk,
+  restore,
+  zombieSink,
+  brokerDown,
+  kafkaTransactions,
+]
+
 /** Every scenario by its name: `npm run attack -- NAME`. */
 export const scenarios: Readonly<Record<string, Scenario>> = {
   wallet,
