@@ -55,7 +55,7 @@ const MEANS_GIVE_ANEW: ReadonlySet<string> = new Set([NO_SUCH_STATEMENT, '0A000'
 const PROCESS = randomBytes(4).toString('hex')
 let names = 0
 
-/** A statement that was counted on was forgotten by the server process: nothing was written, and trying again helps. */
+/** A statement that was counted on is not what the server process has, or not any more: nothing was written, and trying again helps. */
 export class StatementForgotten extends Error {
   override readonly name = 'StatementForgotten'
   readonly code = '40001'
@@ -77,6 +77,8 @@ export abstract class PgMessage {
   /** Undefined behind a pooler, where the next transaction has another server process. */
   readonly #kept: Map<string, KeptStatement> | undefined
   readonly #keeping: ConnectionMemory['keeping']
+  /** What was sent by name, in the order of the statements. */
+  readonly #named: (KeptStatement | undefined)[] = []
 
   constructor(statements: readonly Statement[], mapper: ValueMapper, memory: ConnectionMemory) {
     this.statements = statements
@@ -101,6 +103,7 @@ export abstract class PgMessage {
   #write(connection: PgProtocol, { text, values, recurs }: Statement): void {
     const kept = recurs === true ? this.#keep(text) : undefined
     const name = kept?.name ?? ''
+    this.#named.push(kept)
     if (kept?.there !== true) connection.parse({ text, name })
     connection.bind({ statement: name, values: [...values], valueMapper: this.#mapper })
     connection.execute({})
@@ -122,8 +125,7 @@ export abstract class PgMessage {
 
   /** The statement that is next to be answered, where the server process keeps it. */
   #next(): KeptStatement | undefined {
-    const statement = this.statements[this.tags.length]
-    return statement?.recurs === true ? this.#kept?.get(statement.text) : undefined
+    return this.#named[this.tags.length]
   }
 
   handleCommandComplete(message: { text: string }): void {
@@ -134,10 +136,11 @@ export abstract class PgMessage {
 
   handleError(error: Error): void {
     const kept = this.#next()
-    const forgotten = kept?.there === true && codeOf(error) === NO_SUCH_STATEMENT
-    if (forgotten && this.#keeping !== undefined) this.#keeping.forgotten = true
-    if (kept !== undefined && MEANS_GIVE_ANEW.has(codeOf(error) ?? '')) kept.there = false
-    this.failed(forgotten ? new StatementForgotten(error.message, { cause: error }) : error, error)
+    const code = codeOf(error) ?? ''
+    if (kept?.there !== true || !MEANS_GIVE_ANEW.has(code)) return this.failed(error, error)
+    kept.there = false
+    if (code === NO_SUCH_STATEMENT && this.#keeping !== undefined) this.#keeping.forgotten = true
+    this.failed(new StatementForgotten(error.message, { cause: error }), error)
   }
 
   /** `error` as it is to be told, and as it came. */

@@ -1,13 +1,16 @@
-import { describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { workbench } from '../../tools/server/testing/workbench.ts'
 import { key, type Transaction } from '../index.ts'
+import { on } from '../observe/index.ts'
 
 /** Statements that a server process keeps for the pg driver: quicker, and never in the way. */
 
 const database = await testDatabase()
 leakGuard(database)
 const bench = workbench(database)
+
+beforeAll(() => bench.admin.query('CREATE SCHEMA aside'))
 
 const KEPT = `SELECT count(*)::int AS kept FROM pg_prepared_statements WHERE name LIKE 'lockstep%'`
 const keptBy = async (tx: Transaction): Promise<number | undefined> =>
@@ -79,5 +82,45 @@ describe('kept statements', () => {
     await enqueue(3)
     expect(await numbers('failing')).toEqual([1, 2, 3, 4])
     await lockstep.transaction({}, async (tx) => expect(await keptBy(tx)).toBe(4))
+  })
+
+  const APPEND = 'lockstep.outbox_append(text, text, json, bytea, json, bigint, uuid)'
+  const ASIDE = 'aside.outbox_append(text, text, json, bytea, json, bigint, uuid)'
+
+  test('a function that gives back something else since: the transaction is repeated, and the rest is kept', async () => {
+    const { lockstep } = bench.open('pg', { max: 1 })
+    const enqueue = (payload: unknown): Promise<void> =>
+      lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'another type', key: 'a', payload }))
+    for (let n = 0; n < 3; n++) await enqueue(n)
+    await bench.admin.query(`
+      ALTER FUNCTION ${APPEND} SET SCHEMA aside;
+      CREATE FUNCTION ${APPEND} RETURNS text LANGUAGE sql
+        AS 'SELECT aside.outbox_append($1, $2, $3, $4, $5, $6, $7)::text'`)
+    try {
+      for (let n = 3; n < 6; n++) await enqueue(n)
+    } finally {
+      await bench.admin.query(`DROP FUNCTION ${APPEND}; ALTER FUNCTION ${ASIDE} SET SCHEMA lockstep`)
+    }
+    for (let n = 6; n < 9; n++) await enqueue(n)
+    expect(await numbers('another type')).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9])
+  })
+
+  test('what was given up is not counted on because it went well without a name', async () => {
+    const { lockstep } = bench.open('pg', { max: 1 })
+    const enqueue = (payload: unknown): Promise<void> =>
+      lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'given up', key: 'a', payload }))
+    for (let n = 0; n < 2; n++) await lockstep.transaction({}, keptBy)
+    await bench.admin.query(`ALTER FUNCTION ${APPEND} SET SCHEMA aside`)
+    try {
+      for (let n = 0; n < 3; n++) await expect(enqueue(n)).rejects.toMatchObject({ code: '42883' })
+    } finally {
+      await bench.admin.query(`ALTER FUNCTION ${ASIDE} SET SCHEMA lockstep`)
+    }
+    const retried: unknown[] = []
+    const stop = on('transaction.retried', (message) => retried.push(message.error))
+    for (let n = 0; n < 3; n++) await enqueue(n)
+    stop()
+    expect(retried).toEqual([])
+    expect(await numbers('given up')).toEqual([1, 2, 3])
   })
 })
