@@ -72,21 +72,24 @@ export function readMessage<Payload = unknown>(
   const required = (name: string): string => {
     const value = all.get(name)
     if (value !== undefined) return value
-    throw new InvalidOption(`A message has no header ${name}.`, {
-      advice: 'Read messages that a sink of Lockstep has sent, with all their headers.',
-    })
+    throw notOurs(`A message has no header ${name}.`)
+  }
+  const whole = (name: string): string => {
+    const value = required(name)
+    if (/^\d+$/.test(value)) return value
+    throw notOurs(`A message has a header ${name} that is no number.`)
   }
   const bytes = typeof body === 'string' ? Buffer.from(body) : Buffer.from(body ?? '')
   const contentType = all.get(HEADERS.contentType) ?? 'application/json'
   const tombstone = all.get(HEADERS.tombstone)
   const ours = new Set<string>(Object.values(HEADERS))
   return {
-    topic: decodeURIComponent(required(HEADERS.topic)),
-    key: decodeURIComponent(required(HEADERS.key)),
-    seq: Number(required(HEADERS.seq)),
+    topic: decoded(HEADERS.topic, required(HEADERS.topic)),
+    key: decoded(HEADERS.key, required(HEADERS.key)),
+    seq: Number(whole(HEADERS.seq)),
     id: required(HEADERS.id),
-    fence: BigInt(required(HEADERS.fence)),
-    enqueuedAt: new Date(required(HEADERS.enqueuedAt)),
+    fence: BigInt(whole(HEADERS.fence)),
+    enqueuedAt: timeOf(HEADERS.enqueuedAt, required(HEADERS.enqueuedAt)),
     tombstone,
     contentType,
     headers: Object.fromEntries([...all].filter(([name, value]) => value !== undefined && !ours.has(name))) as Record<
@@ -101,8 +104,29 @@ export function readMessage<Payload = unknown>(
   }
 }
 
+function decoded(name: string, value: string): string {
+  try {
+    return decodeURIComponent(value)
+  } catch {
+    throw notOurs(`A message has a header ${name} that is not percent-encoded.`)
+  }
+}
+
+function timeOf(name: string, value: string): Date {
+  const time = new Date(value)
+  if (Number.isNaN(time.getTime())) throw notOurs(`A message has a header ${name} that is no time.`)
+  return time
+}
+
+function notOurs(message: string): InvalidOption {
+  return new InvalidOption(message, {
+    advice: 'Read messages that a sink of Lockstep has sent, with all their headers.',
+  })
+}
+
+/** Whatever its type says: brokers, and what stands between, add headers that are null, numbers or tables. */
 function textOf(value: HeaderValue): string | undefined {
-  if (value === undefined || typeof value === 'string') return value
+  if (typeof value === 'string') return value
   if (value instanceof Uint8Array) return Buffer.from(value).toString()
-  return textOf(value[0])
+  return Array.isArray(value) ? textOf(value[0] as HeaderValue) : undefined
 }

@@ -27,6 +27,33 @@ test('a message of somebody else is refused, with the header that it lacks', () 
   expect(() => readMessage({ 'lockstep-topic': 'a', 'lockstep-key': 'b' }, '')).toThrow('lockstep-seq')
 })
 
+test.each([
+  ['lockstep-topic', '%'],
+  ['lockstep-key', '%ff'],
+  ['lockstep-seq', 'seven'],
+  ['lockstep-seq', ''],
+  ['lockstep-seq', '1e3'],
+  ['lockstep-fence', 'x'],
+  ['lockstep-enqueued-at', 'yesterday'],
+])('one in which %s is %j, too', (name, value) => {
+  const event = eventOf('trades', 'a', 7)
+  expect(() => readMessage({ ...messageHeaders(event), [name]: value }, event.body)).toThrow(
+    expect.objectContaining({
+      code: 'LOCKSTEP_INVALID_OPTION',
+      message: expect.stringContaining(name) as string,
+    }) as Error,
+  )
+})
+
+test('what others have put beside it does not disturb: nothing, numbers, lists of objects', () => {
+  const event = eventOf('trades', 'a', 7, { headers: { tenant: 'eu' } })
+  const others = { 'x-null': null, 'x-count': 3, 'x-death': [{ count: 1 }], 'x-none': [] } as unknown as Record<
+    string,
+    string
+  >
+  expect(readMessage({ ...messageHeaders(event), ...others }, event.body).headers).toEqual({ tenant: 'eu' })
+})
+
 test('headers come as brokers give them: bytes, lists, names in any case', () => {
   const event = eventOf('trades', 'a', 7)
   const bytes = Object.fromEntries(
