@@ -4,7 +4,7 @@ import { connect, headers, type NatsConnection } from '@nats-io/transport-node'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { nats } from '../../tools/brokers/nats.ts'
 import { natsAvailable, type NatsServer, startNats } from '../../tools/server/nats.ts'
-import type { Delivery, Sink } from '../outbox/index.ts'
+import type { Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
 import { type NatsClient, natsSink, type NatsSinkOptions, natsSubject } from './nats.ts'
 import { benchOf, contextOf, eventOf, eventsOf, sendAll } from './sinkBench.conformance.ts'
 import { describeSink } from './sinks.conformance.ts'
@@ -145,6 +145,28 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(await answersOf(sink, events[2]!)).toEqual([{ refused: like(/is empty/) }])
     expect(await numbersOf(topic)).toEqual([])
     expect(await answersOf(sinkWith({ start: 4 }), eventOf(topic, 'k', 4))).toEqual(['sent'])
+  })
+
+  test('a stream that was made anew: the first subject that has gone back has all places forgotten', async () => {
+    const anew = { name: 'ANEW', subjects: ['anew.>'] }
+    const options = { stream: 'ANEW', subject: 'anew.{topic}.{key}' }
+    const topic = newTopic()
+    await manager.streams.add(anew)
+    const sink = sinkWith(options)
+    const [a1, a2, a3] = eventsOf(topic, ['a'], 3) as [OutboxEvent, OutboxEvent, OutboxEvent]
+    await sendAll(sink, [eventOf(topic, 'c', 1)])
+    await sendAll(sink, [a1])
+    await sendAll(sink, [a2])
+    await manager.streams.delete('ANEW')
+    await manager.streams.add(anew)
+    // Somebody sends it all again, in another order: now #1 stands where #2 was.
+    const replay = sinkWith(options)
+    for (const event of [...eventsOf(topic, ['b'], 2), a1]) await sendAll(replay, [event])
+    expect(await answersOf(sink, eventOf(topic, 'c', 2))).toEqual([{ refused: like(/is empty/) }])
+    expect(await answersOf(sink, a3)).toEqual([{ refused: like(/ends with #1: #3 would leave a gap/) }])
+    await sendAll(replay, [a2])
+    expect(await answersOf(sink, a3)).toEqual(['sent'])
+    await manager.streams.delete('ANEW')
   })
 
   test('an id that the stream remembers is not taken for a message that is there', async () => {

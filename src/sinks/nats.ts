@@ -45,8 +45,8 @@ const CLOSED: Delivery = { unknown: 'the sink is closed' }
  * The sink remembers at which place of the JetStream stream the last event of a subject stands. That a memory is old does no harm: what it
  * says, that #6 stands at place 123, stays true for ever, and #7 is taken only while 123 is the subject's last. So a dispatcher that was
  * paused, and whatever of it was still on the way, either finds #6 on top, and then #7 comes to its own place, or is turned away; then the
- * sink looks at the subject anew and finds #7 there already. Only places of a stream that was made anew may mean something else: a new
- * connection forgets them all. For a subject that is empty, memory counts for nothing: it would let a late #6 in after everything had
+ * sink looks at the subject anew and finds #7 there already. Only places of a stream that was made anew, or has lost its end, may mean
+ * something else: a new connection forgets them all, and so does the first subject that is found to have gone back. For a subject that is empty, memory counts for nothing: it would let a late #6 in after everything had
  * expired. There `start` alone decides.
  *
  * @example
@@ -138,6 +138,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
   /** Looks at the subject's end: gives the place behind which the event goes, or what is to be said of it. */
   async function look(event: OutboxEvent, { stream, subject, start }: Place): Promise<number | Delivery> {
     const last = await jetStream.last(stream, subject)
+    if (hasGoneBack(last, ends.of(subject))) ends.clear()
     if (last === undefined) return start === 'anywhere' || start === event.seq ? 0 : empty(event, subject, start)
     if (!isStored(last)) return last
     const { seq, at } = last
@@ -225,6 +226,13 @@ class Ends {
   clear(): void {
     this.#ends.clear()
   }
+}
+
+/** Whether a subject's end is not where it was, nor behind that: then no place of the stream is what it was. */
+function hasGoneBack(last: Stored | Delivery | undefined, known: { seq: number; at: number } | undefined): boolean {
+  if (known === undefined) return false
+  if (last === undefined) return true
+  return isStored(last) && (last.at < known.at || (last.at === known.at && last.seq !== known.seq))
 }
 
 function isStored(found: Stored | Delivery): found is Stored {
