@@ -47,6 +47,26 @@ describe('what an answer means', () => {
     while ((await connections()) > 0) await sleep(10)
   })
 
+  test.each([200, 500])('nobody is made to read for as long as the receiver writes: %i', async (status) => {
+    let bytes = 0
+    const { url } = await receiver((_, response) => {
+      response.writeHead(status)
+      const more = (): void => {
+        if (response.destroyed) return
+        bytes += 65_536
+        response.write(Buffer.alloc(65_536))
+      }
+      response.on('drain', more).on('error', () => undefined)
+      more()
+    })
+    const answer = await sendOne(sinkTo(url))
+    expect(answer === 'sent').toBe(status === 200)
+    await sleep(300)
+    const before = bytes
+    await sleep(100)
+    expect([before > 0, bytes]).toEqual([true, before])
+  })
+
   test('bodies of errors are read, so that their connections are used again', async () => {
     const { url, sockets } = await receiver((_, response) => void response.writeHead(500).end('x'.repeat(20_000)))
     const sink = sinkTo(url)

@@ -130,10 +130,10 @@ export class Connections {
       request.on('response', (response) => {
         answered = true
         response.on('error', () => undefined)
-        if (isFine(response)) {
-          response.resume()
-          resolve(answerOf(response, ''))
-        } else void textOf(response).then((text) => resolve(answerOf(response, text)))
+        // Where all is well nobody waits for the body. It is read all the same, so that the connection can be used again.
+        const reading = textOf(response)
+        if (isFine(response)) resolve(answerOf(response, ''))
+        else void reading.then((text) => resolve(answerOf(response, text)))
       })
       request.end(body)
     })
