@@ -198,4 +198,32 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
     proxy.cutAll()
     await Promise.all(callers)
   })
+
+  test('many keys, one after the other: a session is not given a statement for each', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep, query } = bench.open(driver, { url: proxy.url(database.url), max: 2 })
+    const other = bench.open(driver).lockstep
+    const seen = { kept: 0 }
+    proxy.onClientData((chunk) => {
+      // In a message of its own: nobody called again.
+      if (chunk.includes('pg_advisory_unlock(')) seen.kept++
+      return 'forward'
+    })
+    const call = lockstep.combine<number, number>({ key: (id) => key`Account:${id}`, run: async (_, ids) => [...ids] })
+    for (let id = 0; seen.kept < 4 && id < 40; id++) {
+      for (let n = 0; n < 2; n++) {
+        const letGo = await holding(other, key`Account:${id}`)
+        const calling = call(id)
+        await bench.waiters(1)
+        await letGo()
+        await calling
+      }
+    }
+    await expect.poll(() => bench.locksHeld()).toBe(0)
+    expect(seen.kept).toBeGreaterThanOrEqual(4)
+    // Both sessions at once.
+    const look = `SELECT count(*)::int AS n, pg_sleep(0.2) FROM pg_prepared_statements WHERE statement LIKE '%pg\\_advisory\\_lock%'`
+    const counts = await Promise.all([query(look), query(look)])
+    for (const [row] of counts) expect(row?.['n']).toBeLessThanOrEqual(1)
+  })
 })

@@ -140,11 +140,16 @@ describe('many keys in one message', () => {
   test('as many are waited for, and as many are given back', async () => {
     await withClient(async (client) => {
       await client.query(`BEGIN; ${waitForLocks(many, 1000, true)}`)
-      await client.query(`SELECT ${many.map(sessionLock).join(', ')}`)
+      await client.query(`SELECT ${many.map((lock) => sessionLock(lock)).join(', ')}`)
       await client.query('COMMIT')
       const held = `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`
       expect((await client.query(held)).rowCount).toBe(MAX_KEYS)
-      await client.query(`SELECT ${many.slice(1).map(sessionUnlock).join(', ')}`)
+      await client.query(
+        `SELECT ${many
+          .slice(1)
+          .map((lock) => sessionUnlock(lock))
+          .join(', ')}`,
+      )
       await client.query(unlockLeftovers(many))
       expect((await client.query(held)).rowCount).toBe(0)
     })

@@ -5,8 +5,8 @@ import type { LockRequest, LockSet } from './lockSet.ts'
 /** While it waits for a lock, a backend looks this often whether its client is still there; else a killed process stays queued. */
 const CONNECTION_CHECK_MS = 1000
 
-function call(name: string, lock: LockRequest): string {
-  return `${name}${lock.shared ? '_shared' : ''}(${lock.id})`
+function call(name: string, lock: LockRequest, id = String(lock.id)): string {
+  return `${name}${lock.shared ? '_shared' : ''}(${id})`
 }
 
 /**
@@ -34,12 +34,12 @@ export function transactionLock(lock: LockRequest): string {
   return call('pg_advisory_xact_lock', lock)
 }
 
-export function sessionLock(lock: LockRequest): string {
-  return call('pg_advisory_lock', lock)
+export function sessionLock(lock: LockRequest, id?: string): string {
+  return call('pg_advisory_lock', lock, id)
 }
 
-export function sessionUnlock(lock: LockRequest): string {
-  return call('pg_advisory_unlock', lock)
+export function sessionUnlock(lock: LockRequest, id?: string): string {
+  return call('pg_advisory_unlock', lock, id)
 }
 
 /** Sets the limit of the next wait of a message to what is left of `waitMs`. */

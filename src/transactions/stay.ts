@@ -12,7 +12,7 @@ import {
 import { checkout } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
-import { giveLocksBack, keepLocks } from './transactions.sql.ts'
+import { giveLocksBack, keepLocks, unkeepLocks } from './transactions.sql.ts'
 
 /** How long others wait at most because somebody stays: a few commits' time. */
 const STAY_MS = 15
@@ -120,11 +120,10 @@ class StayingConnection implements Connection {
   async commit(closing: readonly Statement[]): Promise<Commit> {
     const changes = this.#locked === 'no' ? this.#wants() : this.overdue
     if (!changes) return this.#inner.commit(closing)
-    const [change, becomes] = this.#locked === 'no' ? ([keepLocks, 'yes'] as const) : ([giveLocksBack, 'no'] as const)
+    const [change, becomes] = this.#locked === 'no' ? ([keepLocks, 'yes'] as const) : ([unkeepLocks, 'no'] as const)
     this.#locked = 'unknown'
     this.#until = performance.now() + STAY_MS
-    const text = change(this.#locks)
-    const answer = await this.#inner.commit([...closing, { text, values: [] }])
+    const answer = await this.#inner.commit([...closing, change(this.#locks)])
     if (answer.command === 'COMMIT') this.#locked = becomes
     return answer
   }

@@ -130,19 +130,30 @@ export function handOver(opening: Opening, waitMs: number): string {
   const takeOver = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
   return `${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
     ${opening.method.waitForLocks(locks, waitMs, opening.tellsWaiting)}
-    SELECT ${locks.map(sessionLock).join(', ')}; ${opening.numbers ?? ''} COMMIT AND CHAIN;
+    SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${opening.numbers ?? ''} COMMIT AND CHAIN;
     SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${look(opening)}
     SELECT ${columns(opening, [], undefined)}${takeOver}`
 }
 
 /** Has the session keep locks that its transaction holds, beside it. */
-export function keepLocks(locks: LockSet): string {
-  return `SELECT ${locks.map(sessionLock).join(', ')}`
+export function keepLocks(locks: LockSet): Statement {
+  return ofEach(locks, sessionLock)
 }
 
 /** Gives back what `keepLocks` took. */
+export function unkeepLocks(locks: LockSet): Statement {
+  return ofEach(locks, sessionUnlock)
+}
+
+/** The ids as parameters: postgres.js has the server keep every text of a single statement, for as long as the session lasts. */
+function ofEach(locks: LockSet, say: typeof sessionLock): Statement {
+  const calls = locks.map((lock, place) => say(lock, `$${place + 1}::bigint`))
+  return { text: `SELECT ${calls.join(', ')}`, values: locks.map(({ id }) => String(id)) }
+}
+
+/** The same as `unkeepLocks`, as a message of its own. */
 export function giveLocksBack(locks: LockSet): string {
-  return `SELECT ${locks.map(sessionUnlock).join(', ')}`
+  return `SELECT ${locks.map((lock) => sessionUnlock(lock)).join(', ')}`
 }
 
 /** Ends a hand-over that failed, wherever it did, and unlocks what it may have left on the session. */
