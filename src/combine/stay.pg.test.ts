@@ -85,6 +85,25 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
     await lockstep.close()
   })
 
+  test('a session that stays is ended where its process stands still; what was set before is set again', async () => {
+    const { lockstep, query } = bench.open(driver, { max: 2 })
+    const idle = async (run: (text: string) => Promise<unknown>): Promise<unknown> =>
+      run(`SELECT current_setting('idle_session_timeout') AS idle`)
+    const other = bench.open(driver).lockstep
+    const seen: unknown[] = []
+    const call = lockstep.combine<number, number>({
+      key: () => HOT,
+      async run(tx, ids) {
+        seen.push(await idle(async (text) => (await tx.query<{ idle: string }>(text)).rows[0]?.idle))
+        return [...ids]
+      },
+    })
+    while (!seen.includes('5s')) await afterContention(() => call(1).then(() => call(2)), other)
+    expect(new Set(seen)).toEqual(new Set(['0', '5s']))
+    await expect.poll(() => bench.locksHeld()).toBe(0)
+    expect(await Promise.all([idle(query), idle(query)])).toEqual([[{ idle: '0' }], [{ idle: '0' }]])
+  })
+
   test('a transaction of the same process on the same key has its turn', async () => {
     const { lockstep } = bench.open(driver, { max: 4 })
     const call = combined(lockstep)

@@ -135,25 +135,35 @@ export function handOver(opening: Opening, waitMs: number): string {
     SELECT ${columns(opening, [], undefined)}${takeOver}`
 }
 
+/**
+ * Between two transactions the session is idle, and so it is with a process that stands still: nobody would ever end it. What was set is
+ * kept in a setting of our own.
+ */
+const LIMIT_IDLENESS = [
+  `set_config('lockstep.idle_session_timeout', current_setting('idle_session_timeout'), false)`,
+  `set_config('idle_session_timeout', '5s', false)`,
+]
+const RESTORE_IDLENESS = `set_config('idle_session_timeout', current_setting('lockstep.idle_session_timeout'), false)`
+
 /** Has the session keep locks that its transaction holds, beside it. */
 export function keepLocks(locks: LockSet): Statement {
-  return ofEach(locks, sessionLock)
+  return ofEach(locks, sessionLock, LIMIT_IDLENESS)
 }
 
 /** Gives back what `keepLocks` took. */
 export function unkeepLocks(locks: LockSet): Statement {
-  return ofEach(locks, sessionUnlock)
+  return ofEach(locks, sessionUnlock, [RESTORE_IDLENESS])
 }
 
 /** The ids as parameters: postgres.js has the server keep every text of a single statement, for as long as the session lasts. */
-function ofEach(locks: LockSet, say: typeof sessionLock): Statement {
-  const calls = locks.map((lock, place) => say(lock, `$${place + 1}::bigint`))
+function ofEach(locks: LockSet, say: typeof sessionLock, more: readonly string[]): Statement {
+  const calls = [...locks.map((lock, place) => say(lock, `$${place + 1}::bigint`)), ...more]
   return { text: `SELECT ${calls.join(', ')}`, values: locks.map(({ id }) => String(id)) }
 }
 
 /** The same as `unkeepLocks`, as a message of its own. */
 export function giveLocksBack(locks: LockSet): string {
-  return `SELECT ${locks.map((lock) => sessionUnlock(lock)).join(', ')}`
+  return `SELECT ${[...locks.map((lock) => sessionUnlock(lock)), RESTORE_IDLENESS].join(', ')}`
 }
 
 /** Ends a hand-over that failed, wherever it did, and unlocks what it may have left on the session. */
