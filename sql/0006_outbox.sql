@@ -259,7 +259,7 @@ $$;
 -- The last numbers of streams, in their order; 0 for one that is new. Their locks must be held. Each look is a statement of its own:
 -- of what is not found because a slot was emptied just now, the last number is in outbox_quiet by the time of the last look.
 CREATE FUNCTION :"schema".outbox_last(streams uuid[]) RETURNS bigint[]
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
   current_slot smallint := (SELECT last_value FROM :"schema".outbox_slot);
@@ -283,14 +283,17 @@ END
 $$;
 
 -- Appends one event and gives its number. known: its stream's last number, where the caller read it under the lock before its snapshot.
--- Called once a transaction, on cold caches: what counts is how much is run. In the rate of a plain INSERT, eight connections: 0.62
--- with the hash in functions of its own; 0.76 inlined, the last number by a generic plan (one for each call takes three times as
--- long) and 0.79 within the INSERT, the locks in an expression (PERFORM is a query of its own); 0.90 kept by the server process.
+-- Called once a transaction, on cold caches: what counts is how much is run. In the rate of a plain INSERT: 0.62 with the hash in
+-- functions of its own; 0.76 inlined; 0.79 with one statement, the locks in an expression (PERFORM is a query); 0.90 kept by the server
+-- process. Each slot has its own statement: a plan that is kept locks all that it names, and would wait for whoever empties one.
+DO $do$
+BEGIN
+  EXECUTE replace($create$
 CREATE FUNCTION :"schema".outbox_append(
   topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL, id uuid DEFAULT NULL
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $body$
 DECLARE
   -- Before the id is given out, and before the slot is read.
   me xid8 := pg_current_xact_id();
@@ -299,7 +302,6 @@ DECLARE
                          || decode('00', 'hex') || convert_to(key, 'UTF8'));
   mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
   my_bucket smallint := get_byte(digest, 15) & 63;
-  my_slot smallint;
   my_id bigint;
   my_seq bigint;
 BEGIN
@@ -316,23 +318,22 @@ BEGIN
     RETURN NULL;
   END IF;
   -- Null as long as the first slot has never been left.
-  my_slot := COALESCE(pg_sequence_last_value($slot$:"schema".outbox_slot$slot$::regclass), 0);
-  INSERT INTO :"schema".outbox_events AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-  VALUES (
-    my_slot, me, my_bucket, mine,
-    COALESCE(
-      known,
-      (SELECT l.seq FROM :"schema".outbox_events l WHERE l.slot = my_slot AND l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-      (:"schema".outbox_last(ARRAY[mine]))[1]
-    ) + 1,
-    COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-  RETURNING e.id, e.seq INTO my_id, my_seq;
-  IF my_id % 1000 = 0 THEN
-    PERFORM :"schema".outbox_tick(my_id);
-  END IF;
+  CASE COALESCE(pg_sequence_last_value($slot$:"schema".outbox_slot$slot$::regclass), 0) <writes>
+  END CASE;
+  IF my_id % 1000 = 0 THEN PERFORM :"schema".outbox_tick(my_id); END IF;
   RETURN my_seq;
 END
-$$;
+$body$ $create$, '<writes>', (SELECT string_agg(replace($write$
+  WHEN <slot> THEN
+    INSERT INTO :"schema".outbox_events_<slot> AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (
+      <slot>, me, my_bucket, mine,
+      COALESCE(known, (SELECT l.seq FROM :"schema".outbox_events_<slot> l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+               (:"schema".outbox_last(ARRAY[mine]))[1]) + 1,
+      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+    RETURNING e.id, e.seq INTO my_id, my_seq;$write$, '<slot>', n::text), '' ORDER BY n) FROM generate_series(0, 7) AS n));
+END
+$do$;
 
 -- Appends many events, in their order. locked: whoever calls has locked their streams or buckets. known, as above, one for each event.
 CREATE FUNCTION :"schema".outbox_append_many(
@@ -388,7 +389,6 @@ CREATE FUNCTION :"schema".enqueue(topic text, key text, payload json, headers js
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT :"schema".outbox_append(topic, key, payload, NULL, headers) $$;
 
--- The same with bytes.
 CREATE FUNCTION :"schema".enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT :"schema".outbox_append(topic, key, NULL, payload, headers) $$;

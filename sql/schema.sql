@@ -363,7 +363,7 @@ BEGIN
   END IF;
   RETURN true;
 END
-function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
 DECLARE
   -- Before the id is given out, and before the slot is read.
   me xid8 := pg_current_xact_id();
@@ -372,7 +372,6 @@ DECLARE
                          || decode('00', 'hex') || convert_to(key, 'UTF8'));
   mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
   my_bucket smallint := get_byte(digest, 15) & 63;
-  my_slot smallint;
   my_id bigint;
   my_seq bigint;
 BEGIN
@@ -389,20 +388,73 @@ BEGIN
     RETURN NULL;
   END IF;
   -- Null as long as the first slot has never been left.
-  my_slot := COALESCE(pg_sequence_last_value($slot$"lockstep".outbox_slot$slot$::regclass), 0);
-  INSERT INTO "lockstep".outbox_events AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-  VALUES (
-    my_slot, me, my_bucket, mine,
-    COALESCE(
-      known,
-      (SELECT l.seq FROM "lockstep".outbox_events l WHERE l.slot = my_slot AND l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-      ("lockstep".outbox_last(ARRAY[mine]))[1]
-    ) + 1,
-    COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-  RETURNING e.id, e.seq INTO my_id, my_seq;
-  IF my_id % 1000 = 0 THEN
-    PERFORM "lockstep".outbox_tick(my_id);
-  END IF;
+  CASE COALESCE(pg_sequence_last_value($slot$"lockstep".outbox_slot$slot$::regclass), 0) 
+  WHEN 0 THEN
+    INSERT INTO "lockstep".outbox_events_0 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (
+      0, me, my_bucket, mine,
+      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_0 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
+      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+    RETURNING e.id, e.seq INTO my_id, my_seq;
+  WHEN 1 THEN
+    INSERT INTO "lockstep".outbox_events_1 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (
+      1, me, my_bucket, mine,
+      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_1 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
+      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+    RETURNING e.id, e.seq INTO my_id, my_seq;
+  WHEN 2 THEN
+    INSERT INTO "lockstep".outbox_events_2 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (
+      2, me, my_bucket, mine,
+      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_2 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
+      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+    RETURNING e.id, e.seq INTO my_id, my_seq;
+  WHEN 3 THEN
+    INSERT INTO "lockstep".outbox_events_3 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (
+      3, me, my_bucket, mine,
+      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_3 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
+      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+    RETURNING e.id, e.seq INTO my_id, my_seq;
+  WHEN 4 THEN
+    INSERT INTO "lockstep".outbox_events_4 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (
+      4, me, my_bucket, mine,
+      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_4 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
+      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+    RETURNING e.id, e.seq INTO my_id, my_seq;
+  WHEN 5 THEN
+    INSERT INTO "lockstep".outbox_events_5 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (
+      5, me, my_bucket, mine,
+      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_5 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
+      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+    RETURNING e.id, e.seq INTO my_id, my_seq;
+  WHEN 6 THEN
+    INSERT INTO "lockstep".outbox_events_6 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (
+      6, me, my_bucket, mine,
+      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_6 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
+      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+    RETURNING e.id, e.seq INTO my_id, my_seq;
+  WHEN 7 THEN
+    INSERT INTO "lockstep".outbox_events_7 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (
+      7, me, my_bucket, mine,
+      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_7 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
+               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
+      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
+    RETURNING e.id, e.seq INTO my_id, my_seq;
+  END CASE;
+  IF my_id % 1000 = 0 THEN PERFORM "lockstep".outbox_tick(my_id); END IF;
   RETURN my_seq;
 END
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
@@ -693,7 +745,7 @@ BEGIN
   UPDATE "lockstep".outbox_segments g SET kept_at = clock_timestamp() WHERE g.slot = ANY(going);
   RETURN cardinality(going);
 END
-function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
 DECLARE
   current_slot smallint := (SELECT last_value FROM "lockstep".outbox_slot);
   lasts bigint[];

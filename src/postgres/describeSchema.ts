@@ -38,4 +38,5 @@ function inBody(text: string, schema: string): string {
     .replaceAll(`${quoteIdentifier(schema)}.`, '"lockstep".')
     .replaceAll(`convert_to(${quoteLiteral(schema)},`, `convert_to('lockstep',`)
     .replaceAll(`, ${quoteLiteral(schema)})::regclass`, `, 'lockstep')::regclass`)
+    .replaceAll(`, ${quoteLiteral(schema)}, `, `, 'lockstep', `)
 }
