@@ -115,7 +115,8 @@ $$;
 -- next on the index, so that it costs the same however many events each has.
 CREATE FUNCTION :"schema".outbox_window_parts(
   slots smallint[], buckets smallint[], a pg_snapshot, z pg_snapshot, OUT part_buckets smallint[], OUT part_xids xid8[]
-) LANGUAGE plpgsql STABLE SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+) LANGUAGE plpgsql STABLE
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 AS $$
 DECLARE
   at xid8;
@@ -142,6 +143,24 @@ $$;
 -- tells its window: what to write back. Times and bytes are told in a way that no setting of the session changes. `prev` to `next` is
 -- either what is being read already or, when that is done, what has been committed since; a long way is gone in steps from tick to
 -- tick. The caller must not have a transaction id.
+DO $do$
+DECLARE
+  columns text := $select$SELECT <shard>, NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint,
+               w.id, w.topic, w.key, w.seq, w.uuid, (extract(epoch FROM w.enqueued_at) * 1000)::bigint, w.payload::text,
+               encode(w.bytes, 'hex'), w.headers::text, CASE WHEN w.erased THEN 'erased' END,
+               CASE WHEN w.stream IN (SELECT p.stream FROM$select$;
+  reads text := (SELECT string_agg(replace($read$
+      WHEN slots[1] = <slot> THEN
+        RETURN QUERY <select> :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN 'waits' END, NULL::text
+          FROM (SELECT * FROM :"schema".outbox_events_<slot> e
+                 WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                UNION ALL
+                SELECT * FROM :"schema".outbox_events_<slot> e
+                 WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS w
+         WHERE pg_visible_in_snapshot(w.xid, z) ORDER BY w.id LIMIT max_events;$read$, '<slot>', n::text), '' ORDER BY n)
+    FROM generate_series(0, 7) AS n);
+BEGIN
+  EXECUTE replace(replace(replace($create$
 CREATE FUNCTION :"schema".outbox_fetch(
   my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer
 ) RETURNS TABLE (
@@ -149,8 +168,8 @@ CREATE FUNCTION :"schema".outbox_fetch(
   event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text,
   tombstone text, waits text, stale text
 )
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
-AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET plan_cache_mode = force_generic_plan
+AS $body$
 DECLARE
   c :"schema".outbox_cursors;
   a pg_snapshot;
@@ -221,28 +240,22 @@ BEGIN
       IF resumed AND floor > 0 THEN
         SELECT * INTO few_buckets, few_xids FROM :"schema".outbox_window_parts(slots, buckets, a, z);
       END IF;
-      -- Mostly there is one slot. By its own name it is planned in a quarter of the time, and no other one is locked: not by a plan
-      -- that is kept either, which would lock all of them, and wait for whoever empties one.
-      source := CASE WHEN cardinality(slots) = 1 THEN format('%I.outbox_events_%s', :'schema', slots[1])
-                     ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', :'schema', slots) END;
-      events := CASE WHEN few_buckets IS NULL
-                THEN format('SELECT * FROM %s AS e WHERE e.bucket = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5', source)
-                ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket, xid) CROSS JOIN LATERAL (
-                               SELECT * FROM %s AS v WHERE v.bucket = p.bucket AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
-                             ) AS e', source) END;
-      IF few_buckets IS NULL AND cardinality(running) > 0 THEN
-        events := events || format(' UNION ALL SELECT * FROM %s AS e WHERE e.bucket = ANY($2) AND e.xid = ANY($6) AND e.id > $5', source);
-      END IF;
-      RETURN QUERY EXECUTE format($query$
-        SELECT $1, NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint, NULL::bigint, NULL::bigint,
-               w.id, w.topic, w.key, w.seq, w.uuid, (extract(epoch FROM w.enqueued_at) * 1000)::bigint, w.payload::text,
-               encode(w.bytes, 'hex'), w.headers::text,
-               CASE WHEN w.erased THEN 'erased' END,
-               CASE WHEN w.stream IN (SELECT p.stream FROM %I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1) THEN 'waits' END,
-               NULL::text
+      -- Mostly there is one slot, and the plan for it is kept. One plan for all slots would lock all of them, and wait for whoever
+      -- empties one; without one kept, the planning takes four fifths of the time when there is little to read.
+      CASE WHEN cardinality(slots) > 1 OR few_buckets IS NOT NULL THEN
+        source := CASE WHEN cardinality(slots) = 1 THEN format('%I.outbox_events_%s', :'schema', slots[1])
+                       ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', :'schema', slots) END;
+        events := CASE WHEN few_buckets IS NULL
+          THEN format('SELECT * FROM %1$s AS e WHERE e.bucket = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
+                       SELECT * FROM %1$s AS e WHERE e.bucket = ANY($2) AND e.xid = ANY($6) AND e.id > $5', source)
+          ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket, xid) CROSS JOIN LATERAL (
+                         SELECT * FROM %s AS v WHERE v.bucket = p.bucket AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
+                       ) AS e', source) END;
+        RETURN QUERY EXECUTE format($query$<select> %I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1) THEN 'waits' END, NULL::text
           FROM (%s) AS w WHERE pg_visible_in_snapshot(w.xid, $11) ORDER BY w.id LIMIT $9 $query$, :'schema', events)
-        USING my_shards[i], buckets, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, running, few_buckets, few_xids, max_events,
-              my_dispatcher, z;
+          USING my_shards[i], buckets, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, running, few_buckets, few_xids, max_events,
+                my_dispatcher, z;<reads>
+      END CASE;
       GET DIAGNOSTICS found_events = ROW_COUNT;
       EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed);
       -- Nothing for this shard up to that tick, or no more in the window that was being read: on to the next.
@@ -270,7 +283,11 @@ BEGIN
     RETURN NEXT;
   END LOOP;
 END
-$$;
+$body$ $create$,
+    '$query$<select>', '$query$' || replace(columns, '<shard>', '$1')),
+    '<reads>', reads), '<select>', replace(columns, '<shard>', 'my_shards[i]'));
+END
+$do$;
 
 -- Brings everything that is visible to disk, and to the standby that commits wait for: a transaction that is flushed takes all before
 -- it along. Tells in which life of the server that was: what was read in another one may be gone.
@@ -293,107 +310,8 @@ AS $$
      AND NOT (SELECT h.elsewhere FROM :"schema".outbox_here(my_dispatcher) AS h)
 $$;
 
--- The next events of streams that are due for another try, at most max_events of each.
-CREATE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer)
-RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text,
-               hex text, headers text, tombstone text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
-AS $$
-BEGIN
-  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
-    RETURN;
-  END IF;
-  RETURN QUERY
-  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, (extract(epoch FROM e.enqueued_at) * 1000)::bigint, e.payload::text,
-         encode(e.bytes, 'hex'), e.headers::text, e.tombstone
-    FROM (SELECT * FROM :"schema".outbox_parked d
-           WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
-           ORDER BY d.next_attempt_at LIMIT max_streams) AS p
-    LEFT JOIN LATERAL (SELECT * FROM :"schema".outbox_parked_events q
-                        WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream ORDER BY q.seq LIMIT max_events) AS e ON true
-   ORDER BY p.stream, e.seq;
-END
-$$;
-
--- What another try of parked streams brought. outcomes is a list of { topic, key, sent_up_to, and where it failed: seq, reason, attempts,
--- delay_ms, state, give_up: 'skipped' | 'dead' }.
-CREATE FUNCTION :"schema".outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
-AS $$
-DECLARE
-  o record;
-  mine uuid;
-BEGIN
-  PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
-  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
-    RETURN false;
-  END IF;
-  FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent_up_to bigint, seq bigint, reason text,
-                                                           attempts integer, delay_ms float8, state text, give_up text,
-                                                           was_tombstone boolean) LOOP
-    mine := :"schema".outbox_stream(o.topic, o.key);
-    -- In the order in which operators lock: the stream, then its events.
-    PERFORM FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
-    DELETE FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq <= o.sent_up_to;
-    -- Where an operator has given the event up meanwhile, what became of it before does not count.
-    IF o.seq IS NULL OR EXISTS (SELECT FROM :"schema".outbox_parked_events e
-                                 WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
-                                   AND e.tombstone IS NOT NULL AND NOT o.was_tombstone) THEN
-      UPDATE :"schema".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp()
-       WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
-    ELSE
-      IF o.give_up IS NOT NULL THEN
-        -- A crash must not bring back what a tombstone has gone out for.
-        PERFORM set_config('synchronous_commit', 'on', true);
-      END IF;
-      IF o.give_up = 'dead' THEN
-        INSERT INTO :"schema".outbox_dead
-        SELECT e.dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, o.reason
-          FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
-            ON CONFLICT DO NOTHING;
-      END IF;
-      IF o.give_up IS NOT NULL THEN
-        UPDATE :"schema".outbox_parked_events e SET tombstone = o.give_up, payload = NULL, bytes = NULL
-         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq;
-        INSERT INTO :"schema".outbox_audit (verb, dispatcher, topic, key, seq, reason)
-        VALUES (o.give_up, my_dispatcher, o.topic, o.key, o.seq, o.reason);
-      END IF;
-      -- What an operator said meanwhile stays said.
-      UPDATE :"schema".outbox_parked p
-         SET attempts = o.attempts, reason = o.reason, state = COALESCE(o.state, p.state),
-             next_attempt_at = clock_timestamp() + make_interval(secs => COALESCE(o.delay_ms, 0) / 1000.0)
-       WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
-    END IF;
-  END LOOP;
-  RETURN true;
-END
-$$;
-
--- Takes streams that have caught up out of the list. Only between two reads of the shard: what was read before has been put aside.
-CREATE FUNCTION :"schema".outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, topics text[], keys text[]) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-  gone integer;
-BEGIN
-  PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
-  -- Waiting is done here: what is looked at below must not be older than that.
-  PERFORM FROM :"schema".outbox_parked p, unnest(topics, keys) AS g(topic, key)
-    WHERE p.dispatcher = my_dispatcher AND p.stream = :"schema".outbox_stream(g.topic, g.key) FOR UPDATE OF p;
-  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
-    RETURN 0;
-  END IF;
-  DELETE FROM :"schema".outbox_parked p
-   USING unnest(topics, keys) AS g(topic, key)
-   WHERE p.dispatcher = my_dispatcher AND p.stream = :"schema".outbox_stream(g.topic, g.key) AND p.state = 'parked'
-     AND NOT EXISTS (SELECT FROM :"schema".outbox_parked_events e WHERE e.dispatcher = p.dispatcher AND e.stream = p.stream);
-  GET DIAGNOSTICS gone = ROW_COUNT;
-  RETURN gone;
-END
-$$;
-
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION
   :"schema".outbox_here, :"schema".outbox_take, :"schema".outbox_advance, :"schema".outbox_fetch, :"schema".outbox_flush,
-  :"schema".outbox_owns, :"schema".outbox_parked_due, :"schema".outbox_parked_tried, :"schema".outbox_unpark
+  :"schema".outbox_owns
 FROM PUBLIC;

@@ -15,7 +15,7 @@ import type { TransactionPlan } from './options.ts'
 import { giveLocksBack, keepLocks, unkeepLocks } from './transactions.sql.ts'
 
 /** How long others wait at most because somebody stays: a few commits' time. */
-const STAY_MS = 15
+const STAY_MS = 25
 /** How often it is looked whether a session is gone. */
 const MIN_LOOK_MS = 20
 const MAX_LOOK_MS = 2000

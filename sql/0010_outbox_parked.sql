@@ -1,0 +1,104 @@
+-- compatible-from: 1
+-- Streams of the outbox that wait: what is due for another try, what came of it, and the end of the waiting.
+
+-- The next events of streams that are due for another try, at most max_events of each.
+CREATE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer)
+RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text,
+               hex text, headers text, tombstone text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+BEGIN
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, (extract(epoch FROM e.enqueued_at) * 1000)::bigint, e.payload::text,
+         encode(e.bytes, 'hex'), e.headers::text, e.tombstone
+    FROM (SELECT * FROM :"schema".outbox_parked d
+           WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
+           ORDER BY d.next_attempt_at LIMIT max_streams) AS p
+    LEFT JOIN LATERAL (SELECT * FROM :"schema".outbox_parked_events q
+                        WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream ORDER BY q.seq LIMIT max_events) AS e ON true
+   ORDER BY p.stream, e.seq;
+END
+$$;
+
+-- What another try of parked streams brought. outcomes is a list of { topic, key, sent_up_to, and where it failed: seq, reason, attempts,
+-- delay_ms, state, give_up: 'skipped' | 'dead' }.
+CREATE FUNCTION :"schema".outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+AS $$
+DECLARE
+  o record;
+  mine uuid;
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN false;
+  END IF;
+  FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent_up_to bigint, seq bigint, reason text,
+                                                           attempts integer, delay_ms float8, state text, give_up text,
+                                                           was_tombstone boolean) LOOP
+    mine := :"schema".outbox_stream(o.topic, o.key);
+    -- In the order in which operators lock: the stream, then its events.
+    PERFORM FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
+    DELETE FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq <= o.sent_up_to;
+    -- Where an operator has given the event up meanwhile, what became of it before does not count.
+    IF o.seq IS NULL OR EXISTS (SELECT FROM :"schema".outbox_parked_events e
+                                 WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
+                                   AND e.tombstone IS NOT NULL AND NOT o.was_tombstone) THEN
+      UPDATE :"schema".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp()
+       WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
+    ELSE
+      IF o.give_up IS NOT NULL THEN
+        -- A crash must not bring back what a tombstone has gone out for.
+        PERFORM set_config('synchronous_commit', 'on', true);
+      END IF;
+      IF o.give_up = 'dead' THEN
+        INSERT INTO :"schema".outbox_dead
+        SELECT e.dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, o.reason
+          FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
+            ON CONFLICT DO NOTHING;
+      END IF;
+      IF o.give_up IS NOT NULL THEN
+        UPDATE :"schema".outbox_parked_events e SET tombstone = o.give_up, payload = NULL, bytes = NULL
+         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq;
+        INSERT INTO :"schema".outbox_audit (verb, dispatcher, topic, key, seq, reason)
+        VALUES (o.give_up, my_dispatcher, o.topic, o.key, o.seq, o.reason);
+      END IF;
+      -- What an operator said meanwhile stays said.
+      UPDATE :"schema".outbox_parked p
+         SET attempts = o.attempts, reason = o.reason, state = COALESCE(o.state, p.state),
+             next_attempt_at = clock_timestamp() + make_interval(secs => COALESCE(o.delay_ms, 0) / 1000.0)
+       WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
+    END IF;
+  END LOOP;
+  RETURN true;
+END
+$$;
+
+-- Takes streams that have caught up out of the list. Only between two reads of the shard: what was read before has been put aside.
+CREATE FUNCTION :"schema".outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, topics text[], keys text[]) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  gone integer;
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
+  -- Waiting is done here: what is looked at below must not be older than that.
+  PERFORM FROM :"schema".outbox_parked p, unnest(topics, keys) AS g(topic, key)
+    WHERE p.dispatcher = my_dispatcher AND p.stream = :"schema".outbox_stream(g.topic, g.key) FOR UPDATE OF p;
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN 0;
+  END IF;
+  DELETE FROM :"schema".outbox_parked p
+   USING unnest(topics, keys) AS g(topic, key)
+   WHERE p.dispatcher = my_dispatcher AND p.stream = :"schema".outbox_stream(g.topic, g.key) AND p.state = 'parked'
+     AND NOT EXISTS (SELECT FROM :"schema".outbox_parked_events e WHERE e.dispatcher = p.dispatcher AND e.stream = p.stream);
+  GET DIAGNOSTICS gone = ROW_COUNT;
+  RETURN gone;
+END
+$$;
+
+-- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
+REVOKE EXECUTE ON FUNCTION :"schema".outbox_parked_due, :"schema".outbox_parked_tried, :"schema".outbox_unpark FROM PUBLIC;
