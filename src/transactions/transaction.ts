@@ -96,6 +96,18 @@ const IN_FAILED_TRANSACTION = '25P02'
 /** Where each statement has a snapshot of its own. In PostgreSQL the two are the same; a joined transaction may be either. */
 const READS_FRESH: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
 
+/** Texts that were to be sent with COMMIT of late. More than that would be texts with values in them, of which each comes once. */
+const recentTexts = new Set<string>()
+const MAX_RECENT_TEXTS = 200
+
+/** Whether the text came before, not long ago. */
+function recurs(text: string): boolean {
+  if (recentTexts.has(text)) return true
+  if (recentTexts.size >= MAX_RECENT_TEXTS) recentTexts.clear()
+  recentTexts.add(text)
+  return false
+}
+
 /** What a transaction and all its savepoints have in common. */
 export interface TransactionSetting {
   readonly isolation: Isolation
@@ -202,7 +214,7 @@ export class OpenTransaction implements Transaction {
   async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {
     this.#checkStatement(text)
     if (this.#setting.joined === true) await this.query(text, values)
-    else this.#innermost().#closing.push({ text, values: [...values] })
+    else this.#innermost().#closing.push({ text, values: [...values], recurs: recurs(text) })
   }
 
   enqueue(event: EventToEnqueue): Promise<void> {
