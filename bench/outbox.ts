@@ -46,7 +46,7 @@ const SIZES: Readonly<Record<Thoroughness, Size>> = {
     horizon: { ms: 60_000, singles: 1000, many: 20_000 },
   },
   quick: {
-    pairs: 7,
+    pairs: 16,
     count: 600,
     drainPairs: 3,
     drained: 100_000,
