@@ -293,8 +293,11 @@ LANGUAGE plpgsql VOLATILE
 AS $$
 BEGIN
   PERFORM pg_advisory_xact_lock(:"schema".lock_id('outbox-retain', 'Outbox:rotate'));
-  LOCK TABLE :"schema".outbox_home, :"schema".outbox_dispatchers, :"schema".outbox_events, :"schema".outbox_cursors,
-             :"schema".outbox_parked, :"schema".outbox_parked_events IN EXCLUSIVE MODE;
+  -- The slots, and not the table above them, which only some of those that write go through, and before their slot.
+  LOCK TABLE :"schema".outbox_home, :"schema".outbox_dispatchers,
+             :"schema".outbox_events_0, :"schema".outbox_events_1, :"schema".outbox_events_2, :"schema".outbox_events_3,
+             :"schema".outbox_events_4, :"schema".outbox_events_5, :"schema".outbox_events_6, :"schema".outbox_events_7,
+             :"schema".outbox_cursors, :"schema".outbox_parked, :"schema".outbox_parked_events IN EXCLUSIVE MODE;
 END
 $$;
 

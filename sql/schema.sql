@@ -791,8 +791,11 @@ END
 function outbox_halt() returns void language plpgsql volatile
 BEGIN
   PERFORM pg_advisory_xact_lock("lockstep".lock_id('outbox-retain', 'Outbox:rotate'));
-  LOCK TABLE "lockstep".outbox_home, "lockstep".outbox_dispatchers, "lockstep".outbox_events, "lockstep".outbox_cursors,
-             "lockstep".outbox_parked, "lockstep".outbox_parked_events IN EXCLUSIVE MODE;
+  -- The slots, and not the table above them, which only some of those that write go through, and before their slot.
+  LOCK TABLE "lockstep".outbox_home, "lockstep".outbox_dispatchers,
+             "lockstep".outbox_events_0, "lockstep".outbox_events_1, "lockstep".outbox_events_2, "lockstep".outbox_events_3,
+             "lockstep".outbox_events_4, "lockstep".outbox_events_5, "lockstep".outbox_events_6, "lockstep".outbox_events_7,
+             "lockstep".outbox_cursors, "lockstep".outbox_parked, "lockstep".outbox_parked_events IN EXCLUSIVE MODE;
 END
 function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable
 DECLARE
