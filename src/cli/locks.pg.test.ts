@@ -8,7 +8,7 @@ import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../lockstep.ts'
 
 const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
-const main = fileURLToPath(new URL('./main.ts', import.meta.url))
+const main = fileURLToPath(new URL('main.ts', import.meta.url))
 
 const database = await testDatabase()
 leakGuard(database)

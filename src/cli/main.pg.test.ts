@@ -11,7 +11,7 @@ import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { KNOWN_VERSION } from '../postgres/index.ts'
 
 const require = createRequire(import.meta.url)
-const main = fileURLToPath(new URL('./main.ts', import.meta.url))
+const main = fileURLToPath(new URL('main.ts', import.meta.url))
 // By its path: `--import tsx` would be looked for in the working directory, which some of these tests choose.
 const loader = pathToFileURL(require.resolve('tsx')).href
 const nobody = 'postgres://postgres:secret@127.0.0.1:1/nobody'

@@ -23,8 +23,8 @@ export function tryLocks(locks: LockSet, granted: string): string {
 /** The same, with the ids as parameters from $1 on: one text for all locks of a kind. */
 export function tryLocksByParameter(locks: LockSet, granted: string): string {
   return locks.reduceRight(
-    (inner, { shared }, place) =>
-      `CASE WHEN pg_try_advisory_xact_lock${shared ? '_shared' : ''}($${place + 1}::bigint) THEN ${inner} END`,
+    (inner, lock, place) =>
+      `CASE WHEN ${call('pg_try_advisory_xact_lock', lock, `$${place + 1}::bigint`)} THEN ${inner} END`,
     granted,
   )
 }

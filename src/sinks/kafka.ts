@@ -1,13 +1,8 @@
 import { InvalidOption } from '../errors.ts'
 import type { BatchContext, Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
+import { inTime, NoAnswerInTime } from './inTime.ts'
 import { byTopic, chunksOf, KafkaBatch, messagesOf, type ReadyEvent, streamOf } from './kafkaBatch.ts'
-import {
-  inTime,
-  type KafkaAdmin,
-  type KafkaProducer,
-  KafkaSilence,
-  type KafkaTransactionalProducer,
-} from './kafkaClient.ts'
+import { type KafkaAdmin, type KafkaProducer, type KafkaTransactionalProducer } from './kafkaClient.ts'
 import { KafkaTransactions, overFor } from './kafkaTransactions.ts'
 
 export type {
@@ -141,7 +136,7 @@ class KafkaSink implements Sink {
     try {
       await inTime(asked, timeoutMs)
     } catch (error) {
-      if (error instanceof KafkaSilence) this.#isGoingOn(asked, group)
+      if (error instanceof NoAnswerInTime) this.#isGoingOn(asked, group)
       throw error
     }
   }

@@ -1,6 +1,7 @@
 import { byStream, type Delivery, type OutboxEvent } from '../outbox/index.ts'
 import { faultOf, type KafkaFault, type KafkaTopicMessages } from './kafkaClient.ts'
 import { messageHeaders } from './message.ts'
+import { nameOf, textOf } from './reasons.ts'
 
 /** An event that can go: its topic is one of Kafka's, and it is not too large. */
 export interface ReadyEvent {
@@ -33,7 +34,6 @@ type NotSent = Exclude<Delivery, 'sent'>
 const NOT_BEGUN: NotSent = { unknown: 'it was not begun: what stands before it was not confirmed' }
 
 export const streamOf = ({ topic, key }: OutboxEvent): string => `${topic}\0${key}`
-const named = ({ topic, key, seq }: OutboxEvent): string => `#${seq} of ${topic}/${key}`
 
 /** A batch on its way: what became of each event, and which streams were stopped. */
 export class KafkaBatch {
@@ -106,14 +106,14 @@ export class KafkaBatch {
   }
 
   #refuse({ event, place }: ReadyEvent, error: unknown): boolean {
-    const refused = `Kafka refuses ${named(event)}: ${textOf(error)}. Make it smaller, or let its topic take it.`
+    const refused = `Kafka refuses ${nameOf(event)}: ${textOf(error)}. Make it smaller, or let its topic take it.`
     this.#stop(event, place, { refused, cause: error })
     return true
   }
 
   #unknown(group: readonly ReadyEvent[], reason: string, cause: unknown): false {
     for (const { event, place } of group) {
-      this.#stop(event, place, { unknown: `${named(event)}: ${reason}`, ...(cause === undefined ? {} : { cause }) })
+      this.#stop(event, place, { unknown: `${nameOf(event)}: ${reason}`, ...(cause === undefined ? {} : { cause }) })
     }
     return false
   }
@@ -188,7 +188,7 @@ function sizeOf({ key, body }: OutboxEvent, headers: Record<string, string>): nu
 function tooLarge(event: OutboxEvent, sizeBytes: number, maxBytes: number): Delivery {
   return {
     refused:
-      `${named(event)} has ${sizeBytes} bytes as a message, more than ${maxBytes}. ` +
+      `${nameOf(event)} has ${sizeBytes} bytes as a message, more than ${maxBytes}. ` +
       "Store what is large elsewhere and send a reference, or raise the sink's maxMessageBytes and the topic's max.message.bytes.",
   }
 }
@@ -201,8 +201,4 @@ function reasonOf(fault: KafkaFault, error: unknown): string {
     )
   }
   return `Kafka did not confirm it: ${textOf(error)}`
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

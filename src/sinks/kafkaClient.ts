@@ -70,21 +70,3 @@ export function faultOf(error: unknown): KafkaFault {
   }
   return 'unclear'
 }
-
-/** What was not answered in time. */
-export class KafkaSilence extends Error {
-  override readonly name = 'KafkaSilence'
-}
-
-/** An answer, or `KafkaSilence` after a while. What comes later than that is heard by nobody. */
-export async function inTime<T>(asked: Promise<T>, waitMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const silence = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new KafkaSilence(`no answer within ${Math.round(waitMs)} ms`)), Math.max(0, waitMs))
-  })
-  try {
-    return await Promise.race([asked, silence])
-  } finally {
-    clearTimeout(timer)
-  }
-}

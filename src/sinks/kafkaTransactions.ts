@@ -1,6 +1,7 @@
 import type { BatchContext } from '../outbox/index.ts'
+import { inTime } from './inTime.ts'
 import { chunksOf, messagesOf, type ReadyEvent } from './kafkaBatch.ts'
-import { inTime, type KafkaTransaction, type KafkaTransactionalProducer } from './kafkaClient.ts'
+import type { KafkaTransaction, KafkaTransactionalProducer } from './kafkaClient.ts'
 
 export interface TransactionsPlan {
   readonly make: (transactionalId: string) => KafkaTransactionalProducer

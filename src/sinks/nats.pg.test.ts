@@ -3,7 +3,8 @@ import { jetstream, type JetStreamClient, jetstreamManager, type JetStreamManage
 import { connect, headers, type NatsConnection } from '@nats-io/transport-node'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { nats } from '../../tools/brokers/nats.ts'
-import { natsAvailable, type NatsServer, startNats } from '../../tools/server/nats.ts'
+import { natsAvailable, startNats } from '../../tools/server/nats.ts'
+import type { RestartableServer } from '../../tools/server/restartableServer.ts'
 import type { Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
 import { type NatsClient, natsSink, type NatsSinkOptions, natsSubject } from './nats.ts'
 import { benchOf, contextOf, eventOf, eventsOf, sendAll } from './sinkBench.conformance.ts'
@@ -18,7 +19,7 @@ describe.skipIf(!natsAvailable())('the NATS sink', () => {
 describe.skipIf(!natsAvailable())('what is special to NATS', () => {
   const STREAM = 'SPECIAL'
   const subject = 's.{topic}.{key}'
-  let server: NatsServer
+  let server: RestartableServer
   let client: NatsConnection
   let manager: JetStreamManager
   let js: JetStreamClient

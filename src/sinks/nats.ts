@@ -1,5 +1,6 @@
 import { InvalidOption } from '../errors.ts'
 import { type BatchContext, type Delivery, type OutboxEvent, type Sink, streamsSideBySide } from '../outbox/index.ts'
+import { inTime } from './inTime.ts'
 import { nameTemplate } from './nameTemplate.ts'
 import { JetStream, type NatsClient } from './natsClient.ts'
 import { headerLines, type Stored, WireHeaders } from './natsMessage.ts'
@@ -8,6 +9,7 @@ import { type EventStream, startOf, type StreamStartOption } from './streamStart
 export type { NatsClient } from './natsClient.ts'
 export { type NatsMessage, readNatsMessage } from './natsMessage.ts'
 export type { EventStream, StreamStart, StreamStartOption } from './streamStart.ts'
+import { textOf } from './reasons.ts'
 
 export interface NatsSinkOptions {
   /** A connection of `@nats-io/transport-node`, connected by the caller. The sink never closes it. */
@@ -194,9 +196,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
           () => false,
         )
         .finally(() => (flush = undefined))
-      let timer: NodeJS.Timeout | undefined
-      const silence = new Promise<boolean>((resolve) => (timer = setTimeout(resolve, timeoutMs, false)))
-      return Promise.race([flush, silence]).finally(() => clearTimeout(timer))
+      return inTime(flush, timeoutMs).catch(() => false)
     },
     async close() {
       closed = true
@@ -304,8 +304,4 @@ function tooLarge({ topic, key, seq }: OutboxEvent, size: number, limit: string)
   return {
     refused: `#${seq} of ${topic}/${key} has ${size} bytes with its headers, more than the ${limit}. Store what is large elsewhere and send a reference, or raise it there.`,
   }
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -1,6 +1,7 @@
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
+import { inTime, NoAnswerInTime } from './inTime.ts'
 import { messageHeaders } from './message.ts'
-import { type Answer, ConfirmingChannel, nameOf, NOT_BEGUN, textOf, tooLarge } from './rabbitmqChannel.ts'
+import { type Answer, ConfirmingChannel, tooLarge } from './rabbitmqChannel.ts'
 import {
   planRabbitmq,
   type RabbitChannel,
@@ -10,6 +11,7 @@ import {
 } from './rabbitmqOptions.ts'
 
 export type { RabbitChannel, RabbitConnection, RabbitMessageOptions, RabbitmqOptions } from './rabbitmqOptions.ts'
+import { nameOf, NOT_BEGUN, textOf } from './reasons.ts'
 
 /**
  * A sink that publishes to an exchange of RabbitMQ's and waits for its confirmation: persistent, mandatory, one message of a stream under
@@ -81,7 +83,7 @@ class RabbitmqSink implements Sink {
       await this.#inTime(channel.close(), 'close a channel')
       return true
     } catch (error) {
-      if (error instanceof TookTooLong && this.#link?.blocked === undefined) this.#drop(this.#link, error)
+      if (error instanceof NoAnswerInTime && this.#link?.blocked === undefined) this.#drop(this.#link, error)
       return false
     }
   }
@@ -221,24 +223,13 @@ class RabbitmqSink implements Sink {
 
   /** What comes too late is put away. */
   async #inTime<T>(work: Promise<T>, what: string, late: (value: T) => unknown = () => undefined): Promise<T> {
-    const { timeoutMs } = this.#plan
-    let timer: NodeJS.Timeout | undefined
-    const over = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new TookTooLong(`could not ${what} in ${timeoutMs} ms`)), timeoutMs)
-    })
     try {
-      return await Promise.race([work, over])
+      return await inTime(work, this.#plan.timeoutMs, `could not ${what}`)
     } catch (error) {
-      if (error instanceof TookTooLong) work.then(late).catch(() => undefined)
+      if (error instanceof NoAnswerInTime) work.then(late).catch(() => undefined)
       throw error
-    } finally {
-      clearTimeout(timer)
     }
   }
-}
-
-class TookTooLong extends Error {
-  override readonly name = 'TookTooLong'
 }
 
 function faultOf(headers: Readonly<Record<string, string>>, routingKey: unknown): string | undefined {

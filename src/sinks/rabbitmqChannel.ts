@@ -1,5 +1,6 @@
 import type { Delivery, OutboxEvent } from '../outbox/index.ts'
 import type { RabbitChannel } from './rabbitmqOptions.ts'
+import { nameOf, NOT_BEGUN, textOf } from './reasons.ts'
 
 /** Called once for each message. Never with `sent` before `publish()` has returned. */
 export type Answer = (delivery: Delivery) => void
@@ -31,9 +32,6 @@ export interface ChannelOwner {
   /** The server has told the size of the largest message it takes. */
   limited(bytes: number): void
 }
-
-export const NOT_BEGUN: Delivery = { unknown: 'it was not begun: the sink is closed, or the shard was lost' }
-export const nameOf = ({ topic, key, seq }: OutboxEvent): string => `#${seq} of ${topic}/${key}`
 
 /**
  * A channel, and what waits for its confirmation. However it ends, every message is answered once: a channel that was given up or
@@ -210,8 +208,4 @@ function notPublished(event: OutboxEvent, cause: unknown): Delivery {
   if (name === 'RangeError' || name === 'TypeError')
     return { refused: `${nameOf(event)} is no message for RabbitMQ: ${textOf(cause)}`, cause }
   return { unknown: `${nameOf(event)} was not published: ${textOf(cause)}`, cause }
-}
-
-export function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

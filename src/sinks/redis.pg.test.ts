@@ -3,7 +3,8 @@ import { createClient } from 'redis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { redis } from '../../tools/brokers/redis.ts'
 import { freePort } from '../../tools/server/freePort.ts'
-import { redisAvailable, type RedisServer, startRedis } from '../../tools/server/redis.ts'
+import { redisAvailable, startRedis } from '../../tools/server/redis.ts'
+import type { RestartableServer } from '../../tools/server/restartableServer.ts'
 import type { Delivery, Sink } from '../outbox/index.ts'
 import { readRedisEntry, type RedisClient, redisSink, type RedisSinkOptions, redisStreamName } from './redis.ts'
 import { benchOf, contextOf, eventOf, eventsOf, sendAll } from './sinkBench.conformance.ts'
@@ -16,7 +17,7 @@ describe.skipIf(!redisAvailable())('the Redis sink', () => {
 })
 
 describe.skipIf(!redisAvailable())('what is special to Redis', () => {
-  let server: RedisServer
+  let server: RestartableServer
   let admin: Redis
   let count = 0
   beforeAll(async () => {

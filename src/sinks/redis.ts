@@ -1,5 +1,6 @@
 import { InvalidOption } from '../errors.ts'
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
+import { inTime } from './inTime.ts'
 import { messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
 import { nameTemplate } from './nameTemplate.ts'
 import { BODY, deliveryOf, readVerdict, SCRIPT, SHA, type Verdict } from './redisAppend.ts'
@@ -171,9 +172,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
           resolve(String(answer) === 'PONG')
         })
       })
-      let timer: NodeJS.Timeout | undefined
-      const silence = new Promise<boolean>((resolve) => (timer = setTimeout(resolve, timeoutMs, false)))
-      return Promise.race([ping, silence]).finally(() => clearTimeout(timer))
+      return inTime(ping, timeoutMs).catch(() => false)
     },
     async close() {
       closed = true

@@ -1,6 +1,7 @@
 import { InvalidOption } from '../errors.ts'
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
-import { nameOf, readAnswer, readFailure } from './webhookAnswer.ts'
+import { nameOf, NOT_BEGUN } from './reasons.ts'
+import { readAnswer, readFailure } from './webhookAnswer.ts'
 import { type Receiver, planWebhook, type WebhookOptions, type WebhookPlan } from './webhookOptions.ts'
 import { Connections, type HttpAnswer, NoAnswer } from './webhookRequest.ts'
 import { factsOf, sign } from './webhookSignature.ts'
@@ -27,7 +28,6 @@ export function webhookSink(options: WebhookOptions): Sink {
 
 const MOST_REDIRECTS = 3
 const LONGEST_HOLD_MS = 24 * 60 * 60 * 1000
-const NOT_BEGUN: Delivery = { unknown: 'it was not begun: the sink is closed, or the shard was lost' }
 
 /** A host, as all batches see it. */
 interface Host {

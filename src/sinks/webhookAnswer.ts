@@ -1,11 +1,10 @@
 import type { Delivery, OutboxEvent } from '../outbox/index.ts'
 import { PrivateAddress } from './publicAddress.ts'
 import { type HttpAnswer, plain } from './webhookRequest.ts'
+import { nameOf } from './reasons.ts'
 
 /** Answers that say "not now": the same event may be taken later. */
 const NOT_NOW: ReadonlySet<number> = new Set([408, 425, 429])
-
-export const nameOf = ({ topic, key, seq }: OutboxEvent): string => `#${seq} of ${topic}/${key}`
 
 /** What an answer means for the event. */
 export function readAnswer(event: OutboxEvent, url: URL, answer: HttpAnswer, nowMs: number): Delivery {

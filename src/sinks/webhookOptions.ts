@@ -1,5 +1,6 @@
 import { InvalidOption } from '../errors.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
+import { inTime } from './inTime.ts'
 import type { WebhookTls } from './webhookRequest.ts'
 import { headerFault, isOurs, keysOf } from './webhookSignature.ts'
 
@@ -130,16 +131,4 @@ function checkHeaders(headers: Readonly<Record<string, string>>): Record<string,
 function checkNumber(name: string, value: unknown, least: number, most: number): number {
   if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most) return value as number
   throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} to ${most}.` })
-}
-
-async function inTime<T>(work: Promise<T>, timeoutMs: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`it took longer than ${timeoutMs} ms`)), timeoutMs)
-  })
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    clearTimeout(timer)
-  }
 }

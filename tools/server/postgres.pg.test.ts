@@ -45,7 +45,7 @@ async function query<Row extends pg.QueryResultRow>(server: PostgresServer, sql:
 
 /** Not through the tsx command, which would be a process between us and the program. */
 function program(...args: string[]): ChildProcess & { stdout: NonNullable<ChildProcess['stdout']> } {
-  const file = fileURLToPath(new URL('./testing/startAndWait.ts', import.meta.url))
+  const file = fileURLToPath(new URL('testing/startAndWait.ts', import.meta.url))
   const child = spawn(process.execPath, ['--import', 'tsx', file, ...args], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, TMPDIR: place },
