@@ -19,6 +19,7 @@ export default defineConfig({
   },
   test: {
     maxWorkers: 2,
+    reporters: ['default', './tools/test/lastWords.ts'],
     projects: [
       {
         extends: true,

@@ -4,7 +4,7 @@
  */
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
-import { byDocument003, combined, plainly, type Transfer } from '../proofs/ledger/transfers.ts'
+import { byDocument003, combined, plainly, type Transfer } from '../proofs/attacks/ledger/transfers.ts'
 
 export type Way = 'document 003' | 'plain' | 'combine'
 

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { CommitOutcomeUnknown } from 'pg-lockstep'
-import { RECORDED, TOTAL, wrongBalances } from '../ledger/ledger.sql.ts'
-import type { Transfer } from '../ledger/transfers.ts'
+import { RECORDED, TOTAL, wrongBalances } from '../attacks/ledger/ledger.sql.ts'
+import type { Transfer } from '../attacks/ledger/transfers.ts'
 
 /** What the callers were told, by the transfer's id. */
 export class ToldTransfers {

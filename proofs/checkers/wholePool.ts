@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Client } from '../lab.ts'
+import type { Client } from '../attacks/lab.ts'
 import { GRACE_MS } from './leftovers.ts'
 
 /** Whether as many transactions can be open at the same time as the pool may have connections. */

@@ -15,9 +15,9 @@ export interface KillableProcess {
 
 const LIFELINE = new URL('lifeline.ts', import.meta.url)
 
-/** Starts it. Paths are relative to this folder. */
-export function startProcess(file: string | URL, args: readonly string[]): KillableProcess {
-  const program = fileURLToPath(new URL(file, import.meta.url))
+/** Starts it. */
+export function startProcess(file: URL, args: readonly string[]): KillableProcess {
+  const program = fileURLToPath(file)
   const child = spawn(process.execPath, ['--import', 'tsx', '--import', LIFELINE.href, program, ...args], {
     stdio: ['pipe', 'ignore', 'inherit', 'ipc'],
   })

@@ -1,108 +1,58 @@
-import { once as event } from 'node:events'
-import { setTimeout as sleep } from 'node:timers/promises'
-import { goal, type ResultRow } from '../../tools/judge/report.ts'
-import { bookErrors, ToldTransfers } from '../checkers/ledger.ts'
-import { waitFor } from '../checkers/leftovers.ts'
-import { type KillableProcess, startProcess } from '../faults/killableProcess.ts'
-import { DRIVERS, type Lab, openLab } from '../lab.ts'
-import { createLedger } from '../ledger/ledger.sql.ts'
-import { scenario } from '../scenario.ts'
-import { IN_FLIGHT, SESSIONS } from './combine.sql.ts'
+import { key } from 'pg-lockstep'
+import { exactlyOnce } from '../checkers/exactlyOnce.ts'
+import { linearizableRegister } from '../checkers/linearizableRegister.ts'
+import { noDeadlock } from '../checkers/noDeadlock.ts'
+import { ADD, FOUND, PREPARE, RECORD, TABLES } from './combine.sql.ts'
+import { byHand, type Operation, type Scenario } from './scenario.ts'
 
-interface Size {
-  readonly kills: number
-}
+const ACCOUNTS = [0, 1]
+const TRIES = 5
+const nameOf = (round: number, account: number): string => `hot ${round}.${account}`
 
-const ACCOUNTS = 10
-const INITIAL = 1_000_000_000
-
-/**
- * A process that serves sixty-four callers through combine is killed with a batch in flight, again and again. Every caller that saw
- * success finds its transfer in the books, none is there twice, and the books balance. A process is first stopped, then looked at,
- * and killed only if its transaction is open: a fault that strikes nothing does not count.
- */
-export const combine = scenario<Size>({
+/** Deposits into one hot account, many at a time. */
+export const combine: Scenario = {
   name: 'combine',
-  about: 'a process is killed in the middle of a batch: every success is in the books, nothing is there twice',
-  full: { kills: 40 },
-  small: { kills: 2 },
-  async run(size, tell) {
-    const lab = await openLab()
-    try {
-      await lab.admin.query(createLedger(ACCOUNTS, INITIAL))
-      const told = new ToldTransfers()
-      const stages = { begun: 0, written: 0, 'in COMMIT': 0 }
-      for (let kill = 0; kill < size.kills; kill++) {
-        tell(`combine: kill ${kill + 1} of ${size.kills}`)
-        stages[await killInFlight(lab, [driverOf(kill), String(kill)], told)]++
-      }
-      tell('combine: with a planted bug')
-      const planted = new ToldTransfers()
-      await killInFlight(lab, ['pg', 'planted', 'early'], planted)
-      const { lost, twice } = await told.compare(lab.admin)
-      const { off, wrong } = await bookErrors(lab.admin, ACCOUNTS, INITIAL)
-      const results: ResultRow[] = [
-        {
-          kills: size.kills,
-          'batch begun': stages.begun,
-          'batch written': stages.written,
-          'in COMMIT': stages['in COMMIT'],
-          successes: told.count,
-          lost,
-          twice,
-        },
-      ]
-      return {
-        results,
-        goals: [
-          goal(
-            'processes killed with a batch in flight',
-            stages.begun + stages.written + stages['in COMMIT'],
-            '=',
-            size.kills,
-          ),
-          goal('successes that callers saw', told.count, '>=', size.kills * 64),
-          goal('successes that are not in the books', lost, '=', 0),
-          goal('transfers that are there twice', twice, '=', 0),
-          goal('the total is off by', off, '=', 0),
-          goal('balances that their transfers do not explain', wrong, '=', 0),
-          goal('control, told before it is done: not in the books', (await planted.compare(lab.admin)).lost, '>=', 1),
-        ],
-      }
-    } finally {
-      await lab.close()
-    }
+  title: 'Deposits into a hot account',
+  forms: {
+    naive: 'tries again after an error, also after a COMMIT of which no answer came',
+    lockstep: 'lockstep.combine(): many callers, one transaction; a COMMIT without an answer is looked into',
   },
-})
-
-type Stage = 'begun' | 'written' | 'in COMMIT'
-
-function driverOf(number: number): string {
-  return DRIVERS[number % DRIVERS.length] as string
-}
-
-async function killInFlight(
-  lab: Lab,
-  [driver, ...run]: readonly [string, ...string[]],
-  told: ToldTransfers,
-): Promise<Stage> {
-  const victim = startProcess('combineProcess.ts', [driver, lab.url('direct'), '64', ...run])
-  victim.child.on('message', (id: string) => told.done(id))
-  // Warm: a batch is through.
-  for (let successes = 0; successes < 64; successes++) await event(victim.child, 'message')
-  const stage = await stopInFlight(lab, victim)
-  await victim.kill()
-  await waitFor(lab.admin, SESSIONS)
-  return stage
-}
-
-/** Stops the process with a batch in flight: what the server shows then does not change by itself. */
-async function stopInFlight(lab: Lab, victim: KillableProcess): Promise<Stage> {
-  for (;;) {
-    await sleep(Math.random() * 20)
-    victim.signal('SIGSTOP')
-    const { rows } = await lab.admin.query<{ stage: Stage }>(IN_FLIGHT)
-    if (rows[0] !== undefined) return rows[0].stage
-    victim.signal('SIGCONT')
-  }
+  lanes: 4,
+  checkers: [exactlyOnce, linearizableRegister, noDeadlock],
+  tables: TABLES,
+  prepare: (round) => ({ text: PREPARE, values: [round, ACCOUNTS.map((each) => nameOf(round, each))] }),
+  play: {
+    naive: ({ pool, round }) => ({
+      keyFor: (random) => nameOf(round, random.pick(ACCOUNTS)),
+      async operate(operation) {
+        for (let tries = 1; ; tries++) {
+          try {
+            return await byHand(pool, async (client) => {
+              const { rows } = await client.query<{ balance: number }>(ADD, [operation.key, 1])
+              await client.query(RECORD, [round, operation.key, [operation.id]])
+              operation.tell('wrote', { value: rows[0]?.balance ?? 0, note: `try ${tries}` })
+              return rows[0]?.balance
+            })
+          } catch (error) {
+            if (tries === TRIES) throw error
+          }
+        }
+      },
+    }),
+    lockstep: ({ lockstep, round }) => {
+      const deposit = lockstep.combine<Operation, number>({
+        key: (operation) => key`ProveAccount:${operation.key}`,
+        run: async (tx, operations) => {
+          const account = (operations[0] as Operation).key
+          const { rows } = await tx.query<{ balance: number }>(ADD, [account, operations.length])
+          const before = (rows[0]?.balance ?? 0) - operations.length
+          for (const [index, operation] of operations.entries()) operation.tell('wrote', { value: before + index + 1 })
+          await tx.queryAtCommit(RECORD, [round, account, operations.map(({ id }) => id)])
+          return operations.map((_, index) => before + index + 1)
+        },
+      })
+      return { keyFor: (random) => nameOf(round, random.pick(ACCOUNTS)), operate: (operation) => deposit(operation) }
+    },
+  },
+  found: (round) => ({ text: FOUND, values: [round] }),
 }

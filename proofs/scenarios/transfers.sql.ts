@@ -1,6 +1,13 @@
-/** Ends one session that is in the middle of a transaction with something written or locked; says whether there was one. */
-export const TERMINATE_ONE = `
-  SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-   WHERE datname = current_database() AND application_name <> 'lab' AND pid <> pg_backend_pid()
-     AND backend_xid IS NOT NULL AND state IN ('active', 'idle in transaction')
-   ORDER BY random() LIMIT 1`
+import { SCHEMA } from './scenario.ts'
+
+export const ACCOUNTS_TABLE = `${SCHEMA}.accounts`
+/** No constraint on the operation: what is written twice must be seen, not refused. */
+export const TABLES = `
+  CREATE TABLE ${ACCOUNTS_TABLE} (id text PRIMARY KEY, round int NOT NULL, balance bigint NOT NULL);
+  CREATE TABLE ${SCHEMA}.transfers (round int NOT NULL, op text NOT NULL, source text NOT NULL, target text NOT NULL)`
+export const PREPARE = `INSERT INTO ${ACCOUNTS_TABLE} SELECT unnest($2::text[]), $1, $3`
+export const ADD = `UPDATE ${ACCOUNTS_TABLE} SET balance = balance + $2 WHERE id = $1`
+export const RECORD = `INSERT INTO ${SCHEMA}.transfers VALUES ($1, $2, $3, $4)`
+export const FOUND = `
+  SELECT id AS key, balance::float8 AS value, '' AS op FROM ${ACCOUNTS_TABLE} WHERE round = $1
+  UNION ALL SELECT 'effect:' || source || ' > ' || target, NULL, op FROM ${SCHEMA}.transfers WHERE round = $1`

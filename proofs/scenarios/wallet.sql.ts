@@ -1,16 +1,7 @@
-/** One wallet, and document 004's pattern as it is written. */
-export const CREATE = `
-  DROP TABLE IF EXISTS wallet;
-  CREATE TABLE wallet (id int PRIMARY KEY, balance int NOT NULL);
-  INSERT INTO wallet VALUES (1, 0)`
+import { SCHEMA } from './scenario.ts'
 
-export const READ = 'SELECT balance FROM wallet WHERE id = 1'
-export const WRITE = 'UPDATE wallet SET balance = $1 WHERE id = 1'
-
-/** The lock as the first statement inside the transaction: its snapshot is taken before it waits. */
-export function lockInside(lockId: bigint): string {
-  return `BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT pg_advisory_xact_lock(${lockId})`
-}
-
-export const COMMIT = 'COMMIT'
-export const ROLLBACK = 'ROLLBACK'
+export const TABLES = `CREATE TABLE ${SCHEMA}.wallets (round int NOT NULL, id text PRIMARY KEY, balance int NOT NULL)`
+export const PREPARE = `INSERT INTO ${SCHEMA}.wallets SELECT $1, unnest($2::text[]), 0`
+export const READ = `SELECT balance FROM ${SCHEMA}.wallets WHERE id = $1`
+export const WRITE = `UPDATE ${SCHEMA}.wallets SET balance = $2 WHERE id = $1`
+export const FOUND = `SELECT id AS key, balance AS value, '' AS op FROM ${SCHEMA}.wallets WHERE round = $1`

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type RunningServer, simultaneous, startServers } from '../../proofs/http/servers.ts'
+import { type RunningServer, simultaneous, startServers } from '../../proofs/attacks/http/servers.ts'
 import { note, signal, type Workbench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lease } from '../index.ts'
 import { exclusive } from './index.ts'

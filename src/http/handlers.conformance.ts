@@ -1,5 +1,5 @@
 import { beforeAll, describe } from 'vitest'
-import type { RunningServer } from '../../proofs/http/servers.ts'
+import type { RunningServer } from '../../proofs/attacks/http/servers.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
 import { exclusiveConforms } from './exclusive.conformance.ts'

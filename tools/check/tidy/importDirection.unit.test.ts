@@ -24,7 +24,7 @@ test.each([
   ['src/locks/key.unit.test.ts', '../transactions/begin.ts'],
   ['src/locks/key.pg.test.ts', '../../tools/server/postgres.ts'],
   ['desk/main.ts', 'pg-lockstep/leases'],
-  ['proofs/main.ts', '../tools/server/postgres.ts'],
+  ['proofs/attacks/main.ts', '../tools/server/postgres.ts'],
   ['tools/check/main.ts', '../../src/errors.ts'],
   ['src/locks/acquire.ts', 'node:crypto'],
 ])('%s may import %s', (file, specifier) => {

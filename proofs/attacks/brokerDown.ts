@@ -1,0 +1,185 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Delivery, Lockstep, type Sink } from 'pg-lockstep'
+import pg from 'pg'
+import type { Broker, RunningBroker } from '../../tools/brokers/broker.ts'
+import { goal, type Goal } from '../../tools/judge/report.ts'
+import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
+import { type BrokerReport, orderAtBroker } from '../checkers/brokerOrder.ts'
+import { attack, type Tell } from './attack.ts'
+import { BROKERS, brokerNamed } from './sinks/brokers.ts'
+import { databaseOn } from './sinks/database.ts'
+import { Trickle } from './sinks/trickle.ts'
+
+interface Size {
+  /** How many brokers are attacked at the same time. */
+  readonly lanes: number
+  /** How long the broker is killed again and again; 0: once. */
+  readonly forMs: number
+  /** How long it is up between its start and its next end. */
+  readonly upMs: number
+  readonly load: { readonly keys: number; readonly each: number; readonly everyMs: number }
+}
+
+/** How the sink waits for the broker, and how long that is down at least: in the control longer than anybody waits. */
+const PATIENT = { timeoutMs: 2000, downMs: 200 }
+const IMPATIENT = { timeoutMs: 300, downMs: 1200 }
+const DRAIN_MS = 90_000
+const CONTROL_DRAIN_MS = 800
+/** With one of them: what it shows is that the checker sees. */
+const CONTROL = 'redis'
+
+/**
+ * The broker is killed under load and started again, and again. What was written to the outbox is there afterwards, in order; and the
+ * keys, of which none did anything wrong, have not used up any of their attempts.
+ */
+export const brokerDown = attack<Size>({
+  name: 'broker-down',
+  about: 'brokers killed and restarted under load: nothing is lost, the order is kept, and no event is blamed',
+  full: { lanes: 2, forMs: 60_000, upMs: 5000, load: { keys: 50, each: 20, everyMs: 20 } },
+  small: { lanes: BROKERS.length, forMs: 0, upMs: 500, load: { keys: 20, each: 10, everyMs: 20 } },
+  async run(size, tell) {
+    const source = await startPostgres({ settings: { max_connections: '200' } })
+    try {
+      const found: Found[] = []
+      const left = [...BROKERS]
+      const lane = async (): Promise<void> => {
+        for (let broker = left.shift(); broker !== undefined; broker = left.shift()) {
+          found.push(await besiege(source, broker, size, tell))
+        }
+      }
+      await Promise.all(Array.from({ length: size.lanes }, lane))
+      tell('broker-down: the control')
+      const planted = await besiege(source, brokerNamed(CONTROL), { ...size, forMs: 0 }, tell, believing)
+      return {
+        results: [...found, { ...planted, broker: `${CONTROL}, believing` }].map((each) => ({ ...each })),
+        goals: [...found.flatMap(goalsOf), controlOf(planted)],
+      }
+    } finally {
+      await source.stop('immediate')
+    }
+  },
+})
+
+interface Found extends BrokerReport {
+  readonly broker: string
+  readonly kills: number
+  readonly missing: number
+  /** Times that a stream was put aside with an attempt counted against it. */
+  readonly blamed: number
+  /** Streams that wait in the end. */
+  readonly parked: number
+}
+
+function goalsOf({ broker, kills, missing, gaps, inversions, diverged, blamed, parked }: Found): Goal[] {
+  return [
+    goal(`${broker}: times killed`, kills, '>=', 1),
+    goal(`${broker}: events that are not there`, missing + gaps, '=', 0),
+    goal(`${broker}: first deliveries behind a later one, or numbers with two ids`, inversions + diverged, '=', 0),
+    goal(`${broker}: attempts used up, and streams that wait in the end`, blamed + parked, '=', 0),
+  ]
+}
+
+function controlOf({ missing, gaps, inversions }: Found): Goal {
+  return goal(
+    'control, a sink that takes silence for consent: what the checker finds',
+    missing + gaps + inversions,
+    '>=',
+    1,
+  )
+}
+
+/** The planted bug: what is not known counts as sent. */
+function believing(sink: Sink): Sink {
+  return {
+    name: sink.name,
+    async send(events, context) {
+      const answers = await sink.send(events, context).catch((): Delivery[] => [])
+      return events.map((_, place) => {
+        const answer = answers[place] ?? 'sent'
+        return typeof answer === 'object' && 'refused' in answer ? answer : 'sent'
+      })
+    },
+  }
+}
+
+async function besiege(
+  source: PostgresServer,
+  broker: Broker,
+  size: Size,
+  tell: Tell,
+  plant?: (sink: Sink) => Sink,
+): Promise<Found> {
+  const name = `${broker.name}_${plant === undefined ? 'down' : 'planted'}`
+  const topic = `down-${name}`
+  const url = await databaseOn(source, name)
+  const running = await broker.run()
+  const { timeoutMs, downMs } = plant === undefined ? PATIENT : IMPATIENT
+  const connected = await broker.connect(running.address, { timeoutMs })
+  const pool = new pg.Pool({ connectionString: url, max: 10 })
+  const lockstep = new Lockstep(pool)
+  let blamed = 0
+  const onParked = (message: unknown): void => {
+    const { topic: of, attempts } = message as { topic: string; attempts: number }
+    if (of === topic && attempts > 0) blamed++
+  }
+  subscribe('lockstep:outbox.parked', onParked)
+  const stop = new AbortController()
+  const sink = plant === undefined ? connected.sink : plant(connected.sink)
+  const dispatching = lockstep
+    .dispatcher({ sink, shards: 4, backoffMs: { longest: 1000 } })
+    .run({ signal: stop.signal })
+  const trickle = new Trickle(url, topic, size.load)
+  try {
+    await flowing(running, topic)
+    const deadline = performance.now() + size.forMs
+    let kills = 0
+    do {
+      await sleep(size.upMs)
+      tell(`broker-down: ${name}, killed ${++kills} times`)
+      await running.kill()
+      await sleep(downMs)
+      await running.start()
+    } while (performance.now() < deadline)
+    await sleep(Math.min(size.upMs, 1000))
+    await trickle.end()
+    tell(`broker-down: ${name}, waiting for the rest`)
+    const drainMs = plant === undefined ? DRAIN_MS : CONTROL_DRAIN_MS
+    const report = await arrived(running, topic, trickle.written, drainMs)
+    const parked = await waiting(lockstep, drainMs)
+    return { broker: broker.name, kills, ...report, missing: trickle.written - report.events, blamed, parked }
+  } finally {
+    unsubscribe('lockstep:outbox.parked', onParked)
+    stop.abort()
+    await dispatching
+    await trickle.close()
+    await connected.end()
+    await lockstep.close()
+    await pool.end()
+    await running.stop()
+  }
+}
+
+/** Comes back when events arrive. */
+async function flowing(running: RunningBroker, topic: string): Promise<void> {
+  while ((await running.received(topic).catch(() => [])).length < 20) await sleep(50)
+}
+
+/** How many streams wait, once none does or the time is over: what was not known is asked for again. */
+async function waiting(lockstep: Lockstep, drainMs: number): Promise<number> {
+  const deadline = performance.now() + drainMs
+  for (;;) {
+    const { length } = await lockstep.outbox.parked()
+    if (length === 0 || performance.now() > deadline) return length
+    await sleep(100)
+  }
+}
+
+async function arrived(running: RunningBroker, topic: string, events: number, drainMs: number): Promise<BrokerReport> {
+  const deadline = performance.now() + drainMs
+  for (;;) {
+    const report = orderAtBroker(await running.received(topic))
+    if (report.events >= events || performance.now() > deadline) return report
+    await sleep(500)
+  }
+}

@@ -1,0 +1,64 @@
+import type { Attack } from './attack.ts'
+
+import { brokerDown } from './brokerDown.ts'
+import { bulk } from './bulk.ts'
+import { cancel } from './cancel.ts'
+import { combine } from './combine.ts'
+import { commit } from './commit.ts'
+import { crash } from './crash.ts'
+import { http } from './http.ts'
+import { kafkaTransactions } from './kafkaTransactions.ts'
+import { keys } from './keys.ts'
+import { leases } from './leases.ts'
+import { leftovers } from './leftovers.ts'
+import { once } from './once.ts'
+import { openWriter } from './openWriter.ts'
+import { order } from './order.ts'
+import { rollout } from './rollout.ts'
+import { restart } from './restart.ts'
+import { restore } from './restore.ts'
+import { silence } from './silence.ts'
+import { transfers } from './transfers.ts'
+import { visibility } from './visibility.ts'
+import { wallet } from './wallet.ts'
+import { zombie } from './zombie.ts'
+import { zombieSink } from './zombieSink.ts'
+
+/** Those on the outbox and its sinks. */
+export const deliveries: readonly Attack[] = [
+  order,
+  crash,
+  openWriter,
+  bulk,
+  restore,
+  zombieSink,
+  brokerDown,
+  kafkaTransactions,
+]
+
+/** Every attack by its name: `npm run attack -- NAME`. */
+export const attacks: Readonly<Record<string, Attack>> = {
+  wallet,
+  keys,
+  leftovers,
+  commit,
+  rollout,
+  cancel,
+  visibility,
+  transfers,
+  once,
+  combine,
+  leases,
+  zombie,
+  silence,
+  restart,
+  http,
+  order,
+  crash,
+  'open-writer': openWriter,
+  bulk,
+  restore,
+  'zombie-sink': zombieSink,
+  'broker-down': brokerDown,
+  'kafka-transactions': kafkaTransactions,
+}

@@ -1,0 +1,94 @@
+import type { StreamOrderChecker } from '../../checkers/streamOrder.ts'
+import type { SentBatch } from '../processes/dispatcherProcess.ts'
+import { type KillableProcess, startProcess } from '../../faults/killableProcess.ts'
+import { DRIVERS } from '../lab.ts'
+
+/** Processes that dispatch, and what is done to them. */
+export class Dispatchers {
+  readonly #url: string
+  readonly #checker: StreamOrderChecker
+  readonly #ttlMs: number
+  readonly #shards: number
+  readonly #processes: Dispatching[] = []
+  #started = 0
+
+  constructor(url: string, checker: StreamOrderChecker, { ttlMs, shards = 8 }: { ttlMs: number; shards?: number }) {
+    this.#url = url
+    this.#checker = checker
+    this.#ttlMs = ttlMs
+    this.#shards = shards
+  }
+
+  start(count = 1): void {
+    for (let n = 0; n < count; n++) {
+      const driver = DRIVERS[this.#started++ % DRIVERS.length] as string
+      const args = [driver, this.#url, String(this.#ttlMs), String(this.#shards)]
+      const each: Dispatching = {
+        process: startProcess(new URL('../processes/dispatcherProcess.ts', import.meta.url), args),
+        unanswered: 0,
+        stopped: false,
+        sending: undefined,
+      }
+      each.process.child.on('message', (batch: SentBatch) => this.#take(each, batch))
+      this.#processes.push(each)
+    }
+  }
+
+  /** Notes what arrived, and answers a moment later: so that there is something in flight to be struck. */
+  #take(from: Dispatching, { batch, events }: SentBatch): void {
+    for (const [key, seq, uuid, mark] of events) this.#checker.see({ key, seq, uuid, mark })
+    from.unanswered++
+    from.sending?.()
+    setTimeout(() => {
+      from.unanswered--
+      if (from.process.child.connected) from.process.child.send(batch, () => undefined)
+    }, Math.random() * 4)
+  }
+
+  /** One of them, at a moment when it has a batch in flight; undefined where none has one soon. */
+  async inFlight(withinMs: number): Promise<Dispatching | undefined> {
+    const running = this.#processes.filter(({ stopped }) => !stopped)
+    const victim = running[Math.floor(Math.random() * running.length)]
+    if (victim === undefined || victim.unanswered > 0) return victim
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        victim.sending = undefined
+        resolve(undefined)
+      }, withinMs)
+      victim.sending = () => {
+        clearTimeout(timer)
+        victim.sending = undefined
+        resolve(victim)
+      }
+    })
+  }
+
+  /** kill -9, and another one in its place. */
+  async kill(victim: Dispatching): Promise<void> {
+    this.#processes.splice(this.#processes.indexOf(victim), 1)
+    await victim.process.kill()
+    this.start()
+  }
+
+  /** SIGSTOP for so long, then SIGCONT: it does not know that it was away. */
+  freeze(victim: Dispatching, ms: number): void {
+    victim.stopped = true
+    victim.process.signal('SIGSTOP')
+    setTimeout(() => {
+      victim.stopped = false
+      victim.process.signal('SIGCONT')
+    }, ms)
+  }
+
+  async killAll(): Promise<void> {
+    await Promise.all(this.#processes.splice(0).map(({ process }) => process.kill()))
+  }
+}
+
+export interface Dispatching {
+  readonly process: KillableProcess
+  unanswered: number
+  stopped: boolean
+  /** Told when it sends a batch. */
+  sending: (() => void) | undefined
+}

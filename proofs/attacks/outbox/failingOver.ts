@@ -1,0 +1,150 @@
+import type { Pool } from 'pg'
+import { type PostgresServer, startPostgres } from '../../../tools/server/postgres.ts'
+import { SERVER_15 } from '../../../tools/server/postgres15.ts'
+import { startProxy } from '../../../tools/server/proxy.ts'
+import { type Standby, startStandby } from '../../../tools/server/standby.ts'
+import type { Arrival } from '../../checkers/streamOrder.ts'
+import type { Tell } from '../attack.ts'
+import { Dispatchers } from './dispatchers.ts'
+import { ALL_EVENTS } from './outbox.sql.ts'
+import { Recorder, RecordingSink, startRun } from './recording.ts'
+import { openPlace, until, writeOn } from './restoring.ts'
+import { HAS_DISPATCHERS, TIMELINE } from './restoring.sql.ts'
+import { Writings } from './writers.ts'
+
+const TTL_MS = 1500
+/** So many deliveries show that events arrive. */
+const FLOWING = 300
+/** What a standby keeps up with must still be there. */
+const SETTINGS = { max_connections: '100', wal_keep_size: '512MB' }
+
+/** What became of an outbox whose server is lost again and again, each time with its standby promoted. */
+export interface FailedOver {
+  readonly failovers: number
+  readonly timeline: number
+  /** Dispatchers on a standby that were refused by name, of one for each failover. */
+  readonly refused: number
+  readonly reached: number
+  readonly events: number
+  readonly deliveries: number
+  readonly duplicates: number
+  readonly outOfOrder: number
+  readonly diverged: number
+  /** Acknowledged, and not on the last primary. */
+  readonly lost: number
+  readonly sentAndNotThere: number
+  readonly thereAndNotSent: number
+  readonly rolledBack: number
+  readonly examples: readonly string[]
+}
+
+/**
+ * Writers and two processes that dispatch have one address. Behind it a primary is stopped as by a crash, its synchronous standby takes
+ * the place, before or after its promotion, and another standby is made of it. Nobody is started anew.
+ */
+export async function failOver(failovers: number, tell: Tell): Promise<FailedOver> {
+  let current: { server: PostgresServer; stop(mode?: 'immediate'): Promise<void> }
+  const first = await startPostgres({ binariesFrom: SERVER_15, settings: SETTINGS })
+  current = { server: first, stop: (mode) => first.stop(mode) }
+  const address = {
+    get targetPort(): number {
+      return current.server.port
+    },
+  }
+  const proxy = await startProxy(address)
+  const url = proxy.url(first.url())
+  const checker = new Recorder()
+  const dispatchers = new Dispatchers(url, checker, { ttlMs: TTL_MS, shards: 4 })
+  const writings = new Writings()
+  const place = openPlace(url)
+  let writing: Promise<unknown> | undefined
+  const refusal = { refused: 0, reached: 0 }
+  try {
+    await place.lockstep.migrate()
+    writing = writeOn(place, writings)
+    dispatchers.start(2)
+    for (let number = 0; number < failovers; number++) {
+      tell(`restore: failover ${number + 1} of ${failovers}`)
+      await flowing(checker)
+      const standby = await startStandby(current.server, SETTINGS)
+      const lost = current
+      try {
+        await refuse(standby, refusal)
+        await standby.makeSynchronous()
+        await flowing(checker)
+        await lost.stop('immediate')
+        if (number % 2 === 0) {
+          current = standby
+          await metBy(standby)
+          await standby.promote()
+        } else {
+          await standby.promote()
+          current = standby
+        }
+      } finally {
+        if (current !== standby) await standby.stop('immediate')
+      }
+    }
+    await flowing(checker)
+    writings.over = true
+    await writing
+    const stored = (await place.pool.query<Arrival>(ALL_EVENTS)).rows
+    const marks = new Set(stored.map(({ mark }) => mark))
+    await until(() => checker.missing(marks) === 0)
+    return { failovers, ...refusal, ...(await judge(place.pool, checker, writings, stored)) }
+  } finally {
+    writings.over = true
+    await dispatchers.killAll()
+    await writing?.catch(() => undefined)
+    await place.close()
+    await proxy.close()
+    await current.stop('immediate')
+  }
+}
+
+/** Comes back when events arrive: what is struck must be in flight. */
+async function flowing(checker: Recorder): Promise<void> {
+  const before = checker.arrivals.length
+  await until(() => checker.arrivals.length >= before + FLOWING)
+}
+
+async function refuse(standby: Standby, refusal: { refused: number; reached: number }): Promise<void> {
+  const place = openPlace(standby.server.url())
+  const sink = new RecordingSink()
+  const code = await startRun(place.lockstep, { sink }).ended
+  if (code === 'LOCKSTEP_STANDBY') refusal.refused++
+  if (sink.opened || sink.arrivals.length > 0) refusal.reached++
+  await place.close()
+}
+
+/** Comes back when a dispatcher has come to it while it is a standby. */
+async function metBy(standby: Standby): Promise<void> {
+  const place = openPlace(standby.server.url())
+  await until(async () => (await place.pool.query<{ yes: boolean }>(HAS_DISPATCHERS)).rows[0]?.yes === true)
+  await place.close()
+}
+
+async function judge(
+  pool: Pool,
+  checker: Recorder,
+  writings: Writings,
+  stored: readonly Arrival[],
+): Promise<Omit<FailedOver, 'failovers' | 'refused' | 'reached'>> {
+  const { rows } = await pool.query<{ timeline: number }>(TIMELINE)
+  const marks = new Set(stored.map(({ mark }) => mark))
+  const there = new Map(stored.map(({ key, seq, uuid }) => [`${key} ${seq}`, uuid]))
+  const { events, deliveries, duplicates, violations, diverged, examples } = checker.report()
+  return {
+    timeline: rows[0]?.timeline ?? 0,
+    events,
+    deliveries,
+    duplicates,
+    outOfOrder: violations,
+    diverged,
+    lost: [...writings.committed].filter((mark) => !marks.has(mark)).length,
+    sentAndNotThere: checker.arrivals.filter(({ key, seq, uuid }) => there.get(`${key} ${seq}`) !== uuid).length,
+    thereAndNotSent: checker.missing(marks),
+    rolledBack: checker.arrived(writings.rolledBack),
+    examples,
+  }
+}

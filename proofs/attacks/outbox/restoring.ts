@@ -1,0 +1,198 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Delivery, Lockstep } from 'pg-lockstep'
+import pg from 'pg'
+import { dumpDatabase, restoreDatabase } from '../../../tools/server/dump.ts'
+import type { PostgresServer } from '../../../tools/server/postgres.ts'
+import type { Arrival } from '../../checkers/streamOrder.ts'
+import { RecordingSink, type Run, startRun } from './recording.ts'
+import { createDatabase, useUpXids } from './restoring.sql.ts'
+import { writeOnce, Writings } from './writers.ts'
+
+/** Two that each get every event. */
+export const DISPATCHERS = ['default', 'second'] as const
+export type DispatcherName = (typeof DISPATCHERS)[number]
+
+export const KEYS = 60
+const WRITERS = 6
+const AWAY_MS = 20
+const SHARDS = 4
+/** Small, so that windows are read in pieces, and a dump finds one that is cut. */
+const BATCH = 20
+/** A sent batch of each shard may be unknown to its cursor. */
+export const IN_HAND = SHARDS * BATCH
+/** The shards of the original are free on the copy when their leases have run out. */
+const TTL_MS = 1500
+
+const TOPIC = 'trades'
+/** Streams that wait on the original: refused until they are blocked, put off again and again, and paused by an operator. */
+const BLOCKED = 'portfolio 0'
+const PUT_OFF = 'portfolio 1'
+const PAUSED = 'portfolio 2'
+
+/** A database with Lockstep on it. */
+export interface Place {
+  readonly url: string
+  readonly pool: pg.Pool
+  readonly lockstep: Lockstep
+  close(): Promise<void>
+}
+
+export function openPlace(url: string): Place {
+  const pool = new pg.Pool({ connectionString: url, max: 20 })
+  pool.on('error', () => undefined)
+  const lockstep = new Lockstep(pool)
+  const close = async (): Promise<void> => {
+    await lockstep.close()
+    await pool.end()
+  }
+  return { url, pool, lockstep, close }
+}
+
+/** A new database of a server, with nothing in it. */
+export async function makePlace(server: PostgresServer, name: string): Promise<Place> {
+  await onServer(server, createDatabase(name))
+  return openPlace(server.url(name))
+}
+
+/** Has a server give away so many transaction ids. */
+export function ageServer(server: PostgresServer, count: number): Promise<void> {
+  return onServer(server, useUpXids(count))
+}
+
+async function onServer(server: PostgresServer, text: string): Promise<void> {
+  const client = new pg.Client({ connectionString: server.url() })
+  await client.connect()
+  try {
+    await client.query(text)
+  } finally {
+    await client.end()
+  }
+}
+
+/** What writers do on a copy: marks go on, and what was rolled back on the original must not turn up. */
+export class FurtherWritings extends Writings {
+  readonly #earlier: Writings
+
+  constructor(earlier: Writings) {
+    super()
+    this.#earlier = earlier
+    for (const mark of earlier.rolledBack) this.rolledBack.add(mark)
+  }
+
+  override mark(): string {
+    return this.#earlier.mark()
+  }
+}
+
+/** What had arrived at a sink, in order. The dump was begun after the first `before` of it. */
+export interface History {
+  readonly arrivals: readonly Arrival[]
+  readonly before: number
+}
+
+/** A dump, and what the world had seen of its database. */
+export interface Dump {
+  readonly file: string
+  readonly history: Readonly<Record<DispatcherName, History>>
+  readonly writings: Writings
+}
+
+export type Sinks = Readonly<Record<DispatcherName, RecordingSink>>
+
+/** Sinks that take everything, but for what the answer says of the first one's. */
+export function newSinks(answer?: (key: string) => Delivery): Sinks {
+  return { default: new RecordingSink(answer), second: new RecordingSink() }
+}
+
+/** Starts both dispatchers of a place. The answer stops them. */
+export function dispatch({ lockstep }: Place, sinks: Sinks): () => Promise<void> {
+  const runs = DISPATCHERS.map((name): Run => {
+    const backoffMs = { first: 20 }
+    const sink = sinks[name]
+    return startRun(lockstep, { name, sink, shards: SHARDS, batch: BATCH, ttlMs: TTL_MS, attempts: 2, backoffMs })
+  })
+  return async () => void (await Promise.all(runs.map((run) => run.stop())))
+}
+
+/** Waits for a state; what comes of it when it does not come in time is for the goals to say. */
+export async function until(holds: () => boolean | Promise<boolean>, withinMs = 60_000): Promise<void> {
+  const deadline = performance.now() + withinMs
+  while (!(await holds()) && performance.now() < deadline) await sleep(20)
+}
+
+/** Writes until it is over. */
+export function writeOn({ lockstep }: Place, writings: Writings): Promise<unknown> {
+  return Promise.all(
+    Array.from({ length: WRITERS }, async () => {
+      while (!writings.over) {
+        const before = writings.committed.size
+        await writeOnce(lockstep, writings, KEYS)
+        // Nobody gets anywhere: a server that is away is not asked all the time.
+        if (writings.committed.size === before) await sleep(AWAY_MS)
+      }
+    }),
+  )
+}
+
+/**
+ * Makes a database with an outbox, and a dump of it: under writers, with a backlog, streams that wait, and two dispatchers. Those are
+ * stopped before the dump is begun (`quiet`), or run all the while.
+ */
+export async function dumpUnderLoad(
+  server: PostgresServer,
+  { name, quiet, events, file }: { name: string; quiet: boolean; events: number; file: string },
+): Promise<Dump> {
+  const place = await makePlace(server, name)
+  await place.lockstep.migrate()
+  const writings = new Writings()
+  const writing = writeOn(place, writings)
+  try {
+    // A backlog first: what a window finds is more than a batch.
+    await until(() => writings.committed.size >= events / 2)
+    const sinks = newSinks(answerOfOriginal)
+    const stop = dispatch(place, sinks)
+    await until(() => sinks.default.arrivals.length >= events / 8)
+    await place.lockstep.outbox.pause({ topic: TOPIC, key: PAUSED, reason: 'the proof' })
+    await until(async () => sinks.default.arrivals.length >= events / 4 && (await allWait(place)))
+    if (quiet) await stop()
+    const before = [sinks.default.arrivals.length, sinks.second.arrivals.length] as const
+    // A change of segments in the middle: the dump has tables of one moment and sequences of a later one.
+    await Promise.all([
+      dumpDatabase(place.url, file),
+      place.lockstep.outbox.retain({ olderThanMs: DAY_MS, rotateMs: 0 }),
+    ])
+    if (!quiet) await stop()
+    return {
+      file,
+      writings,
+      history: {
+        default: { arrivals: sinks.default.arrivals, before: before[0] },
+        second: { arrivals: sinks.second.arrivals, before: before[1] },
+      },
+    }
+  } finally {
+    writings.over = true
+    await writing
+    await place.close()
+  }
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000
+
+function answerOfOriginal(key: string): Delivery {
+  if (key === BLOCKED) return { refused: 'never' }
+  return key === PUT_OFF ? { unknown: 'later', retryAfterMs: 300 } : 'sent'
+}
+
+/** Whether there is a stream of each kind that waits. */
+async function allWait(place: Place): Promise<boolean> {
+  const states = new Set((await place.lockstep.outbox.parked()).map(({ state }) => state))
+  return states.size === 3
+}
+
+/** Restores a dump into a new database of a server. */
+export async function restoreInto(server: PostgresServer, name: string, dump: Dump): Promise<Place> {
+  const place = await makePlace(server, name)
+  await restoreDatabase(dump.file, place.url)
+  return place
+}

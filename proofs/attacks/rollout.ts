@@ -1,0 +1,134 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { key, type RolloutMode } from 'pg-lockstep'
+import { on } from 'pg-lockstep/observe'
+import { goal, type ResultRow } from '../../tools/judge/report.ts'
+import { waitFor } from '../checkers/leftovers.ts'
+import { SOMEBODY_WAITS } from '../checkers/leftovers.sql.ts'
+import { type Client, type Lab, openLab } from './lab.ts'
+import { attack } from './attack.ts'
+import { CREATE, DUPLICATES, FIND, OPEN } from './rollout.sql.ts'
+
+interface Size {
+  /** Pairs of callers that meet on one symbol, and as many that come alone. */
+  readonly pairs: number
+}
+
+interface Counted {
+  /** Waits: real ones with the lock on, would-be ones when observing. */
+  readonly waits: number
+  readonly duplicates: number
+  /** Callers that got past a holder without waiting. */
+  readonly passed: number
+}
+
+/**
+ * Two paths create positions after looking whether they are there. Off: nobody waits and positions are there twice. Observe:
+ * nobody waits either, but what would have waited is counted. On: they wait, and no position is there twice. What observing
+ * counted must be what locking counts.
+ */
+export const rollout = attack<Size>({
+  name: 'rollout',
+  about: 'observe blocks nobody and counts what the lock would have made wait; off, observe and on side by side',
+  full: { pairs: 100 },
+  small: { pairs: 15 },
+  async run(size, tell) {
+    const lab = await openLab()
+    try {
+      const results: ResultRow[] = []
+      const counted = new Map<RolloutMode, Counted>()
+      for (const mode of ['off', 'observe', 'on'] as const) {
+        tell(`rollout: ${mode}`)
+        const row = await play(lab, mode, size.pairs)
+        counted.set(mode, row)
+        results.push({ mode, 'pairs that met': size.pairs, waits: row.waits, 'duplicate positions': row.duplicates })
+      }
+      const { waits: observed = -1, passed = -1, duplicates: twice = -1 } = counted.get('observe') ?? {}
+      const { waits: real = -1, duplicates = -1 } = counted.get('on') ?? {}
+      return {
+        results,
+        goals: [
+          goal('on: duplicate positions', duplicates, '=', 0),
+          goal('observe: the planted race shows, positions are there twice', twice, '>=', 1),
+          goal('observe: callers that were not held up', passed, '=', size.pairs),
+          goal(
+            'observe: would-be waits against real ones, off by percent',
+            (Math.abs(observed - real) / real) * 100,
+            '<=',
+            10,
+          ),
+        ],
+      }
+    } finally {
+      await lab.close()
+    }
+  },
+})
+
+async function play(lab: Lab, mode: RolloutMode, pairs: number): Promise<Counted> {
+  await lab.admin.query(CREATE)
+  const [first, second] = [
+    lab.client('pg', lab.url('direct'), { rollout: mode, poolSize: 4 }),
+    lab.client('postgres', lab.url('direct'), { rollout: mode, poolSize: 4 }),
+  ]
+  let waits = 0
+  let passed = 0
+  let wouldWait = 0
+  const stops = [on('lock.contended', () => void waits++), on('lock.wouldWait', () => void wouldWait++)]
+  try {
+    for (let pair = 0; pair < pairs; pair++) {
+      await meet(lab, first, second, `PAIR-${pair}`, mode === 'on', () => void passed++)
+      // One that comes alone: neither waits nor would have.
+      await create(first, `ALONE-${pair}`, () => Promise.resolve())
+    }
+    // What would have waited is told a moment after those in the way have gone.
+    if (mode === 'observe') await until(() => wouldWait >= pairs)
+    const { rows } = await lab.admin.query<{ n: number }>(DUPLICATES)
+    return { waits: mode === 'observe' ? wouldWait : waits, duplicates: rows[0]?.n ?? -1, passed }
+  } finally {
+    for (const stop of stops) stop()
+    await first.close()
+    await second.close()
+  }
+}
+
+/** Waits for a state, for two seconds at most: what has not come by then is missing. */
+async function until(isThere: () => boolean): Promise<void> {
+  for (let look = 0; look < 100 && !isThere(); look++) await sleep(20)
+}
+
+/** The second comes when the first has looked and not yet created. */
+async function meet(
+  lab: Lab,
+  first: Client,
+  second: Client,
+  symbol: string,
+  waits: boolean,
+  passed: () => void,
+): Promise<void> {
+  let hasLooked = (): void => undefined
+  let goOn = (): void => undefined
+  const looked = new Promise<void>((resolve) => (hasLooked = resolve))
+  const mayGoOn = new Promise<void>((resolve) => (goOn = resolve))
+  const one = create(first, symbol, async () => {
+    hasLooked()
+    await mayGoOn
+  })
+  await looked
+  const other = create(second, symbol, () => Promise.resolve())
+  if (waits) await waitFor(lab.admin, SOMEBODY_WAITS)
+  else {
+    // It ends while the first is still at work: nothing held it up.
+    await other
+    passed()
+  }
+  goOn()
+  await Promise.all([one, other])
+}
+
+function create({ lockstep }: Client, symbol: string, between: () => Promise<void>): Promise<void> {
+  return lockstep.transaction({ lock: key`Position:${symbol}` }, async (tx) => {
+    const { rows } = await tx.query(FIND, [symbol])
+    await between()
+    if (rows.length === 0) await tx.query(OPEN, [symbol])
+  })
+}

@@ -1,0 +1,139 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Broker, RunningBroker } from '../../tools/brokers/broker.ts'
+import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
+import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
+import { type BrokerReport, orderAtBroker } from '../checkers/brokerOrder.ts'
+import { attack, type Tell } from './attack.ts'
+import { brokerNamed, GUARDED } from './sinks/brokers.ts'
+import { databaseOn } from './sinks/database.ts'
+import { Pair } from './sinks/pair.ts'
+import { Trickle } from './sinks/trickle.ts'
+
+interface Size {
+  readonly runs: number
+  readonly controlRuns: number
+  readonly brokers: readonly string[]
+  /** Those that are attacked without their guard as well. */
+  readonly controls: readonly string[]
+}
+
+const GUARDED_NAMES = GUARDED.map(({ name }) => name)
+const TTL_MS = 700
+/** Also how long PostgreSQL lets a session be idle that was stopped with rows in its hands. */
+const TIMEOUT_MS = 1000
+const SHARDS = 2
+const LOAD = { keys: 6, each: 4, everyMs: 15 }
+const DRAIN_MS = 30_000
+
+/**
+ * A dispatcher is stopped while a batch is on its way to the broker. Its shard is taken over, and the other dispatcher goes on well
+ * beyond that batch. Then the first one continues, with bytes that were kept on the way, or with the rest of its batch still to send.
+ */
+export const zombieSink = attack<Size>({
+  name: 'zombie-sink',
+  about: 'a dispatcher stopped in the middle of a batch, overtaken and continued: the broker keeps what is late out',
+  full: { runs: 100, controlRuns: 5, brokers: [...GUARDED_NAMES, 'kafka'], controls: GUARDED_NAMES },
+  small: { runs: 2, controlRuns: 1, brokers: GUARDED_NAMES, controls: ['redis'] },
+  async run(size, tell) {
+    const source = await startPostgres({ settings: { max_connections: '200' } })
+    try {
+      const guards = await Promise.all(
+        size.brokers.map((name) => besiege(source, brokerNamed(name), size.runs, false, tell)),
+      )
+      tell('zombie-sink: the controls, without a guard')
+      const controls = await Promise.all(
+        size.controls.map((name) => besiege(source, brokerNamed(name), size.controlRuns, true, tell)),
+      )
+      return {
+        results: [...guards, ...controls].map(({ broker, guard, runs, ...report }): ResultRow => ({
+          broker,
+          guard,
+          runs,
+          ...report,
+        })),
+        goals: [...guards.flatMap((found) => goalsOf(found, size.runs)), ...controls.map(controlOf)],
+      }
+    } finally {
+      await source.stop('immediate')
+    }
+  },
+})
+
+interface Found extends BrokerReport {
+  readonly broker: string
+  readonly guard: string
+  readonly runs: number
+  readonly missing: number
+}
+
+function goalsOf(found: Found, wanted: number): Goal[] {
+  const { broker, runs, again, inversions, gaps, diverged, missing } = found
+  const kept = GUARDED.some(({ name }) => name === broker)
+  return [
+    goal(`${broker}: dispatchers stopped in the middle of a batch and overtaken`, runs, '=', wanted),
+    goal(`${broker}: first deliveries behind a later one`, inversions, '=', 0),
+    ...(kept ? [goal(`${broker}: events that are there twice`, again, '=', 0)] : []),
+    goal(`${broker}: numbers with two ids`, diverged, '=', 0),
+    goal(`${broker}: gaps, and events that are not there`, gaps + missing, '=', 0),
+  ]
+}
+
+function controlOf({ broker, late, inversions }: Found): Goal {
+  return goal(`control, ${broker} without the guard: late events that are there`, late + inversions, '>=', 1)
+}
+
+async function besiege(
+  source: PostgresServer,
+  broker: Broker,
+  runs: number,
+  unguarded: boolean,
+  tell: Tell,
+): Promise<Found> {
+  const name = `${broker.name}_${unguarded ? 'planted' : 'sink'}`
+  const url = await databaseOn(source, name)
+  const topic = `zombies-${name}`
+  const running = await broker.run()
+  const trickle = new Trickle(url, topic, LOAD)
+  const pair = await Pair.start(
+    {
+      url,
+      broker: broker.name,
+      address: running.address,
+      ttlMs: TTL_MS,
+      shards: SHARDS,
+      timeoutMs: TIMEOUT_MS,
+      unguarded,
+    },
+    topic,
+  )
+  try {
+    let struck = 0
+    for (; struck < runs; struck++) {
+      tell(`zombie-sink: ${name}, ${struck + 1} of ${runs}`)
+      await pair.strike(struck % 2 === 0 ? 'held' : 'forwarded')
+    }
+    await trickle.end()
+    const report = await arrived(running, topic, trickle.written)
+    const missing = trickle.written - report.events
+    return { broker: broker.name, guard: guardOf(broker, unguarded), runs: struck, ...report, missing }
+  } finally {
+    await pair.close()
+    await trickle.close()
+    await running.stop()
+  }
+}
+
+function guardOf({ name }: Broker, unguarded: boolean): string {
+  if (unguarded) return 'none, planted'
+  return GUARDED.some((broker) => broker.name === name) ? 'the broker' : 'number and id'
+}
+
+/** What is there, once all of it is or the time is over. */
+async function arrived(running: RunningBroker, topic: string, events: number): Promise<BrokerReport> {
+  const deadline = performance.now() + DRAIN_MS
+  for (;;) {
+    const report = orderAtBroker(await running.received(topic))
+    if (report.events >= events || performance.now() > deadline) return report
+    await sleep(200)
+  }
+}
