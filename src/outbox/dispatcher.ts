@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
+import { ConnectionLost, InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
 import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
 import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
-import { type Incarnation, readIncarnation } from '../postgres/index.ts'
+import { type Incarnation, meansConnectionLost, readIncarnation } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Breaker } from './breaker.ts'
@@ -22,6 +22,8 @@ const BALANCE_MS = 1500
 /** How often old segments are looked for. */
 const RETAIN_EVERY_MS = 30_000
 const LONGEST_PAUSE_MS = 5000
+/** Who starts while the server restarts waits for it; who has the wrong address is told. */
+const START_WITHIN_MS = 30_000
 /** Into so many segments the time of retention is divided; there are slots for two more. */
 const SEGMENTS_KEPT = 6
 
@@ -30,6 +32,7 @@ export interface Dispatcher {
   readonly name: string
   /**
    * Delivers until the signal says stop; then delivers what it has in hand, moves its cursors and gives its shards to the others.
+   * It goes on through restarts of the server; one that is away from the start is waited for, for 30 seconds.
    *
    * @example
    * const stop = new AbortController()
@@ -74,7 +77,8 @@ export class RunningDispatcher implements Dispatcher {
     if (options.signal?.aborted === true) stop()
     const forget = grounds.closing.onClose(stop)
     try {
-      const shards = await register(this.#room, this.#plan)
+      const shards = await this.#registered(stopping.signal)
+      if (shards === undefined) return
       await this.#plan.sink.open?.()
       try {
         await this.#dispatch({ ...this.#plan, shards }, stopping.signal)
@@ -88,11 +92,31 @@ export class RunningDispatcher implements Dispatcher {
     }
   }
 
+  #failed(error: unknown): void {
+    const { schema } = this.#room.grounds
+    if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema, dispatcher: this.name, error })
+  }
+
+  /** Undefined if it was stopped before the database was there. */
+  async #registered(stopping: AbortSignal): Promise<number | undefined> {
+    const until = performance.now() + START_WITHIN_MS
+    for (let failures = 1; ; failures++) {
+      try {
+        return await register(this.#room, this.#plan)
+      } catch (error) {
+        const lost = error instanceof ConnectionLost || meansConnectionLost(error)
+        if (!lost || performance.now() > until) throw error
+        this.#failed(error)
+        const pauseMs = backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
+        await sleep(pauseMs, undefined, { signal: stopping }).catch(() => undefined)
+        if (stopping.aborted) return undefined
+      }
+    }
+  }
+
   async #dispatch(plan: DispatcherPlan, stopping: AbortSignal): Promise<void> {
     const { grounds, leases } = this.#room
-    const failed = (error: unknown): void => {
-      if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
-    }
+    const failed = (error: unknown): void => this.#failed(error)
     const reader = new Reader(grounds, { dispatcher: plan.name, shards: plan.shards, batch: plan.batch, failed })
     const breaker = new Breaker((open, reason) => {
       const channel = open ? outboxSinkDown : outboxSinkUp

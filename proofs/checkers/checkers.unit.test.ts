@@ -1,0 +1,95 @@
+import { readdirSync } from 'node:fs'
+import { performance } from 'node:perf_hooks'
+import { expect, test } from 'vitest'
+import type { Checker, Entry } from '../history.ts'
+import { conservedTotal } from './conservedTotal.ts'
+import { exactlyOnce, onePerKey } from './exactlyOnce.ts'
+import { fenceOrder } from './fenceOrder.ts'
+import { keyOrder } from './keyOrder.ts'
+import { linearizableRegister } from './linearizableRegister.ts'
+import { atMost } from './mutualExclusion.ts'
+import { noConnectionLeaked } from './noConnectionLeaked.ts'
+import { noDeadlock } from './noDeadlock.ts'
+import { nothingHeld } from './nothingHeld.ts'
+import { nothingLost } from './nothingLost.ts'
+import { entry, found, historyOf, operation, SCENARIO, took } from './plantedHistory.ts'
+
+/** What is true of all checkers. */
+
+const OF_FILES: Readonly<Record<string, readonly Checker[]>> = {
+  'conservedTotal.ts': [conservedTotal(0)],
+  'exactlyOnce.ts': [exactlyOnce, onePerKey('position')],
+  'fenceOrder.ts': [fenceOrder],
+  'keyOrder.ts': [keyOrder({ repeats: true })],
+  'linearizableRegister.ts': [linearizableRegister],
+  'mutualExclusion.ts': [atMost(1), atMost(3)],
+  'noConnectionLeaked.ts': [noConnectionLeaked],
+  'noDeadlock.ts': [noDeadlock],
+  'nothingHeld.ts': [nothingHeld],
+  'nothingLost.ts': [nothingLost],
+}
+const HELPERS = ['foundKeys.ts', 'operations.ts', 'plantedHistory.ts', 'wording.ts']
+/** They read what an attack brings them, not a history. */
+const OF_ATTACKS = ['brokerOrder.ts', 'ledger.ts', 'leftovers.ts', 'leftovers.sql.ts', 'streamOrder.ts', 'wholePool.ts']
+
+const checkers = Object.values(OF_FILES).flat()
+
+test('all are here', () => {
+  const files = readdirSync(import.meta.dirname).filter((file) => !file.endsWith('.test.ts'))
+  expect(files.toSorted()).toEqual([...Object.keys(OF_FILES), ...HELPERS, ...OF_ATTACKS].toSorted())
+})
+
+test('each invariant has a name of its own', () => {
+  const names = checkers.map(({ name }) => name)
+  expect(new Set(names).size).toBe(names.length)
+  expect(names).toEqual(expect.arrayContaining(['mutual exclusion', 'at most 3 holders', 'no stale write']))
+})
+
+test.each(checkers.map((checker) => [checker.name, checker] as const))(
+  '%s has a promise in a sentence',
+  (_, checker) => {
+    expect(checker.promise).toMatch(/^[A-Z][^.]{20,}\.$/)
+  },
+)
+
+test.each(checkers.map((checker) => [checker.name, checker] as const))('%s finds nothing in nothing', (_, checker) => {
+  expect(checker.check(historyOf())).toEqual([])
+})
+
+const ENTRIES = 200_000
+
+/** As many entries as a round has, of everything that goes wrong, on few keys: where a slow way would be seen. */
+function manyFaults(): Entry[] {
+  const entries: Entry[] = []
+  for (let at = 0; entries.length < ENTRIES; at++) {
+    const [op, key] = [`op ${at}`, `K${at % 3}`]
+    const end = at % 7 === 0 ? 'failed' : at % 5 === 0 ? 'unknown' : 'done'
+    entries.push(
+      ...operation('w1', op, key, [at, at + 3], end, { value: (at * 7919) % 20_000, note: '40P01 deadlock detected' }),
+      entry(at, 'w1', op, 'active', key),
+      entry(at + (at % 50), 'w1', op, 'active', key),
+      took(at, op, key, { value: (at * 7907) % 20_000, ...(at % 2 === 0 ? { fence: String(at % 1000) } : {}) }),
+      found(`effect:${key}`, undefined, `op ${at % 1000}`),
+      found(key, at),
+      found(`held:${at}`),
+      found(`connections:${at}`, 1),
+    )
+  }
+  return entries
+}
+
+test('a whole round full of faults is read in a moment, and each checker finds its own', () => {
+  const history = historyOf(manyFaults())
+  const startedAt = performance.now()
+  for (const checker of checkers) {
+    const violations = checker.check(history)
+    expect(violations.length, checker.name).toBeGreaterThan(0)
+    for (const { invariant, scenario, text, ops } of violations) {
+      if (invariant !== checker.name || scenario !== SCENARIO || text.length > 600 || ops.length > 5) {
+        expect.fail(`${checker.name} speaks of ${invariant} in ${scenario}: ${text} ${ops.join(', ')}`)
+      }
+    }
+  }
+  // All of them take about a second. What grows with the square takes minutes.
+  expect(performance.now() - startedAt).toBeLessThan(15_000)
+}, 60_000)

@@ -1,0 +1,146 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { exactlyOnce, onePerKey } from './exactlyOnce.ts'
+import { entry, found, historyOf, operation, took, texts } from './plantedHistory.ts'
+
+type Entries = Parameters<typeof historyOf>
+
+const effect = (op: string, key = 'K') => found(`effect:${key}`, undefined, op)
+const told = (...entries: Entries): string[] => texts(exactlyOnce.check(historyOf(...entries)))
+
+test('one effect of what is done, none of what failed, one or none of what nobody knows is right', () => {
+  const asked = [
+    operation('w1', 'a', 'K', [0, 1], 'done'),
+    operation('w1', 'b', 'K', [0, 1], 'failed'),
+    operation('w1', 'c', 'K', [0, 1], 'unknown'),
+    operation('w1', 'd', 'K', [0, 1], 'unknown'),
+    operation('w1', 'e', 'K', [0, 1], 'killed'),
+    operation('w1', 'f', 'K', [0, 1], 'killed'),
+  ]
+  expect(told(...asked, effect('a'), effect('d'), effect('f'), found('K', 3))).toEqual([])
+})
+
+test.each<[string, Entries, string]>([
+  [
+    'one that is done without an effect',
+    [operation('w1', 'a', 'K', [0, 1], 'done'), found('K', 0)],
+    'w1 (a) was told that it is done, and has left nothing at K',
+  ],
+  [
+    'one that is done twice',
+    [operation('w1', 'a', 'K', [0, 1], 'done'), effect('a'), effect('a')],
+    'w1 (a) has changed K 2 times instead of once',
+  ],
+  [
+    'one that failed and has an effect',
+    [operation('w1', 'a', 'K', [0, 1], 'failed'), effect('a')],
+    'w1 (a) was told that it failed, and has changed K all the same',
+  ],
+  [
+    'one that failed and has two',
+    [operation('w1', 'a', 'K', [0, 1], 'failed'), effect('a'), effect('a')],
+    'w1 (a) was told that it failed, and has changed K all the same 2 times',
+  ],
+  [
+    'one of unknown end with two',
+    [operation('w1', 'a', 'K', [0, 1], 'unknown'), effect('a'), effect('a')],
+    'w1 (a) has changed K 2 times instead of once',
+  ],
+  [
+    'one that was killed with three',
+    [operation('w1', 'a', 'K', [0, 1], 'killed'), effect('a'), effect('a'), effect('a')],
+    'w1 (a) has changed K 3 times instead of once',
+  ],
+  ['one that nobody asked for', [effect('a')], 'a has changed K, which nobody had asked for'],
+  ['one of nobody', [effect('')], 'somebody has changed K, which nobody had asked for'],
+  [
+    'one that only the world outside knows of',
+    [took(1, 'a', 'K'), effect('a')],
+    'a has changed K, which nobody had asked for',
+  ],
+])('%s is found', (_, entries, text) => {
+  expect(told(...entries)).toEqual([text])
+})
+
+test('it says around when, of which key, and whose', () => {
+  const history = historyOf(operation('w1', 'a', 'K', [0, 7], 'done'), effect('a'), effect('a'))
+  expect(exactlyOnce.check(history)).toMatchObject([{ invariant: 'exactly once', key: 'K', ops: ['a'], at: 7000 }])
+})
+
+test('as many effects as were told are right, and one more or one less is found', () => {
+  const ends = fc.array(
+    fc.record({ end: fc.constantFrom('done', 'failed', 'unknown', 'killed'), effect: fc.boolean() }),
+    { minLength: 1, maxLength: 40 },
+  )
+  fc.assert(
+    fc.property(ends, fc.nat(), (all, choice) => {
+      const asked = all.flatMap(({ end }, index) => operation('w1', `op ${index}`, 'K', [index, index + 5], end))
+      const effects = all.flatMap(({ end, effect: left }, index) =>
+        end === 'done' || (end !== 'failed' && left) ? [effect(`op ${index}`)] : [],
+      )
+      expect(told(asked, effects)).toEqual([])
+      const victim = `op ${choice % all.length}`
+      const has = effects.some(({ op }) => op === victim)
+      const end = all[choice % all.length]?.end
+      if (has || end === 'failed') expect(told(asked, effects, effect(victim))).toHaveLength(1)
+      if (end !== 'done') return
+      expect(
+        told(
+          asked,
+          effects.filter(({ op }) => op !== victim),
+        ),
+      ).toHaveLength(1)
+    }),
+  )
+})
+
+const position = onePerKey('position')
+const opened = (op: string, by: string, at: number) => [
+  entry(at, by, op, 'asked', 'S1'),
+  entry(at + 1, by, op, 'wrote', 'S1', { value: op }),
+  entry(at + 2, by, op, 'done', 'S1', { value: op }),
+]
+
+test('one row and one order for a key are right, however often it is asked and sent', () => {
+  const history = historyOf(
+    opened('a', 'w1', 0),
+    operation('w2', 'b', 'S1', [1, 9], 'done', { value: 'a' }),
+    operation('w2', 'c', 'S2', [1, 9], 'failed'),
+    operation('w2', 'd', 'S3', [1, 9], 'killed'),
+    took(3, 'a', 'S1', { value: 'a' }),
+    took(4, 'b', 'S1', { value: 'a' }),
+    took(5, 'd', 'S3', { value: 'd' }),
+    found('S1', 'a'),
+  )
+  expect(position.check(history)).toEqual([])
+})
+
+test('two rows are found, with those who wrote them', () => {
+  const history = historyOf(opened('a', 'w1', 0), opened('b', 'w2', 1), found('S1', 'a'), found('S1', 'b'))
+  expect(position.check(history)).toEqual([
+    {
+      invariant: 'one per key',
+      scenario: 'made up',
+      key: 'S1',
+      text: '2 positions are there for S1: a and b',
+      ops: ['a', 'b'],
+      at: 3000,
+    },
+  ])
+  expect(texts(position.check(historyOf(found('S1', 'a'), found('S1', 'a'))))).toEqual([
+    '2 positions are there for S1: a and a',
+  ])
+})
+
+test('two orders that the exchange took are found', () => {
+  const orders = [took(3, 'a', 'S1', { value: 'a' }), took(4, 'b', 'S1', { value: 'b' })]
+  expect(texts(position.check(historyOf(opened('a', 'w1', 0), orders, found('S1', 'a'))))).toEqual([
+    'the world outside took 2 positions for S1: a from w1 (a) and b from b',
+  ])
+})
+
+test('a row that somebody was told of and that is not there is found, once for its key', () => {
+  expect(texts(position.check(historyOf(opened('a', 'w1', 0), opened('b', 'w1', 5), found('S2', 'b'))))).toEqual([
+    'w1 (a) was told of a position for S1, and there is none',
+  ])
+})

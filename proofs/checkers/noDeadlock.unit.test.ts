@@ -1,0 +1,33 @@
+import { expect, test } from 'vitest'
+import { noDeadlock } from './noDeadlock.ts'
+import { entry, historyOf, operation } from './plantedHistory.ts'
+
+test('other errors are no deadlock, nor is one that was told of and survived', () => {
+  const history = historyOf(
+    operation('w1', 'a', 'K', [0, 1], 'done', { note: '40P01 on the first try' }),
+    operation('w1', 'b', 'K', [0, 1], 'failed', { note: '40001 could not serialize access' }),
+    operation('w1', 'c', 'K', [0, 1], 'unknown', { note: '57P01 terminating connection, not 40P01' }),
+    operation('w1', 'd', 'K', [0, 1], 'failed'),
+    entry(1, 'w1', 'e', 'read', 'K', { note: '40P01' }),
+  )
+  expect(noDeadlock.check(history)).toEqual([])
+})
+
+test.each(['failed', 'unknown'] as const)('a deadlock that ended in %s is found', (end) => {
+  const history = historyOf(operation('w1', 'a', 'A > B', [0, 1], end, { note: '40P01 deadlock detected' }))
+  expect(noDeadlock.check(history)).toEqual([
+    {
+      invariant: 'no deadlock',
+      scenario: 'made up',
+      key: 'A > B',
+      text: 'w1 (a) was ended by the server at A > B, in a deadlock: 40P01 deadlock detected',
+      ops: ['a'],
+      at: 1000,
+    },
+  ])
+})
+
+test('a deadlock that is the reason of another error is found', () => {
+  const note = 'RETRIES_EXHAUSTED gave up after 5 tries (40P01 deadlock detected)'
+  expect(noDeadlock.check(historyOf(operation('w1', 'a', 'K', [0, 1], 'failed', { note })))).toHaveLength(1)
+})

@@ -1,0 +1,129 @@
+import { Lockstep } from 'pg-lockstep'
+import pg from 'pg'
+import postgres from 'postgres'
+import type { Form } from './history.ts'
+import type { WorkerPlan } from './messages.ts'
+import { SCHEMA } from './scenarios/scenario.ts'
+
+/** How our sessions are called: what faults strike at, and what must be gone in the end. */
+export const APPLICATION = 'lockstep prove'
+/** A statement that waits for anybody takes longer. */
+const TIMID_MS = 25
+/** How long an answer may be out before its connection is given up: half-open ones are found within the round. */
+const SILENCE_MS = 1500
+
+/** Those who do it by hand would wait for ever for an answer that does not come. */
+const NAIVE_PATIENCE_MS = 3000
+
+interface Timeouts {
+  readonly statement_timeout?: number
+  readonly query_timeout?: number
+}
+
+export interface Client {
+  readonly lockstep: Lockstep
+  readonly pool: pg.Pool
+}
+
+export interface Clients {
+  readonly usual: Client
+  /** With a statement timeout that strikes. */
+  readonly timid: Client
+  /** How many connections did not come back. */
+  close(): Promise<number>
+}
+
+/** What a worker has of connections in a round. */
+export function openClients({ driver, url, directUrl, poolSize }: WorkerPlan, form: Form): Clients {
+  // Who does it by hand does it with pg.
+  const kind = form === 'naive' ? 'pg' : driver
+  const patience = form === 'naive' ? { query_timeout: NAIVE_PATIENCE_MS } : {}
+  const usual = open(kind, url, poolSize, patience)
+  const timid = open(kind, directUrl, 4, { ...patience, statement_timeout: TIMID_MS })
+  return {
+    usual,
+    timid,
+    close: async () => (await Promise.all([usual.close(), timid.close()])).reduce((sum, out) => sum + out),
+  }
+}
+
+function open(
+  driver: 'pg' | 'postgres',
+  url: string,
+  max: number,
+  timeouts: Timeouts,
+): Client & Pick<Clients, 'close'> {
+  const options = { schema: SCHEMA, silenceMs: SILENCE_MS, waitMs: 10_000 }
+  const pool = new pg.Pool({
+    connectionString: url,
+    max,
+    application_name: APPLICATION,
+    connectionTimeoutMillis: 5000,
+    ...timeouts,
+  })
+  // An idle connection that was ended is found when it is wanted.
+  pool.on('error', () => undefined)
+  if (driver === 'pg') {
+    const lockstep = new Lockstep(pool, options)
+    return {
+      lockstep,
+      pool,
+      async close() {
+        await lockstep.close()
+        const out = await settled(() => pool.totalCount - pool.idleCount)
+        await ended(pool.end())
+        return out
+      },
+    }
+  }
+  const sql = postgres(url, {
+    max,
+    prepare: false,
+    onnotice: () => undefined,
+    backoff: () => 0.05,
+    connect_timeout: 5,
+    connection: {
+      application_name: APPLICATION,
+      ...(timeouts.statement_timeout === undefined ? {} : { statement_timeout: timeouts.statement_timeout }),
+    },
+  })
+  const lockstep = new Lockstep(sql, options)
+  return {
+    lockstep,
+    pool,
+    async close() {
+      const out = max - (await openAtOnce(lockstep, max))
+      await lockstep.close()
+      await ended(Promise.all([sql.end({ timeout: 1 }), pool.end()]))
+      return out
+    },
+  }
+}
+
+/** What it comes down to within two seconds: connections that are being closed are still counted for a moment. */
+async function settled(count: () => number): Promise<number> {
+  for (let tries = 0; tries < 40 && count() > 0; tries++) await new Promise((resolve) => setTimeout(resolve, 50))
+  return count()
+}
+
+/** How many transactions can be open at once: postgres.js does not tell how many connections it has. */
+async function openAtOnce(lockstep: Lockstep, max: number): Promise<number> {
+  let open = 0
+  let tell = (): void => undefined
+  const all = new Promise<void>((resolve) => (tell = resolve))
+  const late = new Promise<void>((resolve) => setTimeout(resolve, 5000).unref())
+  await Promise.allSettled(
+    Array.from({ length: max }, () =>
+      lockstep.transaction({}, async () => {
+        if (++open === max) tell()
+        await Promise.race([all, late])
+      }),
+    ),
+  )
+  return Math.min(open, max)
+}
+
+/** A pool that does not end is told by what it did not give back. */
+async function ended(ending: Promise<unknown>): Promise<void> {
+  await Promise.race([ending, new Promise((resolve) => setTimeout(resolve, 3000).unref())])
+}

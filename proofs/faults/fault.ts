@@ -1,0 +1,48 @@
+import type pg from 'pg'
+import type { Proxy } from '../../tools/server/proxy.ts'
+import type { Random } from '../seed.ts'
+import type { WorkerProcess } from '../workerProcess.ts'
+
+/** What a fault finds before it: the workers, and the places where it can strike. */
+export interface Scene {
+  readonly workers: readonly WorkerProcess[]
+  readonly random: Random
+  readonly ttlMs: number
+  /** Straight to the server, as somebody who is not struck. */
+  readonly admin: pg.Pool
+  /** In front of the worker that goes through it. */
+  readonly proxy: Proxy
+  /** The administration of the pooler, where there is one. */
+  readonly pooler: pg.Pool | undefined
+  /** Only a server that is ours alone is crashed, or slowed down. */
+  readonly ownServer: { restart(): Promise<void> } | undefined
+}
+
+/** Who was struck, and how many of its operations were in flight. */
+export interface Struck {
+  readonly on: string
+  readonly operations: number
+}
+
+/** Something that goes wrong. It heals by itself, and `strike` returns when it has. */
+export interface Fault {
+  readonly name: string
+  readonly about: string
+  /** Everybody is struck: once in a round is enough. */
+  readonly rare?: true
+  /** Why it cannot be had here. */
+  impossible(scene: Scene): string | undefined
+  strike(scene: Scene): Promise<Struck>
+}
+
+/** A worker that is running. */
+export function anyWorker({ workers, random }: Scene): WorkerProcess | undefined {
+  const running = workers.filter(({ running }) => running)
+  return running.length === 0 ? undefined : random.pick(running)
+}
+
+export function inFlight(workers: readonly WorkerProcess[]): number {
+  return workers.reduce((sum, worker) => sum + worker.inFlight, 0)
+}
+
+export const NOBODY: Struck = { on: 'nobody', operations: 0 }

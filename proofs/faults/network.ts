@@ -1,0 +1,82 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Fault, inFlight, type Scene } from './fault.ts'
+import { COMMIT_FAULTS, strikeNextCommit } from './inCommit.ts'
+
+const CUTS = 4
+const CUT_WITHIN_MS = 600
+const SLOW_FOR_MS = 1200
+/** Longer than `silenceMs` of the workers. */
+const SILENT_MS = 2000
+const DELAYS_MS = [20, 60, 150]
+
+const throughProxy = ({ workers }: Scene): { on: string; operations: number } => {
+  const struck = workers.filter(({ way }) => way === 'proxy')
+  return { on: struck.map(({ by }) => by).join(', '), operations: inFlight(struck) }
+}
+
+/** The proxy does one thing at a time. */
+let busy: Promise<unknown> = Promise.resolve()
+function alone<T>(work: () => Promise<T>): Promise<T> {
+  const mine = busy.then(work)
+  busy = mine.catch(() => undefined)
+  return mine
+}
+
+export const cutInCommit: Fault = {
+  name: 'cut-in-commit',
+  about: 'a connection is cut as COMMIT goes out, before its answer comes back, or COMMIT arrives late',
+  impossible: () => undefined,
+  strike: (scene) =>
+    alone(async () => {
+      let operations = 0
+      for (let cut = 0; cut < CUTS; cut++) {
+        const strike = strikeNextCommit(scene.proxy, scene.random.pick(COMMIT_FAULTS))
+        const until = performance.now() + CUT_WITHIN_MS
+        while (!strike.struck && performance.now() < until) await sleep(2)
+        scene.proxy.onClientData(undefined)
+        scene.proxy.onServerData(undefined)
+        if (strike.struck) operations++
+        // Late, but not as late as that nobody waits for it.
+        setTimeout(() => strike.deliver(), 300)
+      }
+      return { on: throughProxy(scene).on, operations }
+    }),
+}
+
+export const halfOpen: Fault = {
+  name: 'half-open',
+  about: 'connections fall silent: nothing is closed, nothing comes through, for longer than anybody waits',
+  impossible: () => undefined,
+  async strike(scene) {
+    const struck = throughProxy(scene)
+    const silenced = await alone(async () => {
+      scene.proxy.silence()
+      await sleep(100)
+      scene.proxy.resume()
+      return scene.proxy.connections
+    })
+    // When the network is back, the server learns that nobody is there; until then it keeps what they had locked.
+    await sleep(SILENT_MS)
+    for (const connection of silenced) connection.cut()
+    return struck
+  },
+}
+
+export const slow: Fault = {
+  name: 'slow',
+  about: 'what goes to the server takes 20 to 150 ms',
+  impossible: () => undefined,
+  strike: (scene) =>
+    alone(async () => {
+      const struck = throughProxy(scene)
+      const delayMs = scene.random.pick(DELAYS_MS)
+      scene.proxy.onClientData((_, connection) => {
+        setTimeout(() => connection.release(), delayMs)
+        return 'hold'
+      })
+      await sleep(SLOW_FOR_MS)
+      scene.proxy.onClientData(undefined)
+      await sleep(delayMs + 10)
+      return struck
+    }),
+}

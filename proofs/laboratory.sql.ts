@@ -1,0 +1,24 @@
+import { SCHEMA } from './scenarios/scenario.ts'
+
+export const DROP_SCHEMA = `DROP SCHEMA IF EXISTS ${SCHEMA} CASCADE`
+export const VERSION = `SELECT current_setting('server_version') AS version`
+
+/** What is still held by sessions of the workers, and what they left: nothing, when all of them are closed. */
+export const HELD = `
+  SELECT 'advisory lock ' || classid || '/' || objid AS held
+    FROM pg_locks JOIN pg_stat_activity USING (pid)
+   WHERE locktype = 'advisory' AND application_name = $1
+  UNION ALL
+  SELECT 'transaction of pid ' || pid || ', ' || state FROM pg_stat_activity
+   WHERE application_name = $1 AND state <> 'idle' AND pid <> pg_backend_pid()
+  UNION ALL
+  SELECT 'lease ' || name || ' of ' || holder FROM ${SCHEMA}.leases WHERE token IS NOT NULL AND expires_at > clock_timestamp()
+  UNION ALL
+  SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE database = current_database()`
+
+/** Whom the workers wait for. */
+export const BLOCKERS = `
+  SELECT DISTINCT 'pid ' || pid || ' (' || application_name || ', ' || coalesce(state, 'no state') || ', its last statement '
+                  || left(regexp_replace(query, '\\s+', ' ', 'g'), 100) || ')' AS blocker
+    FROM pg_stat_activity
+   WHERE pid IN (SELECT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity WHERE application_name = $1)`

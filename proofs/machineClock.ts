@@ -1,0 +1,4 @@
+/** Microseconds of the machine's monotonic clock: all its processes share it, and nobody can set it. */
+export function machineMicros(): number {
+  return Number(process.hrtime.bigint() / 1000n)
+}

@@ -1,0 +1,44 @@
+import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { broken, type Mutant } from './mutant.ts'
+
+export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
+
+/** What the commands need that find mutants out. */
+const PARTS = [
+  'src',
+  'sql',
+  'proofs',
+  'tools',
+  'package.json',
+  'tsconfig.json',
+  'tsconfig.dist.json',
+  'vitest.config.ts',
+]
+const LEFT_OUT = new Set(['node_modules', '.lockstep', 'dist'])
+
+/** A folder with a copy of this repository in which one thing is broken; nothing is, where there is no mutant. */
+export async function makeBrokenCopy(mutant: Mutant | undefined): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'lockstep-mutant-'))
+  try {
+    for (const part of PARTS) {
+      const filter = (source: string): boolean => !LEFT_OUT.has(basename(source))
+      await cp(join(ROOT, part), join(folder, part), { recursive: true, filter })
+    }
+    await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+    if (mutant !== undefined) {
+      const file = join(folder, mutant.file)
+      await writeFile(file, broken(await readFile(file, 'utf8'), mutant))
+    }
+    return folder
+  } catch (error) {
+    await removeCopy(folder)
+    throw error
+  }
+}
+
+export function removeCopy(folder: string): Promise<void> {
+  return rm(folder, { recursive: true, force: true, maxRetries: 5 })
+}

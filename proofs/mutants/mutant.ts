@@ -1,0 +1,56 @@
+/** A place where our own protocol is broken on purpose, as a patch of the source: what promises to find such a thing out must do it. */
+export interface Mutant {
+  readonly name: string
+  /** Which step of the protocol is broken, in a sentence. */
+  readonly why: string
+  /** From the root of the repository. */
+  readonly file: string
+  /** Stands in the file exactly once. */
+  readonly find: string
+  readonly replace: string
+  readonly caughtBy: Catcher
+}
+
+/** What has to find it out. */
+export type Catcher = CatchingLab | CatchingAttack | CatchingTest
+
+/** The race lab: a checker finds the invariant broken. */
+export interface CatchingLab {
+  readonly by: 'lab'
+  readonly scenario: string
+  /** The one kind of fault that strikes; all kinds where it is left out. */
+  readonly fault?: string
+  readonly invariant: string
+}
+
+/** An attack in its small size: one of its goals does not hold. */
+export interface CatchingAttack {
+  readonly by: 'attack'
+  readonly attack: string
+  /** How the goals' names begin or end; never a control's. */
+  readonly goal: string
+}
+
+/** A test that says in its name what it is about, for what neither of them can bring about. */
+export interface CatchingTest {
+  readonly by: 'test'
+  readonly file: string
+  readonly test: string
+}
+
+/** The patch does not fit the source any more. */
+export class PatchDoesNotFit extends Error {
+  override readonly name = 'PatchDoesNotFit'
+}
+
+/** The text of the mutant's file, broken. */
+export function broken(text: string, { name, file, find, replace }: Mutant): string {
+  const found = text.split(find).length - 1
+  if (found !== 1) {
+    const times = found === 0 ? 'not found' : `found ${found} times`
+    throw new PatchDoesNotFit(`${name}: its text is ${times} in ${file}. The source has moved on: mend the mutant.`)
+  }
+  const changed = text.replace(find, () => replace)
+  if (changed === text) throw new PatchDoesNotFit(`${name}: it changes nothing in ${file}.`)
+  return changed
+}

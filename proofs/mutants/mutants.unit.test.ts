@@ -1,0 +1,97 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { attacks } from '../attacks/index.ts'
+import { ROOT } from './brokenCopy.ts'
+import { readAttack, readLab, readTest } from './catching.ts'
+import { LEAST_MUTANTS, mutants } from './index.ts'
+import { broken, type Mutant, PatchDoesNotFit } from './mutant.ts'
+
+const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8')
+
+test('there are enough of them, and no two have one name', () => {
+  expect(mutants.length).toBeGreaterThanOrEqual(LEAST_MUTANTS)
+  expect(new Set(mutants.map(({ name }) => name)).size).toBe(mutants.length)
+})
+
+test.each(mutants)('$name fits the source of today, and changes it', (mutant) => {
+  const text = read(mutant.file)
+  const changed = broken(text, mutant)
+  expect(changed).not.toBe(text)
+  expect(changed).toContain(mutant.replace)
+})
+
+test.each(mutants)('what is to find $name out is there', ({ caughtBy }) => {
+  if (caughtBy.by === 'attack') expect(Object.keys(attacks)).toContain(caughtBy.attack)
+  else if (caughtBy.by === 'test') expect(read(caughtBy.file)).toContain(caughtBy.test)
+  else expect(existsSync(join(ROOT, `proofs/scenarios/${caughtBy.scenario}.ts`))).toBe(true)
+})
+
+describe('a patch', () => {
+  const patch: Mutant = {
+    name: 'planted',
+    why: 'It is wrong.',
+    file: 'planted.ts',
+    find: 'a < b',
+    replace: '$& a > b',
+    caughtBy: { by: 'attack', attack: 'keys', goal: 'deadlocks' },
+  }
+
+  test('is put in as it is written', () => {
+    expect(broken('if (a < b) go()', patch)).toBe('if ($& a > b) go()')
+  })
+
+  test.each([
+    ['is not found', 'if (a <= b) go()', 'planted: its text is not found in planted.ts'],
+    ['is found twice', 'a < b || a < b', 'planted: its text is found 2 times in planted.ts'],
+  ])('%s: that is told by its name', (_, text, told) => {
+    expect(() => broken(text, patch)).toThrow(told)
+  })
+
+  test('that changes nothing is none', () => {
+    expect(() => broken('a < b', { ...patch, replace: 'a < b' })).toThrow(PatchDoesNotFit)
+  })
+})
+
+describe('a verdict', () => {
+  const held = { value: 0, goal: '= 0', holds: true }
+  const lost = { value: 3, goal: '= 0', holds: false }
+
+  test('of an attack: a goal that does not hold, of those that are meant', () => {
+    const catcher = { by: 'attack', attack: 'x', goal: 'deadlocks' } as const
+    const verdict = (...goals: { name: string; value: number; goal: string; holds: boolean }[]): unknown =>
+      readAttack(catcher, { goals })
+    expect(verdict({ name: 'pg: deadlocks', ...lost })).toMatchObject({ caught: 'pg: deadlocks: 3, not = 0' })
+    expect(verdict({ name: 'deadlocks of all', ...lost })).toMatchObject({ caught: expect.stringContaining('of all') })
+    expect(verdict({ name: 'deadlocks', ...held })).toEqual({ caught: undefined, failure: undefined })
+    expect(verdict({ name: 'control: deadlocks', ...lost })).toEqual({ caught: undefined, failure: undefined })
+    expect(verdict({ name: 'sum', ...lost })).toEqual({ caught: undefined, failure: 'only noticed: sum' })
+    expect(readAttack(catcher, {})).toMatchObject({ caught: undefined, failure: expect.any(String) })
+  })
+
+  test('of the lab: a violation of the invariant that is meant', () => {
+    const catcher = { by: 'lab', scenario: 'lease', invariant: 'mutual exclusion' } as const
+    const of = (invariant: string): object => ({ invariant, scenario: 'lease', text: '2 held it' })
+    const verdict = (...violations: object[]): unknown => readLab(catcher, { violations: violations as never })
+    expect(verdict(of('mutual exclusion'))).toMatchObject({ caught: 'mutual exclusion, 1 times: 2 held it' })
+    expect(verdict()).toEqual({ caught: undefined, failure: undefined })
+    expect(verdict(of('no deadlock'))).toEqual({ caught: undefined, failure: 'only noticed: no deadlock' })
+    expect(readLab(catcher, {})).toMatchObject({ caught: undefined, failure: expect.any(String) })
+  })
+
+  test('of a test: it was run, and it failed', () => {
+    const catcher = { by: 'test', file: 'x', test: 'one holder' } as const
+    const verdict = (...results: { fullName: string; status: string; failureMessages?: string[] }[]): unknown =>
+      readTest(catcher, { testResults: [{ assertionResults: results }] })
+    expect(verdict({ fullName: 'pg one holder', status: 'failed', failureMessages: ['two\n at x'] })).toMatchObject({
+      caught: 'two',
+    })
+    expect(verdict({ fullName: 'pg one holder', status: 'passed' })).toEqual({ caught: undefined, failure: undefined })
+    // A file that cannot be loaded finds nothing out.
+    expect(verdict({ fullName: 'pg another', status: 'failed' })).toMatchObject({
+      caught: undefined,
+      failure: expect.any(String),
+    })
+    expect(readTest(catcher, {})).toMatchObject({ caught: undefined, failure: expect.any(String) })
+  })
+})

@@ -1,0 +1,124 @@
+import type { Mutant } from './mutant.ts'
+
+/** Of the rooms outbox and inbox. */
+export const outbox: readonly Mutant[] = [
+  {
+    name: 'number-without-lock',
+    why: "Events are numbered without the stream's lock: two writers take the same number.",
+    file: 'sql/0006_outbox.sql',
+    find: `
+    FOR next IN SELECT DISTINCT :"schema".outbox_stream_lock(s) FROM unnest(streams) AS s ORDER BY 1 LOOP
+      PERFORM pg_advisory_xact_lock(next);
+    END LOOP;`,
+    replace: `
+    NULL;`,
+    caughtBy: { by: 'attack', attack: 'order', goal: 'writers whose COMMIT was not answered' },
+  },
+  {
+    name: 'tick-without-own-xid',
+    why: 'A tick leaves out the transaction that records it: what that one writes is taken for delivered, or comes too late.',
+    file: 'sql/0006_outbox.sql',
+    find: `(SELECT pg_snapshot_xip(now) AS x
+                                          UNION SELECT me WHERE me < pg_snapshot_xmax(now)) AS r`,
+    replace: '(SELECT pg_snapshot_xip(now) AS x) AS r',
+    caughtBy: { by: 'attack', attack: 'order', goal: 'first deliveries out of order, or with a gap' },
+  },
+  {
+    name: 'window-without-horizon',
+    why: 'A window takes in what was committed after its end, too: events that others of their stream come before.',
+    file: 'sql/0007_outbox_dispatch.sql',
+    find: 'WHERE pg_visible_in_snapshot(w.xid, z) ORDER BY w.id LIMIT max_events;$read$',
+    replace: 'ORDER BY w.id LIMIT max_events;$read$',
+    caughtBy: { by: 'attack', attack: 'order', goal: 'first deliveries out of order, or with a gap' },
+  },
+  {
+    name: 'open-writers-forgotten',
+    why: 'Of transactions that were open at the last look, and have smaller ids than what was delivered, nothing is read any more.',
+    file: 'sql/0007_outbox_dispatch.sql',
+    find: 'WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets)',
+    replace: 'WHERE false AND e.bucket = ANY(buckets)',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/dispatch.pg.test.ts',
+      test: 'an open transaction holds up its own stream alone, and is delivered when it commits',
+    },
+  },
+  {
+    name: 'sent-before-durable',
+    why: 'A batch is sent before what it shows is on disk.',
+    file: 'src/outbox/reader.ts',
+    find: "if (row.verdict === 'visible' && events.length > 0) visible = true",
+    replace: 'visible = false',
+    caughtBy: { by: 'attack', attack: 'crash', goal: 'deliveries whose event is not in the database' },
+  },
+  {
+    name: 'window-kept-over-crash',
+    why: 'What was read before a crash is kept in memory, and sent and counted on in the next life of the server.',
+    file: 'src/outbox/reader.ts',
+    find: "return [...windows.values()].every((window) => window === 'lost' || window.life === life)",
+    replace: 'return life !== undefined',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/interleavings2.pg.test.ts',
+      test: 'what a crash took between reading and the flush is not sent',
+    },
+  },
+  {
+    name: 'cursor-without-fence',
+    why: "The cursor of a shard is moved without looking at its fence and its version: a late owner moves what is the next one's.",
+    file: 'sql/0007_outbox_dispatch.sql',
+    find: `
+  SELECT my_dispatcher, my_shard, my_version + 1, my_fence, new_prev, new_next, new_after, new_done, new_seen
+    FROM (SELECT o.version, o.fence FROM :"schema".outbox_cursors o
+           WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1) AS c
+   WHERE c.version = my_version AND c.fence = my_fence
+`,
+    replace: `
+  SELECT my_dispatcher, my_shard, c.version + 1, c.fence, new_prev, new_next, new_after, new_done, new_seen
+    FROM (SELECT o.version, o.fence FROM :"schema".outbox_cursors o
+           WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1) AS c
+`,
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/dispatch.pg.test.ts',
+      test: 'the lease is gone: the cursor stays where the next owner has it',
+    },
+  },
+  {
+    name: 'woken-by-sequence',
+    why: 'The dispatcher reads only when the sequence has moved, which it does before the commit.',
+    file: 'sql/0007_outbox_dispatch.sql',
+    find: `
+    resumed := NOT c.done;
+`,
+    replace: `
+    CONTINUE WHEN c.done AND c.seen_id = (SELECT s.last_value FROM :"schema".outbox_ids s);
+    resumed := NOT c.done;
+`,
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/dispatch.pg.test.ts',
+      test: 'an open transaction holds up its own stream alone, and is delivered when it commits',
+    },
+  },
+  {
+    name: 'stream-not-parked',
+    why: 'After an event that was refused, the later ones of its stream are sent as if nothing had happened.',
+    file: 'src/outbox/reader.ts',
+    find: 'if (row.waits !== null) waiting.add(events.length)',
+    replace: '',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/parked.pg.test.ts',
+      test: 'the stream stops at it, the others of its shard go on, and after the mend it catches up in order',
+    },
+  },
+  {
+    name: 'inbox-without-position',
+    why: 'The inbox accepts what comes without looking at its position: what comes twice counts twice.',
+    file: 'sql/0009_inbox.sql',
+    find: 'i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key AND i.seq = my_seq - 1;',
+    replace: 'i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;',
+    caughtBy: { by: 'lab', scenario: 'outbox', invariant: 'exactly once' },
+  },
+]

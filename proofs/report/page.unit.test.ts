@@ -1,0 +1,104 @@
+import { expect, test } from 'vitest'
+import { page } from './page.ts'
+import { emptyForms } from './result.ts'
+import { sampleRun } from './testing/sampleRun.ts'
+
+test('says what was run, where, and how to have it again', () => {
+  const html = page(sampleRun())
+  for (const text of [
+    'PostgreSQL 18.1, embedded',
+    '8 x Some Processor',
+    '4711',
+    'npx lockstep prove --seed 4711',
+    '2030-01-01',
+  ])
+    expect(html).toContain(text)
+  expect(html).toContain('No Lockstep form broke a promise.')
+  expect(html).toContain('2 of 2 naive forms were caught.')
+  expect(html).toContain('skipped: no pgbouncer here')
+  expect(html).toContain('holds')
+})
+
+test('one picture for each naive form that was caught, and the table leads to it', () => {
+  const html = page(sampleRun())
+  expect(html.match(/<svg /g)).toHaveLength(2)
+  for (const name of ['wallet', 'lease']) {
+    expect(html).toContain(`href="#${name}-naive"`)
+    expect(html).toContain(`<figure id="${name}-naive">`)
+  }
+  const ids = [...html.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id)
+  expect(new Set(ids).size).toBe(ids.length)
+  expect(html).not.toContain('Lockstep was caught')
+})
+
+test('a lockstep form that was caught stands first, in red', () => {
+  const html = page(sampleRun(true))
+  expect(html).toContain('Lockstep broke a promise in 1 of 2 scenarios.')
+  expect(html).toContain('1 of 1 goals do not hold.')
+  const places = [
+    '<h2 class="bad">Lockstep was caught</h2>',
+    'id="lease-lockstep"',
+    '<h2>Scenarios</h2>',
+    'id="wallet-naive"',
+  ].map((text) => html.indexOf(text))
+  expect(places).not.toContain(-1)
+  expect(places).toEqual(places.toSorted((one, other) => one - other))
+})
+
+test('what was not tried is neither caught nor praised', () => {
+  const run = sampleRun()
+  const leftovers = { name: 'leftovers', title: 'Leftovers', does: { naive: 'not looked at', lockstep: '' } }
+  const looked = { ...emptyForms().lockstep, rounds: 3 }
+  const html = page({
+    ...run,
+    scenarios: [...run.scenarios, { ...leftovers, forms: { naive: looked, lockstep: looked } }],
+  })
+  expect(html).toContain('2 of 2 naive forms were caught.')
+  expect(html.slice(html.indexOf('not looked at'))).toMatch(
+    /<span class="muted">·<\/span>[^]*<span class="good">0<\/span>/,
+  )
+  const naiveOnly = run.scenarios.map((each) => ({
+    ...each,
+    forms: { ...each.forms, lockstep: emptyForms().lockstep },
+  }))
+  const unproven = page({ ...run, scenarios: naiveOnly })
+  expect(unproven).toContain('No Lockstep form was run.')
+  expect(unproven).not.toContain('No Lockstep form broke a promise.')
+})
+
+test('needs nothing from elsewhere and runs nothing', () => {
+  const html = page(sampleRun(true))
+  expect(html).not.toMatch(/<script|<link|<img|@import|\ssrc=|url\((?!#)|javascript:|\son\w+=/i)
+  expect(html.replaceAll('http://www.w3.org/2000/svg', '')).not.toMatch(/https?:/)
+  expect(html).toContain('prefers-color-scheme:dark')
+})
+
+test('nothing that anybody wrote becomes markup', () => {
+  const bad = `"><script>alert('1')</script>&`
+  const run = sampleRun(true)
+  const html = page({
+    ...run,
+    startedAt: bad,
+    server: bad,
+    machine: bad,
+    replay: bad,
+    scenarios: run.scenarios.map(({ forms }) => ({
+      name: bad,
+      title: bad,
+      does: { naive: bad, lockstep: bad },
+      forms,
+    })),
+    faults: run.faults.map((fault) => ({ ...fault, fault: bad, does: bad, skipped: bad })),
+    goals: [{ name: bad, value: 1, goal: bad, holds: false }],
+    violations: run.violations.map((each) => ({ ...each, invariant: bad, scenario: bad, text: bad })),
+  })
+  expect(html).not.toContain('<script')
+  expect(html).not.toContain(`"><`.concat('script'))
+  expect(html).toContain('&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;')
+})
+
+test('says how many violations are not listed', () => {
+  const run = sampleRun()
+  expect(page(run)).toContain('All violations')
+  expect(page({ ...run, violations: run.violations.slice(1) })).toContain('The first 1 of 2 violations')
+})

@@ -1,0 +1,219 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { nothingHeld } from './checkers/nothingHeld.ts'
+import { noConnectionLeaked } from './checkers/noConnectionLeaked.ts'
+import type { Fault, Scene } from './faults/fault.ts'
+import type { Entry, FaultEntry, Form, History, Violation } from './history.ts'
+import type { Laboratory } from './laboratory.ts'
+import { machineMicros } from './machineClock.ts'
+import type { RoundPlan } from './messages.ts'
+import type { Broker } from './scenarios/broker.ts'
+import type { Outside, Scenario } from './scenarios/scenario.ts'
+import { random } from './seed.ts'
+import type { Ear, WorkerProcess } from './workerProcess.ts'
+
+/** How long an operation may take to end, once nothing goes wrong any more. */
+const DRAIN_MS = 25_000
+const CLOSE_MS = 20_000
+const DELIVERED_WITHIN_MS = 15_000
+const HELD_WITHIN_MS = 4000
+const FAULTS_AT_ONCE = 3
+
+/** The pseudo-scenario of what belongs to no scenario: what the workers leave. */
+export const LEFTOVERS = 'leftovers'
+
+export interface RoundOutcome {
+  readonly scenario: string
+  readonly history: History
+  readonly violations: readonly Violation[]
+}
+
+/** One round: everything at once, with faults; then quiet, and the checkers. */
+export class Round implements Pick<Ear, 'entry' | 'answer'> {
+  readonly #laboratory: Laboratory
+  readonly #workers: readonly WorkerProcess[]
+  readonly #scenarios: readonly Scenario[]
+  readonly #plan: RoundPlan
+  readonly #services: Map<string, Outside>
+  readonly #entries = new Map<string, Entry[]>()
+  readonly #faults: FaultEntry[] = []
+  readonly #onFault: (fault: string, struck: number) => void
+  #operations = 0
+
+  constructor(
+    laboratory: Laboratory,
+    workers: readonly WorkerProcess[],
+    scenarios: readonly Scenario[],
+    plan: Omit<RoundPlan, 'startedAt' | 'scenarios'>,
+    onFault: (fault: string, struck: number) => void,
+  ) {
+    this.#laboratory = laboratory
+    this.#workers = workers
+    this.#scenarios = scenarios
+    this.#plan = { ...plan, startedAt: machineMicros(), scenarios: scenarios.map(({ name }) => name) }
+    this.#onFault = onFault
+    this.#services = new Map(scenarios.flatMap(({ name, outside }) => (outside ? [[name, outside()] as const] : [])))
+    for (const { name } of scenarios) this.#entries.set(name, [])
+    this.#entries.set(LEFTOVERS, [])
+  }
+
+  get form(): Form {
+    return this.#plan.form
+  }
+
+  get operations(): number {
+    return this.#operations
+  }
+
+  entry(entry: Entry): void {
+    // Of a round that is over: a process that was stopped tells it late.
+    if (entry.op !== '' && !entry.op.startsWith(`r${this.#plan.number}.`)) return
+    if (entry.what === 'asked') this.#operations++
+    this.#entries.get(entry.scenario)?.push({ ...entry, at: entry.at - this.#plan.startedAt })
+  }
+
+  answer(service: string, question: unknown): unknown {
+    return this.#services.get(service)?.(question, (taken) => {
+      this.#entries
+        .get(service)
+        ?.push({ ...taken, at: machineMicros() - this.#plan.startedAt, by: 'outside', scenario: service, what: 'took' })
+    })
+  }
+
+  /** Everything goes on for so long; then it is quiet. */
+  async play(forMs: number, faults: readonly Fault[]): Promise<RoundOutcome[]> {
+    const { admin } = this.#laboratory
+    const { number } = this.#plan
+    for (const scenario of this.#scenarios) {
+      const prepared = scenario.prepare(number)
+      if (prepared !== undefined) await admin.query(prepared.text, prepared.values)
+    }
+    for (const worker of this.#workers) worker.begin(this.#plan)
+    await this.#strike(forMs, faults)
+    await this.#quiet()
+    await this.#look()
+    return [...this.#scenarios.map((scenario) => this.#judge(scenario)), this.#judgeLeftovers()]
+  }
+
+  async #strike(forMs: number, faults: readonly Fault[]): Promise<void> {
+    const { seed, number, startedAt, ttlMs } = this.#plan
+    const chance = random(seed, number, 'faults')
+    const { admin, proxy, pooler, ownServer } = this.#laboratory
+    const scene: Scene = { workers: this.#workers, random: chance, ttlMs, admin, proxy, pooler, ownServer }
+    const under = new Set<Promise<void>>()
+    const until = machineMicros() + forMs * 1000
+    let bag: Fault[] = []
+    let rare = true
+    // Whoever is not there yet cannot be struck.
+    await this.#until(() => this.#operations >= 20, 5000)
+    while (machineMicros() < until) {
+      if (bag.length === 0) {
+        bag = chance.shuffled(faults.filter((fault) => rare || fault.rare !== true))
+        rare = false
+      }
+      const fault = bag.pop()
+      if (fault === undefined) {
+        await sleep(forMs)
+        break
+      }
+      const at = machineMicros() - startedAt
+      const striking = fault
+        .strike(scene)
+        .then(({ on, operations }) => {
+          this.#faults.push({ at, until: machineMicros() - startedAt, fault: fault.name, on, struck: operations })
+          if (operations > 0) this.#onFault(fault.name, operations)
+        })
+        // The database may be away, by another fault, when this one wants to begin.
+        .catch(() => undefined)
+      under.add(striking)
+      void striking.finally(() => under.delete(striking))
+      await sleep(100 + chance.below(300))
+      while (under.size >= FAULTS_AT_ONCE) await Promise.race(under)
+    }
+    await Promise.all(under)
+  }
+
+  async #quiet(): Promise<void> {
+    const drained = await Promise.all(this.#workers.map((worker) => worker.drain(DRAIN_MS)))
+    const blockers = drained.includes(false) ? await this.#laboratory.blockers() : []
+    for (const blocker of blockers) this.#left('database', `held:what others wait for, by ${blocker}`)
+    for (const [index, inTime] of drained.entries()) {
+      const { by, open } = this.#workers[index] as WorkerProcess
+      if (!inTime) for (const op of open) this.#left(by, `held:operation ${op}, which does not end`)
+    }
+    await this.#until(() => this.#allDelivered(), DELIVERED_WITHIN_MS)
+    const closed = await Promise.all(this.#workers.map((worker) => worker.close(CLOSE_MS)))
+    for (const [index, out] of closed.entries()) {
+      const { by } = this.#workers[index] as WorkerProcess
+      if (out === undefined) this.#left(by, `held:${by}, which does not close`)
+      else if (this.form === 'lockstep') this.#left(by, `connections:${by}`, out)
+    }
+    await Promise.all(
+      this.#workers.filter((_, index) => closed[index] === undefined).map((worker) => worker.killAndReplace()),
+    )
+  }
+
+  #left(by: string, key: string, value?: number): void {
+    const at = machineMicros() - this.#plan.startedAt
+    const entry: Entry = { at, by, scenario: LEFTOVERS, op: '', what: 'found', key }
+    this.#entries.get(LEFTOVERS)?.push(value === undefined ? entry : { ...entry, value })
+  }
+
+  /** Whether every event of a writer that was told so has gone out, and was taken in. */
+  #allDelivered(): boolean {
+    const entries = this.#entries.get('outbox')
+    if (entries === undefined) return true
+    const taken = new Set(entries.filter(({ what }) => what === 'took').map(({ op }) => op))
+    if (entries.some(({ what, op }) => what === 'done' && !taken.has(op))) return false
+    return (this.#services.get('outbox')?.({ left: true }, () => undefined) as Broker['left']) === 0
+  }
+
+  async #until(is: () => boolean, withinMs: number): Promise<void> {
+    const until = performance.now() + withinMs
+    while (!is() && performance.now() < until) await sleep(50)
+  }
+
+  /** What stands in the database now goes into the history. */
+  async #look(): Promise<void> {
+    const { admin } = this.#laboratory
+    const at = machineMicros() - this.#plan.startedAt
+    for (const { name, found } of this.#scenarios) {
+      const question = found(this.#plan.number, this.form)
+      if (question === undefined) continue
+      const { rows } = await admin.query<{ key: string; value: number | string | null; op: string }>(
+        question.text,
+        question.values,
+      )
+      const entries = this.#entries.get(name) as Entry[]
+      for (const { key, value, op } of rows) {
+        const entry: Entry = { at, by: 'database', scenario: name, op, what: 'found', key }
+        entries.push(value === null ? entry : { ...entry, value })
+      }
+    }
+    if (this.form === 'naive') return
+    // What somebody held who was killed is free when its time is over.
+    let held = await this.#laboratory.held()
+    const until = performance.now() + HELD_WITHIN_MS
+    while (held.length > 0 && performance.now() < until) {
+      await sleep(100)
+      held = await this.#laboratory.held()
+    }
+    for (const each of held) this.#left('database', `held:${each}`)
+  }
+
+  #historyOf(scenario: string): History {
+    const entries = (this.#entries.get(scenario) as Entry[]).toSorted((one, other) => one.at - other.at)
+    const faults = this.#faults.toSorted((one, other) => one.at - other.at)
+    return { scenario, form: this.form, entries, faults }
+  }
+
+  #judge({ name, checkers }: Scenario): RoundOutcome {
+    const history = this.#historyOf(name)
+    return { scenario: name, history, violations: checkers.flatMap((checker) => checker.check(history)) }
+  }
+
+  #judgeLeftovers(): RoundOutcome {
+    const history = this.#historyOf(LEFTOVERS)
+    const violations = [nothingHeld, noConnectionLeaked].flatMap((checker) => checker.check(history))
+    return { scenario: LEFTOVERS, history, violations }
+  }
+}

@@ -1,0 +1,227 @@
+import { goal, type Goal } from '../tools/judge/report.ts'
+import type { Fault } from './faults/fault.ts'
+import type { Form, Violation } from './history.ts'
+import { type Laboratory, type LaboratoryOptions, openLaboratory } from './laboratory.ts'
+import { addRound, emptyForms, type FaultResult, type RunResult, type ScenarioResult } from './report/result.ts'
+import { LEFTOVERS, Round } from './round.ts'
+import type { Scenario } from './scenarios/scenario.ts'
+import { type Ear, type Way, WorkerProcess } from './workerProcess.ts'
+
+/** Long enough that a late timer does not cost it, short enough that a stop outlasts it. */
+const TTL_MS = 800
+const ROUND_MS = 8000
+const POOL_SIZE = 12
+/** Of the whole time, at most, for the naive forms. */
+const NAIVE_SHARE = 0.45
+const STRUCK_IN_THREE_MINUTES = 20
+const KINDS_OF_FAULTS = 12
+const TOLD_OF_EACH = 10
+
+/** Two drivers, three ways. A dead network is the proxy's: postgres.js cannot let go of a connection there. */
+const PLACES: readonly { readonly way: Way; readonly driver: 'pg' | 'postgres' }[] = [
+  { way: 'direct', driver: 'postgres' },
+  { way: 'direct', driver: 'pg' },
+  { way: 'proxy', driver: 'pg' },
+  { way: 'pooler', driver: 'pg' },
+]
+
+export interface RunOptions extends LaboratoryOptions {
+  readonly scenarios: readonly Scenario[]
+  readonly faults: readonly Fault[]
+  readonly forms: readonly Form[]
+  readonly seed: number
+  readonly minutes: number
+  readonly machine: string
+  /** What to type for the same again. */
+  readonly replay: string
+  /** Ends it before its time; what was seen is told. */
+  readonly signal?: AbortSignal
+}
+
+/** What is going on, for those who watch. */
+export interface Going {
+  readonly result: RunResult
+  readonly form: Form
+  readonly round: number
+  readonly elapsedMs: number
+  readonly ofMs: number
+}
+
+/** A whole run: the naive forms until each was caught, then ours until the time is over. */
+export async function prove(options: RunOptions, watch: (going: Going) => void): Promise<RunResult> {
+  const laboratory = await openLaboratory(options.scenarios, options)
+  const run = new Run(options, laboratory, watch)
+  try {
+    return await run.play()
+  } finally {
+    await run.close()
+    await laboratory.close()
+  }
+}
+
+class Run implements Ear {
+  readonly #options: RunOptions
+  readonly #laboratory: Laboratory
+  readonly #watch: (going: Going) => void
+  readonly #workers: readonly WorkerProcess[]
+  readonly #scenarios: Map<string, ScenarioResult>
+  readonly #faults: Map<string, FaultResult>
+  /** A list for each scenario and form: a flood of one must not hide the other. */
+  readonly #violations = new Map<string, (Violation & { form: Form; round: number })[]>()
+  readonly #startedAt = new Date()
+  readonly #started = performance.now()
+  #round: Round | undefined
+  #rounds = 0
+  #lost: Error | undefined
+
+  constructor(options: RunOptions, laboratory: Laboratory, watch: (going: Going) => void) {
+    this.#options = options
+    this.#laboratory = laboratory
+    this.#watch = watch
+    const { url, proxiedUrl, pooledUrl } = laboratory
+    const urls = { direct: url, proxy: proxiedUrl, pooler: pooledUrl ?? url }
+    this.#workers = PLACES.map(({ way, driver }, index) => {
+      const real = way === 'pooler' && pooledUrl === undefined ? 'direct' : way
+      const plan = { driver, url: urls[real], directUrl: real === 'proxy' ? proxiedUrl : url, poolSize: POOL_SIZE }
+      return new WorkerProcess(`w${index + 1}`, real, plan, this)
+    })
+    const all = [
+      ...options.scenarios.map(({ name, title, forms }) => ({ name, title, does: forms })),
+      {
+        name: LEFTOVERS,
+        title: 'What is left when all is quiet',
+        does: {
+          naive: 'not looked at',
+          lockstep: 'no lock, no lease, no transaction, no connection, nothing that hangs',
+        },
+      },
+    ]
+    this.#scenarios = new Map(all.map((each) => [each.name, { ...each, forms: emptyForms() }]))
+    this.#faults = new Map(
+      options.faults.map((fault) => {
+        const skipped = this.#impossible(fault)
+        const result = { fault: fault.name, does: fault.about, injected: 0, struck: 0 }
+        return [fault.name, skipped === undefined ? result : { ...result, skipped }]
+      }),
+    )
+  }
+
+  #impossible(fault: Fault): string | undefined {
+    const { admin, proxy, pooler, ownServer } = this.#laboratory
+    return fault.impossible({ workers: [], random: undefined as never, ttlMs: TTL_MS, admin, proxy, pooler, ownServer })
+  }
+
+  entry: Ear['entry'] = (entry) => this.#round?.entry(entry)
+  answer: Ear['answer'] = (service, question) => this.#round?.answer(service, question)
+  lost: Ear['lost'] = (reason) => (this.#lost = reason)
+
+  async play(): Promise<RunResult> {
+    const { forms, minutes, scenarios } = this.#options
+    await Promise.all(this.#workers.map(({ ready }) => ready))
+    const allMs = minutes * 60_000
+    if (forms.includes('naive')) {
+      const naiveMs = forms.length === 1 ? allMs : allMs * NAIVE_SHARE
+      for (;;) {
+        const free = scenarios.filter(({ name }) => this.#scenarios.get(name)?.forms.naive.violations === 0)
+        if (free.length === 0 || !(await this.#playRound('naive', free, naiveMs))) break
+      }
+    }
+    if (forms.includes('lockstep')) while (await this.#playRound('lockstep', scenarios, allMs));
+    return this.#result()
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#workers.map((worker) => worker.end()))
+  }
+
+  get #elapsedMs(): number {
+    return performance.now() - this.#started
+  }
+
+  /** False when there is no time for it. */
+  async #playRound(form: Form, scenarios: readonly Scenario[], untilMs: number): Promise<boolean> {
+    const leftMs = untilMs - this.#elapsedMs
+    const first = this.#scenarios.get(scenarios[0]?.name ?? '')?.forms[form].rounds === 0
+    if (this.#options.signal?.aborted === true || (leftMs < ROUND_MS / 2 && !first)) return false
+    const number = ++this.#rounds
+    const { seed } = this.#options
+    const round = new Round(
+      this.#laboratory,
+      this.#workers,
+      scenarios,
+      { number, form, seed, ttlMs: TTL_MS },
+      (fault, struck) => {
+        const result = this.#faults.get(fault)
+        if (result === undefined) return
+        result.injected++
+        result.struck += struck
+      },
+    )
+    this.#round = round
+    const ticking = setInterval(() => this.#tell(form, number), 250)
+    try {
+      const faults = this.#options.faults.filter(({ name }) => this.#faults.get(name)?.skipped === undefined)
+      const outcomes = await round.play(Math.min(ROUND_MS, Math.max(leftMs, 1000)), faults)
+      for (const { scenario, history, violations } of outcomes) {
+        const result = this.#scenarios.get(scenario)
+        if (result === undefined) continue
+        const of = `${form} ${scenario}`
+        const told = this.#violations.get(of) ?? []
+        this.#violations.set(of, told)
+        addRound(result.forms[form], number, history, violations, told)
+      }
+      if (this.#lost !== undefined) throw this.#lost
+    } finally {
+      clearInterval(ticking)
+      this.#round = undefined
+      this.#tell(form, number)
+    }
+    return true
+  }
+
+  #tell(form: Form, round: number): void {
+    const ofMs = this.#options.minutes * 60_000
+    this.#watch({ result: this.#result(), form, round, elapsedMs: this.#elapsedMs, ofMs })
+  }
+
+  #result(): RunResult {
+    const { seed, minutes, machine, replay } = this.#options
+    return {
+      seed,
+      startedAt: this.#startedAt.toISOString(),
+      minutes,
+      server: this.#laboratory.description,
+      machine,
+      replay,
+      scenarios: [...this.#scenarios.values()],
+      faults: [...this.#faults.values()],
+      goals: this.#goals(),
+      violations: [...this.#violations.values()].flatMap((told) => told.slice(0, TOLD_OF_EACH)),
+    }
+  }
+
+  #goals(): Goal[] {
+    const { forms, minutes } = this.#options
+    const goals: Goal[] = []
+    for (const { name, forms: results } of this.#scenarios.values()) {
+      if (forms.includes('naive') && name !== LEFTOVERS) {
+        goals.push(goal(`${name}: naive form caught, violations`, results.naive.violations, '>=', 1))
+      }
+      if (!forms.includes('lockstep')) continue
+      goals.push(goal(`${name}: lockstep violations`, results.lockstep.violations, '=', 0))
+      if (name !== LEFTOVERS) goals.push(goal(`${name}: lockstep operations done`, results.lockstep.done, '>=', 10))
+    }
+    const share = Math.min(1, minutes / 3)
+    const least = Math.max(1, Math.floor(STRUCK_IN_THREE_MINUTES * share))
+    const possible = [...this.#faults.values()].filter(({ skipped }) => skipped === undefined)
+    for (const { fault, struck } of possible) {
+      goals.push(goal(`fault ${fault}: operations struck in flight`, struck, '>=', least))
+    }
+    // Fewer were asked for, or can be had here: then the table says so.
+    if (possible.length >= KINDS_OF_FAULTS) {
+      const kinds = possible.filter(({ struck }) => struck >= least).length
+      goals.push(goal('kinds of faults that struck', kinds, '>=', KINDS_OF_FAULTS))
+    }
+    return goals
+  }
+}

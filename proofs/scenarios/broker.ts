@@ -1,0 +1,65 @@
+import type { Entry } from '../history.ts'
+
+export interface BrokerEvent {
+  readonly key: string
+  readonly seq: number
+  readonly id: string
+  readonly op: string
+}
+
+/** What producers and consumers ask of the broker. */
+export type Question =
+  | { readonly send: readonly BrokerEvent[] }
+  | { readonly poll: true }
+  | { readonly ack: { readonly stream: string; readonly upTo: number } }
+  | { readonly left: true }
+
+export interface Polled {
+  readonly stream: string
+  readonly events: readonly BrokerEvent[]
+  /** To acknowledge. */
+  readonly upTo: number
+}
+
+const BATCH = 20
+
+/**
+ * A log for each stream, as brokers have it: what is sent is appended, also when it comes twice; consumers get what is not yet
+ * acknowledged, two of them at the same time the same.
+ */
+export class Broker {
+  readonly #streams = new Map<string, { readonly log: BrokerEvent[]; acknowledged: number }>()
+  #turn = 0
+
+  answer(question: Question, take: (entry: Pick<Entry, 'op' | 'key' | 'value'>) => void): unknown {
+    if ('send' in question) return this.#send(question.send, take)
+    if ('poll' in question) return this.#poll()
+    if ('left' in question) return this.left
+    const stream = this.#streams.get(question.ack.stream)
+    if (stream !== undefined) stream.acknowledged = Math.max(stream.acknowledged, question.ack.upTo)
+    return undefined
+  }
+
+  /** How much is not acknowledged. */
+  get left(): number {
+    return [...this.#streams.values()].reduce((sum, { log, acknowledged }) => sum + log.length - acknowledged, 0)
+  }
+
+  #send(events: readonly BrokerEvent[], take: (entry: Pick<Entry, 'op' | 'key' | 'value'>) => void): void {
+    for (const event of events) {
+      let stream = this.#streams.get(event.key)
+      if (stream === undefined) this.#streams.set(event.key, (stream = { log: [], acknowledged: 0 }))
+      stream.log.push(event)
+      take({ op: event.op, key: event.key, value: event.seq })
+    }
+  }
+
+  #poll(): Polled | undefined {
+    const waiting = [...this.#streams].filter(([, { log, acknowledged }]) => log.length > acknowledged)
+    const next = waiting[this.#turn++ % Math.max(1, waiting.length)]
+    if (next === undefined) return undefined
+    const [stream, { log, acknowledged }] = next
+    const events = log.slice(acknowledged, acknowledged + BATCH)
+    return { stream, events, upTo: acknowledged + events.length }
+  }
+}

@@ -1,0 +1,81 @@
+import { key } from 'pg-lockstep'
+import { exactlyOnce } from '../checkers/exactlyOnce.ts'
+import { linearizableRegister } from '../checkers/linearizableRegister.ts'
+import { atMost } from '../checkers/mutualExclusion.ts'
+import { ACQUIRE_001, FOUND, PREPARE, READ, RECORD, RELEASE_001, TABLES, WRITE } from './instance.sql.ts'
+import { beActive, byHand, held, type Operation, type Scenario } from './scenario.ts'
+
+const INSTANCES = [0, 1, 2]
+const nameOf = (round: number, instance: number): string => `instance ${round}.${instance}`
+
+/** Somebody else has it: told at once, and nothing was done. */
+class Held extends Error {}
+
+type Query = (text: string, values: unknown[]) => Promise<{ rows: { step: number }[] }>
+
+async function doStep(query: Query, round: number, operation: Operation): Promise<number> {
+  const { rows } = await query(READ, [operation.key])
+  const step = rows[0]?.step ?? 0
+  operation.tell('read', { value: step })
+  await query(WRITE, [operation.key, step + 1])
+  await query(RECORD, [round, operation.key, operation.id])
+  operation.tell('wrote', { value: step + 1 })
+  return step + 1
+}
+
+/** A step of a process instance that takes a while: of those who come at the same time, one may do it. */
+export const instance: Scenario = {
+  name: 'instance',
+  title: 'One process step at a time',
+  forms: {
+    naive: "takes document 001's lock row with its query, works, writes the step",
+    lockstep: 'takes a lease, works, writes the step in lease.transaction()',
+  },
+  lanes: 2,
+  checkers: [atMost(1), linearizableRegister, exactlyOnce],
+  tables: TABLES,
+  prepare: (round) => ({ text: PREPARE, values: [round, INSTANCES.map((each) => nameOf(round, each))] }),
+  play: {
+    naive: (hands) => ({
+      keyFor: (random) => nameOf(hands.round, random.pick(INSTANCES)),
+      async operate(operation) {
+        const { pool, ttlMs, round } = hands
+        const { rows } = await pool.query<{ lock_token: string }>(ACQUIRE_001, [operation.key, ttlMs, operation.id])
+        const token = rows[0]?.lock_token
+        if (token === undefined) throw new Held('LOCKED')
+        operation.tell('granted')
+        try {
+          await beActive(hands, operation, 5 + operation.random.below(30), () => true)
+          const step = await byHand(pool, (client) =>
+            doStep((text, values) => client.query(text, values), round, operation),
+          )
+          operation.tell('active')
+          return step
+        } finally {
+          operation.tell('released')
+          await pool.query(RELEASE_001, [operation.key, token])
+        }
+      },
+    }),
+    lockstep: (hands) => ({
+      keyFor: (random) => nameOf(hands.round, random.pick(INSTANCES)),
+      async operate(operation) {
+        const { lockstep, ttlMs, signal, round } = hands
+        const lease = await lockstep.leases.acquire(key`ProveInstance:${operation.key}`, {
+          ttlMs,
+          signal,
+          holder: operation.id,
+        })
+        operation.tell('granted', { fence: String(lease.fence) })
+        try {
+          await beActive(hands, operation, 5 + operation.random.below(30), held(lease), lease.fence)
+          return await lease.transaction((tx) => doStep((text, values) => tx.query(text, values), round, operation))
+        } finally {
+          operation.tell('released')
+          await lease.release()
+        }
+      },
+    }),
+  },
+  found: (round) => ({ text: FOUND, values: [round] }),
+}

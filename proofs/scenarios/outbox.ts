@@ -1,0 +1,138 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { exactlyOnce } from '../checkers/exactlyOnce.ts'
+import { keyOrder } from '../checkers/keyOrder.ts'
+import { nothingLost } from '../checkers/nothingLost.ts'
+import { Broker, type BrokerEvent, type Polled, type Question } from './broker.ts'
+import { FIND_PENDING, FOUND, INSERT_000, LOCK_STREAM, MARK_SENT, RECEIVE, TABLES } from './outbox.sql.ts'
+import { byHand, type Hands, type Operation, type Scenario } from './scenario.ts'
+
+const STREAMS = [0, 1, 2, 3]
+const ROLLED_BACK = 0.15
+const nameOf = (round: number, stream: number): string => `portfolio ${round}.${stream}`
+const topicOf = (round: number): string => `prove-${round}`
+
+/** A writer that thinks better of it: what it wrote must not arrive. */
+class ThoughtBetter extends Error {}
+
+function maybeThinkBetter(operation: Operation): void {
+  if (operation.random.chance(ROLLED_BACK)) throw new ThoughtBetter('ROLLED BACK on purpose')
+}
+
+/** Takes from the broker what is not acknowledged, until the round is over: again after an error, and at the same time as others. */
+async function consume(
+  hands: Hands,
+  signal: AbortSignal,
+  handle: (event: BrokerEvent) => Promise<void>,
+): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      const polled = await hands.ask<Polled | undefined>('outbox', { poll: true } satisfies Question)
+      if (polled === undefined) {
+        await sleep(10)
+        continue
+      }
+      for (const event of polled.events) await handle(event)
+      await hands.ask('outbox', { ack: { stream: polled.stream, upTo: polled.upTo } } satisfies Question)
+    } catch {
+      // The broker gives it out again.
+      await sleep(20)
+    }
+  }
+}
+
+/** Document 000's dispatcher: finds what is pending, sends it, marks it. */
+async function dispatch000(hands: Hands, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      const sent = await byHand(hands.pool, async (client) => {
+        const { rows } = await client.query<{ id: string; stream: string; seq: number; op: string }>(FIND_PENDING, [
+          hands.round,
+        ])
+        for (const { id, stream, seq, op } of rows) {
+          await hands.ask('outbox', { send: [{ key: stream, seq, id, op }] } satisfies Question)
+        }
+        await client.query(MARK_SENT, [rows.map(({ id }) => id)])
+        return rows.length
+      })
+      if (sent === 0) await sleep(10)
+    } catch {
+      await sleep(20)
+    }
+  }
+}
+
+/** Events that go out in order, arrive in order, and count once. */
+export const outbox: Scenario = {
+  name: 'outbox',
+  title: 'Events in order, from the outbox to the inbox',
+  forms: {
+    naive: "document 000's outbox: pending rows under a try-lock, sent and marked; a consumer that counts what comes",
+    lockstep: 'tx.enqueue(), lockstep.dispatcher() in every process, a consumer with lockstep.inbox()',
+  },
+  lanes: 2,
+  checkers: [keyOrder({ repeats: true }), nothingLost, exactlyOnce],
+  tables: TABLES,
+  prepare: () => undefined,
+  play: {
+    naive: (hands) => ({
+      keyFor: (random) => nameOf(hands.round, random.pick(STREAMS)),
+      operate: (operation) =>
+        byHand(hands.pool, async (client) => {
+          await client.query(LOCK_STREAM, [operation.key])
+          const { rows } = await client.query<{ seq: number }>(INSERT_000, [hands.round, operation.key, operation.id])
+          operation.tell('wrote', { value: `#${rows[0]?.seq}` })
+          maybeThinkBetter(operation)
+          return undefined
+        }),
+      beside: async (signal) => {
+        await Promise.all([
+          dispatch000(hands, signal),
+          consume(hands, signal, async ({ key: stream, op }) => {
+            await hands.pool.query(RECEIVE, [hands.round, stream, op])
+          }),
+        ])
+      },
+    }),
+    lockstep: (hands) => ({
+      keyFor: (random) => nameOf(hands.round, random.pick(STREAMS)),
+      operate: (operation) =>
+        hands.lockstep.transaction({}, async (tx) => {
+          await tx.enqueue({ topic: topicOf(hands.round), key: operation.key, payload: { op: operation.id } })
+          operation.tell('wrote')
+          maybeThinkBetter(operation)
+          return undefined
+        }),
+      beside: async (signal) => {
+        const { lockstep } = hands
+        const inbox = lockstep.inbox('prove')
+        const dispatcher = lockstep.dispatcher({
+          shards: 4,
+          ttlMs: hands.ttlMs,
+          backoffMs: { longest: 500 },
+          sink: async (events) => {
+            const send = events.map(({ key, seq, id, payload }) => ({
+              key,
+              seq,
+              id,
+              op: (payload as { op: string }).op,
+            }))
+            await hands.ask('outbox', { send } satisfies Question)
+          },
+        })
+        await Promise.all([
+          dispatcher.run({ signal }),
+          consume(hands, signal, async ({ key, seq, id, op }) => {
+            await inbox.handle({ topic: topicOf(hands.round), key, seq, id }, async (tx) => {
+              await tx.query(RECEIVE, [hands.round, key, op])
+            })
+          }),
+        ])
+      },
+    }),
+  },
+  outside: () => {
+    const broker = new Broker()
+    return (question, take) => broker.answer(question as Question, take)
+  },
+  found: (round) => ({ text: FOUND, values: [round] }),
+}

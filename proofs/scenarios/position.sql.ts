@@ -1,0 +1,11 @@
+import { SCHEMA } from './scenario.ts'
+
+/** No constraint on the symbol: a position that is created twice must be seen, not refused. */
+export const TABLES = `
+  CREATE TABLE ${SCHEMA}.positions (round int NOT NULL, symbol text NOT NULL, order_id text NOT NULL, state text NOT NULL);
+  CREATE INDEX ON ${SCHEMA}.positions (symbol)`
+export const FIND = `SELECT order_id, state FROM ${SCHEMA}.positions WHERE symbol = $1`
+export const BEGIN_OPENING = `INSERT INTO ${SCHEMA}.positions VALUES ($1, $2, $3, 'opening')`
+export const OPEN = `INSERT INTO ${SCHEMA}.positions VALUES ($1, $2, $3, 'open')`
+export const FINISH = `UPDATE ${SCHEMA}.positions SET state = 'open' WHERE symbol = $1`
+export const FOUND = `SELECT symbol AS key, order_id AS value, '' AS op FROM ${SCHEMA}.positions WHERE round = $1`

@@ -1,0 +1,131 @@
+import type { Lease, Lockstep, Transaction } from 'pg-lockstep'
+import type pg from 'pg'
+import type { Checker, Entry, Form, What } from '../history.ts'
+import type { Random } from '../seed.ts'
+
+/** Everything that the lab makes stands in this schema, and goes with it. */
+export const SCHEMA = 'lockstep_prove'
+
+/** What an operation may add to its story. */
+export type Parts = Partial<Pick<Entry, 'key' | 'value' | 'fence' | 'note'>>
+
+/** One operation of a worker. */
+export interface Operation {
+  /** One of a kind in the run: what it leaves behind carries it. */
+  readonly id: string
+  readonly key: string
+  /** 0 in the first lane of its worker, 1 in the second. */
+  readonly lane: number
+  readonly random: Random
+  tell(what: What, parts?: Parts): void
+  /** As `tell('active')`, but of the moment that was taken before it was made certain. */
+  activeSince(moment: number, parts?: Parts): void
+}
+
+/** What a worker has at hand. */
+export interface Hands {
+  /** Of the driver and over the way that this worker has. */
+  readonly lockstep: Lockstep
+  /** Plain connections, for those who do without Lockstep. */
+  readonly pool: pg.Pool
+  /** Aborted when the round is over. */
+  readonly signal: AbortSignal
+  /** How long a lease, a shard, an office stays with somebody who is gone. */
+  readonly ttlMs: number
+  readonly round: number
+  /** Milliseconds since the round began, the same in all processes. */
+  elapsedMs(): number
+  /** The machine's clock, which nobody can set. */
+  now(): number
+  /** Asks the world outside: an exchange, a store, a broker. */
+  ask<Answer>(service: string, question: unknown): Promise<Answer>
+}
+
+/** One form of a scenario in one worker. */
+export interface Play {
+  /** What the operation is about. */
+  keyFor(random: Random): string
+  /** Done when it returns, with what it was told; when it throws, it failed. */
+  operate(operation: Operation): Promise<number | string | undefined>
+  /** What goes on beside the operations until `signal`: a dispatcher, a consumer. */
+  beside?(signal: AbortSignal): Promise<void>
+}
+
+/** What stands outside the database, in the coordinator: it takes what comes, and the history says what it took. */
+export type Outside = (
+  question: unknown,
+  take: (entry: Omit<Entry, 'at' | 'by' | 'scenario' | 'what'>) => void,
+) => unknown
+
+export interface Scenario {
+  readonly name: string
+  readonly title: string
+  /** What each form does, in a sentence. */
+  readonly forms: Readonly<Record<Form, string>>
+  /** Operations at a time in each worker. */
+  readonly lanes: number
+  readonly checkers: readonly Checker[]
+  /** Its tables. */
+  readonly tables: string
+  /** What a round begins with. */
+  prepare(round: number): { readonly text: string; readonly values: unknown[] } | undefined
+  readonly play: Readonly<Record<Form, (hands: Hands) => Play>>
+  /** A service for a round, where the scenario has one. */
+  outside?(): Outside
+  /** Questions whose rows (key, value, op) are what stands in the database in the end. */
+  found(round: number, form: Form): { readonly text: string; readonly values: unknown[] } | undefined
+}
+
+/** Holds on for a while and says, again and again, that it is certain. Stops when it is not. */
+export async function beActive(
+  hands: Hands,
+  operation: Operation,
+  forMs: number,
+  certain: () => boolean,
+  fence?: bigint,
+): Promise<void> {
+  const until = hands.now() + forMs * 1000
+  const parts = fence === undefined ? {} : { fence: String(fence) }
+  do {
+    // The moment first: what is certain afterwards was so then.
+    const moment = hands.now()
+    if (!certain()) return
+    operation.activeSince(moment, parts)
+    await new Promise((resolve) => setTimeout(resolve, 4))
+  } while (hands.now() < until)
+}
+
+/** Whether a lease is certainly held. */
+export function held(lease: Lease): () => boolean {
+  return () => {
+    try {
+      lease.assertHeld()
+      return true
+    } catch {
+      return false
+    }
+  }
+}
+
+/** A transaction by hand on a pool: what those do who do without. */
+export async function byHand<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  const client = await pool.connect()
+  let broken = false
+  // Else a connection that is cut would end the process, and not only the transaction.
+  const onError = (): boolean => (broken = true)
+  client.on('error', onError)
+  try {
+    await client.query('BEGIN')
+    const result = await work(client)
+    await client.query('COMMIT')
+    return result
+  } catch (error) {
+    await client.query('ROLLBACK').catch(() => (broken = true))
+    throw error
+  } finally {
+    client.off('error', onError)
+    client.release(broken)
+  }
+}
+
+export type Tx = Transaction

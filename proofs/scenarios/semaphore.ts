@@ -1,0 +1,65 @@
+import { key } from 'pg-lockstep'
+import { atMost } from '../checkers/mutualExclusion.ts'
+import { beActive, held, type Scenario } from './scenario.ts'
+import { COUNT_PERMITS, GIVE_PERMIT, TABLES, TAKE_PERMIT } from './semaphore.sql.ts'
+
+const PERMITS = 3
+const nameOf = (round: number): string => `room ${round}`
+
+class Full extends Error {}
+
+/** A room for three: nobody enters as the fourth. */
+export const semaphore: Scenario = {
+  name: 'semaphore',
+  title: `A room for ${PERMITS}`,
+  forms: {
+    naive: `counts who is inside, and enters if they are fewer than ${PERMITS}`,
+    lockstep: `takes a lease with permits: ${PERMITS}`,
+  },
+  lanes: 2,
+  checkers: [atMost(PERMITS)],
+  tables: TABLES,
+  prepare: () => undefined,
+  play: {
+    naive: (hands) => ({
+      keyFor: () => nameOf(hands.round),
+      async operate(operation) {
+        const { rows } = await hands.pool.query<{ taken: number }>(COUNT_PERMITS, [operation.key])
+        const taken = rows[0]?.taken ?? 0
+        operation.tell('read', { value: `${taken} inside` })
+        if (taken >= PERMITS) throw new Full('FULL')
+        await hands.pool.query(TAKE_PERMIT, [operation.key, operation.id, hands.ttlMs])
+        operation.tell('granted')
+        try {
+          await beActive(hands, operation, 10 + operation.random.below(30), () => true)
+          return undefined
+        } finally {
+          operation.tell('released')
+          await hands.pool.query(GIVE_PERMIT, [operation.key, operation.id])
+        }
+      },
+    }),
+    lockstep: (hands) => ({
+      keyFor: () => nameOf(hands.round),
+      async operate(operation) {
+        const { lockstep, ttlMs, signal } = hands
+        const lease = await lockstep.leases.acquire(key`ProveRoom:${operation.key}`, {
+          permits: PERMITS,
+          ttlMs,
+          waitMs: 2000,
+          signal,
+          holder: operation.id,
+        })
+        operation.tell('granted', { fence: String(lease.fence) })
+        try {
+          await beActive(hands, operation, 10 + operation.random.below(30), held(lease), lease.fence)
+          return undefined
+        } finally {
+          operation.tell('released')
+          await lease.release()
+        }
+      },
+    }),
+  },
+  found: () => undefined,
+}

@@ -1,0 +1,43 @@
+/**
+ * Chance that can be had again: the same seed gives the same numbers. What a run does is chosen by it, who does what and when which
+ * fault strikes; what PostgreSQL and the operating system make of it is theirs.
+ */
+export interface Random {
+  /** From 0 up to, not including, 1. */
+  next(): number
+  /** A whole number from 0 up to, not including, `below`. */
+  below(below: number): number
+  pick<Of>(all: readonly Of[]): Of
+  /** In another order. */
+  shuffled<Of>(all: readonly Of[]): Of[]
+  chance(probability: number): boolean
+}
+
+/** A stream of numbers of its own for each list of names, so that one drawing more does not change what the others draw. */
+export function random(seed: number, ...names: readonly (string | number)[]): Random {
+  let state = hash(`${seed}/${names.join('/')}`)
+  const next = (): number => {
+    state = (state + 0x6d_2b_79_f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+  const below = (bound: number): number => Math.floor(next() * bound)
+  return {
+    next,
+    below,
+    pick: (all) => all[below(all.length)] as (typeof all)[number],
+    shuffled(all) {
+      const left = [...all]
+      return all.map(() => left.splice(below(left.length), 1)[0] as (typeof all)[number])
+    },
+    chance: (probability) => next() < probability,
+  }
+}
+
+/** FNV-1a. */
+function hash(text: string): number {
+  let value = 0x81_1c_9d_c5
+  for (let index = 0; index < text.length; index++) value = Math.imul(value ^ text.charCodeAt(index), 0x01_00_01_93)
+  return value
+}

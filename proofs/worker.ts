@@ -1,0 +1,167 @@
+/**
+ * A worker: one process among several that do what the scenarios say, as fast as they can, until they are told that the round is
+ * over; or killed, stopped, cut off. What it does is chosen by the seed. Its standard input is its lifeline.
+ */
+import { setMaxListeners } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { CommitOutcomeUnknown } from 'pg-lockstep'
+import { on } from 'pg-lockstep/observe'
+import type { Entry } from './history.ts'
+import type { FromWorker, RoundPlan, ToWorker, WorkerPlan } from './messages.ts'
+import { openClients } from './clients.ts'
+import { scenarios } from './scenarios/index.ts'
+import type { Hands, Operation, Play, Scenario } from './scenarios/scenario.ts'
+import { random } from './seed.ts'
+import { setClock } from './faults/clock.ts'
+import { machineMicros } from './machineClock.ts'
+
+const plan = JSON.parse(process.argv[2] as string) as WorkerPlan
+const send = (message: FromWorker): void => void process.send?.(message)
+
+let questions = 0
+const answers = new Map<number, (answer: unknown) => void>()
+let timid = false
+
+/** Asks the world outside. It always answers, if it is there. */
+function ask<Answer>(service: string, question: unknown): Promise<Answer> {
+  const number = ++questions
+  return new Promise((resolve) => {
+    answers.set(number, resolve as (answer: unknown) => void)
+    send({ ask: number, service, question })
+  })
+}
+
+/** One round in this worker. */
+class Round {
+  readonly #plan: RoundPlan
+  readonly #clients
+  readonly #operations = new AbortController()
+  readonly #beside = new AbortController()
+  readonly #lanes: Promise<void>[]
+  readonly #besides: Promise<void>[]
+  #draining = false
+
+  constructor(round: RoundPlan) {
+    this.#plan = round
+    // Many operations wait with it at the same time.
+    setMaxListeners(0, this.#operations.signal)
+    this.#clients = openClients(plan, round.form)
+    const chosen = scenarios.filter(({ name }) => round.scenarios.includes(name))
+    const plays = chosen.map((scenario) => ({
+      scenario,
+      usual: scenario.play[round.form](this.#hands('usual')),
+      timid: scenario.play[round.form](this.#hands('timid')),
+    }))
+    this.#besides = plays.map(async ({ usual }) => usual.beside?.(this.#beside.signal))
+    this.#lanes = plays.flatMap(({ scenario, ...both }) =>
+      Array.from({ length: scenario.lanes }, (_, lane) => this.#lane(scenario, both, lane)),
+    )
+  }
+
+  #hands(which: 'usual' | 'timid'): Hands {
+    const { number, startedAt, ttlMs } = this.#plan
+    return {
+      ...this.#clients[which],
+      signal: this.#operations.signal,
+      ttlMs,
+      round: number,
+      elapsedMs: () => (machineMicros() - startedAt) / 1000,
+      now: machineMicros,
+      ask,
+    }
+  }
+
+  async #lane(scenario: Scenario, plays: { usual: Play; timid: Play }, lane: number): Promise<void> {
+    const { seed, number: round, form } = this.#plan
+    for (let count = 0; !this.#draining; count++) {
+      const chance = random(seed, round, plan.by, scenario.name, lane, count)
+      const play = timid ? plays.timid : plays.usual
+      const id = `r${round}.${plan.by}.${scenario.name}.${lane}.${count}`
+      const operation = operationOf(scenario.name, id, play.keyFor(chance), lane, chance)
+      operation.tell('asked')
+      try {
+        const value = await play.operate(operation)
+        operation.tell('done', value === undefined ? {} : { value })
+      } catch (error) {
+        // Who does it by hand cannot know what became of it.
+        const known = form === 'lockstep' && !isUnknown(error)
+        operation.tell(known ? 'failed' : 'unknown', { note: noteOf(error) })
+      }
+      await sleep(chance.below(12))
+    }
+  }
+
+  /** No new operations; those under way come to their end. */
+  async drain(): Promise<void> {
+    this.#draining = true
+    this.#operations.abort()
+    await Promise.all(this.#lanes)
+  }
+
+  /** Everything is given back. */
+  async close(): Promise<number> {
+    this.#beside.abort()
+    await Promise.allSettled(this.#besides)
+    return this.#clients.close()
+  }
+}
+
+function operationOf(scenario: string, id: string, key: string, lane: number, chance: Operation['random']): Operation {
+  const tell = (entry: Pick<Entry, 'what' | 'at'> & Partial<Entry>): void =>
+    send({ entry: { by: plan.by, scenario, op: id, key, ...entry } })
+  return {
+    id,
+    key,
+    lane,
+    random: chance,
+    tell: (what, parts) => tell({ what, at: machineMicros(), ...parts }),
+    activeSince: (at, parts) => tell({ what: 'active', at, ...parts }),
+  }
+}
+
+function isUnknown(error: unknown): boolean {
+  return error instanceof CommitOutcomeUnknown || (error instanceof Error && isUnknown(error.cause))
+}
+
+/** The code first, the reason's where there is one. */
+function noteOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error)
+  const { code } = error as { code?: string }
+  const reason = error.cause instanceof Error ? ` (${noteOf(error.cause)})` : ''
+  return `${code === undefined ? '' : `${code} `}${error.message}`.slice(0, 160) + reason
+}
+
+// A deadlock that was tried again is one all the same.
+on('transaction.retried', ({ keys, reason }) => {
+  if (reason !== '40P01') return
+  const [key = 'rows'] = keys
+  const note = '40P01 deadlock detected, tried again'
+  send({ entry: { at: machineMicros(), by: plan.by, scenario: scenarioOf(key), op: '', what: 'failed', key, note } })
+})
+
+/** Whose keys begin like this; rows without a key are the transfers'. */
+function scenarioOf(key: string): string {
+  return (
+    { ProveWallet: 'wallet', ProveAccount: 'combine', ProvePosition: 'position' }[key.split(':')[0] ?? ''] ??
+    'transfers'
+  )
+}
+
+// postgres.js asks for its types on its first connection and has nobody listen for the error: that one is not ours.
+process.on('unhandledRejection', (error) => {
+  if (!String((error as { query?: string } | undefined)?.query).includes('pg_catalog.pg_type')) throw error
+})
+
+let round: Round | undefined
+
+process.on('message', (message: ToWorker) => {
+  if ('answer' in message) {
+    answers.get(message.answer)?.(message.value)
+    answers.delete(message.answer)
+  } else if ('round' in message) round = new Round(message.round)
+  else if ('drain' in message) void round?.drain().then(() => send({ drained: true }))
+  else if ('close' in message) void round?.close().then((out) => send({ closed: true, connectionsOut: out }))
+  else if ('clockMs' in message) setClock(message.clockMs)
+  else timid = message.timid
+})
+send({ ready: true })

@@ -1,0 +1,188 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { ENDS, type Entry } from './history.ts'
+import type { FromWorker, RoundPlan, ToWorker, WorkerPlan } from './messages.ts'
+
+/** How a worker reaches the database. */
+export type Way = 'direct' | 'proxy' | 'pooler'
+
+/** What the coordinator hears from workers. */
+export interface Ear {
+  entry(entry: Entry): void
+  answer(service: string, question: unknown): unknown
+  /** A process has ended that nobody has killed: nothing that it could tell is worth anything then. */
+  lost(reason: Error): void
+}
+
+/** As this file is: TypeScript in the repository, JavaScript in the package. */
+const KIND = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
+const PROGRAM = fileURLToPath(new URL(`worker${KIND}`, import.meta.url))
+const LIFELINE = new URL(`faults/lifeline${KIND}`, import.meta.url).href
+const LOADER = KIND === '.ts' ? ['--import', 'tsx'] : []
+
+/** A worker as the coordinator has it: a place that is always filled, by one process after the other. */
+export class WorkerProcess {
+  readonly way: Way
+  readonly #plan: Omit<WorkerPlan, 'by'>
+  readonly #name: string
+  readonly #ear: Ear
+  readonly #open = new Set<string>()
+  readonly #holding = new Set<string>()
+  #lives = 0
+  #child: ChildProcess | undefined
+  #ready: Promise<void> = Promise.resolve()
+  #round: RoundPlan | undefined
+  #stopped = false
+  #over = false
+  #timedOut = 0
+  readonly #waiting = new Map<string, (message: FromWorker) => void>()
+
+  constructor(name: string, way: Way, plan: Omit<WorkerPlan, 'by'>, ear: Ear) {
+    this.#name = name
+    this.way = way
+    this.#plan = plan
+    this.#ear = ear
+    this.#begin()
+  }
+
+  /** How the history calls the process that is there now. */
+  get by(): string {
+    return this.#name + "'".repeat(this.#lives - 1)
+  }
+
+  /** Operations that were asked and have no end. */
+  get inFlight(): number {
+    return this.#open.size
+  }
+
+  /** Their names. */
+  get open(): readonly string[] {
+    return [...this.#open]
+  }
+
+  /** Operations that hold something just now. */
+  get holding(): number {
+    return this.#holding.size
+  }
+
+  /** Operations that ended because a statement had no more time. */
+  get timedOut(): number {
+    return this.#timedOut
+  }
+
+  /** Whether it is there and not stopped. */
+  get running(): boolean {
+    return this.#child !== undefined && !this.#stopped && !this.#over
+  }
+
+  get ready(): Promise<void> {
+    return this.#ready
+  }
+
+  send(message: ToWorker): void {
+    // It may be gone by now: then nobody is there to hear it.
+    if (this.#child?.connected === true) this.#child.send(message, () => undefined)
+  }
+
+  stop(): void {
+    this.#stopped = true
+    this.#child?.kill('SIGSTOP')
+  }
+
+  continue(): void {
+    this.#stopped = false
+    this.#child?.kill('SIGCONT')
+  }
+
+  /** kill -9; the next process of this place goes on with the round. */
+  async killAndReplace(): Promise<void> {
+    await this.#kill()
+    if (this.#over) return
+    this.#begin()
+    await this.#ready
+    if (this.#round !== undefined) this.send({ round: this.#round })
+  }
+
+  begin(round: RoundPlan): void {
+    this.#round = round
+    this.send({ round })
+  }
+
+  /** Whether it came to its end within the time. */
+  async drain(withinMs: number): Promise<boolean> {
+    return (await this.#told({ drain: true }, 'drained', withinMs)) !== undefined
+  }
+
+  /** How many connections are out; undefined if it did not come to its end. */
+  async close(withinMs: number): Promise<number | undefined> {
+    const closed = await this.#told({ close: true }, 'closed', withinMs)
+    this.#round = undefined
+    return closed !== undefined && 'closed' in closed ? closed.connectionsOut : undefined
+  }
+
+  async end(): Promise<void> {
+    this.#over = true
+    await this.#kill()
+  }
+
+  #begin(): void {
+    this.#lives++
+    const plan: WorkerPlan = { ...this.#plan, by: this.by }
+    const args = [...LOADER, '--import', LIFELINE, PROGRAM, JSON.stringify(plan)]
+    const child = spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'inherit', 'ipc'] })
+    this.#child = child
+    this.#stopped = false
+    this.#ready = new Promise((resolve, reject) => {
+      child.once('error', reject)
+      child.once('exit', (code, signal) => {
+        if (signal === 'SIGKILL') return
+        const reason = new Error(`${this.by} has ended by itself, with ${code ?? signal}.`)
+        reject(reason)
+        this.#ear.lost(reason)
+      })
+      this.#waiting.set('ready', () => resolve())
+    })
+    this.#ready.catch(() => undefined)
+    child.on('message', (message: FromWorker) => this.#hear(child, message))
+  }
+
+  #hear(child: ChildProcess, message: FromWorker): void {
+    if ('entry' in message) {
+      const { what, op, note = '' } = message.entry
+      if (what === 'asked') this.#open.add(op)
+      else if (what === 'granted') this.#holding.add(op)
+      else if (what === 'released') this.#holding.delete(op)
+      else if (ENDS.has(what)) {
+        this.#open.delete(op)
+        this.#holding.delete(op)
+        if (note.includes('57014')) this.#timedOut++
+      }
+      this.#ear.entry(message.entry)
+    } else if ('ask' in message) {
+      const value = this.#ear.answer(message.service, message.question)
+      if (child.connected) child.send({ answer: message.ask, value } satisfies ToWorker, () => undefined)
+    } else this.#waiting.get(Object.keys(message)[0] as string)?.(message)
+  }
+
+  async #told(message: ToWorker, answer: string, withinMs: number): Promise<FromWorker | undefined> {
+    const told = new Promise<FromWorker>((resolve) => this.#waiting.set(answer, resolve))
+    this.send(message)
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<undefined>((resolve) => (timer = setTimeout(() => resolve(undefined), withinMs)))
+    const first = await Promise.race([told, late])
+    clearTimeout(timer)
+    return first
+  }
+
+  async #kill(): Promise<void> {
+    const child = this.#child
+    this.#child = undefined
+    this.#open.clear()
+    this.#holding.clear()
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+    const ended = once(child, 'exit')
+    child.kill('SIGKILL')
+    await ended
+  }
+}

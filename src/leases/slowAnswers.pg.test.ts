@@ -1,0 +1,68 @@
+import { describe, expect, test } from 'vitest'
+import type { Proxy } from '../../tools/server/proxy.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { key, type Key, type Lease } from '../index.ts'
+import { on } from '../observe/index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+const TTL_MS = 3000
+let names = 0
+const fresh = (): Key => key`SlowAnswer:${++names}`
+
+/** The answer to the next message with this in it takes so long, the message itself no time. */
+function delayAnswer(proxy: Proxy, to: string, byMs: number): void {
+  proxy.onClientData((chunk, asking) => {
+    if (!chunk.includes(to)) return 'forward'
+    proxy.onClientData(undefined)
+    proxy.onServerData((_, answered) => {
+      if (answered !== asking) return 'forward'
+      proxy.onServerData(undefined)
+      setTimeout(() => answered.release(), byMs)
+      return 'hold'
+    })
+    return 'forward'
+  })
+}
+
+/** By how much the holder trusts its lease longer than its row lives. */
+async function tooMuchTrust(name: Key, lease: Lease): Promise<number> {
+  const { rows } = await bench.admin.query<{ left: number }>(
+    'SELECT (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::float8 AS left FROM lockstep.leases WHERE name = $1',
+    [name],
+  )
+  return lease.trustedMs - (rows[0]?.left ?? 0)
+}
+
+describe.each(DRIVERS)('answers that take their time, %s', (driver) => {
+  test('a lease is trusted from before the question, not from its answer', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    await lockstep.leases.inspect(fresh())
+    const name = fresh()
+    delayAnswer(proxy, 'lease_take', TTL_MS * 0.3)
+    const lease = await lockstep.leases.acquire(name, { ttlMs: TTL_MS })
+    expect(await tooMuchTrust(name, lease)).toBeLessThan(0)
+    await lease.release()
+  })
+
+  test('nor is a heartbeat', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const name = fresh()
+    const lease = await lockstep.leases.acquire(name, { ttlMs: TTL_MS })
+    delayAnswer(proxy, 'lease_renew', TTL_MS * 0.17)
+    await new Promise<void>((resolve) => {
+      const stop = on('lease.renewed', (event) => {
+        if (event.key !== name || event.outcome !== 'renewed') return
+        stop()
+        resolve()
+      })
+    })
+    expect(await tooMuchTrust(name, lease)).toBeLessThan(0)
+    await lease.release()
+  })
+})

@@ -1,0 +1,24 @@
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { key } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+describe.each(DRIVERS)('a lease that was taken away, %s', (driver) => {
+  test('a heartbeat takes nothing back: its holder is told, and the next one keeps it', async () => {
+    const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const name = key`TakenAway:${driver}`
+    const lease = await one.leases.acquire(name, { ttlMs: 600 })
+    await other.leases.forceRelease(name, { by: 'operator', reason: 'test' })
+    const next = await other.leases.acquire(name, { ttlMs: 30_000 })
+    await expect.poll(() => lease.signal.aborted, { interval: 5, timeout: 2000 }).toBe(true)
+    expect(lease.signal.reason).toMatchObject({ reason: 'taken away' })
+    await lease.release()
+    expect((await other.leases.inspect(name)).holders).toMatchObject([{ fence: next.fence }])
+    await next.transaction((tx) => tx.query('SELECT 1'))
+    await next.release()
+  })
+})
