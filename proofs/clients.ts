@@ -1,14 +1,20 @@
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
-import postgres from 'postgres'
 import type { Form } from './history.ts'
 import type { WorkerPlan } from './messages.ts'
 import { SCHEMA } from './scenarios/scenario.ts'
 
+/** It is there in some applications, and in others not. */
+const postgres = await import('postgres').then(
+  (module) => module.default,
+  () => undefined,
+)
+export const postgresJsIsThere = postgres !== undefined
+
 /** How our sessions are called: what faults strike at, and what must be gone in the end. */
 export const APPLICATION = 'lockstep prove'
 /** A statement that waits for anybody takes longer. */
-const TIMID_MS = 25
+const TIMID_MS = 10
 /** How long an answer may be out before its connection is given up: half-open ones are found within the round. */
 const SILENCE_MS = 1500
 
@@ -38,8 +44,12 @@ export function openClients({ driver, url, directUrl, poolSize }: WorkerPlan, fo
   // Who does it by hand does it with pg.
   const kind = form === 'naive' ? 'pg' : driver
   const patience = form === 'naive' ? { query_timeout: NAIVE_PATIENCE_MS } : {}
-  const usual = open(kind, url, poolSize, patience)
-  const timid = open(kind, directUrl, 4, { ...patience, statement_timeout: TIMID_MS })
+  const usual = connect(kind, url, poolSize, patience)
+  const timid = connect(kind, directUrl, 4, { ...patience, statement_timeout: TIMID_MS })
+  if (form === 'naive') {
+    // Else a session that is ended would end the process, and not only the transaction.
+    for (const { pool } of [usual, timid]) pool.on('connect', (client) => client.on('error', () => undefined))
+  }
   return {
     usual,
     timid,
@@ -47,7 +57,7 @@ export function openClients({ driver, url, directUrl, poolSize }: WorkerPlan, fo
   }
 }
 
-function open(
+function connect(
   driver: 'pg' | 'postgres',
   url: string,
   max: number,
@@ -63,7 +73,7 @@ function open(
   })
   // An idle connection that was ended is found when it is wanted.
   pool.on('error', () => undefined)
-  if (driver === 'pg') {
+  if (driver === 'pg' || postgres === undefined) {
     const lockstep = new Lockstep(pool, options)
     return {
       lockstep,

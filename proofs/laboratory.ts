@@ -46,7 +46,7 @@ export async function openLaboratory(
     const server =
       against === undefined ? await startPostgres({ durable: true, settings: { max_connections: '200' } }) : undefined
     if (server !== undefined) closing.push(() => server.stop('immediate'))
-    const url = server?.url() ?? (against as string)
+    const url = server?.url() ?? against ?? ''
     const admin = poolOn(url, `${APPLICATION}, the laboratory`)
     closing.push(() => admin.end())
     if (server === undefined && !anyway) await refuseProduction(admin, url)

@@ -38,6 +38,7 @@ export class Round implements Pick<Ear, 'entry' | 'answer'> {
   readonly #faults: FaultEntry[] = []
   readonly #onFault: (fault: string, struck: number) => void
   #operations = 0
+  #doing = 'faults strike'
 
   constructor(
     laboratory: Laboratory,
@@ -51,13 +52,18 @@ export class Round implements Pick<Ear, 'entry' | 'answer'> {
     this.#scenarios = scenarios
     this.#plan = { ...plan, startedAt: machineMicros(), scenarios: scenarios.map(({ name }) => name) }
     this.#onFault = onFault
-    this.#services = new Map(scenarios.flatMap(({ name, outside }) => (outside ? [[name, outside()] as const] : [])))
+    this.#services = new Map(scenarios.flatMap((each) => (each.outside ? [[each.name, each.outside()] as const] : [])))
     for (const { name } of scenarios) this.#entries.set(name, [])
     this.#entries.set(LEFTOVERS, [])
   }
 
   get form(): Form {
     return this.#plan.form
+  }
+
+  /** What is going on, for those who watch. */
+  get doing(): string {
+    return this.#doing
   }
 
   get operations(): number {
@@ -90,6 +96,7 @@ export class Round implements Pick<Ear, 'entry' | 'answer'> {
     for (const worker of this.#workers) worker.begin(this.#plan)
     await this.#strike(forMs, faults)
     await this.#quiet()
+    this.#doing = 'the checkers look'
     await this.#look()
     return [...this.#scenarios.map((scenario) => this.#judge(scenario)), this.#judgeLeftovers()]
   }
@@ -129,10 +136,12 @@ export class Round implements Pick<Ear, 'entry' | 'answer'> {
       await sleep(100 + chance.below(300))
       while (under.size >= FAULTS_AT_ONCE) await Promise.race(under)
     }
+    this.#doing = 'faults heal'
     await Promise.all(under)
   }
 
   async #quiet(): Promise<void> {
+    this.#doing = 'operations come to their end'
     const drained = await Promise.all(this.#workers.map((worker) => worker.drain(DRAIN_MS)))
     const blockers = drained.includes(false) ? await this.#laboratory.blockers() : []
     for (const blocker of blockers) this.#left('database', `held:what others wait for, by ${blocker}`)
@@ -140,7 +149,9 @@ export class Round implements Pick<Ear, 'entry' | 'answer'> {
       const { by, open } = this.#workers[index] as WorkerProcess
       if (!inTime) for (const op of open) this.#left(by, `held:operation ${op}, which does not end`)
     }
+    this.#doing = 'the last events are delivered'
     await this.#until(() => this.#allDelivered(), DELIVERED_WITHIN_MS)
+    this.#doing = 'everything is closed'
     const closed = await Promise.all(this.#workers.map((worker) => worker.close(CLOSE_MS)))
     for (const [index, out] of closed.entries()) {
       const { by } = this.#workers[index] as WorkerProcess
@@ -176,13 +187,14 @@ export class Round implements Pick<Ear, 'entry' | 'answer'> {
   async #look(): Promise<void> {
     const { admin } = this.#laboratory
     const at = machineMicros() - this.#plan.startedAt
-    for (const { name, found } of this.#scenarios) {
-      const question = found(this.#plan.number, this.form)
+    for (const scenario of this.#scenarios) {
+      const question = scenario.found(this.#plan.number, this.form)
       if (question === undefined) continue
       const { rows } = await admin.query<{ key: string; value: number | string | null; op: string }>(
         question.text,
         question.values,
       )
+      const { name } = scenario
       const entries = this.#entries.get(name) as Entry[]
       for (const { key, value, op } of rows) {
         const entry: Entry = { at, by: 'database', scenario: name, op, what: 'found', key }

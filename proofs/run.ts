@@ -1,4 +1,5 @@
 import { goal, type Goal } from '../tools/judge/report.ts'
+import { postgresJsIsThere } from './clients.ts'
 import type { Fault } from './faults/fault.ts'
 import type { Form, Violation } from './history.ts'
 import { type Laboratory, type LaboratoryOptions, openLaboratory } from './laboratory.ts'
@@ -43,6 +44,7 @@ export interface Going {
   readonly result: RunResult
   readonly form: Form
   readonly round: number
+  readonly doing: string
   readonly elapsedMs: number
   readonly ofMs: number
 }
@@ -82,7 +84,12 @@ class Run implements Ear {
     const urls = { direct: url, proxy: proxiedUrl, pooler: pooledUrl ?? url }
     this.#workers = PLACES.map(({ way, driver }, index) => {
       const real = way === 'pooler' && pooledUrl === undefined ? 'direct' : way
-      const plan = { driver, url: urls[real], directUrl: real === 'proxy' ? proxiedUrl : url, poolSize: POOL_SIZE }
+      const plan = {
+        driver: postgresJsIsThere ? driver : 'pg',
+        url: urls[real],
+        directUrl: real === 'proxy' ? proxiedUrl : url,
+        poolSize: POOL_SIZE,
+      }
       return new WorkerProcess(`w${index + 1}`, real, plan, this)
     })
     const all = [
@@ -181,7 +188,8 @@ class Run implements Ear {
 
   #tell(form: Form, round: number): void {
     const ofMs = this.#options.minutes * 60_000
-    this.#watch({ result: this.#result(), form, round, elapsedMs: this.#elapsedMs, ofMs })
+    const doing = this.#round?.doing ?? 'over'
+    this.#watch({ result: this.#result(), form, round, doing, elapsedMs: this.#elapsedMs, ofMs })
   }
 
   #result(): RunResult {

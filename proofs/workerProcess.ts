@@ -100,8 +100,9 @@ export class WorkerProcess {
     await this.#kill()
     if (this.#over) return
     this.#begin()
+    const next = this.#child
     await this.#ready
-    if (this.#round !== undefined) this.send({ round: this.#round })
+    if (this.#child === next && this.#round !== undefined) this.send({ round: this.#round })
   }
 
   begin(round: RoundPlan): void {
@@ -136,7 +137,8 @@ export class WorkerProcess {
     this.#ready = new Promise((resolve, reject) => {
       child.once('error', reject)
       child.once('exit', (code, signal) => {
-        if (signal === 'SIGKILL') return
+        // Killed before it was there: whoever did so puts another in its place.
+        if (signal === 'SIGKILL') return resolve()
         const reason = new Error(`${this.by} has ended by itself, with ${code ?? signal}.`)
         reject(reason)
         this.#ear.lost(reason)

@@ -37,8 +37,8 @@ export interface Fault {
 
 /** A worker that is running. */
 export function anyWorker({ workers, random }: Scene): WorkerProcess | undefined {
-  const running = workers.filter(({ running }) => running)
-  return running.length === 0 ? undefined : random.pick(running)
+  const there = workers.filter(({ running }) => running)
+  return there.length === 0 ? undefined : random.pick(there)
 }
 
 export function inFlight(workers: readonly WorkerProcess[]): number {

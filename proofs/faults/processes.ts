@@ -24,8 +24,8 @@ export const pause: Fault = {
   impossible: () => undefined,
   async strike(scene) {
     // Whoever holds most has most to lose.
-    const running = scene.workers.filter(({ running }) => running)
-    const [worker] = running.toSorted((one, other) => other.holding - one.holding)
+    const there = scene.workers.filter(({ running }) => running)
+    const [worker] = there.toSorted((one, other) => other.holding - one.holding)
     if (worker === undefined) return NOBODY
     const struck = { on: worker.by, operations: worker.inFlight }
     worker.stop()
@@ -52,14 +52,14 @@ export const clock: Fault = {
 
 export const statementTimeout: Fault = {
   name: 'statement-timeout',
-  about: 'statements of a process have 25 ms',
+  about: 'statements of a process have 10 ms',
   impossible: () => undefined,
   async strike(scene) {
     const worker = anyWorker(scene)
     if (worker === undefined) return NOBODY
     const before = worker.timedOut
     worker.send({ timid: true })
-    await sleep(900)
+    await sleep(1200)
     worker.send({ timid: false })
     await sleep(200)
     return { on: worker.by, operations: worker.timedOut - before }

@@ -2,7 +2,7 @@ import { cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { broken, type Mutant } from './mutant.ts'
+import { type Mutant, patched, patchesOf } from './mutant.ts'
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
@@ -28,9 +28,9 @@ export async function makeBrokenCopy(mutant: Mutant | undefined): Promise<string
       await cp(join(ROOT, part), join(folder, part), { recursive: true, filter })
     }
     await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
-    if (mutant !== undefined) {
-      const file = join(folder, mutant.file)
-      await writeFile(file, broken(await readFile(file, 'utf8'), mutant))
+    for (const patch of mutant === undefined ? [] : patchesOf(mutant)) {
+      const file = join(folder, patch.file)
+      await writeFile(file, patched(mutant?.name ?? '', await readFile(file, 'utf8'), patch))
     }
     return folder
   } catch (error) {

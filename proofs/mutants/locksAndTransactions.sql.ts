@@ -44,7 +44,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     file: 'src/transactions/run.ts',
     find: "const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(grounds, plan, result.trace)",
     replace: "const outcome = 'rolledBack' as Outcome",
-    caughtBy: { by: 'lab', scenario: 'wallet', fault: 'cut-in-commit', invariant: 'linearizable register' },
+    caughtBy: { by: 'attack', attack: 'commit', goal: 'callers told what the server did' },
   },
   {
     name: 'fate-asked-in-another-life',
@@ -85,7 +85,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     find: 'throw mismatch(line.key, batch.length, results)\n',
     replace:
       'throw mismatch(line.key, batch.length, results)\n        batch.forEach((call, index) => call.resolve(results[index] as Result))\n',
-    caughtBy: { by: 'lab', scenario: 'combine', fault: 'terminate', invariant: 'linearizable register' },
+    caughtBy: { by: 'attack', attack: 'combine', goal: 'successes that are not in the books' },
   },
   {
     name: 'failed-item-committed',

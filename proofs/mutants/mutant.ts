@@ -1,14 +1,19 @@
 /** A place where our own protocol is broken on purpose, as a patch of the source: what promises to find such a thing out must do it. */
-export interface Mutant {
+export interface Mutant extends Patch {
   readonly name: string
   /** Which step of the protocol is broken, in a sentence. */
   readonly why: string
+  /** Where two places see to the same thing, each of which is enough: the others. */
+  readonly and?: readonly Patch[]
+  readonly caughtBy: Catcher
+}
+
+export interface Patch {
   /** From the root of the repository. */
   readonly file: string
   /** Stands in the file exactly once. */
   readonly find: string
   readonly replace: string
-  readonly caughtBy: Catcher
 }
 
 /** What has to find it out. */
@@ -43,14 +48,19 @@ export class PatchDoesNotFit extends Error {
   override readonly name = 'PatchDoesNotFit'
 }
 
-/** The text of the mutant's file, broken. */
-export function broken(text: string, { name, file, find, replace }: Mutant): string {
+/** All its patches, in the order in which they are made. */
+export function patchesOf({ file, find, replace, and = [] }: Mutant): readonly Patch[] {
+  return [{ file, find, replace }, ...and]
+}
+
+/** The text of a file with a patch of the mutant. */
+export function patched(mutant: string, text: string, { file, find, replace }: Patch): string {
   const found = text.split(find).length - 1
   if (found !== 1) {
     const times = found === 0 ? 'not found' : `found ${found} times`
-    throw new PatchDoesNotFit(`${name}: its text is ${times} in ${file}. The source has moved on: mend the mutant.`)
+    throw new PatchDoesNotFit(`${mutant}: its text is ${times} in ${file}. The source has moved on: mend the mutant.`)
   }
   const changed = text.replace(find, () => replace)
-  if (changed === text) throw new PatchDoesNotFit(`${name}: it changes nothing in ${file}.`)
+  if (changed === text) throw new PatchDoesNotFit(`${mutant}: it changes nothing in ${file}.`)
   return changed
 }

@@ -21,7 +21,11 @@ export const outbox: readonly Mutant[] = [
     find: `(SELECT pg_snapshot_xip(now) AS x
                                           UNION SELECT me WHERE me < pg_snapshot_xmax(now)) AS r`,
     replace: '(SELECT pg_snapshot_xip(now) AS x) AS r',
-    caughtBy: { by: 'attack', attack: 'order', goal: 'first deliveries out of order, or with a gap' },
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/ticks.pg.test.ts',
+      test: 'who records a tick and writes on comes behind what was committed in between',
+    },
   },
   {
     name: 'window-without-horizon',
@@ -65,7 +69,7 @@ export const outbox: readonly Mutant[] = [
   },
   {
     name: 'cursor-without-fence',
-    why: "The cursor of a shard is moved without looking at its fence and its version: a late owner moves what is the next one's.",
+    why: "Who has lost its shard moves the cursor all the same, and nobody looks at fence and version: it is the next one's.",
     file: 'sql/0007_outbox_dispatch.sql',
     find: `
   SELECT my_dispatcher, my_shard, my_version + 1, my_fence, new_prev, new_next, new_after, new_done, new_seen
@@ -78,6 +82,18 @@ export const outbox: readonly Mutant[] = [
     FROM (SELECT o.version, o.fence FROM :"schema".outbox_cursors o
            WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1) AS c
 `,
+    and: [
+      {
+        file: 'src/outbox/shard.ts',
+        find: 'if (report.down !== undefined || this.lease.signal.aborted) {',
+        replace: 'if (report.down !== undefined) {',
+      },
+      {
+        file: 'src/outbox/shard.ts',
+        find: 'while (!this.lease.signal.aborted) {',
+        replace: 'for (;;) {',
+      },
+    ],
     caughtBy: {
       by: 'test',
       file: 'src/outbox/dispatch.pg.test.ts',
@@ -119,6 +135,10 @@ export const outbox: readonly Mutant[] = [
     file: 'sql/0009_inbox.sql',
     find: 'i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key AND i.seq = my_seq - 1;',
     replace: 'i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;',
-    caughtBy: { by: 'lab', scenario: 'outbox', invariant: 'exactly once' },
+    caughtBy: {
+      by: 'test',
+      file: 'src/inbox/inbox.pg.test.ts',
+      test: 'what comes again is a duplicate, and is not handled',
+    },
   },
 ]

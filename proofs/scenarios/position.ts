@@ -20,7 +20,7 @@ interface Row {
 }
 
 /** What everybody wants to open at the same time. */
-const symbolNow = ({ round, elapsedMs }: Hands): string => `S${round}.${Math.floor(elapsedMs() / SIGNAL_MS)}`
+const symbolNow = (hands: Hands): string => `S${hands.round}.${Math.floor(hands.elapsedMs() / SIGNAL_MS)}`
 
 async function order(hands: Hands, operation: Operation, orderId: string): Promise<void> {
   await pause(ORDER_MS / 2)

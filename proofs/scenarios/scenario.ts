@@ -111,9 +111,6 @@ export function held(lease: Lease): () => boolean {
 export async function byHand<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
   const client = await pool.connect()
   let broken = false
-  // Else a connection that is cut would end the process, and not only the transaction.
-  const onError = (): boolean => (broken = true)
-  client.on('error', onError)
   try {
     await client.query('BEGIN')
     const result = await work(client)
@@ -123,7 +120,6 @@ export async function byHand<T>(pool: pg.Pool, work: (client: pg.PoolClient) => 
     await client.query('ROLLBACK').catch(() => (broken = true))
     throw error
   } finally {
-    client.off('error', onError)
     client.release(broken)
   }
 }

@@ -25,6 +25,15 @@ export type OptionName =
   | 'older-than'
   | 'deliver'
   | 'part'
+  | 'scenario'
+  | 'fault'
+  | 'form'
+  | 'seed'
+  | 'minutes'
+  | 'against'
+  | 'anyway'
+  | 'report'
+  | 'picture'
 
 /** One use of a command, checked for form but not for sense. */
 export interface Call {

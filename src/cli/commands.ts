@@ -6,6 +6,7 @@ import { leasesCommand } from './leases.ts'
 import { locksCommand } from './locks.ts'
 import { migrateCommand } from './migrate.ts'
 import { outboxCommand } from './outbox.ts'
+import { proveCommand } from './prove.ts'
 import { rolloutCommand } from './rollout.ts'
 
 const helpCommand: Command = {
@@ -14,7 +15,7 @@ const helpCommand: Command = {
   usage: '[COMMAND]',
   details: 'Says what there is.',
   options: [],
-  words: ['migrate', 'doctor', 'locks', 'leases', 'outbox', 'rollout', 'completion', 'help'],
+  words: ['migrate', 'doctor', 'locks', 'leases', 'outbox', 'rollout', 'prove', 'completion', 'help'],
   async run({ words }) {
     const text = helpFor(commands, words[0])
     return { exitCode: 0, json: { ok: true, text }, text: () => text }
@@ -29,6 +30,7 @@ export const commands: readonly Command[] = [
   leasesCommand,
   outboxCommand,
   rolloutCommand,
+  proveCommand,
   completionCommand(() => commands),
   helpCommand,
 ]

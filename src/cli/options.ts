@@ -59,5 +59,27 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
     choices: ['undelivered', 'all', 'none'],
   },
   part: { type: 'boolean', value: '', summary: 'a part of the events: a stream may begin with any number' },
+  scenario: { type: 'string', value: 'NAMES', summary: 'only these, with commas between. Default: all' },
+  fault: {
+    type: 'string',
+    value: 'NAMES',
+    summary: 'only these kinds, with commas between; none for none. Default: all',
+  },
+  form: {
+    type: 'string',
+    value: 'FORM',
+    summary: 'naive or lockstep. Default: first the one, then the other',
+    choices: ['naive', 'lockstep'],
+  },
+  seed: { type: 'string', value: 'N', summary: 'what is done and when which fault strikes. Default: chance' },
+  minutes: { type: 'string', value: 'M', summary: 'for how long, such as 0.5. Default: 3' },
+  against: {
+    type: 'string',
+    value: 'URL',
+    summary: 'a PostgreSQL of yours. Default: one that is started for the purpose',
+  },
+  anyway: { type: 'boolean', value: '', summary: 'although the server looks like one that people depend on' },
+  report: { type: 'string', value: 'FILE', summary: 'where the HTML report goes. Default: lockstep-prove.html' },
+  picture: { type: 'string', value: 'FILE', summary: 'the picture of the first violation of a naive form, as SVG' },
   json: { type: 'boolean', value: '', summary: 'answer with one JSON object on one line' },
 }

@@ -25,9 +25,18 @@ export async function postgresBinaries(from?: string): Promise<PostgresBinaries>
 
 /** Found by hand: Node 20 cannot resolve an import on behalf of another folder, and these packages are not CommonJS. */
 function packageFolder(name: string): string {
-  const tools = dirname(dirname(fileURLToPath(import.meta.url)))
-  const candidates = [join(tools, 'matrix'), dirname(tools)].map((place) => join(place, 'node_modules', name))
-  const found = candidates.find((folder) => existsSync(join(folder, 'package.json')))
-  if (found === undefined) throw new Error(`no PostgreSQL binaries: ${name} is in none of ${candidates.join(', ')}`)
-  return found
+  const here = dirname(fileURLToPath(import.meta.url))
+  const places = [join(dirname(here), 'matrix'), ...upwards(here), ...upwards(process.cwd())]
+  const folder = places
+    .map((place) => join(place, 'node_modules', name))
+    .find((each) => existsSync(join(each, 'package.json')))
+  if (folder === undefined)
+    throw new Error(`there are no PostgreSQL programs: the npm package ${name} is not installed`)
+  return folder
+}
+
+/** A folder and all that it is in. */
+function upwards(folder: string): string[] {
+  const above = dirname(folder)
+  return above === folder ? [folder] : [folder, ...upwards(above)]
 }

@@ -1,0 +1,121 @@
+import { readdir, readFile } from 'node:fs/promises'
+import pg from 'pg'
+import { describe, expect, inject, test } from 'vitest'
+import { describeMachine } from '../tools/judge/report.ts'
+import { faults } from './faults/index.ts'
+import type { Form } from './history.ts'
+import { LooksLikeProduction } from './production.ts'
+import type { RunResult } from './report/result.ts'
+import { prove } from './run.ts'
+import { scenarios } from './scenarios/index.ts'
+import { SCHEMA } from './scenarios/scenario.ts'
+
+interface Wanted {
+  readonly seed: number
+  readonly minutes: number
+  readonly forms: readonly Form[]
+  readonly scenarios?: readonly string[]
+  readonly faults?: readonly string[]
+  readonly against?: string
+  readonly anyway?: boolean
+}
+
+function play({ scenarios: names, faults: kinds, ...rest }: Wanted): Promise<RunResult> {
+  return prove(
+    {
+      ...rest,
+      scenarios: scenarios.filter(({ name }) => names?.includes(name) ?? true),
+      faults: faults.filter(({ name }) => kinds?.includes(name) ?? true),
+      machine: describeMachine(),
+      replay: '',
+    },
+    () => undefined,
+  )
+}
+
+/** What a goal that does not hold was about; of a short run, not how often each fault has struck. */
+const missed = ({ goals, violations }: RunResult): unknown[] => {
+  const failed = goals.filter(({ name, holds }) => !holds && !name.includes('fault'))
+  return failed.length === 0 ? [] : [...failed, ...violations.filter(({ form }) => form === 'lockstep')]
+}
+
+describe('a bounded run', () => {
+  let struck: string[] = []
+  const remember = ({ faults: all }: RunResult): void => {
+    struck = [...struck, ...all.filter((each) => each.struck > 0).map(({ fault }) => fault)]
+  }
+
+  test('every naive form is caught', { timeout: 240_000 }, async () => {
+    // It ends when the last one is caught.
+    const result = await play({ seed: 11, minutes: 3, forms: ['naive'] })
+    expect(missed(result)).toEqual([])
+    remember(result)
+  })
+
+  test('no lockstep form is caught', { timeout: 180_000 }, async () => {
+    const result = await play({ seed: 12, minutes: 0.4, forms: ['lockstep'] })
+    expect(missed(result)).toEqual([])
+    remember(result)
+  })
+
+  test('under at least twelve kinds of faults', () => {
+    expect(new Set(struck).size).toBeGreaterThanOrEqual(12)
+  })
+})
+
+/** A schedule that has found something. */
+interface Seed {
+  readonly found: string
+  readonly form: Form
+  readonly seed: number
+  readonly minutes: number
+  readonly scenarios: readonly string[]
+  readonly faults: readonly string[]
+}
+
+const place = new URL('seeds/', import.meta.url)
+const seeds = await Promise.all(
+  (await readdir(place)).map(async (file) => JSON.parse(await readFile(new URL(file, place), 'utf8')) as Seed),
+)
+
+describe('seeds that have found something', () => {
+  test.each(seeds)('$found', { timeout: 120_000 }, async ({ form, seed, minutes, scenarios: names, faults: kinds }) => {
+    expect(missed(await play({ seed, minutes, forms: [form], scenarios: names, faults: kinds }))).toEqual([])
+  })
+})
+
+describe("a server of the user's", () => {
+  test('that others are connected to is refused, and nothing is done', async () => {
+    const against = inject('adminUrl')
+    const other = new pg.Client({ connectionString: against, application_name: 'an application' })
+    await other.connect()
+    try {
+      const run = play({ seed: 1, minutes: 0.05, forms: ['lockstep'], scenarios: ['wallet'], against })
+      await expect(run).rejects.toThrow(LooksLikeProduction)
+    } finally {
+      await other.end()
+    }
+  })
+
+  test('is used when it is told so: in a schema that is gone afterwards', { timeout: 90_000 }, async () => {
+    const against = inject('adminUrl')
+    const wanted = {
+      seed: 1,
+      minutes: 0.05,
+      forms: ['lockstep'],
+      scenarios: ['wallet'],
+      against,
+      anyway: true,
+    } as const
+    const result = await play({ ...wanted, faults: ['kill', 'restart', 'slow-commit'] })
+    expect(missed(result)).toEqual([])
+    // What would strike others is left out, and the report says so.
+    const skipped = result.faults.filter((each) => each.skipped !== undefined).map(({ fault }) => fault)
+    expect(skipped).toEqual(['restart', 'slow-commit'])
+    const client = new pg.Client(against)
+    await client.connect()
+    const { rows } = await client.query('SELECT nspname FROM pg_namespace WHERE nspname = $1', [SCHEMA])
+    await client.end()
+    expect(rows).toEqual([])
+  })
+})

@@ -1,0 +1,29 @@
+import { expect, test } from 'vitest'
+import { Broker, type BrokerEvent, type Polled } from './broker.ts'
+
+const event = (key: string, seq: number): BrokerEvent => ({ key, seq, id: `${key}#${seq}`, op: `op ${key} ${seq}` })
+
+test('what is sent is taken, in order, also what comes twice; consumers get it until it is acknowledged', () => {
+  const broker = new Broker()
+  const taken: unknown[] = []
+  const ask = (question: Parameters<Broker['answer']>[0]): unknown =>
+    broker.answer(question, (entry) => taken.push(entry))
+  ask({ send: [event('a', 1), event('a', 2), event('a', 1)] })
+  expect(taken).toEqual([1, 2, 1].map((seq) => ({ op: `op a ${seq}`, key: 'a', value: seq })))
+  expect(broker.left).toBe(3)
+  const polled = ask({ poll: true }) as Polled
+  expect(polled).toEqual({ stream: 'a', events: [event('a', 1), event('a', 2), event('a', 1)], upTo: 3 })
+  // Two consumers at the same time: both get it.
+  expect(ask({ poll: true })).toEqual(polled)
+  ask({ ack: { stream: 'a', upTo: 3 } })
+  ask({ ack: { stream: 'a', upTo: 1 } })
+  expect(broker.left).toBe(0)
+  expect(ask({ poll: true })).toBeUndefined()
+})
+
+test('streams take turns', () => {
+  const broker = new Broker()
+  broker.answer({ send: [event('a', 1), event('b', 1)] }, () => undefined)
+  const streams = [1, 2].map(() => (broker.answer({ poll: true }, () => undefined) as Polled).stream)
+  expect(streams.toSorted()).toEqual(['a', 'b'])
+})
