@@ -61,7 +61,13 @@ export async function openLaboratory(
     // A pooler in front of a server with passwords would need them; in front of ours it needs none.
     const bouncer =
       server !== undefined && pgBouncerAvailable()
-        ? await startPgBouncer({ postgresPort: server.port, poolMode: 'transaction', defaultPoolSize: 20 })
+        ? await startPgBouncer({
+            postgresPort: server.port,
+            poolMode: 'transaction',
+            defaultPoolSize: 20,
+            // By itself it would not look for a server that was away before 15 s are over.
+            settings: { server_login_retry: '1' },
+          })
         : undefined
     if (bouncer !== undefined) closing.push(() => bouncer.stop())
     const pooler = bouncer === undefined ? undefined : poolOn(bouncer.url('pgbouncer'), APPLICATION)

@@ -15,10 +15,12 @@ interface Signs {
 
 /** The server looks as if people depended on it. */
 export class LooksLikeProduction extends Error {
+  readonly code = 'LOOKS_LIKE_PRODUCTION'
+
   constructor(signs: readonly string[]) {
     super(
       `This server looks like one that people depend on: ${signs.join('; ')}. The lab loads it heavily and ends its own ` +
-        'sessions; it works in a schema of its own and touches nothing else. Give another server, or say --anyway.',
+        'sessions; it works in a schema of its own and touches nothing else.',
     )
   }
 }

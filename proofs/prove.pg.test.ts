@@ -53,7 +53,7 @@ describe('a bounded run', () => {
   })
 
   test('no lockstep form is caught', { timeout: 180_000 }, async () => {
-    const result = await play({ seed: 12, minutes: 0.4, forms: ['lockstep'] })
+    const result = await play({ seed: 12, minutes: 0.3, forms: ['lockstep'] })
     expect(missed(result)).toEqual([])
     remember(result)
   })

@@ -12,7 +12,7 @@ export interface Verdict {
 }
 
 /** How long the lab goes on. */
-const LAB_MINUTES = 0.2
+const LAB_MINUTES = 0.15
 const WITHIN_MS = 120_000
 /** What does not come any more, because something is broken, is not waited for long. */
 const TEST_MS = 10_000
@@ -23,7 +23,7 @@ export function commandOf(catcher: Catcher): readonly string[] {
   if (catcher.by === 'test') return ['node_modules/vitest/vitest.mjs', 'run', catcher.file, '-t', escaped(catcher.test)]
   const fault = catcher.fault === undefined ? [] : ['--fault', catcher.fault]
   const rest = ['--form', 'lockstep', '--minutes', String(LAB_MINUTES)]
-  return ['proofs/main.ts', '--scenario', catcher.scenario, ...fault, ...rest]
+  return ['src/cli/main.ts', 'prove', '--scenario', catcher.scenario, ...fault, ...rest]
 }
 
 /** Runs it in a folder and reads what it says. */
@@ -62,7 +62,7 @@ export function readLab({ invariant }: CatchingLab, { violations }: Partial<LabR
   if (violations === undefined) return failed('a report without violations')
   const found = violations.filter((each) => each.invariant === invariant)
   const [first] = found
-  if (first !== undefined) return caught(`${invariant}, ${found.length} times: ${first.text}`)
+  if (first !== undefined) return caught(`${invariant}, ${found.length}x: ${first.text}`)
   return notCaught([...new Set(violations.map((each) => each.invariant))])
 }
 

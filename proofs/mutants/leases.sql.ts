@@ -11,7 +11,7 @@ export const leases: readonly Mutant[] = [
        FOR UPDATE SKIP LOCKED;`,
     replace: `
      ORDER BY l.slot LIMIT 1;`,
-    caughtBy: { by: 'attack', attack: 'http', goal: 'tries with two at work' },
+    caughtBy: { by: 'lab', scenario: 'instance', fault: 'none', invariant: 'mutual exclusion' },
   },
   {
     name: 'permits-without-lock',
@@ -35,11 +35,7 @@ export const leases: readonly Mutant[] = [
     SELECT * INTO mine FROM :"schema".leases l
      WHERE l.name = wanted AND l.slot < wanted_permits AND (l.token IS NULL OR l.expires_at <= clock_timestamp())
      ORDER BY l.slot LIMIT 1;`,
-    caughtBy: {
-      by: 'test',
-      file: 'src/leases/waiting.pg.test.ts',
-      test: 'never more holders than permits, over releases, waiters and those that ask once',
-    },
+    caughtBy: { by: 'lab', scenario: 'semaphore', fault: 'none', invariant: 'at most 3 holders' },
   },
   {
     name: 'release-without-token',

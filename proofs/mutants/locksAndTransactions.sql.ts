@@ -44,7 +44,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     file: 'src/transactions/run.ts',
     find: "const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(grounds, plan, result.trace)",
     replace: "const outcome = 'rolledBack' as Outcome",
-    caughtBy: { by: 'attack', attack: 'commit', goal: 'callers told what the server did' },
+    caughtBy: { by: 'lab', scenario: 'wallet', fault: 'cut-in-commit', invariant: 'linearizable register' },
   },
   {
     name: 'fate-asked-in-another-life',
@@ -60,7 +60,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     file: 'src/rows/rows.sql.ts',
     find: ' WHERE ${column} = ANY($1)\n ORDER BY ${column}\n',
     replace: ' WHERE ${column} = ANY($1)\n ORDER BY array_position($1, ${column})\n',
-    caughtBy: { by: 'attack', attack: 'transfers', goal: 'undisturbed: deadlocks' },
+    caughtBy: { by: 'lab', scenario: 'transfers', fault: 'none', invariant: 'no deadlock' },
   },
   {
     name: 'once-without-lock',
@@ -76,7 +76,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     file: 'src/once/long.ts',
     find: 'if (found !== undefined && found !== null) return { found, takenOver: true }',
     replace: 'if (isDone(found)) return { found, takenOver: true }',
-    caughtBy: { by: 'attack', attack: 'once', goal: 'long form: keys with two orders' },
+    caughtBy: { by: 'lab', scenario: 'position', fault: 'kill', invariant: 'one per key' },
   },
   {
     name: 'combined-told-too-early',
@@ -85,7 +85,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     find: 'throw mismatch(line.key, batch.length, results)\n',
     replace:
       'throw mismatch(line.key, batch.length, results)\n        batch.forEach((call, index) => call.resolve(results[index] as Result))\n',
-    caughtBy: { by: 'attack', attack: 'combine', goal: 'successes that are not in the books' },
+    caughtBy: { by: 'lab', scenario: 'combine', fault: 'terminate', invariant: 'linearizable register' },
   },
   {
     name: 'failed-item-committed',

@@ -1,3 +1,4 @@
+import { basename } from 'node:path'
 import { parseArgs } from 'node:util'
 import { endProgress, progress } from '../../tools/judge/progress.ts'
 import { describeMachine, goal, printReport, type ResultRow } from '../../tools/judge/report.ts'
@@ -19,6 +20,8 @@ ${mutants.map(({ name, why }) => `  ${name.padEnd(32)} ${why}`).join('\n')}
 
 /** What is found by chance is looked for so often before it counts as not found. */
 const TRIES = 3
+/** Of what a checker says, as much stands in the table. */
+const LONGEST = 100
 
 interface Tried {
   readonly mutant: Mutant
@@ -38,6 +41,7 @@ async function main(): Promise<number> {
   }
   const chosen = positionals.length === 0 ? mutants : (wanted as Mutant[])
   const intact = values.intact === true
+  const json = values.json === true
   const tried: Tried[] = []
   for (const mutant of chosen) {
     const told =
@@ -55,8 +59,8 @@ async function main(): Promise<number> {
       ]
   const name = intact ? 'nothing broken' : 'mutants'
   return printReport(
-    { name, machine: describeMachine(), results: tried.map((each) => rowOf(each, intact)), goals },
-    values.json === true,
+    { name, machine: describeMachine(), results: tried.map((each) => rowOf(each, intact, json)), goals },
+    json,
   )
 }
 
@@ -77,21 +81,23 @@ async function tryOne(mutant: Mutant, intact: boolean): Promise<Tried> {
   }
 }
 
-function rowOf({ mutant, verdict, seconds }: Tried, intact: boolean): ResultRow {
+function rowOf({ mutant, verdict, seconds }: Tried, intact: boolean, whole: boolean): ResultRow {
   const { caught, failure } = verdict
   const nothing = `${intact ? 'nothing' : 'SURVIVED'}${failure === undefined ? '' : ` (${failure})`}`
+  const said = caught ?? nothing
   return {
     mutant: mutant.name,
     'what is broken': intact ? 'nothing' : mutant.why,
-    'caught by': `${nameOf(mutant)}: ${caught ?? nothing}`,
+    'caught by': `${nameOf(mutant)}: ${whole || said.length <= LONGEST ? said : `${said.slice(0, LONGEST)}…`}`,
     seconds: Number(seconds.toFixed(1)),
   }
 }
 
 function nameOf({ caughtBy }: Mutant): string {
   if (caughtBy.by === 'attack') return `attack ${caughtBy.attack}`
-  if (caughtBy.by === 'test') return `test in ${caughtBy.file}, ${caughtBy.test}`
-  return `lab, ${caughtBy.scenario}${caughtBy.fault === undefined ? '' : ` with ${caughtBy.fault}`}`
+  if (caughtBy.by === 'test') return `test in ${basename(caughtBy.file)}, ${caughtBy.test}`
+  const { scenario, fault } = caughtBy
+  return `lab, ${scenario}${fault === undefined ? '' : fault === 'none' ? ' without faults' : ` with ${fault}`}`
 }
 
 const copies = new Set<string>()

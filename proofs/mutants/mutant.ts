@@ -23,7 +23,7 @@ export type Catcher = CatchingLab | CatchingAttack | CatchingTest
 export interface CatchingLab {
   readonly by: 'lab'
   readonly scenario: string
-  /** The one kind of fault that strikes; all kinds where it is left out. */
+  /** The one kind of fault that strikes, or `none`; all kinds where it is left out. */
   readonly fault?: string
   readonly invariant: string
 }

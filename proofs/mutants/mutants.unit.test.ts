@@ -71,7 +71,7 @@ describe('a verdict', () => {
     const catcher = { by: 'lab', scenario: 'lease', invariant: 'mutual exclusion' } as const
     const of = (invariant: string): object => ({ invariant, scenario: 'lease', text: '2 held it' })
     const verdict = (...violations: object[]): unknown => readLab(catcher, { violations: violations as never })
-    expect(verdict(of('mutual exclusion'))).toMatchObject({ caught: 'mutual exclusion, 1 times: 2 held it' })
+    expect(verdict(of('mutual exclusion'))).toMatchObject({ caught: 'mutual exclusion, 1x: 2 held it' })
     expect(verdict()).toEqual({ caught: undefined, failure: undefined })
     expect(verdict(of('no deadlock'))).toEqual({ caught: undefined, failure: 'only noticed: no deadlock' })
     expect(readLab(catcher, {})).toMatchObject({ caught: undefined, failure: expect.any(String) })

@@ -41,11 +41,7 @@ export const outbox: readonly Mutant[] = [
     file: 'sql/0007_outbox_dispatch.sql',
     find: 'WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets)',
     replace: 'WHERE false AND e.bucket = ANY(buckets)',
-    caughtBy: {
-      by: 'test',
-      file: 'src/outbox/dispatch.pg.test.ts',
-      test: 'an open transaction holds up its own stream alone, and is delivered when it commits',
-    },
+    caughtBy: { by: 'lab', scenario: 'outbox', fault: 'none', invariant: 'order per key' },
   },
   {
     name: 'sent-before-durable',
@@ -135,10 +131,6 @@ export const outbox: readonly Mutant[] = [
     file: 'sql/0009_inbox.sql',
     find: 'i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key AND i.seq = my_seq - 1;',
     replace: 'i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;',
-    caughtBy: {
-      by: 'test',
-      file: 'src/inbox/inbox.pg.test.ts',
-      test: 'what comes again is a duplicate, and is not handled',
-    },
+    caughtBy: { by: 'lab', scenario: 'outbox', fault: 'terminate', invariant: 'exactly once' },
   },
 ]

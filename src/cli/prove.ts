@@ -1,4 +1,6 @@
 import type { Command, Outcome } from './command.ts'
+import { codeOf } from '../postgres/index.ts'
+import { DriverMissing } from './driverMissing.ts'
 import { UsageError } from './usageError.ts'
 
 /** What this file uses of the race lab, which is no part of the library: it is loaded when it is asked for. */
@@ -57,9 +59,15 @@ would strike others too are left out (a crash of the server, slow commits), and 
 }
 
 /** In the package it stands beside this folder, in the repository it is a room of its own. */
-function raceLab(): Promise<RaceLab> {
+async function raceLab(): Promise<RaceLab> {
   const place = import.meta.url.endsWith('.ts') ? '../../proofs/index.ts' : '../lab/proofs/index.js'
-  return import(new URL(place, import.meta.url).href) as Promise<RaceLab>
+  try {
+    return (await import(new URL(place, import.meta.url).href)) as RaceLab
+  } catch (error) {
+    // The recipes are written for it.
+    if (codeOf(error) === 'ERR_MODULE_NOT_FOUND') throw new DriverMissing(['pg'], process.cwd())
+    throw error
+  }
 }
 
 function chosen(option: string, given: string | undefined, all: readonly string[]): readonly string[] {

@@ -30,7 +30,10 @@ function contentFaults(packed: Tarball): Fault[] {
   const unwanted = packed.files.filter(
     (file) =>
       /(^|[./])(test|test-d|spec|conformance|bench)\.[^/]+$/.test(file) ||
-      /(^|\/)(__tests__|tests?|fixtures|tools|proofs|bench|desk|examples|node_modules)\//.test(file) ||
+      // But for the race lab: `prove` is a command of the package.
+      /(^|\/)(__tests__|tests?|fixtures|tools|proofs|bench|desk|examples|node_modules)\//.test(
+        file.replace(/^dist\/lab\/(proofs|tools)\//, ''),
+      ) ||
       // Sources travel inside the source maps; a stray .ts would be compiled by the user's own tsc.
       (/\.[cm]?tsx?$/.test(file) && !file.endsWith('.d.ts')),
   )

@@ -31,7 +31,7 @@ function packageFolder(name: string): string {
     .map((place) => join(place, 'node_modules', name))
     .find((each) => existsSync(join(each, 'package.json')))
   if (folder === undefined)
-    throw new Error(`there are no PostgreSQL programs: the npm package ${name} is not installed`)
+    throw new NoServerPrograms(`there are no PostgreSQL programs: the npm package ${name} is not installed`)
   return folder
 }
 
@@ -39,4 +39,9 @@ function packageFolder(name: string): string {
 function upwards(folder: string): string[] {
   const above = dirname(folder)
   return above === folder ? [folder] : [folder, ...upwards(above)]
+}
+
+/** The package that holds them is not there. */
+class NoServerPrograms extends Error {
+  readonly code = 'NO_SERVER_PROGRAMS'
 }

@@ -1,0 +1,73 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, inject, test } from 'vitest'
+import pg from 'pg'
+import { command } from '../../tools/check/command.ts'
+import { root } from '../../tools/check/repository.ts'
+
+const main = fileURLToPath(new URL('main.ts', import.meta.url))
+let directory = ''
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'lockstep-prove-test-'))
+})
+
+afterAll(() => rm(directory, { recursive: true, force: true }))
+
+/** As a user runs it; it may not take the tests' own server for its own. */
+function run(...args: string[]): Promise<{ code: number | null; output: string }> {
+  return command(process.execPath, ['--import', 'tsx', main, 'prove', ...args], { cwd: root })
+}
+
+test.each([
+  ['--scenario', 'walet', 'There are wallet, transfers'],
+  ['--fault', 'fire', 'There are kill, pause'],
+  ['--seed', '1.5', 'Use a whole number'],
+  ['--minutes', 'long', 'Use a number above 0'],
+  ['--minutes', '0', 'Use a number above 0'],
+])('%s %s is wrong usage', async (option, value, advice) => {
+  const { code, output } = await run(option, value)
+  expect(code).toBe(2)
+  expect(output).toContain(advice)
+})
+
+test('a server that others use is refused with what speaks for it', async () => {
+  const other = new pg.Client({ connectionString: inject('adminUrl'), application_name: 'an application' })
+  await other.connect()
+  try {
+    const { code, output } = await run('--against', inject('adminUrl'), '--minutes', '0.05')
+    expect(code).toBe(1)
+    expect(output).toContain('looks like one that people depend on')
+    expect(output).toContain('--anyway')
+  } finally {
+    await other.end()
+  }
+})
+
+test(
+  'a recipe is caught, with a report, a picture and one JSON object; the same seed again',
+  { timeout: 90_000 },
+  async () => {
+    const report = join(directory, 'report.html')
+    const picture = join(directory, 'picture.svg')
+    const args = ['--scenario', 'wallet', '--fault', 'none', '--form', 'naive', '--minutes', '0.05', '--report', report]
+    const { code, output } = await run(...args, '--seed', '4', '--picture', picture, '--json')
+    expect(code).toBe(0)
+    const told = JSON.parse(output.trim().split('\n').at(-1) ?? '') as {
+      ok: boolean
+      replay: string
+      goals: { holds: boolean }[]
+      violations: { invariant: string }[]
+    }
+    expect(told).toMatchObject({ ok: true, command: 'prove', seed: 4 })
+    expect(told.goals.every(({ holds }) => holds)).toBe(true)
+    expect(told.violations[0]?.invariant).toBe('linearizable register')
+    expect(told.replay).toContain('--seed 4 --minutes 0.05 --scenario wallet --fault none --form naive')
+    expect(await readFile(report, 'utf8')).toContain('linearizable register')
+    expect(await readFile(picture, 'utf8')).toContain('<svg')
+    const again = await run(...args, '--seed', '4', '--json')
+    expect(again.output).toContain('"invariant":"linearizable register"')
+  },
+)
