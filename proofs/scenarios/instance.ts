@@ -28,7 +28,7 @@ export const instance: Scenario = {
   name: 'instance',
   title: 'One process step at a time',
   forms: {
-    naive: "takes document 001's lock row with its query, works, writes the step",
+    naive: 'inserts a lock row where there is none that is valid, under a try-lock that is younger than its snapshot',
     lockstep: 'takes a lease, works, writes the step in lease.transaction()',
   },
   lanes: 2,

@@ -66,7 +66,7 @@ export const outbox: Scenario = {
   name: 'outbox',
   title: 'Events in order, from the outbox to the inbox',
   forms: {
-    naive: "document 000's outbox: pending rows under a try-lock, sent and marked; a consumer that counts what comes",
+    naive: 'pending rows under a try-lock of their stream, sent and marked; a consumer that counts what comes',
     lockstep: 'tx.enqueue(), lockstep.dispatcher() in every process, a consumer with lockstep.inbox()',
   },
   lanes: 2,

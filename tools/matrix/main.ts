@@ -1,7 +1,9 @@
 /**
- * `npm run matrix`: the whole suite on every supported PostgreSQL and every supported Node.
+ * `npm run matrix`: the suite on every supported PostgreSQL and every supported Node. Beside the library's own tests, those of the
+ * examples and of the servers they run on; with `--whole` also the attacks, the race lab and the benches, which take as long again.
  *
  *     npm run matrix                               all fifteen cells
+ *     npm run matrix -- --whole                    the same with everything
  *     npm run matrix -- --pg 14,18 --node 20       some of them
  *     npm run --silent matrix -- --markdown        the README's table (or --json)
  *
@@ -19,8 +21,12 @@ const { values } = parseArgs({
     node: { type: 'string' },
     json: { type: 'boolean', default: false },
     markdown: { type: 'boolean', default: false },
+    whole: { type: 'boolean', default: false },
   },
 })
+
+/** As vitest names files. */
+const ROOMS = ['src/', 'examples/', 'tools/server/']
 
 function chosen(kind: 'node' | 'pg', list: string | undefined): Pinned[] {
   const all = pinned(kind)
@@ -47,7 +53,7 @@ try {
   for (const [index, cell] of cells.entries()) {
     const title = `[${index + 1}/${cells.length}] PostgreSQL ${cell.postgres.version}, Node ${cell.node.version}`
     console.error(`${title} …`)
-    const result = await runCell(cell)
+    const result = await runCell(cell, values.whole ? [] : ROOMS)
     results.push(result)
     console.error(`${title}: ${cellText(result)}`)
     if (result.reason !== undefined) console.error(result.reason.replaceAll(/^(?=.)/gm, '    '))
