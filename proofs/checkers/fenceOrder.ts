@@ -50,7 +50,11 @@ export const fenceOrder: Checker = {
 
 function hadHigherFence(received: Received, entry: Entry): Entry | undefined {
   const fence = BigInt(entry.fence ?? 0)
-  if (received.highest !== undefined && fence < received.highest.fence) return received.highest.entry
+  const { highest } = received
+  // One fence of two holders is as bad: the receiver cannot tell who is late.
+  if (highest !== undefined && (fence < highest.fence || (fence === highest.fence && entry.op !== highest.entry.op))) {
+    return highest.entry
+  }
   received.highest = { entry, fence }
   return undefined
 }

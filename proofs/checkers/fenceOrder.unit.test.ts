@@ -32,6 +32,13 @@ test('a write with a lower fence than one before it is found, once for each writ
   ])
 })
 
+test('one fence of two holders is found', () => {
+  const writes = ['a', 'b'].map((op, at) => took(at, op, 'K', { fence: '9' }))
+  expect(told(...askers, writes)).toEqual([
+    'w2 (b) wrote to K with fence 9 after w1 (a) had with fence 9: its time was over',
+  ])
+})
+
 test('fences are compared as whole numbers of any size', () => {
   const fences = ['9007199254740993', '9007199254740992']
   expect(told(fences.map((fence, at) => took(at, fence, 'K', { fence })))).toHaveLength(1)

@@ -51,14 +51,19 @@ export function strikeNextCommit(proxy: Proxy, fault: CommitFault): Strike {
   }
 }
 
-/** A simple Query whose whole text is COMMIT; the opening message of a hand-over has one in its middle. */
+/**
+ * A simple Query whose whole text is COMMIT, or a Parse of it behind other statements; the opening message of a hand-over has one in its
+ * middle. One that the server process keeps is not recognized: its answer is.
+ */
 export function isCommitRequest(chunk: Buffer): boolean {
-  return chunk.includes('Q\0\0\0\u000BCOMMIT\0')
+  return chunk.includes('Q\0\0\0\u000BCOMMIT\0') || chunk.includes('\0COMMIT\0\0\0')
 }
 
-/** A CommandComplete with the tag COMMIT as the first message of an answer. */
+/** A CommandComplete with the tag COMMIT as the first message of an answer, or as the last: then the session is idle. */
 function isCommitAnswer(chunk: Buffer): boolean {
   return (
-    chunk.subarray(0, 5).toString('latin1') === 'C\0\0\0\u000B' && chunk.subarray(5, 11).toString('latin1') === 'COMMIT'
+    chunk.includes('C\0\0\0\u000BCOMMIT\0Z\0\0\0\u0005I') ||
+    (chunk.subarray(0, 5).toString('latin1') === 'C\0\0\0\u000B' &&
+      chunk.subarray(5, 11).toString('latin1') === 'COMMIT')
   )
 }

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { DataHook } from '../../tools/server/proxy.ts'
 import { type Fault, inFlight, type Scene } from './fault.ts'
 import { COMMIT_FAULTS, strikeNextCommit } from './inCommit.ts'
 
@@ -64,18 +65,21 @@ export const halfOpen: Fault = {
 
 export const slow: Fault = {
   name: 'slow',
-  about: 'what goes to the server takes 20 to 150 ms',
+  about: 'what goes to the server, or what comes from it, takes 20 to 150 ms',
   impossible: () => undefined,
   strike: (scene) =>
     alone(async () => {
       const struck = throughProxy(scene)
       const delayMs = scene.random.pick(DELAYS_MS)
-      scene.proxy.onClientData((_, connection) => {
+      const delay: DataHook = (_, connection) => {
         setTimeout(() => connection.release(), delayMs)
         return 'hold'
-      })
+      }
+      if (scene.random.chance(0.5)) scene.proxy.onClientData(delay)
+      else scene.proxy.onServerData(delay)
       await sleep(SLOW_FOR_MS)
       scene.proxy.onClientData(undefined)
+      scene.proxy.onServerData(undefined)
       await sleep(delayMs + 10)
       return struck
     }),

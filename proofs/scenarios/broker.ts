@@ -22,6 +22,9 @@ export interface Polled {
 }
 
 const BATCH = 20
+/** One of so many is not taken at first: its stream has to wait for it. */
+const REFUSED_OF = 50
+const REFUSALS = 2
 
 /**
  * A log for each stream, as brokers have it: what is sent is appended, also when it comes twice; consumers get what is not yet
@@ -29,6 +32,7 @@ const BATCH = 20
  */
 export class Broker {
   readonly #streams = new Map<string, { readonly log: BrokerEvent[]; acknowledged: number }>()
+  readonly #refusals = new Map<string, number>()
   #turn = 0
 
   answer(question: Question, take: (entry: Pick<Entry, 'op' | 'key' | 'value'>) => void): unknown {
@@ -45,13 +49,27 @@ export class Broker {
     return [...this.#streams.values()].reduce((sum, { log, acknowledged }) => sum + log.length - acknowledged, 0)
   }
 
-  #send(events: readonly BrokerEvent[], take: (entry: Pick<Entry, 'op' | 'key' | 'value'>) => void): void {
-    for (const event of events) {
+  /** For each event whether it was taken. Behind one that was not, none of its stream is looked at by those who keep the order. */
+  #send(events: readonly BrokerEvent[], take: (entry: Pick<Entry, 'op' | 'key' | 'value'>) => void): boolean[] {
+    const waiting = new Set<string>()
+    return events.map((event) => {
+      if (waiting.has(event.key) || this.#refuses(event)) {
+        waiting.add(event.key)
+        return false
+      }
       let stream = this.#streams.get(event.key)
       if (stream === undefined) this.#streams.set(event.key, (stream = { log: [], acknowledged: 0 }))
       stream.log.push(event)
       take({ op: event.op, key: event.key, value: event.seq })
-    }
+      return true
+    })
+  }
+
+  #refuses({ id, seq }: BrokerEvent): boolean {
+    const times = this.#refusals.get(id) ?? 0
+    if (seq % REFUSED_OF !== 0 || times >= REFUSALS) return false
+    this.#refusals.set(id, times + 1)
+    return true
   }
 
   #poll(): Polled | undefined {

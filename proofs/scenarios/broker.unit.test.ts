@@ -21,6 +21,18 @@ test('what is sent is taken, in order, also what comes twice; consumers get it u
   expect(ask({ poll: true })).toBeUndefined()
 })
 
+test('one of fifty is refused twice; what comes behind it in the same batch waits, other streams do not', () => {
+  const broker = new Broker()
+  const taken: number[] = []
+  const send = (...events: BrokerEvent[]): unknown =>
+    broker.answer({ send: events }, ({ value }) => taken.push(value as number))
+  const batch = [event('a', 49), event('a', 50), event('a', 51), event('b', 7)]
+  expect(send(...batch)).toEqual([true, false, false, true])
+  expect(send(event('a', 50))).toEqual([false])
+  expect(send(event('a', 50), event('a', 51))).toEqual([true, true])
+  expect(taken).toEqual([49, 7, 50, 51])
+})
+
 test('streams take turns', () => {
   const broker = new Broker()
   broker.answer({ send: [event('a', 1), event('b', 1)] }, () => undefined)

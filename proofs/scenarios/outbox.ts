@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Delivery } from 'pg-lockstep/outbox'
 import { exactlyOnce } from '../checkers/exactlyOnce.ts'
 import { keyOrder } from '../checkers/keyOrder.ts'
 import { nothingLost } from '../checkers/nothingLost.ts'
@@ -108,7 +109,8 @@ export const outbox: Scenario = {
         const dispatcher = lockstep.dispatcher({
           shards: 4,
           ttlMs: hands.ttlMs,
-          backoffMs: { longest: 500 },
+          attempts: 50,
+          backoffMs: { first: 50, longest: 500 },
           sink: async (events) => {
             const send = events.map(({ key, seq, id, payload }) => ({
               key,
@@ -116,7 +118,14 @@ export const outbox: Scenario = {
               id,
               op: (payload as { op: string }).op,
             }))
-            await hands.ask('outbox', { send } satisfies Question)
+            const taken = await hands.ask<boolean[]>('outbox', { send } satisfies Question)
+            const waiting = new Set<string>()
+            return events.map(({ key, seq }, place): Delivery => {
+              if (taken[place] === true) return 'sent'
+              if (waiting.has(key)) return { unknown: 'one before it was not taken' }
+              waiting.add(key)
+              return { refused: `the broker does not take #${seq} yet` }
+            })
           },
         })
         await Promise.all([
