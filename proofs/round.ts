@@ -13,7 +13,7 @@ import type { Ear, WorkerProcess } from './workerProcess.ts'
 
 /** How long an operation may take to end, once nothing goes wrong any more. */
 const DRAIN_MS = 25_000
-const CLOSE_MS = 20_000
+const CLOSE_MS = 40_000
 const DELIVERED_WITHIN_MS = 15_000
 const HELD_WITHIN_MS = 4000
 const FAULTS_AT_ONCE = 3

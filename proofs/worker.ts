@@ -52,7 +52,7 @@ class Round {
       usual: scenario.play[round.form](this.#hands('usual')),
       timid: scenario.play[round.form](this.#hands('timid')),
     }))
-    this.#besides = plays.map(async ({ usual }) => usual.beside?.(this.#beside.signal))
+    this.#besides = plays.map(({ usual }) => this.#goOn(usual))
     this.#lanes = plays.flatMap(({ scenario, ...both }) =>
       Array.from({ length: scenario.lanes }, (_, lane) => this.#lane(scenario, both, lane)),
     )
@@ -68,6 +68,13 @@ class Round {
       elapsedMs: () => (machineMicros() - startedAt) / 1000,
       now: machineMicros,
       ask,
+    }
+  }
+
+  /** What a supervisor does: a dispatcher that could not begin is begun again. */
+  async #goOn(play: Play): Promise<void> {
+    while (play.beside !== undefined && !this.#beside.signal.aborted) {
+      await play.beside(this.#beside.signal).catch(() => sleep(100))
     }
   }
 

@@ -27,7 +27,7 @@ describe('a command line', () => {
     ['migrat', 'There is no command "migrat". Did you mean `migrate`?'],
     ['dcotor', 'Did you mean `doctor`?'],
     ['comp', 'Did you mean `completion`?'],
-    ['frobnicate', 'The commands are migrate, doctor, locks, leases, outbox, rollout, completion, help.'],
+    ['frobnicate', 'The commands are migrate, doctor, locks, leases, outbox, rollout, prove, completion, help.'],
     ['doctor --jsno', '`doctor` has no option --jsno. Did you mean `--json`?'],
     ['doctor --to 2', '`doctor` has no option --to. Run `pg-lockstep help doctor`'],
     ['doctor --url --json', '--url needs a value.'],
