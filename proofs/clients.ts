@@ -133,8 +133,8 @@ async function openAtOnce(lockstep: Lockstep, max: number): Promise<number> {
           await Promise.race([all, late])
         })
         .catch((error: { code?: string }) => {
-          // Its statement had no time left: then it had a connection.
-          if (error.code === '57014') opened()
+          // Whoever did not wait for a connection in vain had one.
+          if (error.code !== 'LOCKSTEP_LOCK_TIMEOUT') opened()
         }),
     ),
   )
