@@ -12,10 +12,10 @@ import { random } from './seed.ts'
 import type { Ear, WorkerProcess } from './workerProcess.ts'
 
 /** How long an operation may take to end, once nothing goes wrong any more. */
-const DRAIN_MS = 25_000
+const DRAIN_MS = 40_000
 const CLOSE_MS = 40_000
-const DELIVERED_WITHIN_MS = 15_000
-const HELD_WITHIN_MS = 4000
+const DELIVERED_WITHIN_MS = 30_000
+const HELD_WITHIN_MS = 10_000
 const FAULTS_AT_ONCE = 3
 
 /** The pseudo-scenario of what belongs to no scenario: what the workers leave. */
