@@ -84,7 +84,10 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     // Only what comes after the segment was left shows that it was passed.
     await enqueue('r')
     await arrived('r #1', 'r #2')
-    await vi.waitFor(async () => expect((await lockstep.outbox.status()).shards[0]?.lagEvents).toBe(0), POLL)
+    await vi.waitFor(async () => {
+      const { shards } = await lockstep.outbox.status()
+      expect(shards.filter(({ lagEvents }) => lagEvents > 0)).toEqual([])
+    }, POLL)
     const readied = await run('retain', '--older-than', '0s', ...here)
     expect(readied.stdout).toMatch(
       /^Nothing was dropped yet\.\n1 segment was made ready: say it again in a minute to drop it, .*\nA new segment was begun\.\n$/,
