@@ -108,16 +108,11 @@ class Run implements Ear {
     this.#scenarios = new Map(all.map((each) => [each.name, { ...each, forms: emptyForms() }]))
     this.#faults = new Map(
       options.faults.map((fault) => {
-        const skipped = this.#impossible(fault)
+        const skipped = fault.impossible(laboratory)
         const result = { fault: fault.name, does: fault.about, injected: 0, struck: 0 }
         return [fault.name, skipped === undefined ? result : { ...result, skipped }]
       }),
     )
-  }
-
-  #impossible(fault: Fault): string | undefined {
-    const { admin, proxy, pooler, ownServer } = this.#laboratory
-    return fault.impossible({ workers: [], random: undefined as never, ttlMs: TTL_MS, admin, proxy, pooler, ownServer })
   }
 
   entry: Ear['entry'] = (entry) => this.#round?.entry(entry)

@@ -31,7 +31,7 @@ export interface Fault {
   /** Everybody is struck: once in a round is enough. */
   readonly rare?: true
   /** Why it cannot be had here. */
-  impossible(scene: Scene): string | undefined
+  impossible(place: Pick<Scene, 'pooler' | 'ownServer'>): string | undefined
   strike(scene: Scene): Promise<Struck>
 }
 

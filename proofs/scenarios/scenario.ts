@@ -1,4 +1,4 @@
-import type { Lease, Lockstep, Transaction } from 'pg-lockstep'
+import type { Lease, Lockstep } from 'pg-lockstep'
 import type pg from 'pg'
 import type { Checker, Entry, Form, What } from '../history.ts'
 import type { Random } from '../seed.ts'
@@ -123,5 +123,3 @@ export async function byHand<T>(pool: pg.Pool, work: (client: pg.PoolClient) => 
     client.release(broken)
   }
 }
-
-export type Tx = Transaction
