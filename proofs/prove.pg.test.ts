@@ -2,6 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import pg from 'pg'
 import { describe, expect, inject, test } from 'vitest'
 import { describeMachine } from '../tools/judge/report.ts'
+import { testDatabase } from '../tools/server/testDatabase.ts'
 import { faults } from './faults/index.ts'
 import type { Form } from './history.ts'
 import { LooksLikeProduction } from './production.ts'
@@ -9,6 +10,8 @@ import type { RunResult } from './report/result.ts'
 import { prove } from './run.ts'
 import { scenarios } from './scenarios/index.ts'
 import { SCHEMA } from './scenarios/scenario.ts'
+
+const database = await testDatabase()
 
 interface Wanted {
   readonly seed: number
@@ -98,7 +101,7 @@ describe("a server of the user's", () => {
   })
 
   test('is used when it is told so: in a schema that is gone afterwards', { timeout: 90_000 }, async () => {
-    const against = inject('adminUrl')
+    const against = database.url
     const wanted = {
       seed: 1,
       minutes: 0.05,

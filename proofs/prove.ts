@@ -23,6 +23,8 @@ export interface Wanted {
   readonly report: string
   /** Where the picture of the first violation of a naive form goes. */
   readonly picture: string | undefined
+  /** Ends it before its time: what was seen until then is told, and everything is cleaned up. */
+  readonly signal?: AbortSignal
 }
 
 export interface Proved {
@@ -38,10 +40,6 @@ export const faultNames: readonly string[] = faults.map(({ name }) => name)
 export async function prove(wanted: Wanted): Promise<Proved> {
   const { seed, minutes, against, anyway, forms } = wanted
   const screen = new LiveScreen()
-  const stop = new AbortController()
-  // What was seen is told; a second one ends it at once.
-  const interrupted = (): void => stop.abort()
-  process.once('SIGINT', interrupted)
   let result: RunResult
   try {
     result = await run(
@@ -55,7 +53,7 @@ export async function prove(wanted: Wanted): Promise<Proved> {
         anyway,
         machine: describeMachine(),
         replay: replayOf(wanted),
-        signal: stop.signal,
+        ...(wanted.signal === undefined ? {} : { signal: wanted.signal }),
       },
       ({ result: { scenarios: all, faults: struck }, form, round, doing, elapsedMs, ofMs }) =>
         screen.show({
@@ -67,7 +65,6 @@ export async function prove(wanted: Wanted): Promise<Proved> {
         }),
     )
   } finally {
-    process.off('SIGINT', interrupted)
     screen.end()
   }
   const report = resolve(wanted.report)

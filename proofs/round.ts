@@ -86,7 +86,7 @@ export class Round implements Pick<Ear, 'entry' | 'answer'> {
   }
 
   /** Everything goes on for so long; then it is quiet. */
-  async play(forMs: number, faults: readonly Fault[]): Promise<RoundOutcome[]> {
+  async play(forMs: number, faults: readonly Fault[], stop?: AbortSignal): Promise<RoundOutcome[]> {
     const { admin } = this.#laboratory
     const { number } = this.#plan
     for (const scenario of this.#scenarios) {
@@ -94,14 +94,14 @@ export class Round implements Pick<Ear, 'entry' | 'answer'> {
       if (prepared !== undefined) await admin.query(prepared.text, prepared.values)
     }
     for (const worker of this.#workers) worker.begin(this.#plan)
-    await this.#strike(forMs, faults)
+    await this.#strike(forMs, faults, stop)
     await this.#quiet()
     this.#doing = 'the checkers look'
     await this.#look()
     return [...this.#scenarios.map((scenario) => this.#judge(scenario)), this.#judgeLeftovers()]
   }
 
-  async #strike(forMs: number, faults: readonly Fault[]): Promise<void> {
+  async #strike(forMs: number, faults: readonly Fault[], stop: AbortSignal | undefined): Promise<void> {
     const { seed, number, startedAt, ttlMs } = this.#plan
     const chance = random(seed, number, 'faults')
     const { admin, proxy, pooler, ownServer } = this.#laboratory
@@ -112,15 +112,16 @@ export class Round implements Pick<Ear, 'entry' | 'answer'> {
     let rare = true
     // Whoever is not there yet cannot be struck.
     await this.#until(() => this.#operations >= 20, 5000)
-    while (machineMicros() < until) {
+    const isOver = (): boolean => machineMicros() >= until || stop?.aborted === true
+    while (!isOver()) {
       if (bag.length === 0) {
         bag = chance.shuffled(faults.filter((fault) => rare || fault.rare !== true))
         rare = false
       }
       const fault = bag.pop()
       if (fault === undefined) {
-        await sleep(forMs)
-        break
+        await sleep(100)
+        continue
       }
       const at = machineMicros() - startedAt
       const striking = fault

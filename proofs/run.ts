@@ -165,7 +165,7 @@ class Run implements Ear {
     const ticking = setInterval(() => this.#tell(form, number), 250)
     try {
       const faults = this.#options.faults.filter(({ name }) => this.#faults.get(name)?.skipped === undefined)
-      const outcomes = await round.play(Math.min(ROUND_MS, Math.max(leftMs, 1000)), faults)
+      const outcomes = await round.play(Math.min(ROUND_MS, Math.max(leftMs, 1000)), faults, this.#options.signal)
       for (const { scenario, history, violations } of outcomes) {
         const result = this.#scenarios.get(scenario)
         if (result === undefined) continue

@@ -159,6 +159,9 @@ process.on('unhandledRejection', (error) => {
   if (!String((error as { query?: string } | undefined)?.query).includes('pg_catalog.pg_type')) throw error
 })
 
+// An interrupt at the terminal reaches all processes: the coordinator says what becomes of it.
+process.on('SIGINT', () => undefined)
+
 let round: Round | undefined
 
 process.on('message', (message: ToWorker) => {

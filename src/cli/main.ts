@@ -11,7 +11,8 @@
  * **The driver** is the working directory's: what the doctor sees is then what the application there gets, and this package needs
  * none of its own.
  *
- * **An interrupt** ends a `--watch` as it is meant to end, with 0, `outbox replay` after its batch, and every other command at once.
+ * **An interrupt** ends a `--watch` as it is meant to end, with 0, `outbox replay` after its batch, `prove` after it has
+ * cleaned up, and every other command at once.
  * Closing the connection is all the tidying that is needed: a migration is one transaction, and the server rolls back one whose
  * client has gone.
  */

@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,8 +8,11 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import pg from 'pg'
 import { command } from '../../tools/check/command.ts'
 import { root } from '../../tools/check/repository.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 
 const main = fileURLToPath(new URL('main.ts', import.meta.url))
+// The schema is one: who plays in the same database would take it away.
+const database = await testDatabase()
 let directory = ''
 
 beforeAll(async () => {
@@ -71,3 +76,26 @@ test(
     expect(again.output).toContain('"invariant":"linearizable register"')
   },
 )
+
+test('an interrupt ends it, and what it made is gone', { timeout: 60_000 }, async () => {
+  const against = database.url
+  const args = ['--against', against, '--anyway', '--scenario', 'wallet', '--fault', 'none', '--minutes', '5']
+  const report = ['--report', join(directory, 'interrupted.html')]
+  const child = spawn(process.execPath, ['--import', 'tsx', main, 'prove', ...args, ...report], {
+    cwd: root,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  // The first line comes when it is under way.
+  await once(child.stderr, 'data')
+  const began = performance.now()
+  child.kill('SIGINT')
+  const [code, signal] = (await once(child, 'exit')) as [number | null, string | null]
+  expect({ code, signal }).toEqual({ code: 1, signal: null })
+  expect(performance.now() - began).toBeLessThan(30_000)
+  const client = new pg.Client(against)
+  await client.connect()
+  const { rows } = await client.query(`SELECT FROM pg_namespace WHERE nspname = 'lockstep_prove'`)
+  await client.end()
+  expect(rows).toEqual([])
+  expect(await readFile(join(directory, 'interrupted.html'), 'utf8')).toContain('race lab')
+})

@@ -1,6 +1,7 @@
 import type { Command, Outcome } from './command.ts'
 import { codeOf } from '../postgres/index.ts'
 import { DriverMissing } from './driverMissing.ts'
+import { untilInterrupted } from './interrupt.ts'
 import { UsageError } from './usageError.ts'
 
 /** What this file uses of the race lab, which is no part of the library: it is loaded when it is asked for. */
@@ -17,6 +18,7 @@ interface RaceLab {
     readonly anyway: boolean
     readonly report: string
     readonly picture: string | undefined
+    readonly signal: AbortSignal
   }): Promise<{ readonly holds: boolean; readonly json: Readonly<Record<string, unknown>>; text(): string }>
 }
 
@@ -40,9 +42,11 @@ would strike others too are left out (a crash of the server, slow commits), and 
     const lab = await raceLab()
     const minutes = numberOf('minutes', values.minutes ?? '3', MOST_MINUTES)
     const seed =
-      values.seed === undefined ? Math.floor(Math.random() * LARGEST_SEED) : numberOf('seed', values.seed, LARGEST_SEED)
+      values.seed === undefined
+        ? 1 + Math.floor(Math.random() * (LARGEST_SEED - 1))
+        : numberOf('seed', values.seed, LARGEST_SEED)
     if (!Number.isInteger(seed)) throw new UsageError(`--seed is ${values.seed}.`, 'Use a whole number.')
-    const proved = await lab.prove({
+    const wanted = {
       scenarios: chosen('scenario', values.scenario, lab.scenarioNames),
       faults: values.fault === 'none' ? [] : chosen('fault', values.fault, lab.faultNames),
       forms: chosen('form', values.form, FORMS),
@@ -52,7 +56,8 @@ would strike others too are left out (a crash of the server, slow commits), and 
       anyway: values.anyway === 'true',
       report: values.report ?? 'lockstep-prove.html',
       picture: values.picture,
-    })
+    }
+    const proved = await untilInterrupted((signal) => lab.prove({ ...wanted, signal }))
     const { holds, json } = proved
     return { exitCode: holds ? 0 : 1, json: { ok: holds, command: 'prove', ...json }, text: () => proved.text() }
   },
