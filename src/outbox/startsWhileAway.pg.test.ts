@@ -1,0 +1,51 @@
+import { afterEach, describe, expect, test } from 'vitest'
+import { type Relay, startRelay } from '../../tools/server/relay.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { workbench } from '../../tools/server/testing/workbench.ts'
+import { on } from '../observe/index.ts'
+
+/** A dispatcher that is started while the database is away, as in a restart of the server. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+let relay: Relay | undefined
+
+afterEach(() => relay?.stop())
+
+describe.each(['pg', 'postgres.js'] as const)('with %s', (driver) => {
+  /** A dispatcher that finds nobody, and has said so. */
+  async function startedInVain(topic: string) {
+    relay = await startRelay(database.url)
+    await relay.stop()
+    const { lockstep } = bench.open(driver, { url: relay.url })
+    const arrived: string[] = []
+    const stop = new AbortController()
+    let forget = (): void => undefined
+    const failed = new Promise<void>((resolve) => (forget = on('outbox.failed', () => resolve())))
+    const running = lockstep
+      .dispatcher({ name: topic, sink: (events) => void arrived.push(...events.map(({ seq }) => `#${seq}`)) })
+      .run({ signal: stop.signal })
+    await failed
+    forget()
+    return { arrived, running, stop, relay }
+  }
+
+  test('waits for it, and delivers', async () => {
+    const { arrived, running, stop, relay: way } = await startedInVain(`back-${driver}`)
+    await way.start()
+    const writer = bench.open(driver).lockstep
+    await writer.transaction({}, (tx) => tx.enqueue({ topic: `back-${driver}`, key: 'k', payload: 1 }))
+    await expect.poll(() => arrived.length, { timeout: 15_000 }).toBeGreaterThan(0)
+    expect(arrived.at(-1)).toBe('#1')
+    stop.abort()
+    await running
+  })
+
+  test('ends when it is told to, though the database never came', async () => {
+    const { running, stop } = await startedInVain(`never-${driver}`)
+    stop.abort()
+    expect(await running).toBeUndefined()
+  })
+})
