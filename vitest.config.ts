@@ -42,6 +42,8 @@ export default defineConfig({
           include: [`${rooms}/**/*.pg.test.ts`],
           globalSetup: './tools/server/globalSetup.ts',
           testTimeout: 30_000,
+          // On a machine that was busy with something else. Who needs it is named at the end, to be mended.
+          retry: 1,
           hookTimeout: 30_000,
         },
       },

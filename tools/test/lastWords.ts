@@ -1,21 +1,33 @@
 import type { Reporter, SerializedError, TestModule } from 'vitest/node'
 
 /**
- * What failed, a line each, as the last thing that is printed: of a long log in CI often only the end is kept.
+ * What failed, a line each, as the last thing that is printed: of a long log in CI often only the end is kept. And which tests passed
+ * at the second try only: they are to be mended, or they have found something.
  */
 export default class LastWords implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly SerializedError[]): void {
-    const lines = modules.flatMap((module) => [
+    const failed = modules.flatMap((module) => [
       ...module.errors().map((error) => `${module.relativeModuleId}: ${brief(error)}`),
       ...[...module.children.allTests('failed')].map(
         (test) => `${module.relativeModuleId} > ${test.fullName}: ${test.result().errors?.map(brief).join('; ')}`,
       ),
     ])
-    lines.push(...unhandled.map((error) => `unhandled: ${brief(error)}`))
+    failed.push(...unhandled.map((error) => `unhandled: ${brief(error)}`))
+    const flaky = modules.flatMap((module) =>
+      [...module.children.allTests('passed')]
+        .filter((test) => test.diagnostic()?.flaky === true)
+        .map((test) => `${module.relativeModuleId} > ${test.fullName}: ${test.result().errors?.map(brief).join('; ')}`),
+    )
     // After the summary, which the reporter before this one prints at the same moment.
-    if (lines.length > 0)
-      setImmediate(() => process.stdout.write(`\nFailed:\n${lines.map((line) => `  ${line}\n`).join('')}`))
+    setImmediate(() => {
+      tell('Passed at the second try only', flaky)
+      tell('Failed', failed)
+    })
   }
+}
+
+function tell(heading: string, lines: readonly string[]): void {
+  if (lines.length > 0) process.stdout.write(`\n${heading}:\n${lines.map((line) => `  ${line}\n`).join('')}`)
 }
 
 function brief({ name, message, stack = '' }: { name?: string; message: string; stack?: string | undefined }): string {
