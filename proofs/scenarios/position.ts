@@ -6,7 +6,7 @@ import { type Hands, type Operation, type Scenario } from './scenario.ts'
 
 /** For so long everybody sees the same signal. */
 const SIGNAL_MS = 150
-const ORDER_MS = 20
+const ORDER_MS = 60
 
 interface Order {
   readonly symbol: string
