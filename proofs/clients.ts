@@ -1,5 +1,6 @@
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
+import { openAtOnce } from './checkers/openAtOnce.ts'
 import type { Form } from './history.ts'
 import type { WorkerPlan } from './messages.ts'
 import { SCHEMA } from './scenarios/scenario.ts'
@@ -18,6 +19,8 @@ const TIMID_MS = 10
 /** How long an answer may be out before its connection is given up: half-open ones are found within the round. */
 const SILENCE_MS = 1500
 
+/** A machine that is busy takes its time to open connections. */
+const COUNTED_WITHIN_MS = 15_000
 /** Those who do it by hand would wait for ever for an answer that does not come. */
 const NAIVE_PATIENCE_MS = 3000
 
@@ -102,7 +105,7 @@ function connect(
     lockstep,
     pool,
     async close() {
-      const out = max - (await openAtOnce(lockstep, max))
+      const out = max - (await openTransactions(lockstep, max))
       await lockstep.close()
       await ended(Promise.all([sql.end({ timeout: 1 }), pool.end()]))
       return out
@@ -116,29 +119,14 @@ async function settled(count: () => number): Promise<number> {
   return count()
 }
 
-/** How many transactions can be open at once: postgres.js does not tell how many connections it has. */
-async function openAtOnce(lockstep: Lockstep, max: number): Promise<number> {
-  let open = 0
-  let tell = (): void => undefined
-  const all = new Promise<void>((resolve) => (tell = resolve))
-  const late = new Promise<void>((resolve) => setTimeout(resolve, 15_000).unref())
-  const opened = (): void => {
-    if (++open === max) tell()
-  }
-  await Promise.all(
-    Array.from({ length: max }, () =>
-      lockstep
-        .transaction({}, async () => {
-          opened()
-          await Promise.race([all, late])
-        })
-        .catch((error: { code?: string }) => {
-          // Whoever did not wait for a connection in vain had one.
-          if (error.code !== 'LOCKSTEP_LOCK_TIMEOUT') opened()
-        }),
-    ),
+/** postgres.js does not tell how many connections it has: as many transactions can be open as there are. */
+function openTransactions(lockstep: Lockstep, max: number): Promise<number> {
+  return openAtOnce(max, COUNTED_WITHIN_MS, (held) =>
+    lockstep
+      .transaction({}, held)
+      // Whoever did not wait for a connection in vain had one.
+      .catch((error: { code?: string }) => (error.code === 'LOCKSTEP_LOCK_TIMEOUT' ? undefined : held())),
   )
-  return Math.min(open, max)
 }
 
 /** A pool that does not end is told by what it did not give back. */

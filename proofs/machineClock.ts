@@ -2,3 +2,8 @@
 export function machineMicros(): number {
   return Number(process.hrtime.bigint() / 1000n)
 }
+
+/** The same in milliseconds, with their fractions. */
+export function machineMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}

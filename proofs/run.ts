@@ -185,7 +185,8 @@ class Run implements Ear {
 
   #tell(form: Form, round: number): void {
     const ofMs = this.#options.minutes * 60_000
-    const doing = this.#round?.doing ?? 'over'
+    const doing =
+      this.#round === undefined ? 'over' : `${this.#round.doing}, ${this.#round.operations} operations so far`
     this.#watch({ result: this.#result(), form, round, doing, elapsedMs: this.#elapsedMs, ofMs })
   }
 

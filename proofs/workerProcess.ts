@@ -1,6 +1,5 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
+import type { ChildProcess } from 'node:child_process'
+import { type KillableProcess, startProcess, SUFFIX } from './faults/killableProcess.ts'
 import { ENDS, type Entry } from './history.ts'
 import type { FromWorker, RoundPlan, ToWorker, WorkerPlan } from './messages.ts'
 
@@ -15,11 +14,7 @@ export interface Ear {
   lost(reason: Error): void
 }
 
-/** As this file is: TypeScript in the repository, JavaScript in the package. */
-const KIND = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
-const PROGRAM = fileURLToPath(new URL(`worker${KIND}`, import.meta.url))
-const LIFELINE = new URL(`faults/lifeline${KIND}`, import.meta.url).href
-const LOADER = KIND === '.ts' ? ['--import', 'tsx'] : []
+const PROGRAM = new URL(`worker${SUFFIX}`, import.meta.url)
 
 /** A worker as the coordinator has it: a place that is always filled, by one process after the other. */
 export class WorkerProcess {
@@ -30,7 +25,7 @@ export class WorkerProcess {
   readonly #open = new Set<string>()
   readonly #holding = new Set<string>()
   #lives = 0
-  #child: ChildProcess | undefined
+  #process: KillableProcess | undefined
   #ready: Promise<void> = Promise.resolve()
   #round: RoundPlan | undefined
   #stopped = false
@@ -73,7 +68,7 @@ export class WorkerProcess {
 
   /** Whether it is there and not stopped. */
   get running(): boolean {
-    return this.#child !== undefined && !this.#stopped && !this.#over
+    return this.#process !== undefined && !this.#stopped && !this.#over
   }
 
   get ready(): Promise<void> {
@@ -82,17 +77,18 @@ export class WorkerProcess {
 
   send(message: ToWorker): void {
     // It may be gone by now: then nobody is there to hear it.
-    if (this.#child?.connected === true) this.#child.send(message, () => undefined)
+    const child = this.#process?.child
+    if (child?.connected === true) child.send(message, () => undefined)
   }
 
   stop(): void {
     this.#stopped = true
-    this.#child?.kill('SIGSTOP')
+    this.#process?.signal('SIGSTOP')
   }
 
   continue(): void {
     this.#stopped = false
-    this.#child?.kill('SIGCONT')
+    this.#process?.signal('SIGCONT')
   }
 
   /** kill -9; the next process of this place goes on with the round. */
@@ -100,9 +96,9 @@ export class WorkerProcess {
     await this.#kill()
     if (this.#over) return
     this.#begin()
-    const next = this.#child
+    const next = this.#process
     await this.#ready
-    if (this.#child === next && this.#round !== undefined) this.send({ round: this.#round })
+    if (this.#process === next && this.#round !== undefined) this.send({ round: this.#round })
   }
 
   begin(round: RoundPlan): void {
@@ -130,9 +126,8 @@ export class WorkerProcess {
   #begin(): void {
     this.#lives++
     const plan: WorkerPlan = { ...this.#plan, by: this.by }
-    const args = [...LOADER, '--import', LIFELINE, PROGRAM, JSON.stringify(plan)]
-    const child = spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'inherit', 'ipc'] })
-    this.#child = child
+    this.#process = startProcess(PROGRAM, [JSON.stringify(plan)])
+    const { child } = this.#process
     this.#stopped = false
     this.#ready = new Promise((resolve, reject) => {
       child.once('error', reject)
@@ -178,13 +173,10 @@ export class WorkerProcess {
   }
 
   async #kill(): Promise<void> {
-    const child = this.#child
-    this.#child = undefined
+    const killed = this.#process
+    this.#process = undefined
     this.#open.clear()
     this.#holding.clear()
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
-    const ended = once(child, 'exit')
-    child.kill('SIGKILL')
-    await ended
+    await killed?.kill()
   }
 }

@@ -28,7 +28,7 @@ const OF_FILES: Readonly<Record<string, readonly Checker[]>> = {
   'nothingHeld.ts': [nothingHeld],
   'nothingLost.ts': [nothingLost],
 }
-const HELPERS = ['foundKeys.ts', 'operations.ts', 'plantedHistory.ts', 'wording.ts']
+const HELPERS = ['foundKeys.ts', 'openAtOnce.ts', 'operations.ts', 'plantedHistory.ts', 'wording.ts']
 /** They read what an attack brings them, not a history. */
 const OF_ATTACKS = ['brokerOrder.ts', 'ledger.ts', 'leftovers.ts', 'leftovers.sql.ts', 'streamOrder.ts', 'wholePool.ts']
 

@@ -2,7 +2,7 @@ import { type ChildProcess, type Serializable, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 
-/** A process of its own that runs one of our TypeScript files. It dies with us: its standard input is our pipe. */
+/** A process of its own that runs one of our files. It dies with us: its standard input is our pipe. */
 export interface KillableProcess {
   /** What the process sends with `process.send` comes here. */
   readonly child: ChildProcess
@@ -13,12 +13,15 @@ export interface KillableProcess {
   signal(name: NodeJS.Signals): void
 }
 
-const LIFELINE = new URL('lifeline.ts', import.meta.url)
+/** As this file is: TypeScript in the repository, JavaScript in the package. */
+export const SUFFIX = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
+const LIFELINE = new URL(`lifeline${SUFFIX}`, import.meta.url)
+const LOADER = SUFFIX === '.ts' ? ['--import', 'tsx'] : []
 
 /** Starts it. */
 export function startProcess(file: URL, args: readonly string[]): KillableProcess {
   const program = fileURLToPath(file)
-  const child = spawn(process.execPath, ['--import', 'tsx', '--import', LIFELINE.href, program, ...args], {
+  const child = spawn(process.execPath, [...LOADER, '--import', LIFELINE.href, program, ...args], {
     stdio: ['pipe', 'ignore', 'inherit', 'ipc'],
   })
   const ended = once(child, 'exit')

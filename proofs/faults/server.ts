@@ -95,7 +95,7 @@ export const slowCommit: Fault = {
 export const pooler: Fault = {
   name: 'pooler',
   about: 'PgBouncer in transaction mode in between; all its server connections are replaced',
-  impossible: (scene) => (scene.pooler === undefined ? 'there is no pgbouncer' : undefined),
+  impossible: (scene) => (scene.pooler === undefined ? 'there is no PgBouncer in between' : undefined),
   async strike({ pooler: console, workers }) {
     const through = workers.filter(({ way }) => way === 'pooler')
     const struck = { on: through.map(({ by }) => by).join(', '), operations: inFlight(through) }

@@ -8,9 +8,6 @@ import { beActive, byHand, held, type Operation, type Scenario } from './scenari
 const INSTANCES = [0, 1, 2]
 const nameOf = (round: number, instance: number): string => `instance ${round}.${instance}`
 
-/** Somebody else has it: told at once, and nothing was done. */
-class Held extends Error {}
-
 type Query = (text: string, values: unknown[]) => Promise<{ rows: { step: number }[] }>
 
 async function doStep(query: Query, round: number, operation: Operation): Promise<number> {
@@ -42,7 +39,7 @@ export const instance: Scenario = {
         const { pool, ttlMs, round } = hands
         const { rows } = await pool.query<{ lock_token: string }>(ACQUIRE_001, [operation.key, ttlMs, operation.id])
         const token = rows[0]?.lock_token
-        if (token === undefined) throw new Held('LOCKED')
+        if (token === undefined) throw new Error('LOCKED')
         operation.tell('granted')
         try {
           await beActive(hands, operation, 5 + operation.random.below(30), () => true)

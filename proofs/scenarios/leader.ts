@@ -6,8 +6,6 @@ import { beActive, held, type Scenario } from './scenario.ts'
 const nameOf = (round: number): string => `leader ${round}`
 const TERM_MS = 300
 
-class NotLeader extends Error {}
-
 /** One of all processes leads. */
 export const leader: Scenario = {
   name: 'leader',
@@ -26,7 +24,7 @@ export const leader: Scenario = {
       async operate(operation) {
         const beat = async (): Promise<boolean> =>
           (await hands.pool.query(BEAT, [operation.key, operation.id, hands.ttlMs])).rowCount === 1
-        if (!(await beat())) throw new NotLeader('NOT THE LEADER')
+        if (!(await beat())) throw new Error('NOT THE LEADER')
         operation.tell('granted')
         const until = hands.now() + (TERM_MS + operation.random.below(TERM_MS)) * 1000
         let beatAt = hands.now() + (hands.ttlMs / 3) * 1000
@@ -34,7 +32,7 @@ export const leader: Scenario = {
           await new Promise((resolve) => setTimeout(resolve, 4))
           operation.tell('active')
           if (hands.now() < beatAt) continue
-          if (!(await beat())) throw new NotLeader('NO LONGER THE LEADER')
+          if (!(await beat())) throw new Error('NO LONGER THE LEADER')
           beatAt = hands.now() + (hands.ttlMs / 3) * 1000
         }
         operation.tell('released')

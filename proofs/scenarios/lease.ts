@@ -8,8 +8,6 @@ const RESOURCES = [0, 1]
 const WRITES = 3
 const nameOf = (round: number, resource: number): string => `store ${round}.${resource}`
 
-class Held extends Error {}
-
 interface Write {
   readonly key: string
   readonly op: string
@@ -49,7 +47,7 @@ export const lease: Scenario = {
       keyFor: (random) => nameOf(hands.round, random.pick(RESOURCES)),
       async operate(operation) {
         const { rowCount } = await hands.pool.query(TAKE_TIMED, [operation.key, operation.id, hands.ttlMs])
-        if (rowCount !== 1) throw new Held('LOCKED')
+        if (rowCount !== 1) throw new Error('LOCKED')
         operation.tell('granted')
         try {
           await writeOutside(hands, operation, () => true)

@@ -13,10 +13,8 @@ const nameOf = (round: number, stream: number): string => `portfolio ${round}.${
 const topicOf = (round: number): string => `prove-${round}`
 
 /** A writer that thinks better of it: what it wrote must not arrive. */
-class ThoughtBetter extends Error {}
-
 function maybeThinkBetter(operation: Operation): void {
-  if (operation.random.chance(ROLLED_BACK)) throw new ThoughtBetter('ROLLED BACK on purpose')
+  if (operation.random.chance(ROLLED_BACK)) throw new Error('ROLLED BACK on purpose')
 }
 
 /** Takes from the broker what is not acknowledged, until the round is over: again after an error, and at the same time as others. */

@@ -2,6 +2,7 @@ import type { Lease, Lockstep } from 'pg-lockstep'
 import type pg from 'pg'
 import type { Checker, Entry, Form, What } from '../history.ts'
 import type { Random } from '../seed.ts'
+import { BEGIN, COMMIT, ROLLBACK } from './scenario.sql.ts'
 
 /** Everything that the lab makes stands in this schema, and goes with it. */
 export const SCHEMA = 'lockstep_prove'
@@ -112,12 +113,12 @@ export async function byHand<T>(pool: pg.Pool, work: (client: pg.PoolClient) => 
   const client = await pool.connect()
   let broken = false
   try {
-    await client.query('BEGIN')
+    await client.query(BEGIN)
     const result = await work(client)
-    await client.query('COMMIT')
+    await client.query(COMMIT)
     return result
   } catch (error) {
-    await client.query('ROLLBACK').catch(() => (broken = true))
+    await client.query(ROLLBACK).catch(() => (broken = true))
     throw error
   } finally {
     client.release(broken)

@@ -6,8 +6,6 @@ import { COUNT_PERMITS, GIVE_PERMIT, TABLES, TAKE_PERMIT } from './semaphore.sql
 const PERMITS = 3
 const nameOf = (round: number): string => `room ${round}`
 
-class Full extends Error {}
-
 /** A room for three: nobody enters as the fourth. */
 export const semaphore: Scenario = {
   name: 'semaphore',
@@ -27,7 +25,7 @@ export const semaphore: Scenario = {
         const { rows } = await hands.pool.query<{ taken: number }>(COUNT_PERMITS, [operation.key])
         const taken = rows[0]?.taken ?? 0
         operation.tell('read', { value: `${taken} inside` })
-        if (taken >= PERMITS) throw new Full('FULL')
+        if (taken >= PERMITS) throw new Error('FULL')
         await hands.pool.query(TAKE_PERMIT, [operation.key, operation.id, hands.ttlMs])
         operation.tell('granted')
         try {

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { ConnectionLost, InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
+import { InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
 import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
 import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
-import { type Incarnation, meansConnectionLost, readIncarnation } from '../postgres/index.ts'
-import type { Grounds } from '../transactions/index.ts'
+import { type Incarnation, readIncarnation } from '../postgres/index.ts'
+import { type Grounds, tellsOfLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
@@ -104,8 +104,7 @@ export class RunningDispatcher implements Dispatcher {
       try {
         return await register(this.#room, this.#plan)
       } catch (error) {
-        const lost = error instanceof ConnectionLost || meansConnectionLost(error)
-        if (!lost || performance.now() > until) throw error
+        if (!tellsOfLostConnection(error) || performance.now() > until) throw error
         this.#failed(error)
         const pauseMs = backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
         await sleep(pauseMs, undefined, { signal: stopping }).catch(() => undefined)

@@ -48,6 +48,7 @@ export {
 } from './enqueuing.ts'
 export type { Grounds } from './grounds.ts'
 export { isInsideTransaction, outsideTransactions } from './nesting.ts'
+export { tellsOfLostConnection } from './retry.ts'
 export {
   checkWaitMs,
   planDefaults,

@@ -22,7 +22,7 @@ export function judge(error: unknown, lost: boolean): { verdict: Verdict; reason
 }
 
 /** pg says "Connection terminated unexpectedly" in a plain error without a code. */
-function tellsOfLostConnection(candidate: unknown): boolean {
+export function tellsOfLostConnection(candidate: unknown): boolean {
   if (candidate instanceof ConnectionLost || meansConnectionLost(candidate)) return true
   return candidate instanceof Error && candidate.constructor === Error && codeOf(candidate) === undefined
 }

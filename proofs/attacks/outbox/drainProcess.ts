@@ -4,7 +4,7 @@
  */
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
-import { machineMs } from './machineClock.ts'
+import { machineMs } from '../../machineClock.ts'
 
 /** A batch as it reached the sink. */
 export interface DrainedBatch {

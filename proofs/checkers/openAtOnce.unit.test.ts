@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest'
+import { openAtOnce } from './openAtOnce.ts'
+
+/** A pool of so many places, whose callers wait for one. */
+function pool(places: number): (held: () => Promise<void>) => Promise<void> {
+  const waiting: (() => void)[] = []
+  let free = places
+  return async (held) => {
+    if (free > 0) free--
+    else await new Promise<void>((resolve) => waiting.push(resolve))
+    try {
+      await held()
+    } finally {
+      const next = waiting.shift()
+      if (next === undefined) free++
+      else next()
+    }
+  }
+}
+
+test('as many as there are', async () => {
+  expect(await openAtOnce(4, 1000, pool(4))).toBe(4)
+})
+
+test('one that is missing is found, though its place is had later', async () => {
+  expect(await openAtOnce(4, 50, pool(3))).toBe(3)
+})
+
+test('what cannot be opened is not counted, and not hidden', async () => {
+  await expect(openAtOnce(2, 50, () => Promise.reject(new Error('refused')))).rejects.toThrow('refused')
+})
