@@ -2,14 +2,14 @@ import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 
 const source = fileURLToPath(new URL('./src', import.meta.url))
-const rooms = '{src,tools,proofs,bench,desk,examples}'
+const rooms = '{src,tools,proofs,bench,desk,console,examples}'
 
 export default defineConfig({
   resolve: {
     // Tests, examples and the desk use the public names, as a user's program does, but run on the source.
     alias: [
       { find: /^pg-lockstep$/, replacement: `${source}/index.ts` },
-      { find: 'pg-lockstep/prometheus', replacement: `${source}/observe/prometheus.ts` },
+      { find: /^pg-lockstep\/(otel|prometheus)$/, replacement: `${source}/observe/$1.ts` },
       {
         find: /^pg-lockstep\/(kafka|nats|postgres-sink|rabbitmq|redis|webhook)$/,
         replacement: `${source}/sinks/$1.ts`,

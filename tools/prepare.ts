@@ -24,6 +24,7 @@ const packages: readonly DebianPackage[] = [
   { name: 'nats-server', program: 'nats-server', tests: 'the NATS sink' },
   { name: 'rabbitmq-server', program: 'rabbitmq-server', tests: 'the RabbitMQ sink' },
   { name: 'kcat', program: 'kcat', tests: 'the Kafka sink' },
+  { name: 'chromium', program: 'chromium', tests: 'the console in a browser' },
   { name: CLIENT_15, program: clientProgram('pg_dump'), tests: 'the outbox after a restore, a failover' },
 ]
 

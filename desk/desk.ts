@@ -1,0 +1,46 @@
+import type { OpenAPIHono } from '@hono/zod-openapi'
+import type { Lockstep } from 'pg-lockstep'
+import type pg from 'pg'
+
+/** The events of the desk's outbox, by topic. */
+export interface DeskEvents {
+  readonly trades: {
+    readonly tradeId: string
+    readonly portfolio: string
+    readonly symbol: string
+    readonly side: 'buy' | 'sell'
+    readonly quantity: number
+    readonly price: number
+  }
+}
+
+/** What each of the five systems works with. */
+export interface Desk {
+  readonly pool: pg.Pool
+  readonly lockstep: Lockstep<DeskEvents, pg.Pool>
+  /** Where the simulated exchange answers. */
+  readonly exchangeUrl: string
+  /** Names this process in logs, and as a holder of leases. */
+  readonly processName: string
+  say(line: string): void
+}
+
+/** One thing that must always be so, and what was found. */
+export interface Finding {
+  readonly invariant: string
+  /** How many things were looked at: 0 proves nothing. */
+  readonly looked: number
+  readonly violations: readonly string[]
+}
+
+/** One of the five systems. */
+export interface System {
+  readonly name: 'trades' | 'instances' | 'positions' | 'transfers' | 'wallets'
+  /** Creates what is not there yet. Run at every start, by one process, before the others begin. */
+  readonly schema: string
+  routes(desk: Desk): OpenAPIHono
+  /** What runs beside the requests, in every process, until the signal. */
+  background?(desk: Desk, signal: AbortSignal): Promise<void>
+  /** Looks at the database when nothing is under way. */
+  check(pool: pg.Pool): Promise<readonly Finding[]>
+}

@@ -1,0 +1,208 @@
+/**
+ * What the console's server and its page say to each other: JSON, over HTTP and server-sent events. Times are ISO text, durations
+ * milliseconds, 64-bit numbers text; what is not known is `null`.
+ *
+ * | request | answer |
+ * |---|---|
+ * | `GET api/session` | `Session`; 401 where a token is needed and not given |
+ * | `POST api/login` with `{ token }` | sets the cookie; 204 or 401 |
+ * | `POST api/logout` | 204 |
+ * | `GET api/stream?show=overview,locks` | server-sent events; the event's name is a tab, its data that tab's snapshot |
+ * | `GET api/leases/history?key=…` | `LeaseHistory` |
+ * | `GET api/outbox/payload?dispatcher=…&topic=…&key=…` | `Payload` of the stream's head; operators only |
+ * | `POST api/leases/release` with `ReleaseLease` | `Done` |
+ * | `POST api/outbox/retry`, `pause`, `resume` with `OnStream`, `skip` with `SkipEvent` | `Done` |
+ *
+ * A POST carries the session's `csrf` in the header `x-lockstep-csrf` (login: any value) and comes from the same origin. What is
+ * refused is a `Problem` (application/problem+json).
+ */
+export type Tab = 'overview' | 'locks' | 'leases' | 'outbox'
+
+export interface Session {
+  readonly version: string
+  readonly schema: string
+  readonly database: string
+  readonly server: string
+  /** Whether this console may change anything. */
+  readonly operator: boolean
+  /** Whether there is a way to log out. */
+  readonly token: boolean
+  readonly csrf: string
+}
+
+export interface Problem {
+  readonly status: number
+  readonly code: string
+  readonly title: string
+  readonly detail: string
+}
+
+export interface Done {
+  readonly ok: true
+  readonly message: string
+}
+
+/** Says what happened since the one before, and how things stand. The page keeps the last ones for its charts. */
+export interface OverviewSnapshot {
+  readonly at: string
+  /** Of the database, with everybody in it. Null in the first one. */
+  readonly commitsPerSecond: number | null
+  readonly rollbacksPerSecond: number | null
+  /** Of the outbox. Null in the first one. */
+  readonly enqueuedPerSecond: number | null
+  readonly deliveredPerSecond: number | null
+  readonly locksHeld: number
+  readonly lockWaiters: number
+  readonly longestLockWaitMs: number
+  readonly leasesHeld: number
+  readonly leaseWaiters: number
+  readonly outboxLagEvents: number
+  readonly outboxLagMs: number
+  readonly parkedStreams: number
+  /** Shards that nobody delivers. */
+  readonly shardsWithoutOwner: number
+  readonly connections: number
+  readonly maxConnections: number
+}
+
+export interface Claim {
+  readonly pid: number
+  readonly mode: 'exclusive' | 'shared'
+  readonly application: string | null
+  readonly state: string | null
+  /** How long its transaction is open, for a holder; how long it waits, for a waiter. */
+  readonly forMs: number | null
+}
+
+export interface LockRow {
+  readonly id: string
+  readonly key: string | null
+  readonly operation: string | null
+  readonly holders: readonly Claim[]
+  readonly waiters: readonly Claim[]
+}
+
+/** A session that others wait for, with those. */
+export interface BlockingBranch {
+  readonly pid: number
+  readonly application: string | null
+  readonly state: string | null
+  readonly waitedMs: number | null
+  /** The key, or what else it waits for. */
+  readonly waitsFor: string | null
+  readonly blocks: readonly BlockingBranch[]
+}
+
+export interface LocksSnapshot {
+  readonly at: string
+  readonly locks: readonly LockRow[]
+  readonly tree: readonly BlockingBranch[]
+  /** How many there are beyond those in `locks`. */
+  readonly more: number
+}
+
+export interface LeaseHolderRow {
+  readonly holder: string
+  readonly slot: number
+  readonly fence: string
+  readonly since: string
+  readonly until: string
+}
+
+export interface LeaseRow {
+  readonly key: string
+  readonly permits: number
+  readonly holders: readonly LeaseHolderRow[]
+  readonly waiters: readonly { readonly holder: string; readonly since: string }[]
+}
+
+export interface LeasesSnapshot {
+  readonly at: string
+  readonly leases: readonly LeaseRow[]
+  readonly more: number
+}
+
+export interface LeaseHistory {
+  readonly key: string
+  readonly entries: readonly {
+    readonly holder: string
+    readonly fence: string
+    readonly since: string
+    readonly endedAt: string
+    readonly ending: 'released' | 'expired' | 'forced'
+    readonly by: string | null
+    readonly reason: string | null
+  }[]
+}
+
+export interface ShardRow {
+  readonly dispatcher: string
+  readonly shard: number
+  readonly owner: string | null
+  readonly fence: string | null
+  readonly lagEvents: number
+  readonly lagMs: number
+  readonly parkedStreams: number
+  readonly movedAt: string | null
+}
+
+export interface ParkedRow {
+  readonly dispatcher: string
+  readonly topic: string
+  readonly key: string
+  readonly state: 'parked' | 'blocked' | 'paused'
+  readonly attempts: number
+  readonly reason: string | null
+  readonly since: string
+  readonly nextAttemptAt: string | null
+  readonly events: number
+  readonly head: number | null
+}
+
+export interface OutboxSnapshot {
+  readonly at: string
+  readonly shards: readonly ShardRow[]
+  readonly parked: readonly ParkedRow[]
+  readonly more: number
+  readonly segments: readonly {
+    readonly number: number
+    readonly openedAt: string
+    readonly leftAt: string | null
+    readonly current: boolean
+    readonly bytes: number
+  }[]
+}
+
+export interface Payload {
+  readonly seq: number
+  readonly id: string
+  readonly enqueuedAt: string
+  readonly headers: Readonly<Record<string, unknown>>
+  /** JSON text, or base64 where the event is bytes. */
+  readonly payload: string
+}
+
+export interface ReleaseLease {
+  readonly key: string
+  readonly reason: string
+  /** End the holder's open transaction instead of waiting for it. */
+  readonly terminate: boolean
+}
+
+export interface OnStream {
+  readonly dispatcher: string
+  readonly topic: string
+  readonly key: string
+  readonly reason: string
+}
+
+export interface SkipEvent extends OnStream {
+  readonly seq: number
+}
+
+export interface Snapshots {
+  readonly overview: OverviewSnapshot
+  readonly locks: LocksSnapshot
+  readonly leases: LeasesSnapshot
+  readonly outbox: OutboxSnapshot
+}
