@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process'
-import { type KillableProcess, startProcess, SUFFIX } from './faults/killableProcess.ts'
+import { type KillableProcess, startProcess } from './faults/killableProcess.ts'
 import { ENDS, type Entry } from './history.ts'
 import type { FromWorker, RoundPlan, ToWorker, WorkerPlan } from './messages.ts'
 
@@ -14,7 +14,7 @@ export interface Ear {
   lost(reason: Error): void
 }
 
-const PROGRAM = new URL(`worker${SUFFIX}`, import.meta.url)
+const PROGRAM = new URL('worker.ts', import.meta.url)
 
 /** A worker as the coordinator has it: a place that is always filled, by one process after the other. */
 export class WorkerProcess {

@@ -1,6 +1,6 @@
 import { type ChildProcess, type Serializable, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 
 /** A process of its own that runs one of our files. It dies with us: its standard input is our pipe. */
 export interface KillableProcess {
@@ -13,15 +13,14 @@ export interface KillableProcess {
   signal(name: NodeJS.Signals): void
 }
 
-/** As this file is: TypeScript in the repository, JavaScript in the package. */
-export const SUFFIX = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
-const LIFELINE = new URL(`lifeline${SUFFIX}`, import.meta.url)
-const LOADER = SUFFIX === '.ts' ? ['--import', 'tsx'] : []
+const LIFELINE = new URL('lifeline.ts', import.meta.url)
 
 /** Starts it. */
 export function startProcess(file: URL, args: readonly string[]): KillableProcess {
-  const program = fileURLToPath(file)
-  const child = spawn(process.execPath, [...LOADER, '--import', LIFELINE.href, program, ...args], {
+  const lifeline = nodeArguments(LIFELINE)
+  const program = nodeArguments(file)
+  const loader = program.slice(0, -1)
+  const child = spawn(process.execPath, [...loader, '--import', lifeline.at(-1)!, program.at(-1)!, ...args], {
     stdio: ['pipe', 'ignore', 'inherit', 'ipc'],
   })
   const ended = once(child, 'exit')
@@ -32,7 +31,7 @@ export function startProcess(file: URL, args: readonly string[]): KillableProces
       child.send(message)
       const [first] = await Promise.race([
         answer,
-        ended.then(() => Promise.reject(new Error(`The process ${program} has ended.`))),
+        ended.then(() => Promise.reject(new Error(`The process ${program.at(-1)} has ended.`))),
       ])
       return first
     },
