@@ -1,4 +1,5 @@
 import { type EventMessage, type EventName, on } from './events.ts'
+import { DEFAULT_MAX_VALUES, LabelBound, operationOf, OTHER } from './labelBound.ts'
 import { outboxMetrics } from './prometheusOutbox.ts'
 
 type Labels = Readonly<Record<string, string>>
@@ -50,9 +51,6 @@ export interface LockstepMetricsOptions {
   readonly maxLabelValues?: number
 }
 
-const DEFAULT_MAX_LABEL_VALUES = 200
-/** What is over the bound. */
-const OTHER = 'other'
 /** The operation of a transaction that has no key. */
 const NONE = 'none'
 /** Why an attempt failed where the driver gave no code, which it does only for a lost connection. */
@@ -74,23 +72,23 @@ const BUCKETS_CALLS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
  * const stop = lockstepMetrics(client)
  */
 export function lockstepMetrics(client: PrometheusClient, options: LockstepMetricsOptions = {}): () => void {
-  const { byKey = false, maxLabelValues = DEFAULT_MAX_LABEL_VALUES } = options
+  const { byKey = false, maxLabelValues = DEFAULT_MAX_VALUES } = options
   if (!Number.isInteger(maxLabelValues) || maxLabelValues < 1)
     throw new RangeError(`maxLabelValues is ${maxLabelValues}. Use a whole number above 0.`)
   const maker = metricMaker(client, options.register, () => table.flush())
   const metrics = makeMetrics(maker, byKey ? ['operation', 'key'] : ['operation'])
-  const bounds = { operations: new Bound(maxLabelValues), keys: new Bound(maxLabelValues) }
+  const bounds = { operations: new LabelBound(maxLabelValues), keys: new LabelBound(maxLabelValues) }
   const table = new LockSeriesTable(metrics, byKey, bounds)
   // By themselves: an operation that has only locks, or only leases, has no zeros of the other kind.
   const leases = new SeriesTable((labels) => new LeaseSeries(metrics, labels), byKey, bounds)
-  const reasons = new Bound(maxLabelValues)
-  const prefixes = new Bound(maxLabelValues)
+  const reasons = new LabelBound(maxLabelValues)
+  const prefixes = new LabelBound(maxLabelValues)
   const stops: (() => void)[] = []
   const hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void): void =>
     void stops.push(on(name, listener))
 
   // First, because it registers metrics: where one is refused, nothing is heard.
-  outboxMetrics({ ...maker, hear, dispatchers: new Bound(maxLabelValues), topics: new Bound(maxLabelValues) })
+  outboxMetrics({ ...maker, hear, dispatchers: new LabelBound(maxLabelValues), topics: new LabelBound(maxLabelValues) })
   hear('lock.acquired', ({ keys, sharedKeys, waitMs }) => {
     for (const series of table.of(keys, sharedKeys)) series.waits.add(waitMs / 1000)
   })
@@ -293,8 +291,8 @@ const LOST_REASONS: readonly EventMessage<'lease.lost'>['reason'][] = [
 class SeriesTable<Each extends { readonly labels: Labels }> {
   readonly #make: (labels: Labels) => Each
   readonly #byKey: boolean
-  readonly #operations: Bound
-  readonly #keys: Bound
+  readonly #operations: LabelBound
+  readonly #keys: LabelBound
   /** By operation, or by key. Lists of one, so that the common case of one key has its answer ready. */
   readonly #known = new Map<string, readonly [Each]>()
 
@@ -321,8 +319,7 @@ class SeriesTable<Each extends { readonly labels: Labels }> {
   }
 
   #find(key: string): readonly [Each] {
-    const colon = key.indexOf(':')
-    const operation = colon === -1 ? key : key.slice(0, colon)
+    const operation = operationOf(key)
     return this.#known.get(this.#byKey ? key : operation) ?? this.#meet(operation, key)
   }
 
@@ -353,23 +350,6 @@ class LockSeriesTable extends SeriesTable<Series> {
 }
 
 interface Bounds {
-  readonly operations: Bound
-  readonly keys: Bound
-}
-
-/** The first so many different values as they are, all others as `other`. */
-class Bound {
-  readonly #max: number
-  readonly #seen = new Set<string>()
-
-  constructor(max: number) {
-    this.#max = max
-  }
-
-  bounded(value: string): string {
-    if (this.#seen.has(value)) return value
-    if (this.#seen.size >= this.#max) return OTHER
-    this.#seen.add(value)
-    return value
-  }
+  readonly operations: LabelBound
+  readonly keys: LabelBound
 }

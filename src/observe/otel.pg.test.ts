@@ -1,0 +1,260 @@
+import * as api from '@opentelemetry/api'
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
+import {
+  AggregationTemporality,
+  InMemoryMetricExporter,
+  MeterProvider,
+  PeriodicExportingMetricReader,
+} from '@opentelemetry/sdk-metrics'
+import {
+  BasicTracerProvider,
+  InMemorySpanExporter,
+  type ReadableSpan,
+  SimpleSpanProcessor,
+} from '@opentelemetry/sdk-trace-base'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { LeaseHeld, LockAborted, LockTimeout } from '../errors.ts'
+import { perEvent } from '../outbox/index.ts'
+import { on } from './events.ts'
+import { lockstepTelemetry, traceHeaders } from './otel.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+const exporter = new InMemorySpanExporter()
+const tracers = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
+const metricExporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
+const reader = new PeriodicExportingMetricReader({ exporter: metricExporter, exportIntervalMillis: 3_600_000 })
+const meters = new MeterProvider({ readers: [reader] })
+
+/** As W3C writes it; the real one is in a package that this one does not need. */
+const propagator: api.TextMapPropagator = {
+  inject(context, carrier, setter) {
+    const span = api.trace.getSpanContext(context)
+    if (span !== undefined) setter.set(carrier, 'traceparent', `00-${span.traceId}-${span.spanId}-01`)
+  },
+  extract(context, carrier, getter) {
+    const [, traceId, spanId] = String(getter.get(carrier, 'traceparent')).split('-')
+    if (traceId === undefined || spanId === undefined) return context
+    return api.trace.setSpanContext(context, { traceId, spanId, traceFlags: 1, isRemote: true })
+  },
+  fields: () => ['traceparent'],
+}
+
+let stop = (): void => undefined
+
+// Registered as an SDK does: what is tried is the way that a user goes.
+beforeAll(() => {
+  expect(api.context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())).toBe(true)
+  expect(api.trace.setGlobalTracerProvider(tracers)).toBe(true)
+  expect(api.metrics.setGlobalMeterProvider(meters)).toBe(true)
+  expect(api.propagation.setGlobalPropagator(propagator)).toBe(true)
+})
+afterAll(async () => {
+  await Promise.all([tracers.shutdown(), meters.shutdown()])
+  for (const each of [api.context, api.trace, api.metrics, api.propagation]) each.disable()
+})
+beforeEach(() => {
+  exporter.reset()
+  stop = lockstepTelemetry(api)
+})
+afterEach(() => stop())
+
+/** Runs it as a request that has a span of its own. */
+function inRequest<T>(name: string, work: () => Promise<T>): Promise<T> {
+  return tracers.getTracer('test').startActiveSpan(name, async (span) => {
+    try {
+      return await work()
+    } finally {
+      span.end()
+    }
+  })
+}
+
+function finished(name: string): ReadableSpan[] {
+  return exporter.getFinishedSpans().filter((span) => span.name === name)
+}
+
+function one(name: string): ReadableSpan {
+  const found = finished(name)
+  expect(found, name).toHaveLength(1)
+  return found[0] as ReadableSpan
+}
+
+const idOf = (span: ReadableSpan): string => span.spanContext().spanId
+const parentOf = (span: ReadableSpan): string | undefined => span.parentSpanContext?.spanId
+const msOf = ([seconds, nanoseconds]: api.HrTime): number => seconds * 1e3 + nanoseconds / 1e6
+
+test('each caller has its own transaction and its own wait below its span, however they interleave', async () => {
+  const { lockstep } = bench.open('pg', { slowWaitMs: 10 })
+  const [held, leave, slow] = [signal(), signal(), signal()]
+  const first = inRequest('first', () =>
+    lockstep.transaction({ lock: 'Order:1' }, async () => {
+      held.give()
+      await leave.given
+    }),
+  )
+  await held.given
+  const unwatch = on('lock.slow', () => slow.give())
+  const second = inRequest('second', () => lockstep.transaction({ lock: 'Order:1' }, async () => undefined))
+  await slow.given
+  unwatch()
+  leave.give()
+  await Promise.all([first, second])
+
+  const transactions = finished('lockstep.transaction')
+  expect(transactions.map(parentOf)).toEqual([idOf(one('first')), idOf(one('second'))])
+  const waits = finished('lockstep.lock.wait')
+  expect(waits.map(parentOf)).toEqual(transactions.map(idOf))
+  expect(transactions.map(({ attributes }) => attributes['lockstep.contended'])).toEqual([false, true])
+  expect(transactions.map(({ attributes }) => attributes['lockstep.outcome'])).toEqual(['committed', 'committed'])
+  const [ofFirst, ofSecond] = waits.map(({ events }) => events.map(({ name }) => name))
+  expect(ofFirst).not.toContain('lockstep.lock.contended')
+  expect(ofSecond).toEqual(['lockstep.lock.contended', 'lockstep.lock.slow'])
+  // The second waited for as long as the first held.
+  const [firstMs = 0, secondMs = 0] = waits.map(({ duration }) => msOf(duration))
+  expect(secondMs).toBeGreaterThan(10)
+  expect(firstMs).toBeLessThan(msOf((transactions[0] as ReadableSpan).duration))
+})
+
+test('a retry is linked with the attempt before, and told in the caller’s span', async () => {
+  const { lockstep } = bench.open('pg')
+  await bench.admin.query(`INSERT INTO notes VALUES ('a')`)
+  let attempts = 0
+  await inRequest('request', () =>
+    lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async (tx) => {
+      await tx.query('SELECT count(*) FROM notes')
+      // Changed by somebody else after the snapshot: 40001.
+      if (++attempts === 1) await bench.admin.query(`UPDATE notes SET id = 'b'`)
+      await tx.query(`UPDATE notes SET id = 'c'`)
+    }),
+  )
+  const [failed, succeeded] = finished('lockstep.transaction') as [ReadableSpan, ReadableSpan]
+  expect(failed).toMatchObject({
+    status: { code: api.SpanStatusCode.ERROR },
+    attributes: { 'lockstep.attempt': 1, 'lockstep.outcome': 'rolledBack', 'error.type': 'rolledBack' },
+    links: [],
+  })
+  expect(succeeded.attributes).toMatchObject({ 'lockstep.attempt': 2, 'lockstep.outcome': 'committed' })
+  expect(succeeded.links.map(({ context }) => context.spanId)).toEqual([idOf(failed)])
+  const request = one('request')
+  expect([parentOf(failed), parentOf(succeeded)]).toEqual([idOf(request), idOf(request)])
+  expect(request.events).toMatchObject([
+    { name: 'lockstep.transaction.retried', attributes: { 'lockstep.attempt': 1, 'lockstep.reason': '40001' } },
+  ])
+})
+
+test('a timeout, and a wait that its caller gives up', async () => {
+  const [holder, waiter] = [bench.open('pg'), bench.open('pg')]
+  const [held, leave] = [signal(), signal()]
+  const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
+  await held.given
+  // The holder's own wait.
+  exporter.reset()
+  const late = inRequest('late', () =>
+    failureOf(waiter.lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => undefined)),
+  )
+  expect(await late).toBeInstanceOf(LockTimeout)
+  expect(one('lockstep.transaction')).toMatchObject({
+    status: { code: api.SpanStatusCode.ERROR },
+    attributes: { 'error.type': 'LOCKSTEP_LOCK_TIMEOUT', 'lockstep.waited_for': 'server' },
+  })
+  expect(parentOf(one('lockstep.transaction'))).toBe(idOf(one('late')))
+  expect(msOf(one('lockstep.lock.wait').duration)).toBeGreaterThan(45)
+  exporter.reset()
+  const abort = new AbortController()
+  const given = { lock: 'Order:1', signal: abort.signal } as const
+  const impatient = inRequest('impatient', () => failureOf(waiter.lockstep.transaction(given, async () => undefined)))
+  await bench.waiters(1)
+  abort.abort()
+  expect(await impatient).toBeInstanceOf(LockAborted)
+  expect(one('lockstep.lock.wait').attributes['error.type']).toBe('LOCKSTEP_LOCK_ABORTED')
+  expect(parentOf(one('lockstep.transaction'))).toBe(idOf(one('impatient')))
+  leave.give()
+  await first
+})
+
+test('a COMMIT whose answer is lost', async () => {
+  const proxy = await bench.proxy()
+  const { lockstep } = bench.open('pg', { url: proxy.url(database.url) })
+  await inRequest('request', () =>
+    lockstep.transaction({ lock: 'Order:1' }, async () => {
+      proxy.onServerData((chunk) => {
+        if (!chunk.includes('COMMIT\0')) return 'forward'
+        proxy.onServerData(undefined)
+        return 'cut-before'
+      })
+    }),
+  )
+  expect(one('lockstep.transaction').attributes['lockstep.outcome']).toBe('unknown')
+  expect(one('lockstep.commit.resolve').attributes['lockstep.outcome']).toBe('committed')
+  expect(parentOf(one('lockstep.commit.resolve'))).toBe(idOf(one('request')))
+})
+
+test('a lease is held below the span of whoever took it, also where a timer finds out that it is lost', async () => {
+  const [holder, other] = [bench.open('pg').lockstep, bench.open('pg').lockstep]
+  const lease = await inRequest('taker', () => holder.leases.acquire('Instance:1', { ttlMs: 300 }))
+  const refused = inRequest('refused', () => failureOf(other.leases.acquire('Instance:1')))
+  expect(await refused).toBeInstanceOf(LeaseHeld)
+  expect(one('refused').events).toMatchObject([{ name: 'lockstep.lease.refused' }])
+  await other.leases.forceRelease('Instance:1', { by: 'the test', reason: 'to see it told' })
+  await expect.poll(() => finished('lockstep.lease.hold')).toHaveLength(1)
+  const held = one('lockstep.lease.hold')
+  expect(held).toMatchObject({
+    status: { code: api.SpanStatusCode.ERROR },
+    attributes: {
+      'error.type': 'LOCKSTEP_LEASE_LOST',
+      'lockstep.reason': 'taken away',
+      'lockstep.operations': ['Instance'],
+    },
+  })
+  expect(parentOf(held)).toBe(idOf(one('taker')))
+  await lease.release()
+  await inRequest('orderly', () => other.lease('Instance:1', {}, async () => Promise.resolve()))
+  const [, second] = finished('lockstep.lease.hold')
+  expect(second).toMatchObject({ status: { code: api.SpanStatusCode.UNSET } })
+  expect(parentOf(second as ReadableSpan)).toBe(idOf(one('orderly')))
+})
+
+test('a delivery is linked with the span in which the event was written; one that is not taken is told', async () => {
+  const { lockstep } = bench.open('pg', { max: 6, eventHeaders: () => traceHeaders(api) })
+  await inRequest('writer', () =>
+    lockstep.transaction({}, async (tx) => {
+      await tx.enqueue({ topic: 'trades', key: 'a', payload: 1 })
+      await tx.enqueue({ topic: 'trades', key: 'b', payload: 2 })
+    }),
+  )
+  const stopping = new AbortController()
+  const sink = perEvent(({ key }) => {
+    if (key === 'b') throw new Error('not this one')
+  })
+  const run = lockstep.dispatcher({ sink, shards: 1, attempts: 2, backoffMs: { first: 5 } })
+  const running = run.run({ signal: stopping.signal })
+  await expect.poll(() => finished('lockstep.outbox.parked').length).toBeGreaterThan(1)
+  const delivery = one('lockstep.outbox.deliver')
+  expect(delivery).toMatchObject({
+    kind: api.SpanKind.PRODUCER,
+    attributes: { 'messaging.batch.message_count': 1, 'messaging.destination.name': 'trades' },
+  })
+  expect(delivery.links.map(({ context }) => context.spanId)).toEqual([idOf(one('writer'))])
+  const states = finished('lockstep.outbox.parked').map(({ attributes }) => attributes['lockstep.state'])
+  expect(states).toEqual(['parked', 'blocked'])
+  stopping.abort()
+  await running
+})
+
+test('the metrics of the same work reach the meter that is registered', async () => {
+  const { lockstep } = bench.open('pg')
+  await lockstep.transaction({ lock: 'Metric:1' }, async () => undefined)
+  const { resourceMetrics } = await reader.collect()
+  const metrics = resourceMetrics.scopeMetrics.flatMap((scope) => scope.metrics)
+  const counts = ['lockstep.lock.wait.duration', 'lockstep.lock.hold.duration'].map((name) => {
+    const points = metrics.find(({ descriptor }) => descriptor.name === name)?.dataPoints ?? []
+    const ours = points.find(({ attributes }) => attributes['lockstep.operation'] === 'Metric')
+    return (ours?.value as { count: number }).count
+  })
+  expect(counts).toEqual([1, 1])
+})

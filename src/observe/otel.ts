@@ -1,0 +1,65 @@
+import { type EventMessage, type EventName, on } from './events.ts'
+import { DEFAULT_MAX_VALUES } from './labelBound.ts'
+import type { OpenTelemetryApi, OpenTelemetryMeterProvider, OpenTelemetryTracerProvider } from './otelApi.ts'
+import { telemetryMetrics } from './otelMetrics.ts'
+import { telemetrySpans } from './otelSpans.ts'
+
+export type {
+  OpenTelemetryApi,
+  OpenTelemetryMeter,
+  OpenTelemetryMeterProvider,
+  OpenTelemetrySpan,
+  OpenTelemetryTracerProvider,
+} from './otelApi.ts'
+
+/** Options of `lockstepTelemetry()`. */
+export interface LockstepTelemetryOptions {
+  /** Who makes the spans. Default: the one that is registered with the API. False: no spans. */
+  readonly tracerProvider?: OpenTelemetryTracerProvider | false
+  /** Who makes the metrics. Default: the one that is registered with the API by now. False: no metrics. */
+  readonly meterProvider?: OpenTelemetryMeterProvider | false
+  /** Put keys, and what sinks say of events, into the attributes of spans. They may hold what is personal. Default false. */
+  readonly keys?: boolean
+  /** How many different values each attribute of a metric may have; the rest is counted as `other`. Default 200. */
+  readonly maxAttributeValues?: number
+}
+
+/** The instrumentation scope of all that is told. */
+const SCOPE = 'pg-lockstep'
+
+/**
+ * Tells OpenTelemetry what locks, transactions, leases and the outbox do: as spans below the span of whoever called, and as
+ * metrics. The answer stops it, and ends the spans that are open.
+ *
+ * @example
+ * import * as api from '@opentelemetry/api'
+ * const stop = lockstepTelemetry(api)
+ */
+export function lockstepTelemetry(api: OpenTelemetryApi, options: LockstepTelemetryOptions = {}): () => void {
+  const { keys = false, maxAttributeValues = DEFAULT_MAX_VALUES } = options
+  if (!Number.isInteger(maxAttributeValues) || maxAttributeValues < 1)
+    throw new RangeError(`maxAttributeValues is ${maxAttributeValues}. Use a whole number above 0.`)
+  const { tracerProvider = api.trace.getTracerProvider(), meterProvider = api.metrics.getMeterProvider() } = options
+  const stops: (() => void)[] = []
+  const hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void): void =>
+    void stops.push(on(name, listener))
+
+  if (meterProvider !== false) telemetryMetrics(meterProvider.getMeter(SCOPE), maxAttributeValues, hear)
+  if (tracerProvider !== false) stops.push(telemetrySpans(api, tracerProvider.getTracer(SCOPE), keys, hear))
+  return () => {
+    for (const stop of stops.splice(0)) stop()
+  }
+}
+
+/**
+ * The headers that tell whoever receives an event which trace it comes from. Give them to `tx.enqueue()`: the span of the
+ * delivery is then linked with the one that is active now.
+ *
+ * @example
+ * tx.enqueue({ topic: 'trades', key: '42', payload, headers: traceHeaders(api) })
+ */
+export function traceHeaders(api: OpenTelemetryApi): Record<string, string> {
+  const headers: Record<string, string> = {}
+  api.propagation.inject(api.context.active(), headers)
+  return headers
+}

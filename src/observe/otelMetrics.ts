@@ -1,0 +1,222 @@
+import type { EventMessage, EventName } from './events.ts'
+import { LabelBound, operationOf } from './labelBound.ts'
+import type { Attributes, OpenTelemetryMeter } from './otelApi.ts'
+
+/** Listens to one event for as long as the telemetry is on. */
+export type Hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void) => void
+
+/** The operation of a transaction that has no key. */
+const NONE = 'none'
+/** Why an attempt failed where the driver gave no code, which it does only for a lost connection. */
+const NO_CODE = 'connection'
+
+// OpenTelemetry's own boundaries are made for milliseconds: in seconds nearly all of these times would be in its first bucket.
+/** From a millisecond, about the quickest transaction, to half a minute, the default of `waitMs`. */
+const SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+/** From a lease of one short request to a leader's of an hour. */
+const LEASE_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600]
+/** From an event that is sent at once to one that has waited for an hour. */
+const LATENCY_SECONDS = [...SECONDS, 60, 300, 900, 3600]
+/** From one call, where combining is of no use, to the default of `maxBatch`. */
+const CALLS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+
+/** Counts and times what locks, transactions, leases and the outbox do. */
+export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, hear: Hear): void {
+  const metrics = makeMetrics(meter)
+  const operations = new LabelBound(maxValues)
+  const reasons = new LabelBound(maxValues)
+  const prefixes = new LabelBound(maxValues)
+  /** Each operation once, however many of the keys are of it. */
+  const whose = (keys: readonly string[], sharedKeys: readonly string[] = []): Attributes[] => {
+    const all = new Set([...keys, ...sharedKeys].map((key) => operations.bounded(operationOf(key))))
+    return (all.size === 0 ? [NONE] : [...all]).map((operation) => ({ 'lockstep.operation': operation }))
+  }
+
+  hear('lock.acquired', ({ keys, sharedKeys, waitMs }) => {
+    for (const who of whose(keys, sharedKeys)) metrics.wait.record(waitMs / 1000, who)
+  })
+  hear('lock.released', ({ keys, sharedKeys, holdMs, outcome }) => {
+    for (const who of whose(keys, sharedKeys))
+      metrics.hold.record(holdMs / 1000, { ...who, 'lockstep.outcome': outcome })
+  })
+  hear('lock.contended', ({ keys, sharedKeys, where }) => {
+    for (const who of whose(keys, sharedKeys)) metrics.contentions.add(1, { ...who, 'lockstep.where': where })
+  })
+  hear('lock.timedOut', ({ keys, sharedKeys }) => {
+    for (const who of whose(keys, sharedKeys)) metrics.timeouts.add(1, who)
+  })
+  hear('lock.abandoned', ({ keys, sharedKeys }) => {
+    for (const who of whose(keys, sharedKeys)) metrics.abandoned.add(1, who)
+  })
+  hear('lock.slow', ({ keys, sharedKeys }) => {
+    for (const who of whose(keys, sharedKeys)) metrics.slow.add(1, who)
+  })
+  hear('lock.wouldWait', ({ key, waitMs }) => {
+    for (const who of whose([key])) metrics.wouldWait.record(waitMs / 1000, who)
+  })
+  hear('transaction.retried', ({ keys, reason = NO_CODE }) => {
+    const shown = reasons.bounded(reason)
+    for (const who of whose(keys)) metrics.retries.add(1, { ...who, 'lockstep.reason': shown })
+  })
+  hear('commit.resolved', ({ keys, outcome }) => {
+    for (const who of whose(keys)) metrics.resolved.add(1, { ...who, 'lockstep.outcome': outcome })
+  })
+  hear('rollout.switchedBack', ({ prefix }) =>
+    metrics.switchedBack.add(1, { 'lockstep.prefix': prefixes.bounded(prefix) }),
+  )
+  hear('combine.batch', ({ key, size, waitedMs }) => {
+    for (const who of whose([key])) {
+      metrics.batchSize.record(size, who)
+      metrics.batchWait.record(waitedMs / 1000, who)
+    }
+  })
+  hear('combine.refused', ({ key }) => {
+    for (const who of whose([key])) metrics.combineRefused.add(1, who)
+  })
+  hear('lease.acquired', ({ key, waitedMs }) => {
+    for (const who of whose([key])) metrics.leaseWait.record(waitedMs / 1000, who)
+  })
+  hear('lease.refused', ({ key }) => {
+    for (const who of whose([key])) metrics.leaseRefused.add(1, who)
+  })
+  hear('lease.renewed', ({ key, outcome }) => {
+    for (const who of whose([key])) metrics.leaseRenewals.add(1, { ...who, 'lockstep.outcome': outcome })
+  })
+  hear('lease.lost', ({ key, heldMs, reason }) => {
+    for (const who of whose([key])) {
+      metrics.leaseLost.add(1, { ...who, 'lockstep.reason': reason })
+      metrics.leaseHold.record(heldMs / 1000, who)
+    }
+  })
+  hear('lease.released', ({ key, heldMs }) => {
+    for (const who of whose([key])) metrics.leaseHold.record(heldMs / 1000, who)
+  })
+  outboxMetrics(metrics, maxValues, hear)
+  // Not `rows.outOfOrder`: whoever listens to it makes every lockRows() ask for more columns.
+}
+
+/** The attribute is the topic, never the key: keys are without number. */
+function outboxMetrics(metrics: Metrics, maxValues: number, hear: Hear): void {
+  const dispatchers = new LabelBound(maxValues)
+  const topics = new LabelBound(maxValues)
+  const by = (dispatcher: string): Attributes => ({ 'lockstep.dispatcher': dispatchers.bounded(dispatcher) })
+  const of = (dispatcher: string, topic: string): Attributes => ({
+    ...by(dispatcher),
+    'lockstep.topic': topics.bounded(topic),
+  })
+  const shards = new Standing((change, dispatcher) => metrics.shards.add(change, by(dispatcher)))
+  const sinks = new Standing((change, dispatcher) => metrics.sinksDown.add(change, by(dispatcher)))
+
+  hear('outbox.delivered', ({ schema, dispatcher, events, tookMs }) => {
+    const now = Date.now()
+    metrics.delivery.record(tookMs / 1000, by(dispatcher))
+    for (const { topic, enqueuedAt } of events) {
+      const what = of(dispatcher, topic)
+      metrics.delivered.add(1, what)
+      // The one clock is the database's, the other this machine's.
+      metrics.latency.record(Math.max(0, now - enqueuedAt.getTime()) / 1000, what)
+    }
+    sinks.ends(schema, dispatcher)
+  })
+  hear('outbox.parked', ({ dispatcher, topic, state }) =>
+    metrics.parked.add(1, { ...of(dispatcher, topic), 'lockstep.state': state }),
+  )
+  hear('outbox.unparked', ({ dispatcher, topic }) => metrics.unparked.add(1, of(dispatcher, topic)))
+  hear('outbox.sinkDown', ({ schema, dispatcher }) => sinks.begins(schema, dispatcher))
+  hear('outbox.sinkUp', ({ schema, dispatcher }) => sinks.ends(schema, dispatcher))
+  hear('outbox.shardTaken', ({ schema, dispatcher, shard, fence }) =>
+    shards.begins(schema, dispatcher, `${shard}/${fence}`),
+  )
+  hear('outbox.shardLeft', ({ schema, dispatcher, shard, fence }) => {
+    shards.ends(schema, dispatcher, `${shard}/${fence}`)
+    // It is no longer seen here what the sink does.
+    if (!shards.has(schema, dispatcher)) sinks.ends(schema, dispatcher)
+  })
+  hear('outbox.failed', ({ dispatcher }) => metrics.failures.add(1, by(dispatcher)))
+}
+
+/** What is so at present, of which each beginning and each end may be told more than once. */
+class Standing {
+  readonly #tell: (change: 1 | -1, dispatcher: string) => void
+  readonly #standing = new Map<string, Set<string>>()
+
+  constructor(tell: (change: 1 | -1, dispatcher: string) => void) {
+    this.#tell = tell
+  }
+
+  has(schema: string, dispatcher: string): boolean {
+    return this.#of(schema, dispatcher).size > 0
+  }
+
+  begins(schema: string, dispatcher: string, what = ''): void {
+    const standing = this.#of(schema, dispatcher)
+    if (standing.has(what)) return
+    standing.add(what)
+    this.#tell(1, dispatcher)
+  }
+
+  ends(schema: string, dispatcher: string, what = ''): void {
+    if (this.#of(schema, dispatcher).delete(what)) this.#tell(-1, dispatcher)
+  }
+
+  #of(schema: string, dispatcher: string): Set<string> {
+    const name = `${schema}\0${dispatcher}`
+    let standing = this.#standing.get(name)
+    if (standing === undefined) this.#standing.set(name, (standing = new Set()))
+    return standing
+  }
+}
+
+type Metrics = ReturnType<typeof makeMetrics>
+
+// What each of them means is told in docs/reference/otel.md, which a test compares with this list.
+function makeMetrics(meter: OpenTelemetryMeter) {
+  const counter = (name: string, unit: string, description: string) =>
+    meter.createCounter(`lockstep.${name}`, { unit, description })
+  const upDown = (name: string, unit: string, description: string) =>
+    meter.createUpDownCounter(`lockstep.${name}`, { unit, description })
+  const histogram = (name: string, unit: string, description: string, boundaries: readonly number[]) =>
+    meter.createHistogram(`lockstep.${name}`, {
+      unit,
+      description,
+      advice: { explicitBucketBoundaries: [...boundaries] },
+    })
+  return {
+    wait: histogram('lock.wait.duration', 's', 'From asking for a lock to having it.', SECONDS),
+    hold: histogram('lock.hold.duration', 's', 'From having a lock to the end of its transaction.', SECONDS),
+    contentions: counter('lock.contentions', '{lock}', 'Locks that were not free at once.'),
+    timeouts: counter('lock.timeouts', '{lock}', 'Locks that were not granted within waitMs.'),
+    abandoned: counter('lock.abandoned', '{lock}', 'Waits that their caller gave up.'),
+    slow: counter('lock.slow', '{lock}', 'Waits that passed the threshold of slowness.'),
+    wouldWait: histogram(
+      'lock.would_wait.duration',
+      's',
+      'How long the lock of an observed key would have been waited for.',
+      SECONDS,
+    ),
+    retries: counter('transaction.retries', '{attempt}', 'Attempts that failed and were made again.'),
+    resolved: counter('commit.resolved', '{commit}', 'COMMITs whose answer was lost, by what had become of them.'),
+    switchedBack: counter('rollout.switched_back', '{prefix}', 'Prefixes that a trigger put back to observe.'),
+    batchSize: histogram('combine.batch.size', '{call}', 'How many calls a batch served.', CALLS),
+    batchWait: histogram(
+      'combine.wait.duration',
+      's',
+      'How long the first call of a batch had waited for it to begin.',
+      SECONDS,
+    ),
+    combineRefused: counter('combine.refused', '{call}', 'Combined calls that were not taken: too many waited.'),
+    leaseWait: histogram('lease.wait.duration', 's', 'From asking for a lease to having it.', SECONDS),
+    leaseHold: histogram('lease.hold.duration', 's', 'From having a lease to its end.', LEASE_SECONDS),
+    leaseRefused: counter('lease.refused', '{lease}', 'Questions for a lease that somebody else had.'),
+    leaseRenewals: counter('lease.renewals', '{heartbeat}', 'Heartbeats that were answered.'),
+    leaseLost: counter('lease.lost', '{lease}', 'Leases that their holder could not count on any more.'),
+    delivered: counter('outbox.delivered', '{event}', 'Events that the sink took.'),
+    delivery: histogram('outbox.delivery.duration', 's', 'How long the sink had a batch.', SECONDS),
+    latency: histogram('outbox.latency', 's', 'From enqueuing an event to its delivery.', LATENCY_SECONDS),
+    parked: counter('outbox.parked', '{event}', 'Events that were not taken, by what their stream waits for.'),
+    unparked: counter('outbox.unparked', '{stream}', 'Streams that had waited and have caught up.'),
+    sinksDown: upDown('outbox.sinks_down', '{sink}', 'Sinks to which nothing gets through.'),
+    shards: upDown('outbox.shards', '{shard}', 'Shards that this process has.'),
+    failures: counter('outbox.failures', '{failure}', 'What a dispatcher could not read or look after.'),
+  }
+}

@@ -1,0 +1,323 @@
+import type { EventMessage } from './events.ts'
+import { operationOf } from './labelBound.ts'
+import {
+  type Attributes,
+  type OpenTelemetryApi,
+  type OpenTelemetrySpan,
+  type OpenTelemetryTracerProvider,
+  SPAN_KIND,
+  type SpanLink,
+  STATUS_ERROR,
+} from './otelApi.ts'
+import type { Hear } from './otelMetrics.ts'
+
+type Tracer = ReturnType<OpenTelemetryTracerProvider['getTracer']>
+
+/** What SDKs keep of a span's links by default. */
+const MAX_LINKS = 128
+/** How many leases may be open spans at a time; of those beyond, only the wait is told. */
+const MAX_OPEN_LEASES = 10_000
+
+/** What is known of a call between its events. */
+interface CallSoFar {
+  contended?: { readonly at: number; readonly where: string }
+  slow?: { readonly at: number; readonly waitedFor: string; readonly pids: readonly string[] }
+  /** The attempt that is under way, and since when it asked. */
+  span?: OpenTelemetrySpan
+  startedAt?: number
+  waitMs?: number
+  /** The attempt that failed before. */
+  previous?: SpanLink
+}
+
+/**
+ * Tells what happens as spans.
+ *
+ * Events are told when something has ended, in the asynchronous context of whoever asked for it: so a span is made with a beginning
+ * in the past, below the span that is active there. Only leases, and sinks that are down, are open spans meanwhile.
+ *
+ * The events of one call have the very same list of keys in them; that is how they are put together.
+ */
+export function telemetrySpans(api: OpenTelemetryApi, tracer: Tracer, withKeys: boolean, hear: Hear): () => void {
+  const teller = new Teller(api, tracer, withKeys)
+  transactionSpans(teller, hear)
+  const endLeases = leaseSpans(teller, hear)
+  const endSinks = outboxSpans(teller, hear)
+  return () => {
+    endLeases()
+    endSinks()
+  }
+}
+
+function transactionSpans(teller: Teller, hear: Hear): void {
+  const calls = new WeakMap<readonly string[], CallSoFar>()
+  const callOf = (keys: readonly string[]): CallSoFar => {
+    let call = calls.get(keys)
+    if (call === undefined) calls.set(keys, (call = {}))
+    return call
+  }
+
+  /** The span of an attempt that began to wait so long ago, with the wait in it. */
+  const begin = (
+    message: EventMessage<'lock.requested'>,
+    waitMs: number,
+    more: Attributes,
+    failure?: string,
+  ): OpenTelemetrySpan => {
+    const { keys, sharedKeys } = message
+    const call = callOf(keys)
+    const now = Date.now()
+    const startedAt = now - waitMs
+    const attributes = { ...teller.who(message.schema, keys, sharedKeys), ...more }
+    const span = teller.start('lockstep.transaction', attributes, {
+      startedAt,
+      links: call.previous === undefined ? [] : [call.previous],
+    })
+    const wait = teller.start('lockstep.lock.wait', attributes, { startedAt, below: span })
+    if (call.contended !== undefined)
+      wait.addEvent('lockstep.lock.contended', { 'lockstep.where': call.contended.where }, call.contended.at)
+    if (call.slow !== undefined) {
+      const { at, waitedFor, pids } = call.slow
+      wait.addEvent('lockstep.lock.slow', { 'lockstep.waited_for': waitedFor, 'lockstep.holder.pids': [...pids] }, at)
+    }
+    if (failure !== undefined) teller.fail(wait, failure)
+    wait.end(now)
+    calls.set(keys, { span, startedAt, waitMs })
+    return span
+  }
+  const end = (message: EventMessage<'lock.requested'>, waitedMs: number, code: string, more: Attributes): void => {
+    const span = begin(message, waitedMs, more, code)
+    teller.fail(span, code)
+    span.end()
+    calls.delete(message.keys)
+  }
+
+  hear('lock.contended', ({ keys, where }) => void (callOf(keys).contended = { at: Date.now(), where }))
+  hear('lock.slow', ({ keys, waitedFor, holders }) => {
+    const call = callOf(keys)
+    // It is told after the holders were asked for: the wait may be over by now.
+    if (call.span !== undefined) return
+    const pids = holders.flatMap(({ pid }) => (pid === undefined ? [] : [String(pid)]))
+    call.slow = { at: Date.now(), waitedFor, pids }
+  })
+  hear('lock.acquired', (message) => {
+    const { waitMs, contended, attempt } = message
+    begin(message, waitMs, { 'lockstep.contended': contended, 'lockstep.attempt': attempt })
+  })
+  hear('lock.timedOut', (message) => {
+    end(message, message.waitedMs, 'LOCKSTEP_LOCK_TIMEOUT', { 'lockstep.waited_for': message.waitedFor })
+  })
+  hear('lock.abandoned', (message) => end(message, message.waitedMs, 'LOCKSTEP_LOCK_ABORTED', {}))
+  hear('lock.released', ({ keys, holdMs, outcome }) => {
+    const { span, startedAt = 0, waitMs = 0 } = callOf(keys)
+    if (span === undefined) return
+    span.setAttribute('lockstep.outcome', outcome)
+    if (outcome !== 'committed') teller.fail(span, outcome)
+    span.end(startedAt + waitMs + holdMs)
+    // Another attempt may follow; without one, the list of keys goes, and this with it.
+    calls.set(keys, { previous: { context: span.spanContext() } })
+  })
+  hear('transaction.retried', ({ attempt, delayMs, reason }) => {
+    const attributes: Attributes = { 'lockstep.attempt': attempt, 'lockstep.delay_ms': delayMs }
+    if (reason !== undefined) attributes['lockstep.reason'] = reason
+    teller.tellActive('lockstep.transaction.retried', attributes)
+  })
+  hear('commit.resolved', ({ schema, keys, outcome, tookMs }) => {
+    const span = teller.start(
+      'lockstep.commit.resolve',
+      { ...teller.who(schema, keys), 'lockstep.outcome': outcome },
+      { startedAt: Date.now() - tookMs },
+    )
+    if (outcome === 'unknown') teller.fail(span, 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN')
+    span.end()
+  })
+  hear('combine.batch', ({ schema, key, size, waiting, tookMs, outcome }) => {
+    const counts = { 'lockstep.batch.size': size, 'lockstep.batch.waiting': waiting, 'lockstep.outcome': outcome }
+    const attributes = { ...teller.who(schema, [key]), ...counts }
+    const span = teller.start('lockstep.combine.batch', attributes, { startedAt: Date.now() - tookMs })
+    if (outcome !== 'committed') teller.fail(span, outcome)
+    span.end()
+  })
+}
+
+/** The answer ends those that are open. */
+function leaseSpans(teller: Teller, hear: Hear): () => void {
+  // A lease may be lost in a timer that belongs to nobody: its span is begun where it was granted.
+  const open = new Map<string, OpenTelemetrySpan>()
+  const nameOf = ({ schema, key, fence }: { schema: string; key: string; fence: bigint }): string =>
+    `${schema}\0${key}\0${fence}`
+  const take = (lease: { schema: string; key: string; fence: bigint }): OpenTelemetrySpan | undefined => {
+    const span = open.get(nameOf(lease))
+    open.delete(nameOf(lease))
+    return span
+  }
+  const about = (schema: string, key: string, holder: string): Attributes => ({
+    ...teller.who(schema, [key]),
+    'lockstep.holder': holder,
+  })
+
+  hear('lease.acquired', (lease) => {
+    const { schema, key, holder, fence, waitedMs } = lease
+    const attributes = { ...about(schema, key, holder), 'lockstep.fence': String(fence) }
+    const now = Date.now()
+    teller.start('lockstep.lease.wait', attributes, { startedAt: now - waitedMs }).end(now)
+    if (open.size < MAX_OPEN_LEASES)
+      open.set(nameOf(lease), teller.start('lockstep.lease.hold', attributes, { startedAt: now }))
+  })
+  hear('lease.refused', ({ schema, key, holder, heldBy, leftMs, waits }) => {
+    const attributes = { ...about(schema, key, holder), 'lockstep.left_ms': leftMs, 'lockstep.waits': waits }
+    teller.tellActive(
+      'lockstep.lease.refused',
+      heldBy === undefined ? attributes : { ...attributes, 'lockstep.held_by': heldBy },
+    )
+  })
+  hear('lease.renewed', (lease) => {
+    // Those that went well would fill the span of a long lease, and say nothing.
+    if (lease.outcome === 'unknown') open.get(nameOf(lease))?.addEvent('lockstep.lease.heartbeat_unanswered')
+  })
+  hear('lease.lost', (lease) => {
+    const span = take(lease)
+    if (span === undefined) return
+    span.setAttribute('lockstep.reason', lease.reason)
+    // A process that goes down in good order loses what it has: that is no failure.
+    if (lease.reason !== 'closed') teller.fail(span, 'LOCKSTEP_LEASE_LOST')
+    span.end()
+  })
+  hear('lease.released', (lease) => take(lease)?.end())
+  return () => {
+    for (const span of open.values()) span.end()
+    open.clear()
+  }
+}
+
+/** The answer ends those that are open. */
+function outboxSpans(teller: Teller, hear: Hear): () => void {
+  const down = new Map<string, OpenTelemetrySpan>()
+  const by = (schema: string, dispatcher: string): Attributes => ({
+    'db.system.name': 'postgresql',
+    'lockstep.schema': schema,
+    'lockstep.dispatcher': dispatcher,
+  })
+  const isUp = ({ schema, dispatcher }: { schema: string; dispatcher: string }): void => {
+    down.get(`${schema}\0${dispatcher}`)?.end()
+    down.delete(`${schema}\0${dispatcher}`)
+  }
+
+  hear('outbox.delivered', (message) => {
+    const { schema, dispatcher, shard, events, tookMs } = message
+    const attributes: Attributes = {
+      ...by(schema, dispatcher),
+      'lockstep.shard': shard,
+      'messaging.operation.type': 'send',
+      'messaging.batch.message_count': events.length,
+    }
+    const topics = new Set(events.map(({ topic }) => topic))
+    if (topics.size === 1) attributes['messaging.destination.name'] = [...topics].join('')
+    const links = teller.linksTo(events)
+    const how = { startedAt: Date.now() - tookMs, links, kind: SPAN_KIND.producer }
+    teller.start('lockstep.outbox.deliver', attributes, how).end()
+    isUp(message)
+  })
+  hear('outbox.parked', ({ schema, dispatcher, topic, key, seq, attempts, reason, state }) => {
+    const attributes: Attributes = {
+      ...by(schema, dispatcher),
+      'messaging.destination.name': topic,
+      'lockstep.attempts': attempts,
+      'lockstep.state': state,
+      ...teller.stream(key, seq, reason),
+    }
+    const span = teller.start('lockstep.outbox.parked', attributes, { startedAt: Date.now() })
+    teller.fail(span, state)
+    span.end()
+  })
+  hear('outbox.unparked', ({ schema, dispatcher, topic, key }) => {
+    const attributes = { ...by(schema, dispatcher), 'messaging.destination.name': topic, ...teller.stream(key) }
+    teller.start('lockstep.outbox.unparked', attributes, { startedAt: Date.now() }).end()
+  })
+  hear('outbox.sinkDown', ({ schema, dispatcher, sink }) => {
+    const name = `${schema}\0${dispatcher}`
+    if (down.has(name)) return
+    const attributes = { ...by(schema, dispatcher), 'lockstep.sink': sink }
+    const span = teller.start('lockstep.outbox.sink_down', attributes, { startedAt: Date.now() })
+    teller.fail(span, 'sink_down')
+    down.set(name, span)
+  })
+  hear('outbox.sinkUp', isUp)
+  return () => {
+    for (const span of down.values()) span.end()
+    down.clear()
+  }
+}
+
+interface SpanDetails {
+  readonly startedAt: number
+  readonly below?: OpenTelemetrySpan
+  readonly links?: SpanLink[]
+  readonly kind?: number
+}
+
+/** Makes spans, and knows what may be said in them. */
+class Teller {
+  readonly #api: OpenTelemetryApi
+  readonly #tracer: Tracer
+  readonly #withKeys: boolean
+
+  constructor(api: OpenTelemetryApi, tracer: Tracer, withKeys: boolean) {
+    this.#api = api
+    this.#tracer = tracer
+    this.#withKeys = withKeys
+  }
+
+  start(
+    name: string,
+    attributes: Attributes,
+    { startedAt, below, links = [], kind = SPAN_KIND.internal }: SpanDetails,
+  ): OpenTelemetrySpan {
+    const { context, trace } = this.#api
+    const parent = below === undefined ? context.active() : trace.setSpan(context.active(), below)
+    return this.#tracer.startSpan(name, { kind, attributes, links, startTime: startedAt }, parent)
+  }
+
+  /** Whose locks they are: by their operations, and by their keys where that is wanted. */
+  who(schema: string, keys: readonly string[], sharedKeys: readonly string[] = []): Attributes {
+    const all = [...keys, ...sharedKeys]
+    const who: Attributes = {
+      'db.system.name': 'postgresql',
+      'lockstep.schema': schema,
+      'lockstep.operations': [...new Set(all.map(operationOf))],
+    }
+    if (this.#withKeys) who['lockstep.keys'] = all
+    return who
+  }
+
+  stream(key: string, seq?: number, reason?: string): Attributes {
+    if (!this.#withKeys) return {}
+    const stream: Attributes = { 'lockstep.key': key }
+    if (seq !== undefined) stream['lockstep.seq'] = seq
+    if (reason !== undefined) stream['lockstep.reason'] = reason
+    return stream
+  }
+
+  fail(span: OpenTelemetrySpan, type: string): void {
+    span.setAttribute('error.type', type)
+    span.setStatus({ code: STATUS_ERROR })
+  }
+
+  /** Says it in the span of whoever called, if there is one. */
+  tellActive(name: string, attributes: Attributes): void {
+    this.#api.trace.getSpan(this.#api.context.active())?.addEvent(name, attributes)
+  }
+
+  /** To the spans in which the events were enqueued, as far as their headers tell. */
+  linksTo(events: EventMessage<'outbox.delivered'>['events']): SpanLink[] {
+    const { context: contexts, propagation, trace } = this.#api
+    const nobody = trace.deleteSpan(contexts.active())
+    const links = new Map<string, SpanLink>()
+    for (const { headers } of events) {
+      if (links.size >= MAX_LINKS) break
+      const context = trace.getSpanContext(propagation.extract(nobody, headers))
+      if (context !== undefined) links.set(`${context.traceId}/${context.spanId}`, { context })
+    }
+    return [...links.values()]
+  }
+}
