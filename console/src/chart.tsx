@@ -1,0 +1,132 @@
+import type { JSX } from 'preact'
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import type { OverviewSnapshot } from 'pg-lockstep/console'
+import uPlot from 'uplot'
+import { type Figure, figures, KEPT_SECONDS } from './live/figures.ts'
+import { colours } from './theme.ts'
+import { clock } from './wording.ts'
+
+export interface Line {
+  readonly label: string
+  readonly of: (values: OverviewSnapshot) => number | null
+  readonly text: (value: number) => string
+  /** What the axis shows at least, so that a quiet minute does not look like a storm. */
+  readonly atLeast: number
+}
+
+const HEIGHT = 132
+
+/** Two lines over the last five minutes. Whoever does not see it reads what it says. */
+export function Chart({ title, lines }: { readonly title: string; readonly lines: readonly Line[] }): JSX.Element {
+  const place = useRef<HTMLDivElement>(null)
+  const chart = useRef<uPlot | undefined>(undefined)
+  const [pointed, setPointed] = useState<number | undefined>(undefined)
+  const kept = figures.value
+  const dressed = colours.value
+  useLayoutEffect(() => {
+    const element = place.current as HTMLDivElement
+    const made = draw(element, lines, setPointed)
+    chart.current = made
+    const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }))
+    watch.observe(element)
+    return () => {
+      watch.disconnect()
+      made.destroy()
+    }
+  }, [dressed, lines])
+  useEffect(() => chart.current?.setData(dataOf(kept, lines)), [kept, dressed, lines])
+  const at = pointed === undefined ? kept.at(-1) : kept[pointed]
+  return (
+    <figure class="card chart">
+      <figcaption>
+        <h2>{title}</h2>
+        <ul>
+          {lines.map((line, index) => (
+            <li key={line.label}>
+              <span class={`swatch line${index}`} aria-hidden="true" />
+              {line.label} <b>{valueOf(line, at)}</b>
+            </li>
+          ))}
+          {pointed !== undefined && at !== undefined && <li class="hint">{clock(at.at * 1000)}</li>}
+        </ul>
+      </figcaption>
+      <div class="plot" ref={place} role="img" aria-label={summary(title, lines, kept)} />
+    </figure>
+  )
+}
+
+function valueOf(line: Line, figure: Figure | undefined): string {
+  const value = figure?.values === undefined ? null : line.of(figure.values)
+  return value === null ? '–' : line.text(value)
+}
+
+function summary(title: string, lines: readonly Line[], kept: readonly Figure[]): string {
+  const parts = lines.map((line) => {
+    const known = kept
+      .map(({ values }) => (values === undefined ? null : line.of(values)))
+      .filter((value) => value !== null)
+    if (known.length === 0) return `${line.label}: nothing known yet`
+    const [low, high] = [Math.min(...known), Math.max(...known)]
+    return `${line.label}: now ${valueOf(line, kept.at(-1))}, between ${line.text(low)} and ${line.text(high)}`
+  })
+  return `${title} over the last five minutes. ${parts.join('; ')}.`
+}
+
+function dataOf(kept: readonly Figure[], lines: readonly Line[]): uPlot.AlignedData {
+  return [
+    kept.map(({ at }) => at),
+    ...lines.map((line) => kept.map(({ values }) => (values === undefined ? null : line.of(values)))),
+  ]
+}
+
+/** Colours are the style's: a canvas has to be told. */
+function draw(element: HTMLElement, lines: readonly Line[], point: (at: number | undefined) => void): uPlot {
+  const figure = element.closest('figure') as HTMLElement
+  const ink = (index: number): string =>
+    getComputedStyle(figure.querySelector(`.swatch.line${index}`) as Element).backgroundColor
+  const { color, borderTopColor } = getComputedStyle(element)
+  const font = `11px ${getComputedStyle(element).fontFamily}`
+  const axis = { stroke: color, font, grid: { stroke: borderTopColor, width: 1 }, ticks: { show: false } }
+  const scales = Object.fromEntries(
+    lines.map((line, index) => [
+      `y${index}`,
+      { range: (_: uPlot, __: number, top: number): [number, number] => [0, Math.max(line.atLeast, (top || 0) * 1.1)] },
+    ]),
+  )
+  return new uPlot(
+    {
+      width: element.clientWidth,
+      height: HEIGHT,
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
+      scales: { x: { range: (_, __, newest) => [(newest || Date.now() / 1000) - KEPT_SECONDS, newest] }, ...scales },
+      axes: [
+        { ...axis, size: 24, values: (_, times) => times.map((each) => clock(each * 1000).slice(-8, -3)), space: 60 },
+        ...lines.map((line, index) => ({
+          ...axis,
+          scale: `y${index}`,
+          side: index === 0 ? (3 as const) : (1 as const),
+          size: 58,
+          space: 26,
+          stroke: lines.length === 1 ? color : ink(index),
+          grid: { ...axis.grid, show: index === 0 },
+          values: (_: uPlot, values: number[]) => values.map((each) => line.text(each)),
+        })),
+      ],
+      series: [
+        {},
+        ...lines.map((line, index) => ({
+          label: line.label,
+          scale: `y${index}`,
+          stroke: ink(index),
+          width: 1.5,
+          points: { show: false },
+          ...(index === 0 ? { fill: ink(index).replace('rgb(', 'rgba(').replace(')', ', 0.12)') } : {}),
+        })),
+      ],
+      hooks: { setCursor: [(made) => point(made.cursor.idx ?? undefined)] },
+    },
+    [[], ...lines.map(() => [])] as unknown as uPlot.AlignedData,
+    element,
+  )
+}

@@ -1,0 +1,34 @@
+import type { JSX } from 'preact'
+import { now } from './live/clock.ts'
+import { connect, connection, nextAttemptAt, trouble } from './live/stream.ts'
+
+/** Says what is wrong with the connection, and that what is shown may have changed. */
+export function Disconnected(): JSX.Element | null {
+  if (connection.value === 'away') {
+    return (
+      <section class="banner" aria-label="Connection">
+        <span role="alert">
+          <strong>The database does not answer.</strong> {trouble.value} What you see is how things were; it goes on by
+          itself.
+        </span>
+      </section>
+    )
+  }
+  if (connection.value !== 'reconnecting') return null
+  return (
+    <section class="banner" aria-label="Connection">
+      <span role="alert">
+        <strong>The console’s server does not answer.</strong> What you see is how things were.
+      </span>{' '}
+      <Countdown />{' '}
+      <button type="button" onClick={() => void connect()}>
+        Try now
+      </button>
+    </section>
+  )
+}
+
+function Countdown(): JSX.Element {
+  const at = nextAttemptAt.value
+  return <>{at === undefined ? 'Trying …' : `Next attempt in ${Math.max(1, Math.ceil((at - now.value) / 1000))} s.`}</>
+}

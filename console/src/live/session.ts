@@ -1,0 +1,40 @@
+import { signal } from '@preact/signals'
+import type { Session } from 'pg-lockstep/console'
+import { ask, Refused, tell } from './request.ts'
+
+/** Who we are to the server; undefined until it has said so. */
+export const session = signal<Session | undefined>(undefined)
+
+/** Whether the server wants a token first. */
+export const needsToken = signal(false)
+
+export const READ_ONLY = 'This console is read-only. Whoever starts it with --operator can change things here.'
+
+/** Asks the server anew: after its restart it is another one. False where a token is needed. */
+export async function meet(): Promise<boolean> {
+  try {
+    session.value = await ask<Session>('api/session')
+    needsToken.value = false
+    return true
+  } catch (error) {
+    if (!(error instanceof Refused && error.problem.status === 401)) throw error
+    session.value = undefined
+    needsToken.value = true
+    return false
+  }
+}
+
+export async function logIn(token: string): Promise<void> {
+  await tell('api/login', 'login', { token })
+}
+
+export async function logOut(): Promise<void> {
+  await tell('api/logout', session.peek()?.csrf ?? '', {})
+  session.value = undefined
+  needsToken.value = true
+}
+
+/** An operator's act. */
+export async function act<T>(path: string, body: unknown): Promise<T | undefined> {
+  return tell<T>(path, session.peek()?.csrf ?? '', body)
+}

@@ -1,0 +1,150 @@
+import { batch, effect, signal } from '@preact/signals'
+import type { Snapshots, Tab } from 'pg-lockstep/console'
+import { tab } from '../tab.ts'
+import { compareClocks, now } from './clock.ts'
+import { keep, keepOn } from './figures.ts'
+import { address } from './request.ts'
+import { meet } from './session.ts'
+
+/** How we are connected. `away`: the server is there and its database is not. */
+export type Connection = 'connecting' | 'live' | 'reconnecting' | 'away' | 'resting'
+
+export const connection = signal<Connection>('connecting')
+
+/** What the server said of its trouble. */
+export const trouble = signal('')
+
+/** When the next attempt is made, in our time. */
+export const nextAttemptAt = signal<number | undefined>(undefined)
+
+/** A snapshot, and when it came. */
+export interface Received<T> {
+  readonly snapshot: T
+  readonly atMs: number
+}
+
+const TABS: readonly Tab[] = ['overview', 'locks', 'leases', 'outbox']
+
+/** The newest of each kind. */
+export const received = {
+  overview: signal<Received<Snapshots['overview']> | undefined>(undefined),
+  locks: signal<Received<Snapshots['locks']> | undefined>(undefined),
+  leases: signal<Received<Snapshots['leases']> | undefined>(undefined),
+  outbox: signal<Received<Snapshots['outbox']> | undefined>(undefined),
+}
+
+const FIRST_PAUSE_MS = 500
+const LONGEST_PAUSE_MS = 10_000
+const SILENCE_MS = 15_000
+const RESTS_AFTER_MS = 60_000
+
+let source: EventSource | undefined
+let timer: ReturnType<typeof setTimeout> | undefined
+let attempts = 0
+/** Which of several answers under way is the one that counts. */
+let turn = 0
+
+/** Connects, and stays connected: through restarts of the server, whatever they do to the session. */
+export async function connect(): Promise<void> {
+  const mine = ++turn
+  hangUp()
+  nextAttemptAt.value = undefined
+  try {
+    const welcome = await meet()
+    if (mine === turn && welcome) listen()
+  } catch {
+    if (mine === turn) again()
+  }
+}
+
+function hangUp(): void {
+  clearTimeout(timer)
+  source?.close()
+  source = undefined
+}
+
+function again(): void {
+  hangUp()
+  if (connection.peek() !== 'connecting' || attempts > 0) connection.value = 'reconnecting'
+  const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts++)
+  // Of many viewers not all come back at the same moment.
+  const pauseMs = longest * (0.5 + Math.random() / 2)
+  nextAttemptAt.value = Date.now() + pauseMs
+  timer = setTimeout(() => void connect(), pauseMs)
+}
+
+/** The overview is always among it: the figures go on, and the tabs tell what needs attention. */
+function shown(): string {
+  return [...new Set(['overview', tab.peek()])].join(',')
+}
+
+function listen(): void {
+  hangUp()
+  const opened = new EventSource(address(`api/stream?show=${shown()}`))
+  source = opened
+  // A server that takes the connection and says nothing.
+  timer = setTimeout(again, SILENCE_MS)
+  opened.addEventListener('error', () => {
+    if (source === opened) again()
+  })
+  opened.addEventListener('trouble', (event: MessageEvent<string>) => {
+    heard()
+    trouble.value = (JSON.parse(event.data) as { message: string }).message
+    connection.value = 'away'
+  })
+  for (const each of TABS) {
+    opened.addEventListener(each, (event: MessageEvent<string>) => {
+      heard()
+      receive(each, JSON.parse(event.data) as Snapshots[Tab])
+    })
+  }
+}
+
+function heard(): void {
+  clearTimeout(timer)
+  attempts = 0
+}
+
+function receive<Name extends Tab>(name: Name, snapshot: Snapshots[Tab]): void {
+  batch(() => {
+    connection.value = 'live'
+    compareClocks(snapshot.at)
+    const target = received[name] as { value: Received<Snapshots[Tab]> | undefined }
+    target.value = { snapshot, atMs: Date.now() }
+    if (name === 'overview') keep(snapshot as Snapshots['overview'])
+  })
+}
+
+/** Nobody looks at a page in the background: after a minute it lets the database rest. */
+function restWhenHidden(): void {
+  let resting: ReturnType<typeof setTimeout> | undefined
+  document.addEventListener('visibilitychange', () => {
+    clearTimeout(resting)
+    if (document.hidden) {
+      resting = setTimeout(() => {
+        turn++
+        hangUp()
+        connection.value = 'resting'
+      }, RESTS_AFTER_MS)
+    } else if (connection.peek() === 'resting') {
+      attempts = 0
+      void connect()
+    }
+  })
+}
+
+/** To be called once. */
+export function begin(): void {
+  restWhenHidden()
+  effect(() => {
+    void now.value
+    keepOn(connection.peek() === 'live')
+  })
+  let first = true
+  effect(() => {
+    void tab.value
+    if (first) first = false
+    else if (source !== undefined) listen()
+  })
+  void connect()
+}

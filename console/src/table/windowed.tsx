@@ -1,0 +1,199 @@
+import type { ComponentChildren, JSX } from 'preact'
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { count } from '../wording.ts'
+import { type Order, sorted } from './order.ts'
+import { windowOf } from './window.ts'
+
+export interface Column<Row> {
+  readonly id: string
+  readonly title: string
+  /** What to sort by. Absent: there is nothing to sort by. */
+  readonly by?: (row: Row) => string | number
+  readonly cell: (row: Row) => ComponentChildren
+  /** A number: stands at the right. */
+  readonly number?: true
+  /** What the cell says where it does not fit. */
+  readonly whole?: (row: Row) => string
+}
+
+interface Properties<Row> {
+  readonly name: string
+  readonly label: string
+  readonly columns: readonly Column<Row>[]
+  readonly rows: readonly Row[]
+  readonly keyOf: (row: Row) => string
+  readonly first: Order
+  /** How many rows there are that were not sent. */
+  readonly more: number
+}
+
+/**
+ * A table that puts only those rows on the page that can be seen, each at its place: a thousand rows cost what thirty do. The row that has
+ * the focus stays on the page wherever it goes, so that the focus is not lost when the rows change under it.
+ */
+export function WindowedTable<Row>(properties: Properties<Row>): JSX.Element {
+  const { name, label, columns, rows, keyOf, first, more } = properties
+  const [order, setOrder] = useState(first)
+  const ordered = useMemo(() => {
+    const by = columns.find(({ id }) => id === order.column)?.by
+    return by === undefined ? rows : sorted(rows, by, order.down, keyOf)
+  }, [rows, columns, order, keyOf])
+  const view = useView()
+  const focus = useKeptFocus()
+  const [from, to] = windowOf(view.top, view.height, view.rowHeight, ordered.length)
+  const focused = focus.key.current
+  const focusedAt = focused === undefined ? -1 : ordered.findIndex((row) => keyOf(row) === focused)
+  const places = Array.from({ length: to - from }, (_, n) => from + n)
+  if (focusedAt >= 0 && (focusedAt < from || focusedAt >= to)) places.push(focusedAt)
+  return (
+    <>
+      <div class="box" tabIndex={0} role="region" aria-label={label} ref={view.box} onScroll={view.look}>
+        <div role="table" class={`table ${name}`} aria-label={label} aria-rowcount={ordered.length + 1}>
+          <div role="rowgroup" class="head">
+            <div role="row" aria-rowindex={1}>
+              {columns.map((column) => (
+                <Head key={column.id} column={column} order={order} setOrder={setOrder} />
+              ))}
+            </div>
+          </div>
+          <div
+            role="rowgroup"
+            class="rows"
+            ref={focus.rows}
+            style={{ height: `${ordered.length * view.rowHeight}px` }}
+            onFocusIn={focus.note}
+            onFocusOut={focus.forget}
+          >
+            {places.map((place) => {
+              const row = ordered[place] as Row
+              return (
+                <div
+                  role="row"
+                  key={keyOf(row)}
+                  data-key={keyOf(row)}
+                  aria-rowindex={place + 2}
+                  style={{ top: `${place * view.rowHeight}px` }}
+                >
+                  {columns.map((column) => (
+                    <div
+                      role="cell"
+                      key={column.id}
+                      class={column.number ? 'number' : column.id}
+                      data-title={column.title}
+                      title={column.whole?.(row)}
+                    >
+                      {column.cell(row)}
+                    </div>
+                  ))}
+                </div>
+              )
+            })}
+          </div>
+        </div>
+      </div>
+      {more > 0 && <p class="hint">And {count(more, 'more', 'more')} that are not listed here.</p>}
+    </>
+  )
+}
+
+function Head<Row>({
+  column,
+  order,
+  setOrder,
+}: {
+  readonly column: Column<Row>
+  readonly order: Order
+  readonly setOrder: (order: Order) => void
+}): JSX.Element {
+  const { id, title, by } = column
+  const side = column.number ? 'number' : id
+  if (by === undefined) {
+    return (
+      <div role="columnheader" class={side}>
+        <span class={id === 'actions' ? 'unseen' : ''}>{title}</span>
+      </div>
+    )
+  }
+  const chosen = order.column === id
+  const direction = order.down ? 'descending' : 'ascending'
+  return (
+    <div role="columnheader" class={side} aria-sort={chosen ? direction : 'none'}>
+      <button type="button" onClick={() => setOrder({ column: id, down: chosen ? !order.down : false })}>
+        {title}
+        <span class="arrow" aria-hidden="true">
+          {chosen ? (order.down ? '↓' : '↑') : ''}
+        </span>
+      </button>
+    </div>
+  )
+}
+
+const ROW_HEIGHT = 36
+
+/** What can be seen of the box. The height of a row is the style's: on a phone it is a card. */
+function useView(): {
+  readonly box: { current: HTMLDivElement | null }
+  readonly top: number
+  readonly height: number
+  readonly rowHeight: number
+  readonly look: () => void
+} {
+  const box = useRef<HTMLDivElement>(null)
+  const [view, setView] = useState({ top: 0, height: 600, rowHeight: ROW_HEIGHT })
+  const look = (): void => {
+    const element = box.current
+    if (element === null) return
+    const table = element.firstElementChild as HTMLElement
+    const rowHeight = Number.parseFloat(getComputedStyle(table).getPropertyValue('--row-height')) || ROW_HEIGHT
+    // By whole screens' quarters: most scrolling moves what is there already.
+    const step = rowHeight * 4
+    const top = Math.floor(element.scrollTop / step) * step
+    const height = element.clientHeight + step
+    setView((now) =>
+      now.top === top && now.height === height && now.rowHeight === rowHeight ? now : { top, height, rowHeight },
+    )
+  }
+  useLayoutEffect(() => {
+    look()
+    const watch = new ResizeObserver(look)
+    watch.observe(box.current as HTMLElement)
+    return () => watch.disconnect()
+  }, [])
+  return { box, ...view, look }
+}
+
+/** Which row has the focus, and on what in it: a browser drops it when it moves the row. */
+function useKeptFocus(): {
+  readonly rows: { current: HTMLDivElement | null }
+  readonly key: { current: string | undefined }
+  readonly note: (event: FocusEvent) => void
+  readonly forget: (event: FocusEvent) => void
+} {
+  const rows = useRef<HTMLDivElement>(null)
+  const key = useRef<string | undefined>(undefined)
+  const what = useRef(0)
+  useLayoutEffect(() => {
+    if (key.current === undefined || document.activeElement !== document.body) return
+    const row = [...(rows.current?.children ?? [])].find(
+      (each) => (each as HTMLElement).dataset['key'] === key.current,
+    ) as HTMLElement | undefined
+    const target =
+      row?.querySelectorAll<HTMLElement>('button')[what.current] ?? rows.current?.closest<HTMLElement>('.box')
+    if (row === undefined) key.current = undefined
+    target?.focus({ preventScroll: true })
+  })
+  return {
+    rows,
+    key,
+    note(event) {
+      const target = event.target as HTMLElement
+      const row = target.closest<HTMLElement>('[data-key]')
+      key.current = row?.dataset['key']
+      what.current = row === null ? 0 : [...row.querySelectorAll('button')].indexOf(target as HTMLButtonElement)
+    },
+    forget(event) {
+      // Without a new place the row itself has moved or gone, or a dialog has opened over it.
+      if (event.relatedTarget !== null) key.current = undefined
+    },
+  }
+}

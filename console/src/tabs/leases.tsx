@@ -1,0 +1,146 @@
+import { signal } from '@preact/signals'
+import type { JSX } from 'preact'
+import { useMemo } from 'preact/hooks'
+import type { LeaseRow } from 'pg-lockstep/console'
+import { OperatorButton, ReadOnlyNote } from '../dialog.tsx'
+import { Empty, Skeleton } from '../empty.tsx'
+import { received } from '../live/stream.ts'
+import { Since, Until } from '../since.tsx'
+import { Filter, matching } from '../table/filter.tsx'
+import { type Column, WindowedTable } from '../table/windowed.tsx'
+import { number } from '../wording.ts'
+import { History, HistoryOf, Release } from './leaseDialogs.tsx'
+
+const filter = signal('')
+const dialog = signal<{ readonly kind: 'history' | 'release' | 'ask'; readonly key: string } | undefined>(undefined)
+
+const keyOf = ({ key }: LeaseRow): string => key
+const first = ({ holders }: LeaseRow): LeaseRow['holders'][number] | undefined => holders[0]
+
+function textOf({ key, holders, waiters }: LeaseRow): string {
+  return [key, ...holders.map(({ holder }) => holder), ...waiters.map(({ holder }) => holder)].join(' ')
+}
+
+const COLUMNS: readonly Column<LeaseRow>[] = [
+  { id: 'key', title: 'Key', by: keyOf, cell: ({ key }) => <code>{key}</code>, whole: keyOf },
+  {
+    id: 'holder',
+    title: 'Held by',
+    by: (row) => first(row)?.holder ?? '',
+    cell: (row) => (
+      <>
+        {first(row)?.holder ?? 'nobody'}
+        {row.holders.length > 1 && ` and ${row.holders.length - 1} more`}
+        {row.permits > 1 && <span class="hint"> {`${row.holders.length} of ${row.permits} permits`}</span>}
+      </>
+    ),
+    whole: ({ holders }) => holders.map(({ holder }) => holder).join(', '),
+  },
+  {
+    id: 'fence',
+    title: 'Fence',
+    number: true,
+    by: (row) => first(row)?.fence ?? '',
+    cell: (row) => first(row)?.fence ?? '',
+    whole: (row) => first(row)?.fence ?? '',
+  },
+  {
+    id: 'since',
+    title: 'Held for',
+    number: true,
+    // The longest one has the smallest beginning.
+    by: (row) => -Date.parse(first(row)?.since ?? '9999-01-01'),
+    cell: (row) => (first(row) === undefined ? '' : <Since at={first(row)?.since ?? ''} />),
+  },
+  {
+    id: 'until',
+    title: 'Ends in',
+    number: true,
+    by: (row) => Date.parse(first(row)?.until ?? '9999-01-01'),
+    cell: (row) => (first(row) === undefined ? '' : <Until at={first(row)?.until ?? ''} past="expired" />),
+  },
+  {
+    id: 'waiters',
+    title: 'Waiting',
+    number: true,
+    by: ({ waiters }) => waiters.length,
+    cell: ({ waiters }) => (waiters.length === 0 ? '0' : <span class="pill note">{number(waiters.length)}</span>),
+    whole: ({ waiters }) => waiters.map(({ holder }) => holder).join(', '),
+  },
+  {
+    id: 'actions',
+    title: 'Actions',
+    cell: ({ key }) => (
+      <>
+        <button
+          type="button"
+          aria-label={`History of ${key}`}
+          onClick={() => (dialog.value = { kind: 'history', key })}
+        >
+          History
+        </button>
+        <OperatorButton label={`Release ${key}`} onClick={() => (dialog.value = { kind: 'release', key })}>
+          Release …
+        </OperatorButton>
+      </>
+    ),
+  },
+]
+
+export function Leases(): JSX.Element {
+  const now = received.leases.value
+  const text = filter.value
+  const rows = useMemo(() => matching(now?.snapshot.leases ?? [], text, textOf), [now, text])
+  if (now === undefined) return <Skeleton />
+  const { leases, more } = now.snapshot
+  const shown = dialog.value
+  const close = (): void => void (dialog.value = undefined)
+  return (
+    <>
+      <p class="bar end">
+        <button type="button" onClick={() => (dialog.value = { kind: 'ask', key: '' })}>
+          History of a key …
+        </button>
+      </p>
+      {leases.length === 0 ? (
+        <Empty title="Nobody holds a lease.">
+          A lease is for work that is longer than a transaction: <code>lockstep.lease(key, …)</code>. While one is held
+          it is shown here, with its fence and who waits for it.
+        </Empty>
+      ) : (
+        <section class="card" aria-labelledby="leases">
+          <div class="bar">
+            <h2 id="leases">Leases</h2>
+            <Filter text={filter} label="Filter by key or holder" shown={rows.length} all={leases.length + more} />
+          </div>
+          <ReadOnlyNote />
+          {rows.length === 0 ? (
+            <Empty title="No lease matches.">Take a word away from the filter.</Empty>
+          ) : (
+            <WindowedTable
+              name="leases"
+              label="Leases"
+              columns={COLUMNS}
+              rows={rows}
+              keyOf={keyOf}
+              first={{ column: 'key', down: false }}
+              more={more}
+            />
+          )}
+        </section>
+      )}
+      {shown?.kind === 'history' && <History leaseKey={shown.key} onClose={close} />}
+      {shown?.kind === 'ask' && (
+        <HistoryOf onAsk={(key) => (dialog.value = { kind: 'history', key })} onClose={close} />
+      )}
+      {shown?.kind === 'release' && (
+        <Release
+          leaseKey={shown.key}
+          lease={leases.find(({ key }) => key === shown.key)}
+          onClose={close}
+          onDone={() => (dialog.value = { kind: 'history', key: shown.key })}
+        />
+      )}
+    </>
+  )
+}

@@ -1,0 +1,83 @@
+import type { JSX } from 'preact'
+import type { ShardRow } from 'pg-lockstep/console'
+import { Since } from '../since.tsx'
+import { type Column, WindowedTable } from '../table/windowed.tsx'
+import { count, duration, number } from '../wording.ts'
+
+const keyOf = ({ dispatcher, shard }: ShardRow): string => `${dispatcher} ${shard}`
+
+const COLUMNS: readonly Column<ShardRow>[] = [
+  {
+    id: 'key',
+    title: 'Shard',
+    by: (row) => keyOf(row),
+    cell: ({ dispatcher, shard }) => (
+      <code>
+        {dispatcher} {shard}
+      </code>
+    ),
+    whole: keyOf,
+  },
+  {
+    id: 'owner',
+    title: 'Owner',
+    by: ({ owner }) => owner ?? '',
+    cell: ({ owner }) => (owner === null ? <span class="pill urgent">nobody</span> : owner),
+    whole: ({ owner }) => owner ?? 'Nobody delivers this shard.',
+  },
+  { id: 'fence', title: 'Fence', number: true, cell: ({ fence }) => fence ?? '', whole: ({ fence }) => fence ?? '' },
+  {
+    id: 'lag',
+    title: 'To deliver',
+    number: true,
+    by: ({ lagEvents }) => lagEvents,
+    cell: ({ lagEvents }) => number(lagEvents),
+  },
+  {
+    id: 'oldest',
+    title: 'Behind',
+    number: true,
+    by: ({ lagMs }) => lagMs,
+    cell: ({ lagMs, lagEvents }) => (lagEvents === 0 ? '' : duration(lagMs)),
+  },
+  {
+    id: 'parked',
+    title: 'Waiting streams',
+    number: true,
+    by: ({ parkedStreams }) => parkedStreams,
+    cell: ({ parkedStreams }) => number(parkedStreams),
+  },
+  {
+    id: 'moved',
+    title: 'Last moved',
+    number: true,
+    by: ({ movedAt }) => (movedAt === null ? 0 : -Date.parse(movedAt)),
+    cell: ({ movedAt }) => (movedAt === null ? 'never' : <Since at={movedAt} />),
+  },
+]
+
+/** Who delivers what, and how far it is. */
+export function Shards({ shards }: { readonly shards: readonly ShardRow[] }): JSX.Element {
+  const events = shards.reduce((sum, { lagEvents }) => sum + lagEvents, 0)
+  const orphans = shards.filter(({ owner }) => owner === null).length
+  return (
+    <section class="card" aria-labelledby="shards">
+      <div class="bar">
+        <h2 id="shards">Shards</h2>
+        <span class="hint">
+          {count(shards.length, 'shard')}, {count(events, 'event')} to deliver
+          {orphans > 0 && `, ${number(orphans)} without an owner`}
+        </span>
+      </div>
+      <WindowedTable
+        name="shards"
+        label="Shards"
+        columns={COLUMNS}
+        rows={shards}
+        keyOf={keyOf}
+        first={{ column: 'key', down: false }}
+        more={0}
+      />
+    </section>
+  )
+}

@@ -1,0 +1,182 @@
+import type { ComponentChildren, JSX } from 'preact'
+import { useEffect, useId, useState } from 'preact/hooks'
+import type { Done, OnStream, ParkedRow, Payload, SkipEvent } from 'pg-lockstep/console'
+import { Confirm, Dialog } from '../dialog.tsx'
+import { Skeleton } from '../empty.tsx'
+import { ask, Refused } from '../live/request.ts'
+import { act } from '../live/session.ts'
+import { clock, count } from '../wording.ts'
+
+export type Verb = 'retry' | 'skip' | 'pause' | 'resume'
+
+interface Wording {
+  readonly verb: string
+  readonly reason: 'required' | 'optional' | 'none'
+  readonly danger?: true
+  readonly text: (row: ParkedRow) => ComponentChildren
+}
+
+const WORDINGS: Readonly<Record<Verb, Wording>> = {
+  retry: {
+    verb: 'Retry',
+    reason: 'none',
+    text: ({ head, events }) => (
+      <p>
+        Event #{head} is tried again now, and after it the {count(Math.max(0, events - 1), 'other')} in their order. If
+        the sink refuses it again, the stream waits again.
+      </p>
+    ),
+  },
+  skip: {
+    verb: 'Skip',
+    reason: 'required',
+    danger: true,
+    text: ({ head }) => (
+      <p>
+        Event #{head} is given up: a tombstone goes in its place, so that consumers see no gap, and the stream goes on.
+        This cannot be taken back.
+      </p>
+    ),
+  },
+  pause: {
+    verb: 'Pause',
+    reason: 'optional',
+    text: () => <Pausing />,
+  },
+  resume: {
+    verb: 'Resume',
+    reason: 'none',
+    text: ({ events }) => <p>The stream goes on where it was paused. {count(events, 'event')} wait.</p>,
+  },
+}
+
+function Pausing(): JSX.Element {
+  return (
+    <p>From the next batch on nothing of this stream is delivered. Its events are kept in order until it is resumed.</p>
+  )
+}
+
+/** Asks before it does something with a stream that waits. */
+export function OnStreamDialog(properties: {
+  readonly verb: Verb
+  readonly row: ParkedRow
+  readonly onClose: () => void
+}): JSX.Element {
+  const { verb, onClose } = properties
+  // As it was when the button was pressed: what is confirmed is what was read.
+  const [row] = useState(properties.row)
+  const { dispatcher, topic, key, head } = row
+  const wording = WORDINGS[verb]
+  const name = `${topic}/${key}`
+  return (
+    <Confirm
+      title={`${wording.verb} ${name}?`}
+      verb={`${wording.verb} ${name}`}
+      danger={wording.danger ?? false}
+      reason={wording.reason}
+      run={async (reason) => {
+        const stream: OnStream = { dispatcher, topic, key, reason }
+        const wish: OnStream | SkipEvent = verb === 'skip' ? { ...stream, seq: head ?? 0 } : stream
+        return (await act<Done>(`api/outbox/${verb}`, wish))?.message
+      }}
+      onClose={onClose}
+    >
+      <p>
+        <code>{name}</code> of the dispatcher <b>{dispatcher}</b>, {row.state} since {clock(row.since)}
+        {row.reason !== null && <>: “{row.reason}”</>}
+      </p>
+      {wording.text(row)}
+    </Confirm>
+  )
+}
+
+/** Pauses a stream that does not wait yet. */
+export function PauseAny(properties: {
+  readonly dispatchers: readonly string[]
+  readonly onClose: () => void
+}): JSX.Element {
+  const { dispatchers, onClose } = properties
+  const [wish, setWish] = useState({ dispatcher: dispatchers[0] ?? 'default', topic: '', key: '' })
+  const list = useId()
+  const field = (name: 'topic' | 'key', label: string, example: string): JSX.Element => (
+    <label class="field">
+      {label}
+      <input
+        required
+        value={wish[name]}
+        placeholder={example}
+        onInput={(event) => setWish({ ...wish, [name]: event.currentTarget.value })}
+      />
+    </label>
+  )
+  return (
+    <Confirm
+      title="Pause a stream"
+      verb="Pause"
+      reason="optional"
+      run={async (reason) => (await act<Done>('api/outbox/pause', { ...wish, reason } satisfies OnStream))?.message}
+      onClose={onClose}
+    >
+      <Pausing />
+      <label class="field">
+        Dispatcher
+        <input
+          required
+          list={list}
+          value={wish.dispatcher}
+          onInput={(event) => setWish({ ...wish, dispatcher: event.currentTarget.value })}
+        />
+        <datalist id={list}>
+          {dispatchers.map((each) => (
+            <option key={each} value={each} />
+          ))}
+        </datalist>
+      </label>
+      {field('topic', 'Topic', 'trades')}
+      {field('key', 'Key', 'portfolio-7')}
+    </Confirm>
+  )
+}
+
+/** What the event at the head carries: only for who asks, and only for operators. */
+export function HeadPayload({ row, onClose }: { readonly row: ParkedRow; readonly onClose: () => void }): JSX.Element {
+  const [{ dispatcher, topic, key }] = useState(row)
+  const [payload, setPayload] = useState<Payload | undefined>(undefined)
+  const [refusal, setRefusal] = useState('')
+  useEffect(() => {
+    const stream = new URLSearchParams({ dispatcher, topic, key })
+    ask<Payload>(`api/outbox/payload?${stream}`).then(setPayload, (error: unknown) =>
+      setRefusal(error instanceof Refused ? `${error.problem.title}. ${error.problem.detail}` : String(error)),
+    )
+  }, [dispatcher, topic, key])
+  return (
+    <Dialog title={`Payload of ${topic}/${key}`} onClose={onClose}>
+      {refusal !== '' && (
+        <p class="refusal" role="alert">
+          {refusal}
+        </p>
+      )}
+      {payload === undefined && refusal === '' && <Skeleton lines={3} />}
+      {payload !== undefined && (
+        <>
+          <p class="hint">
+            Event #{payload.seq}, enqueued {clock(payload.enqueuedAt)}, id {payload.id}
+          </p>
+          <h3>Headers</h3>
+          <pre tabIndex={0}>{JSON.stringify(payload.headers, undefined, 2)}</pre>
+          <h3>Payload</h3>
+          <pre tabIndex={0}>{pretty(payload.payload)}</pre>
+        </>
+      )}
+    </Dialog>
+  )
+}
+
+/** JSON with its lines; what is none stays as it is. */
+function pretty(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), undefined, 2)
+  } catch {
+    return text
+  }
+}
