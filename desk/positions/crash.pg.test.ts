@@ -1,0 +1,107 @@
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { afterAll, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { checkPositions } from './check.ts'
+import { Reconciler } from './reconcile.ts'
+import { openBranch, openExchange, OPTIONS, tradeByHand } from './testing/positionBench.ts'
+import { openTollgate, type Toll } from './testing/tollgate.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const admin = new pg.Pool({ connectionString: database.url, max: 2 })
+afterAll(() => admin.end())
+const exchange = await openExchange(database.url)
+const tolls: Toll[] = []
+const tollgate = await openTollgate(exchange.url, tolls)
+const branch = await openBranch(database.url, exchange.url, 'survivor')
+const reconciler = new Reconciler(branch.office)
+const never = new AbortController().signal
+const creator = fileURLToPath(new URL('./testing/creator.ts', import.meta.url))
+
+/** Runs a real process up to the toll, where it is killed. Gives what it managed to say. */
+async function killAt(work: 'open' | 'close', symbol: string, kind: string, when: Toll['when']): Promise<unknown[]> {
+  const said: unknown[] = []
+  const args = [database.url, tollgate, String(OPTIONS.ttlMs), work, symbol]
+  const child = fork(creator, args, { execArgv: ['--import', 'tsx'] })
+  child.on('message', (message) => said.push(message))
+  const gone = once(child, 'close')
+  tolls.push({
+    symbol,
+    kind,
+    when,
+    strike: async () => {
+      child.kill('SIGKILL')
+      await gone
+    },
+  })
+  await gone
+  expect(child.signalCode).toBe('SIGKILL')
+  return said
+}
+
+async function statusOf(symbol: string): Promise<string[]> {
+  const text = 'SELECT status FROM lockstep_desk.positions WHERE symbol = $1'
+  return (await admin.query<{ status: string }>(text, [symbol])).rows.map(({ status }) => status)
+}
+
+/** Until a round finds nothing to do; a dead creator's lease must end first. */
+async function reconciled(): Promise<void> {
+  await expect
+    .poll(
+      async () => {
+        const { repairs } = await reconciler.round(never)
+        await reconciler.settled()
+        return repairs
+      },
+      { timeout: 15_000, interval: 50 },
+    )
+    .toBe(0)
+}
+
+const STEPS = [
+  ['the row and the entry order', 'market', 'before', 0],
+  ['the entry order and its answer', 'market', 'after', 1],
+  ['entry and stop-loss', 'stop', 'before', 1],
+  ['the stop-loss and the end', 'stop', 'after', 1],
+] as const
+
+test.each(STEPS)('killed between %s: what was begun is brought to its end, once', async (_, kind, when, executed) => {
+  const symbol = `DIES.${kind}.${when}`.toUpperCase()
+  expect(await killAt('open', symbol, kind, when)).toEqual([])
+  expect(await statusOf(symbol)).toEqual(['opening'])
+  const executions = 'SELECT client_id FROM lockstep_exchange.executions WHERE symbol = $1'
+  expect((await admin.query(executions, [symbol])).rowCount).toBe(executed)
+  await reconciled()
+  expect(await statusOf(symbol)).toEqual(['active'])
+  expect((await admin.query(executions, [symbol])).rowCount).toBe(1)
+  expect((await checkPositions(admin)).flatMap(({ violations }) => violations)).toEqual([])
+})
+
+test('killed between entry and stop-loss, and another signal comes before the reconciler', async () => {
+  await killAt('open', 'AGAIN', 'stop', 'before')
+  const answer = await branch.post('/positions', { symbol: 'AGAIN', side: 'long', quantity: 9 })
+  expect(answer).toMatchObject({ status: 201, body: { quantity: 2, status: 'active' } })
+  expect(await statusOf('AGAIN')).toEqual(['active'])
+  expect((await checkPositions(admin)).flatMap(({ violations }) => violations)).toEqual([])
+})
+
+test('killed between entry and stop-loss, and a person sells meanwhile', async () => {
+  await killAt('open', 'SOLD', 'stop', 'before')
+  await tradeByHand(exchange, 'SOLD', 'sell', 2)
+  await reconciled()
+  expect(await statusOf('SOLD')).toEqual(['failed'])
+  expect((await checkPositions(admin)).flatMap(({ violations }) => violations)).toEqual([])
+})
+
+test.each(['before', 'after'] as const)('killed while it closes, %s it was done', async (when) => {
+  const symbol = `CLOSES.${when}`.toUpperCase()
+  await branch.post('/positions', { symbol, side: 'long', quantity: 1 })
+  await killAt('close', symbol, 'close', when)
+  expect(await statusOf(symbol)).toEqual(['closing'])
+  await reconciled()
+  expect(await statusOf(symbol)).toEqual(['closed'])
+  expect((await checkPositions(admin)).flatMap(({ violations }) => violations)).toEqual([])
+})

@@ -1,0 +1,115 @@
+import { randomUUID } from 'node:crypto'
+import type { OnceResult, Transaction } from 'pg-lockstep'
+import type { OpenPosition } from '../exchange/index.ts'
+import { Problem } from '../http/problem.ts'
+import { ExchangeRefused } from './exchangeClient.ts'
+import type { Office } from './office.ts'
+import { orderIds, positionKey, type PositionRow, sideOf, signedQuantity, type Signal, stopPrice } from './position.ts'
+import { BEGIN_ADOPTION, BEGIN_SIGNAL, FAIL, FIND_OPEN, FINISH } from './positions.sql.ts'
+
+/** What the exchange has made of it. */
+interface Opened {
+  readonly exchangeId: number
+  readonly entryPrice: number
+  readonly stopPrice: number
+}
+
+/** The signal's way: of all that come at once, in all processes, one opens the position, and the others get what it opened. */
+export function openPosition(office: Office, signal: Signal, waitMs: number): Promise<OnceResult<PositionRow>> {
+  return open(office, signal.symbol, waitMs, async (tx) => {
+    const values = [randomUUID(), signal.symbol, signal.side, signal.quantity]
+    return (await tx.query<PositionRow>(BEGIN_SIGNAL, values)).rows[0] as PositionRow
+  })
+}
+
+/**
+ * The reconciler's way to what it found at the exchange and not at the desk. It is the same way: where a creation was begun and
+ * nobody is at it any more, that one is brought to its end instead.
+ */
+export function adoptPosition(office: Office, found: OpenPosition): Promise<OnceResult<PositionRow>> {
+  return open(office, found.symbol, 0, async (tx) => {
+    const values = [randomUUID(), found.symbol, sideOf(found), Math.abs(found.net), found.id, found.price]
+    return (await tx.query<PositionRow>(BEGIN_ADOPTION, values)).rows[0] as PositionRow
+  })
+}
+
+/** Brings a creation to its end that nobody is at any more. */
+export function takeOver(office: Office, { symbol }: PositionRow): Promise<OnceResult<PositionRow>> {
+  return open(office, symbol, 0, () => {
+    throw new NothingBegun()
+  })
+}
+
+/** It was brought to its end by somebody else meanwhile. */
+export class NothingBegun extends Error {}
+
+function open(
+  { desk, exchange, ttlMs }: Office,
+  symbol: string,
+  waitMs: number,
+  begin: (tx: Transaction) => Promise<PositionRow>,
+): Promise<OnceResult<PositionRow>> {
+  return desk.lockstep.once<PositionRow, PositionRow, Opened>(positionKey(symbol), {
+    ttlMs,
+    waitMs,
+    holder: desk.processName,
+    find: async (tx) => {
+      const [row] = (await tx.query<PositionRow>(FIND_OPEN, [symbol])).rows
+      if (row?.status === 'closing') throw isClosing(symbol)
+      if (row === undefined) return undefined
+      return row.status === 'opening' ? { pending: row } : { done: row }
+    },
+    begin,
+    async act(row, { signal }) {
+      const entry = row.origin === 'signal' ? await enter(row, signal) : await lookAgain(row, signal)
+      const price = stopPrice(row.side, entry.price)
+      await guard(row, entry.id, price, signal)
+      return { exchangeId: entry.id, entryPrice: entry.price, stopPrice: price }
+    },
+    finish: async (tx, { id }, { exchangeId, entryPrice, stopPrice: price }) =>
+      (await tx.query<PositionRow>(FINISH, [id, exchangeId, entryPrice, price])).rows[0] as PositionRow,
+    // Only where it is certain that nothing is left at the exchange. Without an answer, the beginning stays for the next.
+    abandon: async (tx, { id }, error) => {
+      if (error instanceof ExchangeRefused) await tx.query(FAIL, [id, error.reason])
+    },
+  })
+
+  async function enter(row: PositionRow, signal: AbortSignal): Promise<{ id: number; price: number }> {
+    const order = { clientId: orderIds.entry(row), kind: 'market', symbol, change: signedQuantity(row) } as const
+    const { positionId, price } = await exchange.place(order, signal)
+    // It was set against something that a person had traded the other way: there is nothing left to guard.
+    if (positionId === null) throw new ExchangeRefused('came-to-nothing')
+    return { id: positionId, price }
+  }
+
+  async function lookAgain(row: PositionRow, signal: AbortSignal): Promise<{ id: number; price: number }> {
+    const held = await exchange.position(symbol, signal)
+    if (held === undefined || held.id !== Number(row.exchange_id)) throw new ExchangeRefused('no-position')
+    return held
+  }
+
+  async function guard(row: PositionRow, positionId: number, price: number, signal: AbortSignal): Promise<void> {
+    try {
+      await exchange.place({ clientId: orderIds.stop(row), kind: 'stop', symbol, positionId, price }, signal)
+    } catch (error) {
+      // What cannot be guarded is not kept.
+      if (error instanceof ExchangeRefused) await getOut(row, positionId, signal)
+      throw error
+    }
+  }
+
+  async function getOut(row: PositionRow, positionId: number, signal: AbortSignal): Promise<void> {
+    try {
+      await exchange.place({ clientId: orderIds.close(row), kind: 'close', symbol, positionId }, signal)
+    } catch (error) {
+      // Refused: it is gone already, which is what was wanted.
+      if (!(error instanceof ExchangeRefused)) throw error
+    }
+  }
+}
+
+function isClosing(symbol: string): Problem {
+  return new Problem(409, 'closing', 'The position is being closed', `Ask for ${symbol} again in a moment.`, {
+    retryAfterSeconds: 1,
+  })
+}

@@ -1,0 +1,126 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { LeaseHeld, LeaseLost } from 'pg-lockstep'
+import type { OpenPosition } from '../exchange/index.ts'
+import { Problem } from '../http/problem.ts'
+import { ExchangeAway, ExchangeRefused } from './exchangeClient.ts'
+import type { Office } from './office.ts'
+import { adoptPosition, NothingBegun, takeOver } from './open.ts'
+import { orderIds, type PositionRow, signedQuantity } from './position.ts'
+import { KNOWN, NOTE_ROUND } from './positions.sql.ts'
+import { repair } from './repair.ts'
+
+/** So many symbols are put right at once; the others have their turn in the next round. */
+const MOST_REPAIRS = 20
+
+/** What a round has seen. */
+export interface Round {
+  readonly positions: number
+  /** How many repairs it has begun. */
+  readonly repairs: number
+  readonly tookMs: number
+}
+
+/**
+ * Compares exchange and desk. A round looks and decides, and is short; what it finds is put right beside it, each symbol under its
+ * own lease, because a stop-loss takes longer than the time between two rounds.
+ */
+export class Reconciler {
+  readonly #office: Office
+  readonly #repairing = new Map<string, Promise<void>>()
+
+  constructor(office: Office) {
+    this.#office = office
+  }
+
+  /** A round every `everyMs`, until the signal. Whatever goes wrong, the next round tries again. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { desk, everyMs } = this.#office
+    while (!signal.aborted) {
+      const began = performance.now()
+      try {
+        const round = await this.round(signal)
+        await desk.pool.query(NOTE_ROUND, [desk.processName, round.tookMs, round.positions, round.repairs])
+      } catch (error) {
+        if (!signal.aborted) desk.say(`reconciler: ${(error as Error).message}`)
+      }
+      const pauseMs = Math.max(0, everyMs - (performance.now() - began))
+      await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
+    }
+    await this.settled()
+  }
+
+  /** All repairs that were begun have come to an end. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#repairing.values())
+  }
+
+  async round(signal: AbortSignal): Promise<Round> {
+    const { desk, exchange } = this.#office
+    const began = performance.now()
+    // The exchange first: what it shows and the desk does not know was not begun by the desk before.
+    const atExchange = await exchange.positions(signal)
+    const { rows } = await desk.pool.query<PositionRow>(KNOWN, [atExchange.map(({ id }) => id)])
+    let repairs = 0
+    for (const { symbol, work } of this.#differences(atExchange, rows)) {
+      if (this.#repairing.size >= MOST_REPAIRS) break
+      if (this.#repairing.has(symbol)) continue
+      repairs++
+      this.#begin(symbol, work)
+    }
+    return { positions: atExchange.length, repairs, tookMs: performance.now() - began }
+  }
+
+  *#differences(
+    atExchange: readonly OpenPosition[],
+    rows: readonly PositionRow[],
+  ): Generator<{ readonly symbol: string; readonly work: () => Promise<unknown> }> {
+    const office = this.#office
+    const open = new Map(rows.filter(isOpen).map((row) => [row.symbol, row]))
+    const knownIds = new Set(rows.map((row) => Number(row.exchange_id)))
+    const held = new Map(atExchange.map((position) => [position.symbol, position]))
+    for (const position of atExchange) {
+      const { symbol } = position
+      if (!open.has(symbol) && !knownIds.has(position.id)) yield { symbol, work: () => adoptPosition(office, position) }
+    }
+    for (const row of open.values()) {
+      const { symbol } = row
+      if (row.status === 'opening') yield { symbol, work: () => takeOver(office, row) }
+      else if (!agrees(row, held.get(symbol))) yield { symbol, work: () => repair(office, symbol) }
+    }
+  }
+
+  #begin(symbol: string, work: () => Promise<unknown>): void {
+    const { desk } = this.#office
+    const repairing = work()
+      .then(
+        () => undefined,
+        (error: unknown) => {
+          if (!isOrdinary(error)) desk.say(`reconciler, ${symbol}: ${(error as Error).message}`)
+        },
+      )
+      .finally(() => this.#repairing.delete(symbol))
+    this.#repairing.set(symbol, repairing)
+  }
+}
+
+function isOpen({ status }: PositionRow): boolean {
+  return status === 'opening' || status === 'active' || status === 'closing'
+}
+
+function agrees(row: PositionRow, held: OpenPosition | undefined): boolean {
+  return (
+    row.status === 'active' &&
+    held !== undefined &&
+    held.id === Number(row.exchange_id) &&
+    held.net === signedQuantity(row) &&
+    held.stops.length === 1 &&
+    held.stops[0] === orderIds.stop(row)
+  )
+}
+
+/** Somebody else is at it, or was, or the exchange will be asked again in the next round. */
+function isOrdinary(error: unknown): boolean {
+  return [LeaseHeld, LeaseLost, NothingBegun, Problem, ExchangeAway, ExchangeRefused].some(
+    (kind) => error instanceof kind,
+  )
+}

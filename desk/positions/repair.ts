@@ -1,0 +1,73 @@
+import type { Lease } from 'pg-lockstep'
+import type { OpenPosition } from '../exchange/index.ts'
+import { finishClosing } from './close.ts'
+import { ExchangeRefused } from './exchangeClient.ts'
+import type { Office } from './office.ts'
+import { orderIds, positionKey, type PositionRow, sideOf, signedQuantity, stopPrice } from './position.ts'
+import { CLOSED, CORRECT, FIND_OPEN, NEXT_STOP, START_CLOSING } from './positions.sql.ts'
+
+/**
+ * Makes the desk's row and the exchange agree again. What made it look wrong was read without the lease, and may be old; so both
+ * sides are read again under it. While somebody else has the lease, it is theirs to put right.
+ */
+export async function repair(office: Office, symbol: string): Promise<void> {
+  const { desk, exchange, ttlMs } = office
+  const lease = await desk.lockstep.leases.tryAcquire(positionKey(symbol), { ttlMs, holder: desk.processName })
+  if (lease === undefined) return
+  try {
+    const row = await lease.transaction(async (tx) => (await tx.query<PositionRow>(FIND_OPEN, [symbol])).rows[0])
+    if (row === undefined || row.status === 'opening') return
+    if (row.status === 'closing') {
+      await finishClosing(office, lease, row)
+      return
+    }
+    const held = await exchange.position(symbol, lease.signal)
+    if (held === undefined || held.id !== Number(row.exchange_id)) {
+      await lease.transaction((tx) => tx.query(CLOSED, [row.id, 'gone at the exchange']))
+      return
+    }
+    if (held.net !== signedQuantity(row)) {
+      await lease.transaction((tx) => tx.query(CORRECT, [row.id, sideOf(held), Math.abs(held.net)]))
+    }
+    await oneStop(office, lease, row, held)
+  } finally {
+    await lease.release()
+  }
+}
+
+/** Who cancels faster than this is answered in the next round. */
+const MOST_TRIES = 3
+
+/** Exactly one, and ours. A new one is written down before it is placed, so that whoever comes next knows its id. */
+async function oneStop(office: Office, lease: Lease, row: PositionRow, held: OpenPosition): Promise<void> {
+  const { exchange } = office
+  let current = row
+  try {
+    let live = held.stops.includes(orderIds.stop(current))
+    for (let tries = 0; !live && tries < MOST_TRIES; tries++) {
+      const price = stopPrice(sideOf(held), held.price)
+      const order = { clientId: orderIds.stop(current), kind: 'stop', symbol: row.symbol } as const
+      const { status } = await exchange.place({ ...order, positionId: held.id, price }, lease.signal)
+      live = status === 'live'
+      // It was there, and somebody has cancelled it.
+      if (!live) current = await nextStop(lease, current, price)
+    }
+  } catch (error) {
+    if (!(error instanceof ExchangeRefused)) throw error
+    // What cannot be guarded is not kept.
+    const closing = await lease.transaction(
+      async (tx) => (await tx.query<PositionRow>(START_CLOSING, [row.id])).rows[0] as PositionRow,
+    )
+    await finishClosing(office, lease, closing)
+    return
+  }
+  for (const other of held.stops) {
+    if (other !== orderIds.stop(current)) await exchange.cancel(other, lease.signal)
+  }
+}
+
+function nextStop(lease: Lease, row: PositionRow, price: number): Promise<PositionRow> {
+  return lease.transaction(
+    async (tx) => (await tx.query<PositionRow>(NEXT_STOP, [row.id, price])).rows[0] as PositionRow,
+  )
+}

@@ -1,0 +1,17 @@
+/** A process of the desk that opens, or closes, one position; the test kills it on the way. */
+import { Lockstep } from 'pg-lockstep'
+import pg from 'pg'
+import type { DeskEvents } from '../../desk.ts'
+import { closePosition } from '../close.ts'
+import { openOffice } from '../office.ts'
+import { openPosition } from '../open.ts'
+
+const [, , url, exchangeUrl = '', ttlMs, work, symbol = ''] = process.argv
+const pool = new pg.Pool({ connectionString: url, max: 2 })
+const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
+const desk = { pool, lockstep, exchangeUrl, processName: `creator of ${symbol}`, say: () => undefined }
+const office = openOffice(desk, { ttlMs: Number(ttlMs), everyMs: 1000 })
+if (work === 'close') await closePosition(office, symbol, 0)
+else await openPosition(office, { symbol, side: 'long', quantity: 2 }, 0)
+// What it would do next, and must not live to do.
+process.send?.('ended')

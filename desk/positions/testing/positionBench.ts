@@ -1,0 +1,87 @@
+import { Hono } from 'hono'
+import { Lockstep } from 'pg-lockstep'
+import pg from 'pg'
+import { afterAll } from 'vitest'
+import type { Desk, DeskEvents } from '../../desk.ts'
+import { type Exchange, type Faults, startExchange, type Timings } from '../../exchange/index.ts'
+import { internal, problemOf } from '../../http/errors.ts'
+import { createPositions } from '../index.ts'
+import { type Office, openOffice, type PositionOptions } from '../office.ts'
+
+/** As quick as a test wants it: the order of things is the same. */
+export const QUICK: Timings = { entryMs: 20, stopMs: 60, closeMs: 20, readMs: 1 }
+export const OPTIONS: PositionOptions = { ttlMs: 1500, everyMs: 100, patience: { tryMs: 500, totalMs: 2500 } }
+
+/** One process of the desk, as far as positions go. */
+export interface Branch {
+  readonly desk: Desk
+  readonly office: Office
+  readonly said: string[]
+  post(path: string, body?: unknown): Promise<{ readonly status: number; readonly body: Record<string, unknown> }>
+  get(path: string): Promise<{ readonly status: number; readonly body: unknown }>
+  close(): Promise<void>
+}
+
+export async function openExchange(url: string, timings: Timings = QUICK): Promise<Exchange> {
+  const exchange = await startExchange({ url, timings })
+  afterAll(() => exchange.close())
+  return exchange
+}
+
+export async function openBranch(url: string, exchangeUrl: string, name: string, max = 5): Promise<Branch> {
+  const pool = new pg.Pool({ connectionString: url, max })
+  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
+  const said: string[] = []
+  const desk: Desk = { pool, lockstep, exchangeUrl, processName: name, say: (line) => said.push(line) }
+  const positions = createPositions(OPTIONS)
+  await lockstep.migrate()
+  await pool.query(positions.schema)
+  const app = new Hono()
+  app.onError((error, c) => (problemOf(error) ?? internal()).answer(c))
+  app.route('/', positions.routes(desk))
+  let closed = false
+  const branch: Branch = {
+    desk,
+    office: openOffice(desk, OPTIONS),
+    said,
+    async post(path, body) {
+      const response = await app.request(path, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        ...(body !== undefined && { body: JSON.stringify(body) }),
+      })
+      return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+    },
+    async get(path) {
+      const response = await app.request(path)
+      return { status: response.status, body: await response.json() }
+    },
+    async close() {
+      if (closed) return
+      closed = true
+      await lockstep.close()
+      await pool.end()
+    },
+  }
+  afterAll(() => branch.close())
+  return branch
+}
+
+export async function setFaults(exchange: Exchange, faults: Partial<Faults>): Promise<void> {
+  await postTo(exchange, '/faults', faults)
+}
+
+/** A person at a screen. */
+export async function tradeByHand(
+  exchange: Exchange,
+  symbol: string,
+  side: 'buy' | 'sell',
+  quantity = 1,
+): Promise<void> {
+  await postTo(exchange, '/manual-trades', { symbol, side, quantity })
+}
+
+async function postTo(exchange: Exchange, path: string, body: unknown): Promise<void> {
+  const response = await fetch(exchange.url + path, { method: 'POST', body: JSON.stringify(body) })
+  if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`)
+}
