@@ -1,0 +1,114 @@
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import * as client from 'prom-client'
+import { beforeAll, describe, expect, test } from 'vitest'
+import { findPromtool } from '../../tools/promtool.ts'
+import { lockstepMetrics } from './prometheus.ts'
+
+const folder = fileURLToPath(new URL('../../docs/operating/', import.meta.url))
+const rules = readFileSync(`${folder}alerts.yml`, 'utf8')
+const tests = readFileSync(`${folder}alerts.test.yml`, 'utf8')
+const page = readFileSync(`${folder}alerts.md`, 'utf8')
+
+interface Rule {
+  readonly alert: string
+  /** All that stands in it. */
+  readonly text: string
+  readonly expression: string
+}
+
+// The file is written in one plain form, so that this is enough; promtool reads it as YAML.
+const alerts = rules
+  .split(/^ {6}- alert: /m)
+  .slice(1)
+  .map((text): Rule => {
+    const expression = /^ {8}expr: (?:\|\n((?: {10}.*\n)+)|(.*)\n)/m.exec(text)
+    return { alert: text.split('\n')[0] ?? '', text, expression: expression?.[1] ?? expression?.[2] ?? '' }
+  })
+
+/** The labels of every time series, by its name as a query has it. */
+const series = new Map<string, readonly string[]>()
+beforeAll(async () => {
+  const register = new client.Registry()
+  lockstepMetrics(client, { register })()
+  for (const [, name = '', type] of (await register.metrics()).matchAll(/^# TYPE (\S+) (\S+)$/gm)) {
+    // prom-client keeps them, but its types do not say so.
+    const { labelNames } = register.getSingleMetric(name) as unknown as { labelNames: string[] }
+    if (type !== 'histogram') series.set(name, labelNames)
+    else for (const suffix of ['_bucket', '_sum', '_count']) series.set(name + suffix, [...labelNames, 'le'])
+  }
+})
+
+/** Every metric with the labels that are asked of it: in its braces, and in the `by` or `on` around it. */
+function asked(expression: string): { name: string; labels: string[] }[] {
+  const grouped = [...expression.matchAll(/\b(?:by|on) \(([^)]*)\)/g)].flatMap(([, labels = '']) => labels.split(', '))
+  return [...expression.matchAll(/(lockstep_\w+)(?:\{([^}]*)\})?/g)].map(([, name = '', selector = '']) => ({
+    name,
+    labels: [...grouped, ...[...selector.matchAll(/(\w+)\s*(?:=~|!=|!~|=)/g)].map(([, label = '']) => label)],
+  }))
+}
+
+describe('docs/operating/alerts.yml', () => {
+  test('has alerts, each with a name of its own, an expression, a severity and a summary', () => {
+    expect(alerts.length).toBeGreaterThan(10)
+    expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length)
+    for (const { alert, text, expression } of alerts) {
+      expect(alert).toMatch(/^Lockstep[A-Z]\w+$/)
+      expect(expression, alert).toContain('lockstep_')
+      expect(text, alert).toMatch(/^ {10}severity: (?:info|warning|critical)$/m)
+      expect(text, alert).toMatch(/^ {10}summary: '.+'$/m)
+    }
+  })
+
+  test('asks for metrics and labels that exist', () => {
+    for (const { alert, expression } of alerts) {
+      const wanted = asked(expression)
+      expect(wanted.length, alert).toBeGreaterThan(0)
+      for (const { name, labels } of wanted) {
+        expect([...series.keys()], alert).toContain(name)
+        expect(series.get(name), `${alert}: ${name}`).toEqual(expect.arrayContaining(labels))
+      }
+    }
+  })
+
+  test('asks for values that exist', () => {
+    const told = ['prometheus.ts', 'prometheusOutbox.ts']
+      .map((file) => readFileSync(new URL(file, import.meta.url), 'utf8'))
+      .join('')
+    const values = [...rules.matchAll(/(?:outcome|reason|state|operation)=~?"([^"]+)"/g)]
+    expect(values.length).toBeGreaterThan(4)
+    for (const [, value = ''] of values) for (const each of value.split('|')) expect(told).toContain(`'${each}'`)
+  })
+
+  test('says of each in alerts.md what to do, and of no other', () => {
+    const headings = [...page.matchAll(/^### (\w+)$/gm)].map(([, heading]) => heading)
+    expect(headings).toEqual(alerts.map(({ alert }) => alert))
+    for (const { alert, text } of alerts)
+      expect(text).toContain(`runbook: docs/operating/alerts.md#${alert.toLowerCase()}\n`)
+  })
+
+  test('has a test of each', () => {
+    const tried = new Set([...tests.matchAll(/alertname="(\w+)"/g)].map(([, name]) => name))
+    expect(tried).toEqual(new Set(alerts.map(({ alert }) => alert)))
+  })
+})
+
+describe('promtool', () => {
+  const promtool = findPromtool()
+  if (promtool === undefined) {
+    if (process.env['CI'] === 'true') throw new Error('There is no promtool, and CI=true allows no skipped tests.')
+    console.warn('SKIPPED: promtool is not here. `npx tsx tools/prepare.ts` brings it on Debian.')
+  }
+
+  test.skipIf(promtool === undefined).each([
+    ['check', 'alerts.yml'],
+    ['test', 'alerts.test.yml'],
+  ])('%s rules %s', (verb, file) => {
+    const { status, stdout, stderr } = spawnSync(promtool as string, [verb, 'rules', file], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
+    expect({ status, said: status === 0 ? '' : stdout + stderr }).toEqual({ status: 0, said: '' })
+  })
+})
