@@ -7,7 +7,7 @@
  * | `GET api/session` | `Session`; 401 where a token is needed and not given |
  * | `POST api/login` with `{ token }` | sets the cookie; 204 or 401 |
  * | `POST api/logout` | 204 |
- * | `GET api/stream?show=overview,locks` | server-sent events; the event's name is a tab, its data that tab's snapshot |
+ * | `GET api/stream?show=overview,locks` | server-sent events; the event's name is a tab, its data that tab's snapshot; or `trouble` with `Trouble` |
  * | `GET api/leases/history?key=…` | `LeaseHistory` |
  * | `GET api/outbox/payload?dispatcher=…&topic=…&key=…` | `Payload` of the stream's head; operators only |
  * | `POST api/leases/release` with `ReleaseLease` | `Done` |
@@ -21,6 +21,7 @@ export type Tab = 'overview' | 'locks' | 'leases' | 'outbox'
 export interface Session {
   readonly version: string
   readonly schema: string
+  /** Empty while the database does not answer; so is `server`. */
   readonly database: string
   readonly server: string
   /** Whether this console may change anything. */
@@ -39,6 +40,11 @@ export interface Problem {
 
 export interface Done {
   readonly ok: true
+  readonly message: string
+}
+
+/** The database does not answer what is asked for the tabs of this stream. It is asked again; the next snapshot is the end of it. */
+export interface Trouble {
   readonly message: string
 }
 
@@ -180,6 +186,7 @@ export interface Payload {
   readonly headers: Readonly<Record<string, unknown>>
   /** JSON text, or base64 where the event is bytes. */
   readonly payload: string
+  readonly encoding: 'json' | 'base64'
 }
 
 export interface ReleaseLease {

@@ -1,0 +1,128 @@
+import { createServer, type Server } from 'node:http'
+import { type AddressInfo, isIP } from 'node:net'
+import { type ConsoleLockstep, createConsole } from '../console/index.ts'
+import type { Call, Command } from './command.ts'
+import { numberOf } from './givenValues.ts'
+import { untilInterrupted } from './interrupt.ts'
+import { UsageError } from './usageError.ts'
+import { withDatabase } from './withDatabase.ts'
+
+const DEFAULT_PORT = '8400'
+const DEFAULT_HOST = '127.0.0.1'
+const TOKEN_VARIABLE = 'LOCKSTEP_CONSOLE_TOKEN'
+
+export const consoleCommand: Command = {
+  name: 'console',
+  summary: 'a page in your browser: locks, leases and the outbox as they are',
+  usage: '[--port N] [--host H] [--operator] [--token T]',
+  details: `Serves a page that shows locks, leases and the outbox, live, until Ctrl-C. It may only look; with --operator it
+may also take leases away, and retry, skip, pause and resume streams.
+
+Without a token it is there for this machine alone. For others: --host 0.0.0.0 and a token of 16 characters or more,
+which is better given in ${TOKEN_VARIABLE} than with --token, where others on this machine see it.
+With --json the first line on stdout is an object with the address.`,
+  options: ['url', 'schema', 'driver', 'port', 'host', 'operator', 'token', 'json'],
+  words: [],
+  // The address is told while it runs.
+  fillsStdout: () => true,
+  run({ values }) {
+    const wanted = placeOf(values)
+    return withDatabase(values, async ({ lockstep }) => {
+      const { address } = await untilInterrupted(async (stop) => {
+        // A database that cannot be asked is told here, and not on the page.
+        await lockstep.leases.list({ limit: 1 })
+        const served = await serveConsole(lockstep, wanted)
+        tellAddress(served.address, wanted, values.json === 'true')
+        await new Promise<void>((resolve) => {
+          if (stop.aborted) resolve()
+          else stop.addEventListener('abort', () => resolve(), { once: true })
+        })
+        await served.close()
+        return served
+      })
+      return {
+        exitCode: 0,
+        json: { ok: true, command: 'console', address, ended: true },
+        text: () => 'The console has ended.',
+      }
+    })
+  },
+}
+
+/** Where a console is served, and what it may do. */
+export interface ConsolePlace {
+  readonly host: string
+  /** 0: one that is free. */
+  readonly port: number
+  readonly operator: boolean
+  readonly token: string | undefined
+}
+
+export interface ServedConsole {
+  readonly address: string
+  close(): Promise<void>
+}
+
+/** Serves a console on a port of its own. */
+export async function serveConsole(lockstep: ConsoleLockstep, place: ConsolePlace): Promise<ServedConsole> {
+  const { host, port, operator, token } = place
+  const site = createConsole(lockstep, { operator, ...(token !== undefined && { token }) })
+  const server = createServer(site.listener)
+  await listen(server, host, port)
+  const { port: bound } = server.address() as AddressInfo
+  return {
+    address: `http://${isIP(host) === 6 ? `[${host}]` : host}:${bound}/`,
+    async close() {
+      const closed = new Promise((resolve) => server.close(resolve))
+      await site.close()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+function listen(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => reject(placeTaken(error, host, port) ?? error))
+    server.listen(port, host, resolve)
+  })
+}
+
+function placeTaken({ code }: NodeJS.ErrnoException, host: string, port: number): UsageError | undefined {
+  if (code === 'EADDRINUSE')
+    return new UsageError(`Port ${port} is taken.`, 'Use another with --port N, or --port 0 for any that is free.')
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
+    return new UsageError(`This machine has no address ${host}.`, 'Use --host 127.0.0.1, or --host 0.0.0.0 for all.')
+  if (code === 'EACCES') return new UsageError(`Port ${port} may not be used.`, 'Use one from 1024 on.')
+  return undefined
+}
+
+/** Checked before anything is opened. */
+export function placeOf(values: Call['values'], env: NodeJS.ProcessEnv = process.env): ConsolePlace {
+  const host = values.host ?? DEFAULT_HOST
+  const port = numberOf('port', values.port ?? DEFAULT_PORT)
+  if (port > 65_535) throw new UsageError(`--port cannot be ${port}.`, 'Use a number from 0 to 65535.')
+  const token = values.token ?? (env[TOKEN_VARIABLE] || undefined)
+  if (token === undefined && !isLoopback(host)) {
+    throw new UsageError(
+      `On ${host} others could look at it, and there is no token.`,
+      `Set ${TOKEN_VARIABLE} to what \`openssl rand -hex 16\` prints, or leave out --host.`,
+    )
+  }
+  return { host, port, operator: values.operator === 'true', token }
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host)
+}
+
+function tellAddress(address: string, { operator, token }: ConsolePlace, json: boolean): void {
+  const told = { ok: true, command: 'console', address, operator, token: token !== undefined }
+  const words = [
+    operator ? 'It may change things.' : 'It may only look.',
+    ...(token === undefined ? [] : ['Log in with the token.']),
+  ]
+  process.stdout.write(
+    json ? `${JSON.stringify(told)}\n` : `The console is at ${address}\n${words.join(' ')} Ctrl-C ends it.\n`,
+  )
+}

@@ -1,0 +1,92 @@
+import type { Key } from '../index.ts'
+import { InvalidOption } from '../index.ts'
+import type { ConsoleLockstep } from './consoleOptions.ts'
+import type { Asker } from './origin.ts'
+import type { Done, OnStream, ReleaseLease, SkipEvent, Tab } from './wire.ts'
+
+/** What operators do, by the path it is asked for under. */
+export interface Action {
+  /** What has changed by it. */
+  readonly tab: Tab
+  run(lockstep: ConsoleLockstep, body: unknown, asker: Asker): Promise<Done>
+}
+
+export const ACTIONS: ReadonlyMap<string, Action> = new Map([
+  ['leases/release', { tab: 'leases', run: release }],
+  [
+    'outbox/retry',
+    onStream(async (lockstep, { reason: _reason, ...stream }) => {
+      await lockstep.outbox.retry(stream)
+      return `${nameOf(stream)} is tried again now.`
+    }),
+  ],
+  [
+    'outbox/pause',
+    onStream(async (lockstep, stream) => {
+      const { reason, ...named } = stream
+      await lockstep.outbox.pause(reason === '' ? named : stream)
+      return `${nameOf(stream)} is paused, from the next batch on.`
+    }),
+  ],
+  [
+    'outbox/resume',
+    onStream(async (lockstep, { reason: _reason, ...stream }) => {
+      await lockstep.outbox.resume(stream)
+      return `${nameOf(stream)} goes on.`
+    }),
+  ],
+  [
+    'outbox/skip',
+    onStream(async (lockstep, stream, body) => {
+      const { seq } = body as Partial<SkipEvent>
+      if (!Number.isSafeInteger(seq)) throw malformed('seq', 'the number of the event at the head')
+      await lockstep.outbox.skip({ ...stream, seq: seq as number, reason: reasonOf(body, true) })
+      return `Event ${seq} of ${nameOf(stream)} is given up: a tombstone goes in its place.`
+    }),
+  ],
+])
+
+async function release(lockstep: ConsoleLockstep, body: unknown, { address }: Asker): Promise<Done> {
+  const { terminate } = (body ?? {}) as Partial<ReleaseLease>
+  const [key, reason] = [textOf(body, 'key'), reasonOf(body, true)]
+  if (typeof terminate !== 'boolean') throw malformed('terminate', 'true or false')
+  const by = address === undefined ? 'console' : `console (operator@${address})`
+  const { released } = await lockstep.leases.forceRelease(key as Key, { by, reason, terminate })
+  const whom = released === 1 ? 'its holder' : `its ${released} holders`
+  return said(released === 0 ? `Nobody holds ${key}: nothing was taken away.` : `${key} was taken away from ${whom}.`)
+}
+
+function onStream(work: (lockstep: ConsoleLockstep, stream: OnStream, body: object) => Promise<string>): Action {
+  return {
+    tab: 'outbox',
+    async run(lockstep, body) {
+      const [dispatcher, topic, key] = [textOf(body, 'dispatcher'), textOf(body, 'topic'), textOf(body, 'key')]
+      return said(await work(lockstep, { dispatcher, topic, key, reason: reasonOf(body, false) }, body as object))
+    },
+  }
+}
+
+function nameOf({ topic, key }: { readonly topic: string; readonly key: string }): string {
+  return `${topic}/${key}`
+}
+
+function said(message: string): Done {
+  return { ok: true, message }
+}
+
+function textOf(body: unknown, name: string): string {
+  const value = (body as Readonly<Record<string, unknown>> | null)?.[name]
+  if (typeof value === 'string' && value !== '') return value
+  throw malformed(name, 'text')
+}
+
+/** Where it is not needed it may be empty. */
+function reasonOf(body: unknown, needed: boolean): string {
+  const { reason } = (body ?? {}) as Partial<OnStream>
+  if (typeof reason === 'string' && (reason.trim() !== '' || !needed)) return reason.trim()
+  throw malformed('reason', 'why, for those who read it later')
+}
+
+function malformed(name: string, wanted: string): InvalidOption {
+  return new InvalidOption(`\`${name}\` is missing or malformed.`, { advice: `Give ${wanted}.` })
+}

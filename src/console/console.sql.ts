@@ -1,0 +1,88 @@
+/** The SQL that the console asks beside the library's own lists. Schema names arrive here already quoted; all it gets is text. */
+
+/** What the overview needs of the moment. Counters only grow: a rate is the difference of two. */
+export interface PulseRow {
+  /** Milliseconds since 1970, by the server's clock. */
+  readonly at: string
+  readonly commits: string
+  readonly rollbacks: string
+  /** How many events have been given a place in the outbox. */
+  readonly position: string
+  readonly connections: string
+  readonly max_connections: string
+  readonly locks_held: string
+  readonly lock_waiters: string
+  readonly longest_wait: string
+}
+
+/** The functions behind pg_stat_database, for one database: the view reads every counter of every database. */
+export function pulse(schema: string): string {
+  return `
+    SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::text AS at,
+           pg_stat_get_db_xact_commit(here.oid)::text AS commits, pg_stat_get_db_xact_rollback(here.oid)::text AS rollbacks,
+           (${position(schema)}) AS position,
+           (SELECT sum(pg_stat_get_db_numbackends(oid)) FROM pg_database)::text AS connections,
+           current_setting('max_connections') AS max_connections, locks.*
+      FROM (SELECT oid FROM pg_database WHERE datname = current_database()) AS here
+      CROSS JOIN LATERAL (
+        SELECT count(DISTINCT (classid::bigint << 32) | objid::bigint) FILTER (WHERE granted)::text AS locks_held,
+               count(*) FILTER (WHERE NOT granted)::text AS lock_waiters,
+               floor(greatest(0, extract(epoch FROM clock_timestamp() - min(waitstart) FILTER (WHERE NOT granted))) * 1000)::text
+                 AS longest_wait
+          FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND database = here.oid) AS locks`
+}
+
+/** The last place that was given out, of the outbox's sequence. */
+export function position(schema: string): string {
+  return `SELECT CASE WHEN is_called THEN last_value ELSE 0 END::text AS position FROM ${schema}.outbox_ids`
+}
+
+export interface LeaseCountsRow {
+  readonly held: string
+  readonly waiting: string
+  /** Held or waited for. */
+  readonly names: string
+}
+
+export function leaseCounts(schema: string): string {
+  return `
+    WITH held AS MATERIALIZED (
+      SELECT DISTINCT name FROM ${schema}.leases WHERE token IS NOT NULL AND expires_at > clock_timestamp()
+    ), waiting AS MATERIALIZED (
+      SELECT name FROM ${schema}.lease_waiters WHERE expires_at > clock_timestamp()
+    )
+    SELECT (SELECT count(*) FROM held)::text AS held, (SELECT count(*) FROM waiting)::text AS waiting,
+           (SELECT count(*) FROM (SELECT name FROM held UNION SELECT name FROM waiting) AS names)::text AS names`
+}
+
+export interface ServerRow {
+  readonly database: string
+  readonly version: string
+}
+
+export const SERVER = `SELECT current_database()::text AS database, current_setting('server_version') AS version`
+
+export interface HeadRow {
+  readonly seq: string
+  readonly id: string
+  readonly enqueued: string
+  readonly headers: string | null
+  readonly tombstone: string | null
+  readonly size: string | null
+  /** Null where it is larger than was asked for, or bytes. */
+  readonly payload: string | null
+  readonly hex: string | null
+}
+
+/** The event at the head of a stream that waits. $1 dispatcher, $2 topic, $3 key. What is larger than the bound stays where it is. */
+export function headOfStream(schema: string, maxBytes: number): string {
+  return `
+    SELECT e.seq::text AS seq, e.uuid::text AS id, floor(extract(epoch FROM e.enqueued_at) * 1000)::text AS enqueued,
+           e.headers::text AS headers, e.tombstone, size.bytes::text AS size,
+           CASE WHEN size.bytes <= ${maxBytes} THEN e.payload::text END AS payload,
+           CASE WHEN size.bytes <= ${maxBytes} THEN encode(e.bytes, 'hex') END AS hex
+      FROM ${schema}.outbox_parked_events e
+      CROSS JOIN LATERAL (SELECT coalesce(octet_length(e.bytes), octet_length(e.payload::text)) AS bytes) AS size
+     WHERE e.dispatcher = $1::text AND e.stream = ${schema}.outbox_stream($2::text, $3::text)
+     ORDER BY e.seq LIMIT 1`
+}

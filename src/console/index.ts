@@ -1,0 +1,48 @@
+/**
+ * The console: a page that shows locks, leases and the outbox as they are, and lets operators act.
+ *
+ * **What it trusts.** The database's answers, and who has the token. Without a token only this machine: the request's name must be
+ * `localhost` or a loopback address, so that no page elsewhere whose name was made to lead here is answered; where the listener sees
+ * the connection, its address as well; and nothing that came through a proxy. Through `fetch` the connection is not seen: a server
+ * that listens beyond loopback must give it a token.
+ *
+ * **What an attacker cannot do.** Read from another site: there is no CORS, and browsers say where a request comes from. Change
+ * anything from another site: a POST must come from our own page (`Sec-Fetch-Site`, `Origin`), carry the session's secret in a
+ * header, and be JSON. Guess the token: it is compared in constant time, and wrong ones are slowed down together. Take the cookie: it
+ * is HttpOnly, SameSite=Strict, and names a session, not the token. Bring in a script: the policy allows our own files only, and these
+ * are served from memory, by a list. Act where it may only look: without `operator` nothing changes and no payload is shown. Use up
+ * memory: viewers, sessions, bodies and rows have limits, and a slow reader has the newest of each tab waiting, not a queue.
+ *
+ * **What it costs.** Nothing while nobody looks. However many look, each question is asked once: the overview and the locks once a
+ * second, leases and the outbox every two, only for the tabs that somebody has open. One question at a time, so one connection of the
+ * pool. Where answers take long the pauses grow: all questions together take 2 % of one connection's time at the most.
+ *
+ * **Being away.** A question that fails is asked again, with pauses up to 5 s; those who look are told (`trouble`), and see the next
+ * answer as soon as there is one.
+ */
+export { type Console, createConsole } from './createConsole.ts'
+export type { ConsoleLockstep, ConsoleOptions } from './consoleOptions.ts'
+export type {
+  BlockingBranch,
+  Claim,
+  Done,
+  LeaseHistory,
+  LeaseHolderRow,
+  LeaseRow,
+  LeasesSnapshot,
+  LockRow,
+  LocksSnapshot,
+  OnStream,
+  OutboxSnapshot,
+  OverviewSnapshot,
+  ParkedRow,
+  Payload,
+  Problem,
+  ReleaseLease,
+  Session,
+  ShardRow,
+  SkipEvent,
+  Snapshots,
+  Tab,
+  Trouble,
+} from './wire.ts'

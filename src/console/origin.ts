@@ -1,0 +1,57 @@
+/** Who asks, as far as it is known. */
+export interface Asker {
+  /** The address at the other end of the connection; undefined where another server took the request. */
+  readonly address: string | undefined
+}
+
+/** Names and addresses under which only this machine can be meant. */
+export function isLoopbackName(hostname: string): boolean {
+  const name = hostname.toLowerCase().replace(/^\[|\]$/g, '')
+  return name === 'localhost' || name.endsWith('.localhost') || isLoopbackAddress(name)
+}
+
+export function isLoopbackAddress(address: string): boolean {
+  const plain = address.replace(/^::ffff:/i, '')
+  return plain === '::1' || /^127(?:\.\d{1,3}){3}$/.test(plain)
+}
+
+/**
+ * Whether the request was meant for this machine by one on this machine. A page whose name was made to lead here (DNS rebinding) sends
+ * its own name; what came through a proxy came from anywhere.
+ */
+export function isFromHere(request: Request, { address }: Asker): boolean {
+  const { headers } = request
+  const host = headers.get('host')
+  return (
+    isLoopbackName(new URL(request.url).hostname) &&
+    (host === null || isLoopbackName(hostnameOf(host))) &&
+    (address === undefined || isLoopbackAddress(address)) &&
+    !headers.has('forwarded') &&
+    !headers.has('x-forwarded-for')
+  )
+}
+
+function hostnameOf(host: string): string {
+  return host.replace(/:\d*$/, '')
+}
+
+/** For what only reads: a browser says where it comes from, and other sites have no business here. */
+export function isFromElsewhere({ headers }: Request): boolean {
+  const site = headers.get('sec-fetch-site')
+  return site !== null && site !== 'same-origin' && site !== 'none'
+}
+
+/** For what changes something: it must be said, and be our own page. */
+export function isFromOwnPage(request: Request): boolean {
+  const { headers } = request
+  const site = headers.get('sec-fetch-site')
+  if (site !== null && site !== 'same-origin') return false
+  const origin = headers.get('origin')
+  if (origin === null) return site === 'same-origin'
+  // By the host alone: whoever ends TLS in front of us makes https of http.
+  return URL.canParse(origin) && new URL(origin).host === (headers.get('host') ?? new URL(request.url).host)
+}
+
+export function isSecure(request: Request): boolean {
+  return new URL(request.url).protocol === 'https:' || request.headers.get('x-forwarded-proto') === 'https'
+}

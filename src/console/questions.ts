@@ -1,0 +1,106 @@
+import type { LeaseInfo, LockListing, OutboxStatus, ParkedStream, StatementResult } from '../index.ts'
+import { quoteIdentifier } from '../postgres/index.ts'
+import {
+  headOfStream,
+  type HeadRow,
+  leaseCounts,
+  type LeaseCountsRow,
+  position,
+  pulse,
+  type PulseRow,
+  SERVER,
+  type ServerRow,
+} from './console.sql.ts'
+import type { ConsoleLockstep } from './consoleOptions.ts'
+import { MAX_ROWS } from './snapshots.ts'
+import type { Tab } from './wire.ts'
+
+/** The outbox at a moment. */
+export interface Delivery {
+  readonly status: OutboxStatus
+  /** How many events had been given a place when the status was asked for. */
+  readonly position: number
+  readonly at: number
+}
+
+/** What is asked of the database, each by itself and at a pace of its own. */
+export interface Answers {
+  readonly leaseCounts: LeaseCountsRow
+  readonly delivery: Delivery
+  readonly pulse: PulseRow
+  readonly locks: LockListing
+  readonly leases: readonly LeaseInfo[]
+  readonly parked: readonly ParkedStream[]
+}
+
+export type QuestionName = keyof Answers
+
+/** In the order in which they are asked where several are due: what a tab needs beside its own comes before it. */
+export const QUESTIONS: readonly QuestionName[] = ['leaseCounts', 'delivery', 'pulse', 'locks', 'leases', 'parked']
+
+/** What each tab is made of. With an answer to the last of them it is made anew. */
+export const NEEDS: Readonly<Record<Tab, readonly QuestionName[]>> = {
+  overview: ['leaseCounts', 'delivery', 'pulse'],
+  locks: ['locks'],
+  leases: ['leaseCounts', 'leases'],
+  outbox: ['delivery', 'parked'],
+}
+
+/** How often each is asked, in units of `everyMs`. */
+export const PACE: Readonly<Record<QuestionName, number>> = {
+  leaseCounts: 2,
+  delivery: 2,
+  pulse: 1,
+  locks: 1,
+  leases: 2,
+  parked: 2,
+}
+
+/** Longer than this nobody waits for a connection of the pool, in order to look. */
+const WAIT_MS = 10_000
+/** Larger payloads are for other tools. */
+export const MAX_PAYLOAD_BYTES = 1_000_000
+
+/** The questions, each on one connection of the pool while it is asked. */
+export class Inquiry {
+  readonly #lockstep: ConsoleLockstep
+  readonly #schema: string
+
+  constructor(lockstep: ConsoleLockstep) {
+    this.#lockstep = lockstep
+    this.#schema = quoteIdentifier(lockstep.schema)
+  }
+
+  readonly ask: { readonly [Name in QuestionName]: () => Promise<Answers[Name]> } = {
+    pulse: () => this.#row<PulseRow>(pulse(this.#schema)),
+    leaseCounts: () => this.#row<LeaseCountsRow>(leaseCounts(this.#schema)),
+    delivery: async () => {
+      const row = await this.#row<{ position: string }>(position(this.#schema))
+      const at = performance.now()
+      return { status: await this.#lockstep.outbox.status(), position: Number(row.position), at }
+    },
+    locks: () => this.#lockstep.locks.list(),
+    leases: () => this.#lockstep.leases.list({ limit: MAX_ROWS }),
+    parked: () => this.#lockstep.outbox.parked({ limit: MAX_ROWS }),
+  }
+
+  server(): Promise<ServerRow> {
+    return this.#row<ServerRow>(SERVER)
+  }
+
+  /** The event at the head of a stream that waits; undefined where there is none. */
+  async head(dispatcher: string, topic: string, key: string): Promise<HeadRow | undefined> {
+    const { rows } = await this.#query<HeadRow>(headOfStream(this.#schema, MAX_PAYLOAD_BYTES), [dispatcher, topic, key])
+    return rows[0]
+  }
+
+  async #row<Row>(text: string): Promise<Row> {
+    const { rows } = await this.#query<Row>(text, [])
+    return rows[0] as Row
+  }
+
+  /** In a transaction without a lock that takes no id: it leaves nothing behind, and so it may be cut off at any time. */
+  #query<Row>(text: string, values: readonly string[]): Promise<StatementResult<Row>> {
+    return this.#lockstep.transaction({ retry: false, waitMs: WAIT_MS }, (tx) => tx.query<Row>(text, values))
+  }
+}

@@ -1,0 +1,58 @@
+import { refusal } from './answers.ts'
+
+/** What is refused, each with a stable code and what to do. */
+export const refuse = {
+  closed: () => refusal(503, 'closed', 'Closed', 'This console has been closed.'),
+  notFound: () => refusal(404, 'not-found', 'Not found', 'There is nothing under this address.'),
+  wrongMethod: (allowed: string) =>
+    refusal(405, 'wrong-method', 'Wrong method', `Only ${allowed} is understood here.`, { allow: allowed }),
+  notFromHere: () =>
+    refusal(
+      403,
+      'not-from-here',
+      'Not from here',
+      'Without a token this console answers only on its own machine, under localhost or a loopback address. Start it with a token.',
+    ),
+  fromElsewhere: () =>
+    refusal(403, 'from-elsewhere', 'From elsewhere', 'Only the console’s own page may ask this, not another site.'),
+  csrfWrong: () =>
+    refusal(
+      403,
+      'csrf-wrong',
+      'The page is too old',
+      'The header x-lockstep-csrf is missing or not of this session. Load the page again.',
+    ),
+  tokenNeeded: () =>
+    refusal(401, 'token-needed', 'A token is needed', 'Log in with the token that this console was started with.', {
+      'www-authenticate': 'Bearer',
+    }),
+  tokenWrong: () => refusal(401, 'token-wrong', 'Wrong token', 'This is not the token of this console.'),
+  noToken: () => refusal(409, 'no-token', 'No token', 'This console was started without a token: there is no login.'),
+  tooManyTries: () =>
+    refusal(429, 'too-many-tries', 'Too many tries', 'Too many wrong tokens were given. Try again in a moment.', {
+      'retry-after': '1',
+    }),
+  tooManyViewers: () =>
+    refusal(503, 'too-many-viewers', 'Too many viewers', 'As many as there may be look at it already.', {
+      'retry-after': '5',
+    }),
+  operatorsOnly: () =>
+    refusal(
+      403,
+      'operators-only',
+      'Read-only',
+      'This console may only look. Start it with --operator, or with the option `operator`.',
+    ),
+  missing: (name: string) => refusal(400, 'malformed', 'Malformed', `The address has no ${name}, or not a good one.`),
+  noHead: () =>
+    refusal(404, 'not-parked', 'Not parked', 'This stream does not wait, or none of its events does any more.'),
+  noPayload: (why: string) =>
+    refusal(404, 'no-payload', 'No payload', `The event has no payload any more: it is ${why}.`),
+  payloadTooLarge: (bytes: string) =>
+    refusal(
+      404,
+      'payload-too-large',
+      'Too large to show',
+      `The payload has ${bytes} bytes. Look at it in the database.`,
+    ),
+}

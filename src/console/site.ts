@@ -1,0 +1,96 @@
+import { ACTIONS } from './actions.ts'
+import { answer, done, failure, json } from './answers.ts'
+import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
+import { type Asker, isFromElsewhere, isFromHere, isFromOwnPage, isSecure } from './origin.ts'
+import { pageFolder, PageFiles } from './pageFiles.ts'
+import { Reads } from './reads.ts'
+import { refuse } from './refusals.ts'
+import { readJson } from './requestBody.ts'
+import { Sessions, type Visit } from './sessions.ts'
+
+/** Answers requests: first who asks, then what. */
+export class Site {
+  readonly #lockstep: ConsoleLockstep
+  readonly #plan: ConsolePlan
+  readonly #page = new PageFiles(pageFolder())
+  readonly #sessions: Sessions
+  readonly #reads: Reads
+  #closed = false
+
+  constructor(lockstep: ConsoleLockstep, plan: ConsolePlan) {
+    this.#lockstep = lockstep
+    this.#plan = plan
+    this.#sessions = new Sessions(plan.token)
+    this.#reads = new Reads(lockstep, plan)
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    await this.#reads.watch.close()
+  }
+
+  /** Never throws. */
+  async handle(request: Request, asker: Asker): Promise<Response> {
+    try {
+      if (this.#closed) return refuse.closed()
+      if (!this.#sessions.needsToken && !isFromHere(request, asker)) return refuse.notFromHere()
+      const { pathname } = new URL(request.url)
+      const { base } = this.#plan
+      // The page asks for what lies beside it.
+      if (`${pathname}/` === base) return answer(308, null, { location: base, 'cache-control': 'no-cache' })
+      if (!pathname.startsWith(base)) return refuse.notFound()
+      const path = pathname.slice(base.length)
+      if (path.startsWith('api/')) return await this.#api(path.slice('api/'.length), request, asker)
+      if (request.method !== 'GET' && request.method !== 'HEAD') return refuse.wrongMethod('GET, HEAD')
+      return this.#page.serve(path, request) ?? refuse.notFound()
+    } catch (error) {
+      return failure(error)
+    }
+  }
+
+  async #api(path: string, request: Request, asker: Asker): Promise<Response> {
+    if (isFromElsewhere(request)) return refuse.fromElsewhere()
+    if (path === 'login') return this.#login(request)
+    const visit = await this.#sessions.visitor(request)
+    if (visit === 'later') return refuse.tooManyTries()
+    if (visit === undefined) return refuse.tokenNeeded()
+    const read = this.#reads.at(path)
+    if (read === undefined) return this.#change(path, visit, request, asker)
+    if (request.method !== 'GET') return refuse.wrongMethod('GET')
+    return read(visit, new URL(request.url).searchParams)
+  }
+
+  async #change(path: string, visit: Visit, request: Request, asker: Asker): Promise<Response> {
+    const action = ACTIONS.get(path)
+    if (action === undefined && path !== 'logout') return refuse.notFound()
+    if (request.method !== 'POST') return refuse.wrongMethod('POST')
+    if (!isFromOwnPage(request)) return refuse.fromElsewhere()
+    if (!this.#sessions.isCsrf(visit, request.headers.get('x-lockstep-csrf'))) return refuse.csrfWrong()
+    if (action === undefined) return this.#logout(visit, request)
+    if (!this.#plan.operator) return refuse.operatorsOnly()
+    const read = await readJson(request)
+    if (read instanceof Response) return read
+    const said = await action.run(this.#lockstep, read.body, asker)
+    this.#reads.watch.hurry(action.tab)
+    return json(said)
+  }
+
+  async #login(request: Request): Promise<Response> {
+    if (!this.#sessions.needsToken) return refuse.noToken()
+    if (request.method !== 'POST') return refuse.wrongMethod('POST')
+    if (!isFromOwnPage(request)) return refuse.fromElsewhere()
+    // There is no session yet that it could be of. That it is there says that no other site's form sent it.
+    if (!request.headers.get('x-lockstep-csrf')) return refuse.csrfWrong()
+    const read = await readJson(request)
+    if (read instanceof Response) return read
+    const { token } = read.body as { token?: unknown }
+    const verdict = await this.#sessions.login(token, this.#plan.base, isSecure(request))
+    if (verdict === 'later') return refuse.tooManyTries()
+    return verdict === 'wrong' ? refuse.tokenWrong() : done({ 'set-cookie': verdict.cookie })
+  }
+
+  #logout(visit: Visit, request: Request): Response {
+    if (visit.id !== undefined) this.#reads.watch.end(visit.id)
+    return done({ 'set-cookie': this.#sessions.logout(visit, this.#plan.base, isSecure(request)) })
+  }
+}
