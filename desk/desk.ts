@@ -3,7 +3,7 @@ import type { Lockstep } from 'pg-lockstep'
 import type pg from 'pg'
 
 /** The events of the desk's outbox, by topic. */
-export interface DeskEvents {
+export type DeskEvents = {
   readonly trades: {
     readonly tradeId: string
     readonly portfolio: string
@@ -20,6 +20,8 @@ export interface Desk {
   readonly lockstep: Lockstep<DeskEvents, pg.Pool>
   /** Where the simulated exchange answers. */
   readonly exchangeUrl: string
+  /** Where trades are published; without it they go to a log in the database. */
+  readonly natsUrl?: string
   /** Names this process in logs, and as a holder of leases. */
   readonly processName: string
   say(line: string): void

@@ -1,21 +1,20 @@
 /**
- * `npm start`: what Lockstep is for, seen with your own eyes.
+ * `npm start`: the desk, a service in which five systems run that go wrong under concurrency, and do not here.
  *
- * Two real processes race for one wallet on a real PostgreSQL: without a lock, with Lockstep's, and the same at SERIALIZABLE.
- * Nothing is staged: the numbers are what the wallet holds afterwards. Then the server stays, so that you can look around in it.
+ * This process is the supervisor. It opens the database (one of its own, or that of DATABASE_URL), makes the tables, starts the simulated
+ * exchange, and then the service: in itself, or with `--processes N` in N processes on one port, of which one that dies is started again.
  *
- * **The end.** Ctrl-C and SIGTERM are only noted (stopping.ts): whatever is under way comes to an end in its own order, racers
- * before server. So an initdb is finished and not cut in half. Should this program be killed, nothing is left either: the
- * server's guard stops it, and racers end when their parent's channel closes.
+ * **The end.** Ctrl-C and SIGTERM are only noted (stopping.ts): whatever is under way comes to an end in its own order, traffic before
+ * requests, requests before dispatchers, all of them before the database. So an initdb is finished and not cut in half. Should this
+ * program be killed, nothing is left either: the server's guard stops it, and workers end when their supervisor's channel closes.
  */
-import { parseOptions, USAGE, WrongOption } from './options.ts'
 import { explainStart } from './explainStart.ts'
 import { openDatabase } from './openDatabase.ts'
-import { nextSteps } from './nextSteps.ts'
+import { parseOptions, USAGE, WrongOption } from './options.ts'
 import { Screen } from './screen.ts'
-import { holds, meaning, resultTable } from './results.ts'
-import { runShow } from './show.ts'
+import { startScreen } from './startScreen.ts'
 import { Stopping } from './stopping.ts'
+import { supervise } from './supervise.ts'
 
 async function main(): Promise<number> {
   const options = parseOptions(process.argv.slice(2))
@@ -23,18 +22,16 @@ async function main(): Promise<number> {
     console.log(USAGE)
     return 0
   }
-  const screen = new Screen(process.stdout)
+  const screen = new Screen(process.stdout, options.quiet)
   const stopping = new Stopping(screen)
   const database = await openDatabase(options, screen, stopping.signal)
   try {
-    const results = await runShow(database.url, options, screen, stopping.signal)
-    screen.say('', resultTable(results), '', ...meaning(results))
-    const good = holds(results)
-    if (!good || options.once) return good ? 0 : 1
-    screen.say('', ...nextSteps(database))
-    if (database.kind === 'ours') {
-      screen.say('', `The server runs until you press Ctrl-C. Its data stays in ${database.dataDir}.`)
+    const desk = await supervise(database.url, options, (line) => screen.warn(line), stopping.signal)
+    try {
+      screen.say(...startScreen(desk.origin, database, options))
       await stopping.requested
+    } finally {
+      await desk.close()
     }
     return 0
   } catch (error) {

@@ -2,43 +2,66 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 
 export interface DeskOptions {
-  readonly once: boolean
-  readonly rounds: number
-  readonly increments: number
-  readonly dataDir: string
+  readonly processes: number
+  readonly host: string
+  /** Undefined: the usual one, or another if that is taken. */
   readonly port: number | undefined
+  readonly token: string | undefined
+  readonly operator: boolean
+  readonly natsUrl: string | undefined
+  readonly traffic: boolean
+  readonly log: boolean
+  readonly quiet: boolean
+  readonly dataDir: string
+  readonly pgPort: number | undefined
   /** A server that is already there, to use instead of our own. */
   readonly url: string | undefined
 }
 
 export class WrongOption extends Error {}
 
-const DEFAULTS = { rounds: 3, increments: 200 }
+export const DEFAULT_PORT = 4800
+const DEFAULT_NATS = 'nats://127.0.0.1:4222'
+const LEAST_TOKEN = 16
 
-export const USAGE = `Two processes race for one wallet, without and with Lockstep.
+export const USAGE = `The desk: five systems that go wrong under concurrency, and do not here.
 
   npm start                    on a PostgreSQL of its own, kept in .lockstep/data
-  DATABASE_URL=… npm start     on yours, in the schemas lockstep and lockstep_desk
+  DATABASE_URL=… npm start     on yours, in the schemas lockstep, lockstep_desk and lockstep_exchange
 
 Options, after npm start --
 
-  --rounds N       rounds of each race; default ${DEFAULTS.rounds}
-  --increments N   increments of each racer in a round; default ${DEFAULTS.increments}
-  --once           end after the races, instead of leaving the server running
+  --processes N    how many processes share the port; default 1
+  --port N         where it answers; default ${DEFAULT_PORT}, or another if that is taken; 0: any that is free
+  --host HOST      on which address; default 127.0.0.1. Beyond this machine only with --token
+  --token TEXT     what clients have to send as a bearer, ${LEAST_TOKEN} characters at least
+  --operator       the console may change things: release leases, retry, skip, pause and resume
+  --sink NAME      where trades are published: local (a table, the default) or nats
+  --nats URL       where NATS with JetStream answers; default ${DEFAULT_NATS}
+  --no-traffic     without the few requests a second that the desk sends itself
+  --log            a line for each request
+  --quiet          says only what goes wrong
   --data DIR       where its PostgreSQL keeps its data
-  --port N         where its PostgreSQL listens; default: a free port
+  --pg-port N      where its PostgreSQL listens; default: a free port
   --help           this`
 
 /** What was asked for. */
 export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = process.env): DeskOptions | 'help' {
   const values = parse(args)
   if (values.help === true) return 'help'
+  const host = values.host ?? '127.0.0.1'
   return {
-    once: values.once === true,
-    rounds: count('rounds', values.rounds, 1_000) ?? DEFAULTS.rounds,
-    increments: count('increments', values.increments, 1_000_000) ?? DEFAULTS.increments,
+    processes: number('processes', values.processes, 1, 64) ?? 1,
+    host,
+    port: number('port', values.port, 0, 65_535),
+    token: tokenFor(host, values.token),
+    operator: values.operator === true,
+    natsUrl: natsOf(values.sink ?? 'local', values.nats),
+    traffic: values['no-traffic'] !== true,
+    log: values.log === true,
+    quiet: values.quiet === true,
     dataDir: values.data ?? fileURLToPath(new URL('../.lockstep/data', import.meta.url)),
-    port: count('port', values.port, 65_535),
+    pgPort: number('pg-port', values['pg-port'], 1, 65_535),
     url: env['DATABASE_URL'] || undefined,
   }
 }
@@ -48,11 +71,18 @@ function parse(args: readonly string[]) {
     return parseArgs({
       args: [...args],
       options: {
-        rounds: { type: 'string' },
-        increments: { type: 'string' },
-        once: { type: 'boolean' },
-        data: { type: 'string' },
+        processes: { type: 'string' },
         port: { type: 'string' },
+        host: { type: 'string' },
+        token: { type: 'string' },
+        operator: { type: 'boolean' },
+        sink: { type: 'string' },
+        nats: { type: 'string' },
+        'no-traffic': { type: 'boolean' },
+        log: { type: 'boolean' },
+        quiet: { type: 'boolean' },
+        data: { type: 'string' },
+        'pg-port': { type: 'string' },
         help: { type: 'boolean', short: 'h' },
       },
     }).values
@@ -61,9 +91,29 @@ function parse(args: readonly string[]) {
   }
 }
 
-function count(name: string, given: string | undefined, most: number): number | undefined {
+function number(name: string, given: string | undefined, least: number, most: number): number | undefined {
   if (given === undefined) return undefined
   const value = Number(given)
-  if (/^\d+$/.test(given) && value >= 1 && value <= most) return value
-  throw new WrongOption(`--${name} must be a number from 1 to ${most}, not ${JSON.stringify(given)}.`)
+  if (/^\d+$/.test(given) && value >= least && value <= most) return value
+  throw new WrongOption(`--${name} must be a number from ${least} to ${most}, not ${JSON.stringify(given)}.`)
+}
+
+/** Whoever can reach the desk can move its money. */
+function tokenFor(host: string, token: string | undefined): string | undefined {
+  if (token !== undefined && token.length < LEAST_TOKEN)
+    throw new WrongOption(`--token must have at least ${LEAST_TOKEN} characters.`)
+  if (token === undefined && !isLoopback(host))
+    throw new WrongOption(`--host ${host} is open to others: it needs a --token.`)
+  return token
+}
+
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127(\.\d{1,3}){3}$/.test(host)
+}
+
+function natsOf(sink: string, url: string | undefined): string | undefined {
+  if (sink === 'nats') return url ?? DEFAULT_NATS
+  if (sink !== 'local') throw new WrongOption(`--sink must be local or nats, not ${JSON.stringify(sink)}.`)
+  if (url !== undefined) throw new WrongOption('--nats is for --sink nats.')
+  return undefined
 }

@@ -22,7 +22,7 @@ export interface ExclusiveOptions<Request> {
  * app.post('/instances/:id/process/next', expressHandler(oneAtATime, async (request, response, lease) => { … }))
  */
 export function exclusive<Request, Client = unknown>(
-  lockstep: HttpLockstep<Client>,
+  lockstep: Pick<HttpLockstep<Client>, 'lease'>,
   options: ExclusiveOptions<Request>,
 ): Guard<Request, Lease<Client>> {
   if (typeof options?.key !== 'function') {

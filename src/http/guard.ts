@@ -1,12 +1,12 @@
 import type { Key } from '../locks/index.ts'
 import type { Lease, LeaseOptions } from '../leases/index.ts'
-import type { Transaction, TransactionOptions } from '../transactions/index.ts'
+import type { EventMap, Transaction, TransactionOptions } from '../transactions/index.ts'
 
 /** What the handlers need of a Lockstep. */
-export interface HttpLockstep<Client = unknown> {
+export interface HttpLockstep<Client = unknown, Events extends object = EventMap> {
   readonly schema: string
   lease<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T>
-  transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
 }
 
 /** A header, its name in small letters. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { LeaseHeld, LockTimeout } from '../errors.ts'
 import { key, type Key } from '../locks/index.ts'
 import type { Lease } from '../leases/index.ts'
-import type { Transaction } from '../transactions/index.ts'
+import type { EventMap, Transaction } from '../transactions/index.ts'
 import { lost } from './exclusive.ts'
 import { fingerprintOf, lockKeyOf } from './fingerprint.ts'
 import type { Answer, Draft, Guard, HttpLockstep, Incoming } from './guard.ts'
@@ -44,14 +44,14 @@ class Undone extends Error {
  *   response.status(201).json({ paid: true })
  * }))
  */
-export function idempotent<Request, Client = unknown>(
-  lockstep: HttpLockstep<Client>,
+export function idempotent<Request, Client = unknown, Events extends object = EventMap>(
+  lockstep: HttpLockstep<Client, Events>,
   options: PlainOptions<Request>,
 ): Guard<Request, Lease<Client>>
-export function idempotent<Request, Client = unknown>(
-  lockstep: HttpLockstep<Client>,
+export function idempotent<Request, Client = unknown, Events extends object = EventMap>(
+  lockstep: HttpLockstep<Client, Events>,
   options: TransactionalOptions<Request>,
-): Guard<Request, Transaction<Client>>
+): Guard<Request, Transaction<Client, Events>>
 export function idempotent<Request>(
   lockstep: HttpLockstep,
   options: PlainOptions<Request> | TransactionalOptions<Request>,

@@ -46,6 +46,9 @@ export interface LockedRows<Row> extends Array<Row> {
 
 const MODES: readonly string[] = ['update', 'noKeyUpdate', 'share', 'keyShare'] satisfies RowLockMode[]
 
+/** An open transaction of a Lockstep, whatever events it knows. */
+export type RowsTransaction = Pick<Transaction, 'isolation' | 'query'>
+
 /**
  * Locks rows in ascending order of their key, whatever the order of the ids, in one statement.
  *
@@ -54,7 +57,7 @@ const MODES: readonly string[] = ['update', 'noKeyUpdate', 'share', 'keyShare'] 
  * const source = accounts.get(from)
  */
 export async function lockRows<Row extends object = Record<string, unknown>>(
-  tx: Transaction,
+  tx: RowsTransaction,
   table: TableName,
   ids: readonly RowId[],
   options: LockRowsOptions = {},
@@ -65,7 +68,7 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   const given = givenIds(ids, wanted.key.length)
   if (given.unique.length === 0) return lockedRows([], new Map(), wanted.key.length, [], [])
   // Only who waits can be part of a circle.
-  const guard = unlessLocked === 'wait' ? OrderGuard.of(tx, wanted) : undefined
+  const guard = unlessLocked === 'wait' ? OrderGuard.of(tx as Transaction, wanted) : undefined
   let found: Found<Row> | undefined
   let asked = false
   if (guard === undefined && unlessLocked !== 'skip' && wanted.key.length === 1 && given.unique.length <= FEW) {
@@ -98,7 +101,7 @@ interface Found<Row> {
 }
 
 async function send(
-  tx: Transaction,
+  tx: RowsTransaction,
   wanted: RowsWanted,
   text: string,
   values: readonly unknown[],
@@ -124,7 +127,7 @@ function readRows<Row>(given: GivenIds, rows: Record<string, unknown>[]): Found<
 
 /** Those of the ids that were not found which somebody else holds. */
 async function thoseThatExist(
-  tx: Transaction,
+  tx: RowsTransaction,
   wanted: RowsWanted,
   { unique, columns }: GivenIds,
   absent: readonly RowId[],

@@ -1,0 +1,124 @@
+import { timingSafeEqual, createHash } from 'node:crypto'
+import { OpenAPIHono } from '@hono/zod-openapi'
+import type { Context, MiddlewareHandler } from 'hono'
+import { bodyLimit } from 'hono/body-limit'
+import { requestId, type RequestIdVariables } from 'hono/request-id'
+import type { Desk, System } from '../desk.ts'
+import { internal, problemOf } from './errors.ts'
+import type { Metrics } from './metrics.ts'
+import { pages } from './pages.ts'
+import { Problem, PROBLEM_TYPE } from './problem.ts'
+
+type DeskEnv = { Variables: RequestIdVariables }
+
+/** What an app needs beside the systems. */
+export interface AppParts {
+  readonly systems: readonly System[]
+  readonly metrics: Metrics
+  /** Why requests should go elsewhere; undefined where they should not. */
+  readonly notReady: () => Promise<string | undefined>
+  /** What has to be shown in the header Authorization, as a bearer. */
+  readonly token?: string | undefined
+  /** Whether every request is written to the log, or only those that failed here. */
+  readonly log: boolean
+  /** What answers below /console. */
+  readonly console?: { fetch(request: Request): Response | Promise<Response> } | undefined
+}
+
+const MAX_BODY_BYTES = 64 * 1024
+
+/** The desk as a web application: the five systems and what every service has around them. */
+export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
+  const app = new OpenAPIHono<DeskEnv>()
+  app.use(requestId())
+  app.use(logRequests(desk, parts.log))
+  app.use(parts.metrics.measure)
+  app.use(completeProblems)
+  app.use(
+    bodyLimit({
+      maxSize: MAX_BODY_BYTES,
+      onError: (c) => {
+        const detail = `A body may have ${MAX_BODY_BYTES} bytes here.`
+        return new Problem(413, 'request-too-large', 'The request is too large', detail).answer(c)
+      },
+    }),
+  )
+  addState(app, desk, parts)
+  const { console } = parts
+  if (console !== undefined) app.mount('/console', (request) => console.fetch(request), { replaceRequest: false })
+  if (parts.token !== undefined) app.use(bearer(parts.token))
+  app.get('/metrics', async (c) =>
+    c.body(await parts.metrics.text(), 200, { 'content-type': parts.metrics.contentType }),
+  )
+  app.route('/', pages())
+  for (const system of parts.systems) app.route('/', system.routes(desk))
+  app.doc('/openapi.json', {
+    openapi: '3.0.3',
+    info: {
+      title: 'The desk',
+      version: '1.0.0',
+      description: 'Five systems that go wrong under concurrency, and do not here. Amounts are cents.',
+    },
+    tags: parts.systems.map(({ name }) => ({ name })),
+  })
+  app.notFound((c) =>
+    new Problem(404, 'not-found', 'There is no such thing', `There is nothing at ${c.req.path}.`).answer(c),
+  )
+  app.onError((error, c) => {
+    const problem = problemOf(error)
+    if (problem === undefined)
+      desk.say(`${c.get('requestId')} ${c.req.method} ${c.req.path}: ${error.stack ?? error.message}`)
+    return (problem ?? internal()).answer(c)
+  })
+  return app
+}
+
+/** Whether this process lives, and whether it should be sent requests. Open to all: whoever balances the load asks. */
+function addState(app: OpenAPIHono<DeskEnv>, { pool, processName }: Desk, { notReady }: AppParts): void {
+  app.get('/health', (c) => {
+    const { totalCount: total, idleCount: idle, waitingCount: waiting } = pool
+    return c.json({ status: 'alive', process: processName, pid: process.pid, pool: { total, idle, waiting } })
+  })
+  app.get('/ready', async (c) => {
+    const reason = await notReady()
+    if (reason !== undefined)
+      return new Problem(503, 'not-ready', 'Not ready', reason, { retryAfterSeconds: 1 }).answer(c)
+    return c.json({ status: 'ready', process: processName })
+  })
+}
+
+/** A line for each request, with its id. */
+function logRequests({ say }: Desk, all: boolean): MiddlewareHandler<DeskEnv> {
+  return async (c, next) => {
+    const begun = performance.now()
+    await next()
+    const { status } = c.res
+    if (all || status >= 500) {
+      say(`${c.get('requestId')} ${c.req.method} ${c.req.path} ${status} ${Math.round(performance.now() - begun)} ms`)
+    }
+  }
+}
+
+/** The library's own problems say what happened; here every problem also has a code, and says of what it is. */
+async function completeProblems(c: Context, next: () => Promise<void>): Promise<void> {
+  await next()
+  if (c.res.headers.get('content-type') !== PROBLEM_TYPE) return
+  const given = (await c.res.clone().json()) as { readonly type: string; readonly code?: string }
+  if (given.code !== undefined) return
+  const complete = { ...given, code: given.type.split(':').at(-1), instance: c.req.path }
+  c.res = new Response(JSON.stringify(complete), c.res)
+}
+
+function bearer(token: string): MiddlewareHandler {
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
+  const wanted = digest(`Bearer ${token}`)
+  return async (c, next) => {
+    if (!timingSafeEqual(digest(c.req.header('authorization') ?? ''), wanted)) {
+      const detail = 'Send the header Authorization: Bearer, and the token that the desk was started with.'
+      const refused = new Problem(401, 'token-missing', 'A token is needed', detail).answer(c)
+      refused.headers.set('www-authenticate', 'Bearer')
+      return refused
+    }
+    return next()
+  }
+}

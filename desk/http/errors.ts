@@ -1,0 +1,81 @@
+import { HTTPException } from 'hono/http-exception'
+import {
+  CommitOutcomeUnknown,
+  ConnectionLost,
+  InvalidKey,
+  LeaseHeld,
+  LeaseLost,
+  LeaseTransactionTooLong,
+  LockAborted,
+  LockstepClosed,
+  LockstepError,
+  LockTimeout,
+  PoolClosed,
+  QueueFull,
+  RetriesExhausted,
+  RowsLocked,
+} from 'pg-lockstep'
+import { Problem } from './problem.ts'
+
+/** What the client is told of an error; undefined where it is our own fault, and nobody else's business. */
+export function problemOf(error: unknown): Problem | undefined {
+  if (error instanceof Problem) return error
+  if (error instanceof HTTPException) return ofHono(error)
+  if (error instanceof LockstepError) return ofLockstep(error)
+  return isAway(error)
+    ? unavailable('The database cannot be reached just now. Nothing is known to be done.')
+    : undefined
+}
+
+export function internal(): Problem {
+  return new Problem(500, 'internal', 'Something went wrong here', 'The request id in the answer finds it in the log.')
+}
+
+function ofHono(error: HTTPException): Problem {
+  const { status, message } = error
+  if (status === 400 && message.includes('JSON')) {
+    return new Problem(400, 'malformed-json', 'The body is not JSON', message)
+  }
+  return new Problem(status, `http-${status}`, 'The request was refused', message || `Status ${status}.`)
+}
+
+const INTERRUPTIONS = [ConnectionLost, LeaseLost, LeaseTransactionTooLong, LockAborted, RetriesExhausted]
+
+function ofLockstep(error: LockstepError): Problem | undefined {
+  if (error instanceof InvalidKey) return new Problem(400, 'invalid-id', 'An id cannot be used', error.message)
+  if (error instanceof LeaseHeld) return busy(Math.max(1, Math.ceil(error.leftMs / 1000)))
+  if (error instanceof LockTimeout) {
+    return error.waitedFor === 'connection'
+      ? unavailable('There was no connection in time. Nothing was done.')
+      : busy(1)
+  }
+  if (error instanceof RowsLocked) return busy(1)
+  if (error instanceof QueueFull) return unavailable('Too many requests wait for this already. Nothing was done.')
+  if (error instanceof LockstepClosed || error instanceof PoolClosed)
+    return unavailable('This process is about to end. Nothing was done.')
+  if (error instanceof CommitOutcomeUnknown) {
+    const detail = 'It may be done or not. Ask again with the same Idempotency-Key to find out.'
+    return new Problem(503, 'outcome-unknown', 'The outcome is not known', detail, { retryAfterSeconds: 1 })
+  }
+  if (INTERRUPTIONS.some((kind) => error instanceof kind))
+    return unavailable(`It was interrupted (${error.code}). Ask again, with the same Idempotency-Key.`)
+  return undefined
+}
+
+function busy(retryAfterSeconds: number): Problem {
+  const detail = 'Somebody else works on this just now. Try again later.'
+  return new Problem(409, 'busy', 'Somebody else is at it', detail, { retryAfterSeconds })
+}
+
+function unavailable(detail: string): Problem {
+  return new Problem(503, 'unavailable', 'Not just now', detail, { retryAfterSeconds: 1 })
+}
+
+/** The server is shut down, out of connections, or has ended the session; or the network has. */
+function isAway(error: unknown): boolean {
+  if (!(error instanceof Error)) return false
+  const { code } = error as { code?: unknown }
+  if (typeof code !== 'string')
+    return /connection (terminated|timeout)|timeout exceeded when trying to connect/i.test(error.message)
+  return /^(08|53|57P)/.test(code) || /^E(CONN|PIPE|TIMEDOUT|HOSTUNREACH)/.test(code)
+}

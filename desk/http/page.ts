@@ -1,0 +1,37 @@
+/** Text as it may stand in HTML. */
+export function text(value: string): string {
+  return value.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
+}
+
+/** A small page; its style is a file of its own, so that no inline style has to be allowed. */
+export function page(title: string, body: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${text(title)}</title>
+<link rel="icon" href="/favicon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="/page.css">
+</head>
+<body>
+<main>
+${body}
+</main>
+</body>
+</html>
+`
+}
+
+export const PAGE_CSS = `
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0; }
+main { max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
+code, pre { font: 14px/1.5 ui-monospace, monospace; }
+pre { overflow-x: auto; padding: 0.75rem 1rem; border: 1px solid; border-radius: 6px; opacity: 0.9; }
+table { border-collapse: collapse; }
+th, td { text-align: left; padding: 0.25rem 1.25rem 0.25rem 0; border-bottom: 1px solid; }
+`
+
+export const FAVICON = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#22577a"/>
+<path d="M9 14v-3a7 7 0 0 1 14 0v3M8 14h16v11H8z" fill="none" stroke="#fff" stroke-width="2.5" stroke-linejoin="round"/></svg>`

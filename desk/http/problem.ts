@@ -1,0 +1,53 @@
+import type { Context } from 'hono'
+import type { ContentfulStatusCode } from 'hono/utils/http-status'
+
+/** What a problem document may have beside its usual members. */
+export interface ProblemExtras {
+  readonly retryAfterSeconds?: number
+  /** Further members of the document. */
+  readonly members?: Readonly<Record<string, unknown>>
+}
+
+/**
+ * Why a request is refused: a document as of RFC 9457. Thrown, it undoes the transaction that it was thrown in; answered, what was
+ * done before it is kept, and an `Idempotency-Key` remembers the refusal.
+ */
+export class Problem extends Error {
+  override readonly name = 'Problem'
+  readonly status: ContentfulStatusCode
+  readonly code: string
+  readonly title: string
+  readonly extras: ProblemExtras
+
+  constructor(status: ContentfulStatusCode, code: string, title: string, detail: string, extras: ProblemExtras = {}) {
+    super(detail)
+    this.status = status
+    this.code = code
+    this.title = title
+    this.extras = extras
+  }
+
+  /** It as an answer. */
+  answer(c: Context): Response {
+    const { retryAfterSeconds, members } = this.extras
+    const document = {
+      type: `urn:lockstep-desk:problem:${this.code}`,
+      title: this.title,
+      status: this.status,
+      code: this.code,
+      detail: this.message,
+      instance: c.req.path,
+      ...members,
+    }
+    return c.body(JSON.stringify(document), this.status, {
+      'content-type': PROBLEM_TYPE,
+      ...(retryAfterSeconds !== undefined && { 'retry-after': String(retryAfterSeconds) }),
+    })
+  }
+}
+
+export const PROBLEM_TYPE = 'application/problem+json'
+
+export function notFound(what: string, id: string): Problem {
+  return new Problem(404, 'not-found', 'There is no such thing', `There is no ${what} ${JSON.stringify(id)}.`)
+}

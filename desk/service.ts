@@ -1,0 +1,105 @@
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { createAdaptorServer } from '@hono/node-server'
+import pg from 'pg'
+import { Lockstep } from 'pg-lockstep'
+import { createConsole } from 'pg-lockstep/console'
+import type { Desk, DeskEvents, System } from './desk.ts'
+import { ANYTHING } from './desk.sql.ts'
+import { createApp } from './http/app.ts'
+import { Metrics } from './http/metrics.ts'
+import { SYSTEMS } from './systems.ts'
+
+/** What one process of the desk is started with; it can be sent to another process. */
+export interface ServicePlan {
+  readonly url: string
+  readonly exchangeUrl: string
+  readonly natsUrl?: string
+  readonly processName: string
+  readonly host: string
+  /** 0: a free one. */
+  readonly port: number
+  readonly poolSize: number
+  readonly operator: boolean
+  readonly token?: string
+  readonly log: boolean
+}
+
+/** One process of the desk, at work. */
+export interface Service {
+  readonly port: number
+  readonly desk: Desk
+  /** Stops accepting, finishes what is under way, and leaves nothing open. */
+  close(): Promise<void>
+}
+
+/** Requests that are not answered by then are cut off. */
+const DEADLINE_MS = 10_000
+
+export async function startService(
+  plan: ServicePlan,
+  say: (line: string) => void,
+  systems: readonly System[] = SYSTEMS,
+): Promise<Service> {
+  const { url, exchangeUrl, natsUrl, processName, token, operator } = plan
+  const pool = new pg.Pool({ connectionString: url, application_name: processName, max: plan.poolSize })
+  // A connection that is lost while nobody uses it is replaced by the next that is needed.
+  pool.on('error', () => {})
+  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
+  const desk: Desk = { pool, lockstep, exchangeUrl, processName, say, ...(natsUrl !== undefined && { natsUrl }) }
+  const background = new AbortController()
+  let ending = false
+  const metrics = new Metrics(desk)
+  const console = createConsole(lockstep, { base: '/console', operator, ...(token !== undefined && { token }) })
+  const notReady = async (): Promise<string | undefined> => {
+    if (ending) return 'It is about to end.'
+    try {
+      await lockstep.transaction({ waitMs: 1_000, retry: false }, (tx) => tx.query(ANYTHING))
+      return undefined
+    } catch (error) {
+      return `The database does not answer as it should: ${(error as Error).message}`
+    }
+  }
+  const app = createApp(desk, { systems, metrics, notReady, token, log: plan.log, console })
+  const server = createAdaptorServer({ fetch: app.fetch }) as Server
+  server.listen(plan.port, plan.host)
+  try {
+    await once(server, 'listening')
+  } catch (error) {
+    await pool.end()
+    throw error
+  }
+  const beside = systems.map((system) => system.background?.(desk, background.signal).catch(failed(system, say)))
+  return {
+    port: (server.address() as AddressInfo).port,
+    desk,
+    async close() {
+      ending = true
+      // Its streams never end by themselves.
+      await console.close()
+      await finish(server)
+      background.abort()
+      await Promise.all(beside)
+      await lockstep.close()
+      metrics.close()
+      await pool.end()
+    },
+  }
+}
+
+function failed({ name }: System, say: (line: string) => void) {
+  return (error: unknown): void => say(`${name}: what runs beside the requests has ended: ${String(error)}`)
+}
+
+async function finish(server: Server): Promise<void> {
+  const closed = once(server, 'close')
+  server.close()
+  server.closeIdleConnections()
+  // A connection that is kept alive becomes idle only when its request is answered.
+  const sweep = setInterval(() => server.closeIdleConnections(), 50)
+  const deadline = setTimeout(() => server.closeAllConnections(), DEADLINE_MS)
+  await closed
+  clearInterval(sweep)
+  clearTimeout(deadline)
+}

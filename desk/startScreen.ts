@@ -1,0 +1,25 @@
+import type { DeskDatabase } from './openDatabase.ts'
+import { curls } from './curls.ts'
+import type { DeskOptions } from './options.ts'
+
+/** Where everything is, and what to try. */
+export function startScreen(origin: string, database: DeskDatabase, options: DeskOptions): string[] {
+  const { processes, traffic, operator } = options
+  return [
+    '',
+    `The desk is open, in ${processes === 1 ? 'one process' : `${processes} processes`}${traffic ? ', with a little traffic of its own' : ''}.`,
+    '',
+    `  start page   ${origin}/`,
+    `  API          ${origin}/docs`,
+    `  console      ${origin}/console${operator ? '' : '   (read-only; --operator lets it change things)'}`,
+    `  metrics      ${origin}/metrics`,
+    ...(database.kind === 'ours' ? [`  database     ${database.url}`] : []),
+    '',
+    'Try it:',
+    ...curls(origin).flatMap(({ title, lines }) => ['', `  # ${title}`, ...lines.map((line) => `  ${line}`)]),
+    '',
+    database.kind === 'ours'
+      ? `It runs until you press Ctrl-C. Its data stays in ${database.dataDir}.`
+      : 'It runs until you press Ctrl-C. What it made stays in the schemas lockstep, lockstep_desk and lockstep_exchange.',
+  ]
+}

@@ -1,0 +1,91 @@
+import pg from 'pg'
+import { key, Lockstep } from 'pg-lockstep'
+import { choosePort } from './choosePort.ts'
+import { CREATE_SCHEMA } from './desk.sql.ts'
+import { startExchange } from './exchange/server.ts'
+import type { DeskOptions } from './options.ts'
+import { type ServicePlan, startService } from './service.ts'
+import { SYSTEMS } from './systems.ts'
+import { startTraffic } from './traffic/index.ts'
+import { Workers } from './workers.ts'
+
+const POOL_SIZE = 10
+
+/** The desk, as a whole. */
+export interface Running {
+  readonly origin: string
+  close(): Promise<void>
+}
+
+/** Prepares the database, then starts the exchange, the processes and the traffic. Where one of them fails, all are stopped. */
+export async function supervise(
+  url: string,
+  options: DeskOptions,
+  say: (line: string) => void,
+  signal: AbortSignal,
+): Promise<Running> {
+  const closers: (() => Promise<void>)[] = []
+  const close = async (): Promise<void> => {
+    for (let closer = closers.pop(); closer !== undefined; closer = closers.pop()) await closer()
+  }
+  try {
+    const { host, token } = options
+    const port = await choosePort(host, options.port, say)
+    signal.throwIfAborted()
+    await prepare(url)
+    signal.throwIfAborted()
+    const exchange = await startExchange({ url })
+    closers.push(() => exchange.close())
+    const plan: ServicePlan = {
+      url,
+      exchangeUrl: exchange.url,
+      processName: 'desk',
+      host,
+      port,
+      poolSize: POOL_SIZE,
+      operator: options.operator,
+      log: options.log,
+      ...(options.natsUrl !== undefined && { natsUrl: options.natsUrl }),
+      ...(token !== undefined && { token }),
+    }
+    const processes =
+      options.processes === 1
+        ? await startService({ ...plan, processName: `desk:${process.pid}` }, say)
+        : await Workers.start(plan, options.processes, say, signal)
+    closers.push(() => processes.close())
+    signal.throwIfAborted()
+    const origin = originOf(host, port)
+    if (options.traffic) {
+      const traffic = startTraffic(origin, token)
+      closers.push(() => traffic.close())
+    }
+    return { origin, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+/** The tables of all systems, made by one process, also where two desks begin at once on one database. */
+async function prepare(url: string): Promise<void> {
+  const pool = new pg.Pool({ connectionString: url, application_name: 'lockstep-desk', max: 2 })
+  pool.on('error', () => {})
+  const lockstep = new Lockstep(pool)
+  try {
+    await lockstep.migrate()
+    await lockstep.transaction({ lock: key`Desk:schema` }, async (tx) => {
+      const client = tx.client as pg.PoolClient
+      await client.query(CREATE_SCHEMA)
+      for (const { schema } of SYSTEMS) await client.query(schema)
+    })
+  } finally {
+    await lockstep.close()
+    await pool.end()
+  }
+}
+
+/** As a browser on this machine has to write it. */
+function originOf(host: string, port: number): string {
+  const name = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host.includes(':') ? `[${host}]` : host
+  return `http://${name}:${port}`
+}

@@ -1,0 +1,184 @@
+import { randomUUID } from 'node:crypto'
+import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi'
+import { key } from 'pg-lockstep'
+import { honoHandler } from 'pg-lockstep/http'
+import type { Desk } from '../desk.ts'
+import { notFound, Problem } from '../http/problem.ts'
+import { retriedInTransaction } from '../http/retried.ts'
+import { Amount, answers, Id, IdInPath, jsonBody, newRoutes, RetryHeaders } from '../http/routes.ts'
+import {
+  type Auction,
+  closed,
+  LeaderChanged,
+  lookWhoLeads,
+  placeBid,
+  readAuction,
+  readWallet,
+  type Wallet,
+} from './bid.ts'
+import { BIDS_OF, CLOSE, CREATE_AUCTION, CREATE_WALLET, DEPOSIT, NOTE_DEPOSIT, PAY } from './wallets.sql.ts'
+
+const tags = ['wallets']
+/** How often the lead may change between a look and its lock before the bidder is asked to come again. */
+const LOOKS = 20
+
+const WalletAnswer = z.object({ id: Id, available: z.int(), reserved: z.int() }).openapi('Wallet')
+const Leading = z.object({ wallet: Id, amount: z.int() }).nullable()
+const AuctionAnswer = z.object({ id: Id, reserve: z.int(), closed: z.boolean(), leading: Leading }).openapi('Auction')
+const BidMade = z.object({ id: z.uuid(), auction: Id, wallet: Id, amount: Amount }).openapi('Bid')
+const AuctionWithBids = AuctionAnswer.extend({ bids: z.array(BidMade.omit({ auction: true })) }).openapi(
+  'AuctionWithBids',
+)
+
+const createWallet = createRoute({
+  method: 'post',
+  path: '/wallets',
+  tags,
+  summary: 'Make a wallet; if it is there already, that one',
+  request: { body: jsonBody(z.object({ id: Id })) },
+  responses: answers({ 201: ['Made.', WalletAnswer], 200: ['It was there already.', WalletAnswer] }),
+})
+
+const getWallet = createRoute({
+  method: 'get',
+  path: '/wallets/{id}',
+  tags,
+  summary: 'What a wallet has, and what is reserved for its leading bids',
+  request: { params: IdInPath },
+  responses: answers({ 200: ['The wallet.', WalletAnswer] }, [400, 404]),
+})
+
+const deposit = createRoute({
+  method: 'post',
+  path: '/wallets/{id}/deposits',
+  tags,
+  summary: 'Put money into a wallet',
+  request: { params: IdInPath, headers: RetryHeaders, body: jsonBody(z.object({ amount: Amount })) },
+  responses: answers({ 201: ['The wallet after it.', WalletAnswer] }, [400, 404, 409, 422, 503]),
+})
+
+const createAuction = createRoute({
+  method: 'post',
+  path: '/auctions',
+  tags,
+  summary: 'Begin an auction; if it is there already, that one',
+  request: { body: jsonBody(z.object({ id: Id, reserve: Amount })) },
+  responses: answers({ 201: ['Begun.', AuctionAnswer], 200: ['It was there already.', AuctionAnswer] }),
+})
+
+const getAuction = createRoute({
+  method: 'get',
+  path: '/auctions/{id}',
+  tags,
+  summary: 'An auction with its newest 500 bids',
+  request: { params: IdInPath },
+  responses: answers({ 200: ['The auction.', AuctionWithBids] }, [400, 404]),
+})
+
+const bid = createRoute({
+  method: 'post',
+  path: '/auctions/{id}/bids',
+  tags,
+  summary: 'Bid: the amount is reserved, and who was outbid gets theirs back',
+  request: { params: IdInPath, headers: RetryHeaders, body: jsonBody(z.object({ wallet: Id, amount: Amount })) },
+  responses: answers({ 201: ['The bid leads.', BidMade] }, [400, 404, 409, 422, 503]),
+})
+
+const closeAuction = createRoute({
+  method: 'post',
+  path: '/auctions/{id}/close',
+  tags,
+  summary: 'Close an auction: who leads pays',
+  request: { params: IdInPath, headers: RetryHeaders },
+  responses: answers({ 200: ['The auction.', AuctionAnswer] }, [400, 404, 409, 422, 503]),
+})
+
+export function walletRoutes({ pool, lockstep }: Desk): OpenAPIHono {
+  const routes = newRoutes()
+  const transaction = { isolation: 'serializable' } as const
+  const depositing = retriedInTransaction(lockstep, {
+    transaction,
+    lock: (c) => key`Wallet:${c.req.param('id') ?? ''}`,
+  })
+
+  routes.openapi(createWallet, async (c) => {
+    const { id } = c.req.valid('json')
+    const { rowCount } = await pool.query(CREATE_WALLET, [id])
+    return c.json(await readWallet(pool, id), rowCount === 1 ? 201 : 200)
+  })
+
+  routes.openapi(getWallet, async (c) => c.json(await readWallet(pool, c.req.valid('param').id), 200))
+
+  routes.openapi(deposit, (c) => {
+    const { id } = c.req.valid('param')
+    const { amount } = c.req.valid('json')
+    return honoHandler(depositing, async (_, tx) => {
+      const { rows } = await tx.query<Wallet>(DEPOSIT, [id, amount])
+      if (rows[0] === undefined) return notFound('wallet', id).answer(c)
+      await tx.queryAtCommit(NOTE_DEPOSIT, [randomUUID(), id, amount])
+      return c.json(rows[0], 201)
+    })(c)
+  })
+
+  routes.openapi(createAuction, async (c) => {
+    const { id, reserve } = c.req.valid('json')
+    const { rowCount } = await pool.query(CREATE_AUCTION, [id, reserve])
+    return c.json(shown(await readAuction(pool, id)), rowCount === 1 ? 201 : 200)
+  })
+
+  routes.openapi(getAuction, async (c) => {
+    const auction = await readAuction(pool, c.req.valid('param').id)
+    const { rows: bids } = await pool.query(BIDS_OF, [auction.id])
+    return c.json({ ...shown(auction), bids }, 200)
+  })
+
+  routes.openapi(bid, (c) => {
+    const wanted = { auction: c.req.valid('param').id, ...c.req.valid('json') }
+    return untilNobodyElseLeads(async () => {
+      const seen = await lookWhoLeads(pool, wanted)
+      const bidding = retriedInTransaction(lockstep, { transaction, lock: () => seen.locks })
+      return honoHandler(bidding, async (_, tx) => {
+        const placed = await placeBid(tx, wanted, seen)
+        return placed instanceof Problem ? placed.answer(c) : c.json({ ...placed, ...wanted }, 201)
+      })(c)
+    })
+  })
+
+  routes.openapi(closeAuction, (c) => {
+    const { id } = c.req.valid('param')
+    return untilNobodyElseLeads(async () => {
+      const { wallet: leader } = await readAuction(pool, id)
+      const locks = [key`Auction:${id}`, ...(leader === null ? [] : [key`Wallet:${leader}`])]
+      const closing = retriedInTransaction(lockstep, { transaction, lock: () => locks })
+      return honoHandler(closing, async (_, tx) => {
+        const auction = await readAuction(tx, id)
+        if (auction.closed) return closed(auction).answer(c)
+        if (auction.wallet !== leader) throw new LeaderChanged(`${id} is led by another wallet by now.`)
+        await tx.query(CLOSE, [id])
+        if (auction.wallet !== null) await tx.query(PAY, [auction.wallet, auction.amount])
+        return c.json(shown({ ...auction, closed: true }), 200)
+      })(c)
+    })
+  })
+
+  return routes
+}
+
+/** Looks again and locks anew where the lead has changed in between. */
+async function untilNobodyElseLeads(attempt: () => Promise<Response>): Promise<Response> {
+  for (let look = 1; ; look++) {
+    try {
+      return await attempt()
+    } catch (error) {
+      if (!(error instanceof LeaderChanged)) throw error
+      if (look === LOOKS) {
+        const detail = 'Too many bid at once. Nothing was done.'
+        throw new Problem(503, 'too-many-bids', 'Not just now', detail, { retryAfterSeconds: 1 })
+      }
+    }
+  }
+}
+
+function shown({ id, reserve, closed: isClosed, wallet, amount }: Auction) {
+  return { id, reserve, closed: isClosed, leading: wallet === null ? null : { wallet, amount } }
+}

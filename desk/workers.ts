@@ -1,0 +1,87 @@
+import cluster, { type Worker } from 'node:cluster'
+import { once } from 'node:events'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type { ServicePlan } from './service.ts'
+
+/** How a worker is told what it is. */
+export const PLAN_VARIABLE = 'LOCKSTEP_DESK_PLAN'
+export const READY = 'ready'
+export const STOP = 'stop'
+
+/** A worker that keeps dying is started again more and more rarely. */
+const FIRST_PAUSE_MS = 200
+const LONGEST_PAUSE_MS = 10_000
+/** One that has lived so long is well again. */
+const WELL_MS = 10_000
+/** Longer than a worker's own deadline for its requests. */
+const STOP_DEADLINE_MS = 15_000
+
+/** Processes that share one port. One that dies is started again. */
+export class Workers {
+  readonly #plan: ServicePlan
+  readonly #say: (line: string) => void
+  readonly #stopping = new AbortController()
+  readonly #slots: Promise<void>[]
+  readonly #alive = new Set<Worker>()
+  readonly #firstReady: Promise<void>[] = []
+
+  private constructor(plan: ServicePlan, count: number, say: (line: string) => void) {
+    this.#plan = plan
+    this.#say = say
+    cluster.setupPrimary({ exec: fileURLToPath(new URL('worker.ts', import.meta.url)), args: [] })
+    this.#slots = Array.from({ length: count }, (_, index) => {
+      let ready = (): void => {}
+      this.#firstReady.push(new Promise((resolve) => (ready = resolve)))
+      return this.#keep(`${plan.processName}-${index + 1}`, ready)
+    })
+  }
+
+  /** Resolves when all of them answer, or when the signal is aborted. */
+  static async start(
+    plan: ServicePlan,
+    count: number,
+    say: (line: string) => void,
+    signal: AbortSignal,
+  ): Promise<Workers> {
+    const workers = new Workers(plan, count, say)
+    const aborted = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+    await Promise.race([Promise.all(workers.#firstReady), aborted])
+    return workers
+  }
+
+  async close(): Promise<void> {
+    this.#stopping.abort()
+    for (const worker of this.#alive) if (worker.isConnected()) worker.send(STOP)
+    const deadline = setTimeout(() => {
+      for (const worker of this.#alive) worker.process.kill('SIGKILL')
+    }, STOP_DEADLINE_MS)
+    await Promise.all(this.#slots)
+    clearTimeout(deadline)
+  }
+
+  /** One slot, for as long as the desk runs: a worker, and another when that one is gone. */
+  async #keep(processName: string, ready: () => void): Promise<void> {
+    const { signal } = this.#stopping
+    let pauseMs = FIRST_PAUSE_MS
+    while (!signal.aborted) {
+      const begun = performance.now()
+      const worker = cluster.fork({ [PLAN_VARIABLE]: JSON.stringify({ ...this.#plan, processName }) })
+      this.#alive.add(worker)
+      worker.on('message', (message) => {
+        if (message === READY) ready()
+      })
+      // A message to a worker that has just died is nobody's error.
+      worker.on('error', () => {})
+      const [code, name] = (await once(worker, 'exit')) as [number | null, string | null]
+      this.#alive.delete(worker)
+      if (signal.aborted) return
+      if (performance.now() - begun > WELL_MS) pauseMs = FIRST_PAUSE_MS
+      this.#say(
+        `${processName} (${worker.process.pid}) ended with ${name ?? code}. It is started again in ${pauseMs} ms.`,
+      )
+      await delay(pauseMs, undefined, { signal }).catch(() => undefined)
+      pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)
+    }
+  }
+}
