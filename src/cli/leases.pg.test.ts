@@ -1,15 +1,15 @@
 import { execFile } from 'node:child_process'
 import { userInfo } from 'node:os'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
-const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
 // The sessions that `--terminate` ends are also heard of here.
 pool.on('error', () => undefined)
@@ -30,7 +30,7 @@ interface Ended {
 function run(...args: string[]): Promise<Ended> {
   return new Promise((resolve) => {
     const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
-    execFile(process.execPath, ['--import', 'tsx', MAIN, 'leases', ...args], { env }, (error, stdout, stderr) => {
+    execFile(process.execPath, [...MAIN, 'leases', ...args], { env }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
     })
   })

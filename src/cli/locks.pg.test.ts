@@ -1,14 +1,12 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { createRequire } from 'node:module'
-import { fileURLToPath, pathToFileURL } from 'node:url'
 import pg from 'pg'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../lockstep.ts'
 
-const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
-const main = fileURLToPath(new URL('main.ts', import.meta.url))
+const main = nodeArguments(new URL('main.ts', import.meta.url))
 
 const database = await testDatabase()
 leakGuard(database)
@@ -43,7 +41,7 @@ async function waiters(count: number): Promise<void> {
 }
 
 function start(args: readonly string[]) {
-  const child = spawn(process.execPath, ['--import', loader, main, ...args], {
+  const child = spawn(process.execPath, [...main, ...args], {
     env: { ...process.env, DATABASE_URL: database.url },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

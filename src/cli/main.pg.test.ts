@@ -4,16 +4,15 @@ import { mkdir, mkdtemp, realpath, rm, symlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { KNOWN_VERSION } from '../postgres/index.ts'
 
 const require = createRequire(import.meta.url)
-const main = fileURLToPath(new URL('main.ts', import.meta.url))
-// By its path: `--import tsx` would be looked for in the working directory, which some of these tests choose.
-const loader = pathToFileURL(require.resolve('tsx')).href
+const main = nodeArguments(new URL('main.ts', import.meta.url))
 const nobody = 'postgres://postgres:secret@127.0.0.1:1/nobody'
 
 const database = await testDatabase()
@@ -28,7 +27,7 @@ interface Ran {
 }
 
 function start(args: readonly string[], { cwd, env = {} }: { cwd?: string; env?: NodeJS.ProcessEnv } = {}) {
-  return spawn(process.execPath, ['--import', loader, main, ...args], {
+  return spawn(process.execPath, [...main, ...args], {
     ...(cwd === undefined ? {} : { cwd }),
     env: { ...process.env, DATABASE_URL: database.url, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -3,15 +3,15 @@ import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
-const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
 const lockstep = new Lockstep(pool)
 let directory: string
@@ -44,7 +44,7 @@ interface Ended {
 
 function start(...args: string[]) {
   const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
-  return spawn(process.execPath, ['--import', 'tsx', MAIN, 'outbox', ...args], { env, stdio: 'pipe' })
+  return spawn(process.execPath, [...MAIN, 'outbox', ...args], { env, stdio: 'pipe' })
 }
 
 async function ended(child: ReturnType<typeof start>, input = ''): Promise<Ended> {

@@ -1,14 +1,14 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep, type OutboxEvent, EventRefused, perEvent } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
-const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
 const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
 afterAll(() => pool.end())
@@ -21,7 +21,7 @@ interface Ended {
 
 function run(...args: string[]): Promise<Ended> {
   return new Promise((resolve) => {
-    execFile(process.execPath, ['--import', 'tsx', MAIN, 'outbox', ...args], { env }, (error, stdout, stderr) => {
+    execFile(process.execPath, [...MAIN, 'outbox', ...args], { env }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
     })
   })
@@ -258,7 +258,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   })
 
   test('--watch shows it anew until an interrupt', async () => {
-    const child = spawn(process.execPath, ['--import', 'tsx', MAIN, 'outbox', '--watch', '--json', ...here], {
+    const child = spawn(process.execPath, [...MAIN, 'outbox', '--watch', '--json', ...here], {
       env,
       stdio: ['ignore', 'pipe', 'pipe'],
     })

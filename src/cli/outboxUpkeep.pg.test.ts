@@ -1,13 +1,13 @@
 import { execFile } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep, perEvent } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
-const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
 
@@ -20,7 +20,7 @@ interface Ended {
 function run(...args: string[]): Promise<Ended> {
   return new Promise((resolve) => {
     const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
-    execFile(process.execPath, ['--import', 'tsx', MAIN, 'outbox', ...args], { env }, (error, stdout, stderr) => {
+    execFile(process.execPath, [...MAIN, 'outbox', ...args], { env }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
     })
   })
@@ -81,7 +81,16 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     const begun = await run('retain', '--older-than', '0s', ...here)
     expect(begun).toMatchObject({ code: 0, stderr: '' })
     expect(begun.stdout).toMatch(/^Nothing was dropped: .*\nA new segment was begun\.\n$/)
-    // Only what comes after the segment was left shows that it was passed.
+    // Only what comes after the segment was left shows that it was passed; and a transaction of any database of this server that began
+    // before that could still be one that writes to it.
+    const { rows } = await pool.query<{ now: string }>('SELECT pg_current_xact_id()::text AS now')
+    await vi.waitFor(async () => {
+      const left = await pool.query<{ all: boolean }>(
+        'SELECT pg_snapshot_xmin(pg_current_snapshot()) > $1::xid8 AS all',
+        [rows[0]?.now],
+      )
+      expect(left.rows).toEqual([{ all: true }])
+    }, POLL)
     await enqueue('r')
     await arrived('r #1', 'r #2')
     await vi.waitFor(async () => {

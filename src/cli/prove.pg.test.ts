@@ -3,14 +3,14 @@ import { once } from 'node:events'
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, inject, test } from 'vitest'
 import pg from 'pg'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { command } from '../../tools/check/command.ts'
 import { root } from '../../tools/check/repository.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 
-const main = fileURLToPath(new URL('main.ts', import.meta.url))
+const main = nodeArguments(new URL('main.ts', import.meta.url))
 // The schema is one: who plays in the same database would take it away.
 const database = await testDatabase()
 let directory = ''
@@ -23,7 +23,7 @@ afterAll(() => rm(directory, { recursive: true, force: true }))
 
 /** As a user runs it; it may not take the tests' own server for its own. */
 function run(...args: string[]): Promise<{ code: number | null; output: string }> {
-  return command(process.execPath, ['--import', 'tsx', main, 'prove', ...args], { cwd: root })
+  return command(process.execPath, [...main, 'prove', ...args], { cwd: root })
 }
 
 test.each([
@@ -81,7 +81,7 @@ test('an interrupt ends it, and what it made is gone', { timeout: 60_000 }, asyn
   const against = database.url
   const args = ['--against', against, '--anyway', '--scenario', 'wallet', '--fault', 'none', '--minutes', '5']
   const report = ['--report', join(directory, 'interrupted.html')]
-  const child = spawn(process.execPath, ['--import', 'tsx', main, 'prove', ...args, ...report], {
+  const child = spawn(process.execPath, [...main, 'prove', ...args, ...report], {
     cwd: root,
     stdio: ['ignore', 'ignore', 'pipe'],
   })

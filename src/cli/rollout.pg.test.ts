@@ -1,13 +1,13 @@
 import { execFile } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { beforeAll, describe, expect, test } from 'vitest'
 import pg from 'pg'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
-const MAIN = fileURLToPath(new URL('main.ts', import.meta.url))
+const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 
 interface Ended {
   readonly code: number
@@ -18,7 +18,7 @@ interface Ended {
 function lockstep(...args: string[]): Promise<Ended> {
   return new Promise((resolve) => {
     const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
-    execFile(process.execPath, ['--import', 'tsx', MAIN, 'rollout', ...args], { env }, (error, stdout, stderr) => {
+    execFile(process.execPath, [...MAIN, 'rollout', ...args], { env }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
     })
   })

@@ -250,7 +250,8 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     await Promise.all(calls)
     expect(most).toBeLessThanOrEqual(2)
     expect(served).toBeGreaterThanOrEqual(45)
-    expect(await rowsOf(name)).toBe(0)
+    // One that was called before it knew its place is granted first, and taken out of the line right after.
+    await inLine(name, 0)
   })
 
   test('a waiter whose row was lost goes in line again', async () => {

@@ -62,6 +62,19 @@ async function waitingFor(count: number): Promise<string[]> {
   return rows.map(({ query }) => query)
 }
 
+/** On a busy machine what was learned may be forgotten again, or the first slice be over, before anybody has looked: then once more. */
+async function firstSlice(client: Client, driver: (typeof DRIVERS)[number], expected: RegExp, tries = 5) {
+  const letGo = await hold(driver)
+  await learn(client)
+  const shown = client.lockstep.transaction(HOT, async (tx) => (await tx.query(`SELECT ${SHOW}`)).rows)
+  const [sent] = await waitingFor(1)
+  if (expected.test(sent ?? '')) return { shown, letGo }
+  await letGo()
+  await shown
+  if (tries === 1) throw new Error(`At first it sent ${sent}`)
+  return firstSlice(client, driver, expected, tries - 1)
+}
+
 const SHOW = Object.keys(SETTINGS)
   .map((name) => `current_setting('${name}') AS ${name}`)
   .join(', ')
@@ -71,11 +84,8 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     const url = route === 'direct' ? database.url : (database.pooledUrl as string)
     const client = bench.open(driver, { url, names: false })
     for (const slices of ['one slice', 'several']) {
-      const letGo = await hold(driver)
-      await learn(client)
-      const shown = client.lockstep.transaction(HOT, async (tx) => (await tx.query(`SELECT ${SHOW}`)).rows)
-      const [sent] = await waitingFor(1)
-      expect(sent).toMatch(driver === 'pg' && route === 'direct' ? /^BEGIN/ : /^ROLLBACK/)
+      const atFirst = driver === 'pg' && route === 'direct' ? /^BEGIN/ : /^ROLLBACK/
+      const { shown, letGo } = await firstSlice(client, driver, atFirst)
       // The next slice begins with the rollback of this one.
       if (slices === 'several')
         await expect.poll(async () => (await waitingFor(1))[0], { timeout: 5000 }).toMatch(/^ROLLBACK/)

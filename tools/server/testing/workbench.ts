@@ -1,3 +1,4 @@
+import { inspect } from 'node:util'
 import pg from 'pg'
 import postgres, { type Sql } from 'postgres'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
@@ -85,13 +86,16 @@ export async function holding(lockstep: Lockstep, lock: Keys): Promise<() => Pro
 }
 
 /** How a call failed; fails itself where it did not. */
-export async function failureOf(pending: Promise<unknown>): Promise<unknown> {
-  return pending.then(
+export function failureOf(pending: Promise<unknown>): Promise<unknown> {
+  const failure = pending.then(
     (value) => {
-      throw new Error(`It did not fail, but gave ${JSON.stringify(value)}`)
+      throw new Error(`It did not fail, but gave ${inspect(value)}`)
     },
     (error: unknown) => error,
   )
+  // Whoever asks later is told so then.
+  failure.catch(() => undefined)
+  return failure
 }
 
 const LEAKERS = `
