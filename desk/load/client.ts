@@ -1,0 +1,116 @@
+import { Agent } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { System } from '../desk.ts'
+import { type Answer, ask } from './ask.ts'
+import { Tally } from './tally.ts'
+
+export type SystemName = System['name']
+
+/** What a client knows in the end. `unknown`: it has given up without an answer. */
+export type Outcome =
+  | { readonly kind: 'acknowledged'; readonly status: number; readonly body: Record<string, unknown> }
+  | { readonly kind: 'refused'; readonly status: number; readonly code: string }
+  | { readonly kind: 'unknown' }
+
+export interface Sending {
+  readonly path: string
+  readonly body?: unknown
+  /** Sent with every try: the desk does it once. */
+  readonly idempotencyKey?: string
+  readonly timeoutMs?: number
+}
+
+/** A try that is under way, and how it has ended. */
+export interface Try {
+  ended: 'answered' | 'cut' | 'late' | undefined
+}
+
+const TIMEOUT_MS = 12_000
+const MOST_TRIES = 12
+const PATIENCE_MS = 45_000
+const FIRST_PAUSE_MS = 100
+const LONGEST_PAUSE_MS = 2000
+const MOST_CONNECTIONS = 256
+/** Somebody is at it: perhaps our own try that got no answer. */
+const AT_IT = new Set(['busy', 'running', 'opening', 'closing'])
+
+/** A client as clients are: it does not wait for ever, and asks again where it got no answer. */
+export class Client {
+  readonly origin: string
+  readonly #agent = new Agent({ keepAlive: true, maxSockets: MOST_CONNECTIONS })
+  readonly #tallies = new Map<SystemName, Tally>()
+  readonly #underWay = new Set<Try>()
+
+  constructor(origin: string) {
+    this.origin = origin
+  }
+
+  /** The tries that have no answer yet. */
+  get underWay(): readonly Try[] {
+    return [...this.#underWay]
+  }
+
+  tally(system: SystemName): Tally {
+    const tally = this.#tallies.get(system) ?? new Tally()
+    this.#tallies.set(system, tally)
+    return tally
+  }
+
+  /** Sends a request until there is an answer to it, or it gives up. */
+  async post(system: SystemName, sending: Sending): Promise<Outcome> {
+    const tally = this.tally(system)
+    tally.requests++
+    const outcome = await this.#untilAnswered(tally, sending)
+    tally[outcome.kind]++
+    return outcome
+  }
+
+  async get(path: string): Promise<Answer> {
+    return this.#try('GET', { path })
+  }
+
+  close(): void {
+    this.#agent.destroy()
+  }
+
+  async #untilAnswered(tally: Tally, sending: Sending): Promise<Outcome> {
+    const deadline = performance.now() + PATIENCE_MS
+    let pauseMs = FIRST_PAUSE_MS
+    for (let tries = 1; ; tries++) {
+      const answer = await this.#try('POST', sending)
+      const outcome = outcomeOf(answer, tries)
+      if (outcome !== undefined) return outcome
+      if (tries === 1) tally.retried++
+      if (tries === MOST_TRIES || performance.now() > deadline) return { kind: 'unknown' }
+      await sleep(pauseMs)
+      pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)
+    }
+  }
+
+  async #try(method: 'GET' | 'POST', sending: Sending): Promise<Answer> {
+    const { path, body, idempotencyKey, timeoutMs = TIMEOUT_MS } = sending
+    const attempt: Try = { ended: undefined }
+    this.#underWay.add(attempt)
+    const answer = await ask({
+      method,
+      url: this.origin + path,
+      timeoutMs,
+      agent: this.#agent,
+      ...(body !== undefined && { body }),
+      ...(idempotencyKey !== undefined && { headers: { 'idempotency-key': idempotencyKey } }),
+    })
+    attempt.ended = typeof answer.status === 'number' ? 'answered' : answer.status
+    this.#underWay.delete(attempt)
+    return answer
+  }
+}
+
+/** Undefined where nothing is known, and it has to be sent again. */
+export function outcomeOf(answer: Answer, tries: number): Outcome | undefined {
+  if (!('body' in answer) || answer.status >= 500) return undefined
+  const { status, body } = answer
+  if (status < 300) return { kind: 'acknowledged', status, body }
+  const code = typeof body['code'] === 'string' ? body['code'] : String(status)
+  // At the first try somebody else is at it: nothing was done. Later it may be our own request that is.
+  return tries > 1 && AT_IT.has(code) ? undefined : { kind: 'refused', status, code }
+}

@@ -1,0 +1,139 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { key, Lockstep } from 'pg-lockstep'
+import { NO_FAULTS } from '../exchange/index.ts'
+import { ask } from './ask.ts'
+import type { Client } from './client.ts'
+import { setFaults } from './exchangeFaults.ts'
+import { ANYTHING, OPENING } from './load.sql.ts'
+import type { PositionSender } from './senders/positions.ts'
+import { Durations } from './tally.ts'
+
+/** What must hold however many signals are in flight, measured. */
+export interface Limits {
+  /** By how much a transaction with a free lock is longer, at p99, than an empty one usually is. */
+  readonly lockMs: number
+  readonly signalsInFlight: number
+  /** The longest line for a connection that any process has had while the signals were in flight. */
+  readonly waiting: number
+  /** How often that was looked at. */
+  readonly looks: number
+  readonly quietReadMs: number
+  /** The same question while the signals are in flight. */
+  readonly busyReadMs: number
+}
+
+/** The best round counts: on a machine that is busy with something else, the others tell of that. */
+const LOCK_ROUNDS = 5
+const LOCK_SAMPLES = 100
+/** Above the size of a process's pool, many times. */
+const SIGNALS_PER_PROCESS = 50
+/** Signals come in over this time, as they do. */
+const SPREAD_MS = 1000
+/** So long the exchange keeps each of them waiting, so that all are in flight at once. */
+const SLOW_MS = 4000
+const LOOK_MS = 2500
+const READ_PAUSE_MS = 5
+const QUIET_READS = 100
+
+interface Grounds {
+  readonly client: Client
+  readonly databaseUrl: string
+  readonly exchangeUrl: string
+  readonly processes: number
+  readonly positions: PositionSender
+}
+
+/** Measured before the traffic begins, so that nothing else is in the way. */
+export async function measureLimits(grounds: Grounds): Promise<Limits> {
+  const pool = new pg.Pool({ connectionString: grounds.databaseUrl, max: 2, application_name: 'load' })
+  try {
+    const lockMs = await measureLock(pool)
+    return { lockMs, ...(await measureReads(grounds, pool)) }
+  } finally {
+    await pool.end()
+  }
+}
+
+async function measureLock(pool: pg.Pool): Promise<number> {
+  const lockstep = new Lockstep(pool)
+  const time = async (durations: Durations, lock: object): Promise<void> => {
+    const began = performance.now()
+    await lockstep.transaction(lock, (tx) => tx.query(ANYTHING))
+    durations.add(performance.now() - began)
+  }
+  const rounds: number[] = []
+  for (let round = 0; round < LOCK_ROUNDS; round++) {
+    const [empty, locked] = [new Durations(), new Durations()]
+    for (let index = 0; index < LOCK_SAMPLES; index++) {
+      await time(empty, {})
+      await time(locked, { lock: key`Load:free-${round}-${index}` })
+    }
+    rounds.push(locked.percentile(0.99) - empty.percentile(0.5))
+  }
+  await lockstep.close()
+  return Math.min(...rounds)
+}
+
+async function measureReads(
+  { client, exchangeUrl, processes, positions }: Grounds,
+  pool: pg.Pool,
+): Promise<Omit<Limits, 'lockMs'>> {
+  const { origin } = client
+  await client.post('transfers', { path: '/accounts', body: { id: 'load-reader' } })
+  let quietReads = 0
+  const quiet = await readFor(
+    origin,
+    () => quietReads < QUIET_READS,
+    () => quietReads++,
+  )
+  await setFaults(exchangeUrl, { slowRate: 1, slowMs: SLOW_MS })
+  const symbols = positions.freshSymbols(SIGNALS_PER_PROCESS * processes)
+  let answered = 0
+  const signals = symbols.map(async (symbol, index) => {
+    await sleep((index * SPREAD_MS) / symbols.length)
+    await positions.signal(symbol)
+    answered++
+  })
+  const pattern = `${symbols[0]?.slice(0, -1)}%`
+  let inFlight = 0
+  // All of them have written their row and wait for the exchange: from here on until the first one is back, nobody needs a connection.
+  while (inFlight < symbols.length && answered === 0) {
+    inFlight = (await pool.query<{ opening: number }>(OPENING, [pattern])).rows[0]?.opening ?? 0
+    await sleep(READ_PAUSE_MS)
+  }
+  await setFaults(exchangeUrl, NO_FAULTS)
+  let waiting = 0
+  let looks = 0
+  const until = performance.now() + LOOK_MS
+  const busy = await readFor(
+    origin,
+    () => answered === 0 && performance.now() < until,
+    (queue) => {
+      looks++
+      waiting = Math.max(waiting, queue)
+    },
+  )
+  await Promise.all(signals)
+  return {
+    signalsInFlight: inFlight,
+    waiting,
+    looks,
+    quietReadMs: quiet.percentile(0.99),
+    busyReadMs: busy.percentile(0.99),
+  }
+}
+
+/** Asks for an account, on a connection of its own so that each process has its turn; and then how long the line for connections is. */
+async function readFor(origin: string, goesOn: () => boolean, look: (waiting: number) => void): Promise<Durations> {
+  const durations = new Durations()
+  while (goesOn()) {
+    const began = performance.now()
+    const answer = await ask({ method: 'GET', url: `${origin}/accounts/load-reader`, timeoutMs: 10_000 })
+    if (answer.status === 200) durations.add(performance.now() - began)
+    const health = await ask({ method: 'GET', url: `${origin}/health`, timeoutMs: 10_000 })
+    if ('body' in health) look(Number((health.body['pool'] as { waiting?: number } | undefined)?.waiting ?? NaN))
+    await sleep(READ_PAUSE_MS)
+  }
+  return durations
+}

@@ -1,0 +1,48 @@
+/** What the load looks up when everything is quiet: the effects of one run, each with the mark of its request. */
+
+export const TRADES = `
+  SELECT price::text AS mark, id::text AS id FROM lockstep_desk.trades WHERE starts_with(portfolio, $1)`
+
+export const STEPS = `
+  SELECT coalesce(request, 'no request') AS mark, step::text AS id
+    FROM lockstep_desk.instance_steps WHERE starts_with(instance, $1)`
+
+export const TRANSFERS = `
+  SELECT coalesce(request, 'no request') AS mark, id::text AS id
+    FROM lockstep_desk.transfers WHERE starts_with(from_account, $1)`
+
+export const BIDS = `
+  SELECT amount::text AS mark, id::text AS id FROM lockstep_desk.bids WHERE starts_with(auction, $1)`
+
+export const DEPOSITS = `
+  SELECT amount::text AS mark, id::text AS id FROM lockstep_desk.deposits WHERE starts_with(wallet, $1)`
+
+export const POSITIONS = `SELECT id::text AS id, status FROM lockstep_desk.positions WHERE symbol LIKE '%' || $1 || '%'`
+
+/** What the exchange has done for symbols that it does not trade. */
+export const HALTED_EXECUTIONS = `
+  SELECT client_id AS id FROM lockstep_exchange.executions WHERE starts_with(symbol, 'HALT') AND symbol LIKE '%' || $1 || '%'`
+
+export const EXCHANGE_ADDRESS = 'SELECT url FROM lockstep_exchange.address'
+
+/** What is still under way: events that nobody has booked, positions that are half open. */
+export const UNDER_WAY = `
+  SELECT (SELECT count(*) FROM lockstep_desk.trades)::int - (SELECT count(*) FROM lockstep_desk.bookings)::int AS events,
+         (SELECT count(*) FROM lockstep_desk.positions WHERE status IN ('opening', 'closing'))::int AS positions,
+         (SELECT coalesce(max(id), 0) FROM lockstep_desk.position_rounds)::int AS round,
+         coalesce((SELECT repairs FROM lockstep_desk.position_rounds ORDER BY id DESC LIMIT 1), 1) AS repairs`
+
+export const OPENING = `SELECT count(*)::int AS opening FROM lockstep_desk.positions WHERE symbol LIKE $1 AND status = 'opening'`
+
+export const ROUNDS = `
+  SELECT took_ms, extract(epoch FROM at) * 1000 AS ended FROM lockstep_desk.position_rounds
+   WHERE at >= to_timestamp($1::float8 / 1000) ORDER BY id`
+
+/** Ends sessions of the desk that are at work at this very moment. */
+export const END_SESSIONS = `
+  SELECT count(*) FILTER (WHERE pg_terminate_backend(pid))::int AS ended
+    FROM pg_stat_activity
+   WHERE datname = current_database() AND application_name LIKE 'desk%' AND pid <> pg_backend_pid()
+     AND (state = 'active' OR state LIKE 'idle in transaction%')`
+
+export const ANYTHING = 'SELECT 1'

@@ -1,0 +1,61 @@
+/**
+ * `npm run load`: many clients on the desk, and then the question whether everything is right.
+ *
+ * **The clients** behave as clients do: they do not wait for ever, they send a request again, with the same Idempotency-Key, where they got no
+ * answer, and they remember what they were told. Every request has a mark that its effect keeps in the database.
+ *
+ * **The faults**, if asked for: processes are killed with requests in them, sessions are ended at work, and the exchange loses answers. They
+ * are counted only where they struck something.
+ *
+ * **The end.** When everything has come to rest, each system's own check is run, and what the clients remember is held against the database:
+ * acknowledged is there once, refused is not there, unanswered is there once at most. One violation, and it ends with 1.
+ */
+import { endProgress, progress } from '../../tools/judge/progress.ts'
+import { printReport } from '../../tools/judge/report.ts'
+import { type LoadOptions, parseOptions, USAGE, WrongOption } from './options.ts'
+import { startOwnDesk, type Target } from './ownDesk.ts'
+import { reportOf, violationLines } from './report.ts'
+import { run } from './run.ts'
+
+const TELL_EVERY_MS = process.stderr.isTTY ? 200 : 10_000
+
+async function main(): Promise<number> {
+  const options = parseOptions(process.argv.slice(2))
+  if (options === 'help') {
+    console.log(USAGE)
+    return 0
+  }
+  const stopping = new AbortController()
+  for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => stopping.abort())
+  let told = -Infinity
+  const tell = (line: string): void => {
+    if (performance.now() - told < TELL_EVERY_MS) return
+    told = performance.now()
+    progress(line)
+  }
+  tell(`starting (seed ${options.seed})`)
+  const target = await open(options)
+  try {
+    const outcome = await run(target, options, tell, stopping.signal)
+    endProgress()
+    const lines = violationLines(outcome)
+    for (const line of lines) console.error(line)
+    if (lines.length > 0) console.error(['', 'The last that the desk has said:', ...target.said.slice(-20)].join('\n'))
+    const status = printReport(reportOf(outcome, options), options.json)
+    return stopping.signal.aborted ? 130 : status
+  } finally {
+    await target.close()
+  }
+}
+
+async function open({ running, processes }: LoadOptions): Promise<Target> {
+  if (running === undefined) return startOwnDesk(processes)
+  return { ...running, ours: false, said: [], close: async () => {} }
+}
+
+try {
+  process.exitCode = await main()
+} catch (error) {
+  console.error(error instanceof WrongOption ? error.message : error)
+  process.exitCode = error instanceof WrongOption ? 2 : 1
+}

@@ -1,0 +1,60 @@
+import { describeMachine, type Goal, goal, type Report } from '../../tools/judge/report.ts'
+import type { LoadOptions } from './options.ts'
+import type { Outcome } from './run.ts'
+
+/** What the requirements of a signal and its surroundings are, in milliseconds. */
+const LIMITS = { lockMs: 5, signalMs: 5000, syncMs: 2000, readMs: 250 }
+
+/** Where nothing was measured, a limit was not kept. */
+const measured = (count: number, value: number): number => (count > 0 ? value : Infinity)
+
+export function reportOf(outcome: Outcome, options: LoadOptions): Report {
+  const { client, examined, limits, signals, rounds, struck } = outcome
+  return {
+    name: `load, ${options.minutes} min, ${options.rate}/s, contention ${options.contention}, seed ${options.seed}`,
+    machine: describeMachine(),
+    results: examined.map(({ system, looked, violations }) => {
+      const { requests, acknowledged, refused, unknown, retried } = client.tally(system)
+      return { system, requests, acknowledged, refused, unknown, retried, 'looked at': looked, violations }
+    }),
+    goals: [
+      ...examined.map(({ system, violations }) => goal(`${system}: violations`, violations, '=', 0)),
+      goal('systems in which nothing was looked at', examined.filter(({ looked }) => looked === 0).length, '=', 0),
+      goal('things left under way at the end', outcome.quiet ? 0 : 1, '=', 0),
+      goal('uncontended lock, p99 ms', limits.lockMs, '<=', LIMITS.lockMs),
+      goal('signal, p99 ms', measured(signals.count, signals.percentile(0.99)), '<=', LIMITS.signalMs),
+      goal('sync, slowest round, ms', measured(rounds.count, rounds.percentile(1)), '<=', LIMITS.syncMs),
+      goal('signals in flight while that was measured', limits.signalsInFlight, '>=', 50 * options.processes),
+      goal('waiting for a connection meanwhile', measured(limits.looks, limits.waiting), '=', 0),
+      goal('an unrelated read meanwhile, p99 ms', measured(limits.looks, limits.busyReadMs), '<=', LIMITS.readMs),
+      ...(struck === undefined ? [] : faultGoals(struck, options)),
+    ],
+  }
+}
+
+/** A run with faults that struck nothing has shown nothing. */
+function faultGoals(struck: NonNullable<Outcome['struck']>, { running, processes }: LoadOptions): Goal[] {
+  const kills = [
+    goal('processes killed', struck.kills, '>=', 1),
+    goal('requests cut off by that', struck.cutRequests, '>=', 1),
+  ]
+  return [
+    ...(running === undefined && processes > 1 ? kills : []),
+    ...(running === undefined ? [goal('sessions ended at work', struck.sessions, '>=', 1)] : []),
+    goal('requests that the exchange failed', struck.exchange, '>=', 1),
+  ]
+}
+
+/** A line for each violation, a few of each kind. */
+export function violationLines({ examined }: Outcome, most = 5): string[] {
+  return examined.flatMap(({ system, findings }) =>
+    findings.flatMap(({ invariant, violations }) =>
+      violations.length === 0
+        ? []
+        : [
+            `${system}: ${invariant}: ${violations.length} violations`,
+            ...violations.slice(0, most).map((line) => `  ${line}`),
+          ],
+    ),
+  )
+}

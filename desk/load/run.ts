@@ -1,0 +1,137 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { SYSTEMS } from '../systems.ts'
+import { Client } from './client.ts'
+import { type Examined, examine } from './examine.ts'
+import { FaultMaker, type Struck } from './faults.ts'
+import { type Limits, measureLimits } from './limits.ts'
+import { EXCHANGE_ADDRESS, ROUNDS } from './load.sql.ts'
+import type { LoadOptions } from './options.ts'
+import type { Target } from './ownDesk.ts'
+import { untilQuiet } from './quiet.ts'
+import { Random } from './random.ts'
+import { instanceSender } from './senders/instances.ts'
+import { PositionSender } from './senders/positions.ts'
+import type { Bag, Sender } from './senders/sender.ts'
+import { tradeSender } from './senders/trades.ts'
+import { transferSender } from './senders/transfers.ts'
+import { walletSender } from './senders/wallets.ts'
+import { Durations } from './tally.ts'
+
+/** Everything a run has shown. */
+export interface Outcome {
+  readonly client: Client
+  readonly senders: readonly Sender[]
+  readonly examined: readonly Examined[]
+  readonly limits: Limits
+  /** Of signals while the exchange behaved. */
+  readonly signals: Durations
+  /** Of the reconciler's rounds while the exchange behaved. */
+  readonly rounds: Durations
+  readonly struck: Struck | undefined
+  readonly quiet: boolean
+}
+
+/** The share of the time before the faults begin: signals are measured in it. */
+const CALM_SHARE = 0.3
+/** So many may be under way: a desk that is slow is not sent more and more. */
+const MOST_AT_ONCE = 600
+
+export async function run(
+  target: Target,
+  options: LoadOptions,
+  tell: (line: string) => void,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const pool = new pg.Pool({ connectionString: target.databaseUrl, max: 3, application_name: 'load' })
+  const client = new Client(target.origin)
+  try {
+    const random = new Random(options.seed)
+    const { url: exchangeUrl } = (await pool.query<{ url: string }>(EXCHANGE_ADDRESS)).rows[0] as { url: string }
+    const prefix = `l${Date.now().toString(36)}`
+    const bag: Bag = { client, random, contention: options.contention, prefix, exchangeUrl }
+    const positions = new PositionSender(bag)
+    const senders = [tradeSender(bag), instanceSender(bag), positions, transferSender(bag), walletSender(bag)]
+    tell('making accounts, wallets and instances')
+    await Promise.all(senders.map((sender) => sender.prepare()))
+    tell('measuring what a lock and signals in flight cost')
+    const { databaseUrl } = target
+    const limits = await measureLimits({ client, databaseUrl, exchangeUrl, processes: options.processes, positions })
+    const began = Date.now()
+    const signals = new Durations()
+    positions.durations = signals
+    const maker = new FaultMaker({ target, processes: options.processes, pool, client, random, exchangeUrl })
+    const totalMs = options.minutes * 60_000
+    const calmMs = options.faults ? totalMs * CALM_SHARE : totalMs
+    const sending = sendAll(senders, options, totalMs, tell, signal)
+    await sleep(calmMs, undefined, { signal }).catch(() => undefined)
+    positions.durations = undefined
+    if (options.faults) await faultsFor(maker, totalMs - calmMs, signal)
+    await sending
+    const quiet = await untilQuiet(pool, tell)
+    tell('looking at what is there')
+    return {
+      client,
+      senders,
+      examined: await examine(pool, SYSTEMS, senders),
+      limits,
+      signals,
+      rounds: await roundsSince(pool, began, maker.badDays),
+      struck: options.faults ? maker.struck : undefined,
+      quiet,
+    }
+  } finally {
+    client.close()
+    await pool.end()
+  }
+}
+
+async function faultsFor(maker: FaultMaker, ms: number, signal: AbortSignal): Promise<void> {
+  const over = new AbortController()
+  const timer = setTimeout(() => over.abort(), ms)
+  await maker.run(AbortSignal.any([over.signal, signal]))
+  clearTimeout(timer)
+}
+
+/** Requests at the wanted rate, whether the earlier ones are answered or not; then waits for all answers. */
+async function sendAll(
+  senders: readonly Sender[],
+  { rate, seed }: LoadOptions,
+  forMs: number,
+  tell: (line: string) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const random = new Random(seed ^ 0x10ad)
+  const turns = senders.flatMap((sender) => Array<Sender>(sender.weight).fill(sender))
+  const underWay = new Set<Promise<void>>()
+  const failures: unknown[] = []
+  const began = performance.now()
+  let sent = 0
+  for (let elapsedMs = 0; elapsedMs < forMs && !signal.aborted; elapsedMs = performance.now() - began) {
+    for (; sent < (elapsedMs / 1000) * rate && underWay.size < MOST_AT_ONCE; sent++) {
+      const work = random
+        .pick(turns)
+        .send()
+        .catch((error: unknown) => void failures.push(error))
+        .finally(() => underWay.delete(work))
+      underWay.add(work)
+    }
+    tell(`${Math.round(elapsedMs / 1000)} of ${Math.round(forMs / 1000)} s, ${sent} sent, ${underWay.size} under way`)
+    await sleep(20)
+  }
+  while (underWay.size > 0) {
+    tell(`${underWay.size} requests are under way`)
+    await Promise.race([...underWay, sleep(1000)])
+  }
+  if (failures.length > 0) throw failures[0]
+}
+
+async function roundsSince(pool: pg.Pool, began: number, badDays: FaultMaker['badDays']): Promise<Durations> {
+  const { rows } = await pool.query<{ took_ms: number; ended: string }>(ROUNDS, [began])
+  const durations = new Durations()
+  for (const { took_ms: tookMs, ended } of rows) {
+    const [from, to] = [Number(ended) - tookMs, Number(ended)]
+    if (!badDays.some(([start, end]) => from <= end && to >= start)) durations.add(tookMs)
+  }
+  return durations
+}

@@ -1,0 +1,118 @@
+import type { Finding } from '../../desk.ts'
+import { ask } from '../ask.ts'
+import type { Outcome } from '../client.ts'
+import { HALTED_EXECUTIONS, POSITIONS } from '../load.sql.ts'
+import { finding } from '../memory.ts'
+import { Durations } from '../tally.ts'
+import { type Bag, names, type Sender } from './sender.ts'
+
+/** A signal may wait for another one of its symbol, and for the exchange. */
+const TIMEOUT_MS = 25_000
+
+/** What was said of a position. */
+interface Said {
+  /** To how many callers it was said that they created it. */
+  created: number
+  closed: boolean
+}
+
+/** Signals, closings, and a person who trades by hand. */
+export class PositionSender implements Sender {
+  readonly system = 'positions'
+  readonly weight = 15
+  /** Of signals that were answered, for as long as somebody measures. */
+  durations: Durations | undefined
+  readonly #bag: Bag
+  readonly #mark: string
+  readonly #hot: readonly string[]
+  readonly #cold: readonly string[]
+  readonly #said = new Map<string, Said>()
+
+  constructor(bag: Bag) {
+    this.#bag = bag
+    this.#mark = bag.prefix.toUpperCase()
+    this.#hot = names(`${this.#mark}H`, 4)
+    this.#cold = names(`${this.#mark}C`, 60)
+  }
+
+  async prepare(): Promise<void> {}
+
+  async send(): Promise<void> {
+    const { random, contention, exchangeUrl } = this.#bag
+    const kind = random.next()
+    if (kind < 0.05) return this.#halted()
+    if (kind < 0.1) return this.#byHand(exchangeUrl)
+    const symbol = random.pick(random.chance(contention) ? this.#hot : this.#cold)
+    return kind < 0.35 ? this.#close(symbol) : this.signal(symbol)
+  }
+
+  /** Opens a position, or gets the one that is open. */
+  async signal(symbol: string): Promise<void> {
+    const { client, random } = this.#bag
+    const began = performance.now()
+    const body = { symbol, side: random.pick(['long', 'short']), quantity: random.whole(1, 100) }
+    const outcome = await client.post('positions', { path: '/positions', body, timeoutMs: TIMEOUT_MS })
+    if (outcome.kind !== 'acknowledged') return
+    this.durations?.add(performance.now() - began)
+    const said = this.#of(outcome)
+    if (outcome.status === 201) said.created++
+  }
+
+  /** A name for a symbol that no other request asks for. */
+  freshSymbols(count: number): string[] {
+    return names(`${this.#mark}F`, count)
+  }
+
+  async #close(symbol: string): Promise<void> {
+    const path = `/positions/${symbol}/close`
+    const outcome = await this.#bag.client.post('positions', { path, timeoutMs: TIMEOUT_MS })
+    if (outcome.kind === 'acknowledged') this.#of(outcome).closed = true
+  }
+
+  /** What the exchange does not trade. */
+  async #halted(): Promise<void> {
+    const body = { symbol: `HALT${this.#mark}`, side: 'long', quantity: 1 }
+    const outcome = await this.#bag.client.post('positions', { path: '/positions', body, timeoutMs: TIMEOUT_MS })
+    if (outcome.kind === 'acknowledged') throw new Error('the exchange has traded what it does not trade')
+  }
+
+  async #byHand(exchangeUrl: string): Promise<void> {
+    const { random } = this.#bag
+    const body = { symbol: random.pick(this.#cold), side: random.pick(['buy', 'sell']), quantity: random.whole(1, 20) }
+    await ask({ method: 'POST', url: `${exchangeUrl}/manual-trades`, body, timeoutMs: 5000 })
+  }
+
+  #of({ body }: Outcome & { kind: 'acknowledged' }): Said {
+    const id = String(body['id'])
+    const said = this.#said.get(id) ?? { created: 0, closed: false }
+    this.#said.set(id, said)
+    return said
+  }
+
+  async compare(pool: Parameters<Sender['compare']>[0]): Promise<Finding[]> {
+    const { rows } = await pool.query<{ id: string; status: string }>(POSITIONS, [this.#mark])
+    const halted = (await pool.query<{ id: string }>(HALTED_EXECUTIONS, [this.#mark])).rows
+    const status = new Map(rows.map((row) => [row.id, row.status]))
+    const said = [...this.#said]
+    return [
+      finding('every acknowledged position is there', said, (id) =>
+        ['active', 'closed', 'closing'].includes(status.get(id) ?? '')
+          ? undefined
+          : `${id} is ${status.get(id) ?? 'not there'}`,
+      ),
+      finding('one caller at most was told that it created a position', said, (id, { created }) =>
+        created <= 1 ? undefined : `${created} callers were told that they created ${id}`,
+      ),
+      finding(
+        'every position whose closing was acknowledged is closed',
+        said.filter(([, { closed }]) => closed),
+        (id) => (status.get(id) === 'closed' ? undefined : `${id} is ${status.get(id) ?? 'not there'}`),
+      ),
+      {
+        invariant: 'the exchange has traded nothing that it refused',
+        looked: this.#bag.client.tally('positions').refused,
+        violations: halted.map(({ id }) => `${id} was executed`),
+      },
+    ]
+  }
+}
