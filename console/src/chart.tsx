@@ -17,7 +17,13 @@ export interface Line {
 const HEIGHT = 132
 
 /** Two lines over the last five minutes. Whoever does not see it reads what it says. */
-export function Chart({ title, lines }: { readonly title: string; readonly lines: readonly Line[] }): JSX.Element {
+export function Chart(properties: {
+  readonly title: string
+  readonly lines: readonly Line[]
+  /** The lines are of one kind, and are compared by their height. */
+  readonly oneScale?: boolean
+}): JSX.Element {
+  const { title, lines, oneScale = false } = properties
   const place = useRef<HTMLDivElement>(null)
   const chart = useRef<uPlot | undefined>(undefined)
   const [pointed, setPointed] = useState<number | undefined>(undefined)
@@ -25,7 +31,7 @@ export function Chart({ title, lines }: { readonly title: string; readonly lines
   const dressed = colours.value
   useLayoutEffect(() => {
     const element = place.current as HTMLDivElement
-    const made = draw(element, lines, setPointed)
+    const made = draw(element, lines, oneScale, setPointed)
     chart.current = made
     const watch = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }))
     watch.observe(element)
@@ -33,7 +39,7 @@ export function Chart({ title, lines }: { readonly title: string; readonly lines
       watch.disconnect()
       made.destroy()
     }
-  }, [dressed, lines])
+  }, [dressed, lines, oneScale])
   useEffect(() => chart.current?.setData(dataOf(kept, lines)), [kept, dressed, lines])
   const at = pointed === undefined ? kept.at(-1) : kept[pointed]
   return (
@@ -80,48 +86,61 @@ function dataOf(kept: readonly Figure[], lines: readonly Line[]): uPlot.AlignedD
 }
 
 /** Colours are the style's: a canvas has to be told. */
-function draw(element: HTMLElement, lines: readonly Line[], point: (at: number | undefined) => void): uPlot {
+function draw(
+  element: HTMLElement,
+  lines: readonly Line[],
+  oneScale: boolean,
+  point: (at: number | undefined) => void,
+): uPlot {
   const figure = element.closest('figure') as HTMLElement
-  const ink = (index: number): string =>
-    getComputedStyle(figure.querySelector(`.swatch.line${index}`) as Element).backgroundColor
-  const { color, borderTopColor } = getComputedStyle(element)
-  const font = `11px ${getComputedStyle(element).fontFamily}`
-  const axis = { stroke: color, font, grid: { stroke: borderTopColor, width: 1 }, ticks: { show: false } }
-  const scales = Object.fromEntries(
-    lines.map((line, index) => [
-      `y${index}`,
-      { range: (_: uPlot, __: number, top: number): [number, number] => [0, Math.max(line.atLeast, (top || 0) * 1.1)] },
-    ]),
+  const ink = lines.map(
+    (_, index) => getComputedStyle(figure.querySelector(`.swatch.line${index}`) as Element).backgroundColor,
   )
+  const { color, borderTopColor, fontFamily } = getComputedStyle(element)
+  const axis: uPlot.Axis = {
+    stroke: color,
+    font: `11px ${fontFamily}`,
+    grid: { stroke: borderTopColor, width: 1 },
+    ticks: { show: false },
+  }
+  const scaleOf = (index: number): string => (oneScale ? 'y0' : `y${index}`)
   return new uPlot(
     {
       width: element.clientWidth,
       height: HEIGHT,
+      padding: [8, oneScale ? 8 : 0, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
-      scales: { x: { range: (_, __, newest) => [(newest || Date.now() / 1000) - KEPT_SECONDS, newest] }, ...scales },
+      scales: {
+        x: { range: (_, oldest, newest) => spanOf(oldest, newest) },
+        ...Object.fromEntries(
+          lines.map((line, index) => [
+            `y${index}`,
+            { range: (_: uPlot, __: number, top: number) => [0, Math.max(line.atLeast, (top || 0) * 1.1)] },
+          ]),
+        ),
+      },
       axes: [
-        { ...axis, size: 24, values: (_, times) => times.map((each) => clock(each * 1000).slice(-8, -3)), space: 60 },
-        ...lines.map((line, index) => ({
+        { ...axis, size: 24, space: 60, values: (_, times) => times.map((each) => clock(each * 1000).slice(-8)) },
+        ...lines.slice(0, oneScale ? 1 : undefined).map((line, index): uPlot.Axis => ({
           ...axis,
-          scale: `y${index}`,
-          side: index === 0 ? (3 as const) : (1 as const),
+          scale: scaleOf(index),
+          side: index === 0 ? 3 : 1,
           size: 58,
           space: 26,
-          stroke: lines.length === 1 ? color : ink(index),
+          stroke: oneScale ? color : (ink[index] ?? color),
           grid: { ...axis.grid, show: index === 0 },
-          values: (_: uPlot, values: number[]) => values.map((each) => line.text(each)),
+          values: (_, values) => values.map((each) => line.text(each)),
         })),
       ],
       series: [
         {},
         ...lines.map((line, index) => ({
           label: line.label,
-          scale: `y${index}`,
-          stroke: ink(index),
+          scale: scaleOf(index),
+          stroke: ink[index] ?? color,
           width: 1.5,
           points: { show: false },
-          ...(index === 0 ? { fill: ink(index).replace('rgb(', 'rgba(').replace(')', ', 0.12)') } : {}),
         })),
       ],
       hooks: { setCursor: [(made) => point(made.cursor.idx ?? undefined)] },
@@ -129,4 +148,13 @@ function draw(element: HTMLElement, lines: readonly Line[], point: (at: number |
     [[], ...lines.map(() => [])] as unknown as uPlot.AlignedData,
     element,
   )
+}
+
+const LEAST_SECONDS = 60
+
+/** What there is, from a minute to five: a page that was just opened is not almost empty. */
+function spanOf(oldest: number | null, newest: number | null): [number, number] {
+  const to = newest ?? Date.now() / 1000
+  const span = Math.min(KEPT_SECONDS, Math.max(LEAST_SECONDS, to - (oldest ?? to)))
+  return [to - span, to]
 }

@@ -105,7 +105,7 @@ function heard(): void {
   attempts = 0
 }
 
-function receive<Name extends Tab>(name: Name, snapshot: Snapshots[Tab]): void {
+function receive(name: Tab, snapshot: Snapshots[Tab]): void {
   batch(() => {
     connection.value = 'live'
     compareClocks(snapshot.at)

@@ -47,7 +47,7 @@ export function WindowedTable<Row>(properties: Properties<Row>): JSX.Element {
   if (focusedAt >= 0 && (focusedAt < from || focusedAt >= to)) places.push(focusedAt)
   return (
     <>
-      <div class="box" tabIndex={0} role="region" aria-label={label} ref={view.box} onScroll={view.look}>
+      <div class="box" tabIndex={0} role="group" aria-label={`${label}: rows`} ref={view.box} onScroll={view.look}>
         <div role="table" class={`table ${name}`} aria-label={label} aria-rowcount={ordered.length + 1}>
           <div role="rowgroup" class="head">
             <div role="row" aria-rowindex={1}>

@@ -76,11 +76,11 @@ function Words({ branch, atMs }: { readonly branch: BlockingBranch; readonly atM
       {waitsFor !== null && (
         <>
           {' '}
-          waits for <code>{waitsFor}</code>
+          waits at <code>{waitsFor}</code>
           {waitedMs !== null && (
             <>
               {' '}
-              since <Lasting ms={waitedMs} atMs={atMs} />
+              for <Lasting ms={waitedMs} atMs={atMs} />
             </>
           )}
         </>

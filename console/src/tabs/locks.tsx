@@ -35,6 +35,7 @@ function columnsAt(atMs: number): readonly Column<LockRow>[] {
         <>
           {holders[0] === undefined ? 'nobody' : who(holders[0])}
           {holders.length > 1 && ` and ${holders.length - 1} more`}
+          {holders[0]?.mode === 'shared' && <span class="hint"> shared</span>}
         </>
       ),
       whole: ({ holders }) => holders.map(who).join(', '),
@@ -43,7 +44,7 @@ function columnsAt(atMs: number): readonly Column<LockRow>[] {
       id: 'state',
       title: 'Session',
       by: ({ holders }) => holders[0]?.state ?? '',
-      cell: ({ holders }) => `${holders[0]?.state ?? ''}${holders[0]?.mode === 'shared' ? ', shared' : ''}`,
+      cell: ({ holders }) => holders[0]?.state ?? '',
     },
     {
       id: 'held',

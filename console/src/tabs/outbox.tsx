@@ -40,7 +40,7 @@ const COLUMNS: readonly Column<ParkedRow>[] = [
   },
   {
     id: 'attempts',
-    title: 'Attempts',
+    title: 'Tries',
     number: true,
     by: ({ attempts }) => attempts,
     cell: (row) => number(row.attempts),
@@ -62,7 +62,7 @@ const COLUMNS: readonly Column<ParkedRow>[] = [
   },
   {
     id: 'next',
-    title: 'Next try in',
+    title: 'Next try',
     number: true,
     by: ({ nextAttemptAt }) => Date.parse(nextAttemptAt ?? '9999-01-01'),
     cell: ({ nextAttemptAt, state }) =>

@@ -31,9 +31,9 @@ export function Overview(): JSX.Element {
       <Attention now={now} />
       <Figures now={now} />
       <div class="charts">
-        <Chart title="Transactions" lines={TRANSACTIONS} />
+        <Chart title="Transactions" lines={TRANSACTIONS} oneScale />
         <Chart title="Locks" lines={WAITING} />
-        <Chart title="Events" lines={EVENTS} />
+        <Chart title="Events" lines={EVENTS} oneScale />
         <Chart title="Delivery" lines={LAG} />
       </div>
     </>
@@ -75,7 +75,7 @@ function Figures({ now }: { readonly now: OverviewSnapshot }): JSX.Element {
       <Figure tab="outbox" name="Streams that wait" value={number(now.parkedStreams)}>
         {now.parkedStreams === 0 ? 'none is parked' : 'parked, blocked or paused'}
       </Figure>
-      <Figure tab="outbox" name="Shards without owner" value={number(now.shardsWithoutOwner)}>
+      <Figure tab="outbox" name="Ownerless shards" value={number(now.shardsWithoutOwner)}>
         {now.shardsWithoutOwner === 0 ? 'all are looked after' : 'nobody delivers them'}
       </Figure>
       <Figure name="Connections" value={number(now.connections)}>

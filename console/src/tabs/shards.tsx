@@ -61,7 +61,7 @@ export function Shards({ shards }: { readonly shards: readonly ShardRow[] }): JS
   const events = shards.reduce((sum, { lagEvents }) => sum + lagEvents, 0)
   const orphans = shards.filter(({ owner }) => owner === null).length
   return (
-    <section class="card" aria-labelledby="shards">
+    <section class="card shards-box" aria-labelledby="shards">
       <div class="bar">
         <h2 id="shards">Shards</h2>
         <span class="hint">

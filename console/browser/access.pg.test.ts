@@ -1,0 +1,129 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { findChromium } from './chromium.ts'
+import { stageFor } from './stage.ts'
+
+/** Who may look, who may act, and what other pages in the same browser cannot do. */
+
+const database = await testDatabase()
+leakGuard(database)
+const chromium = findChromium()
+const TOKEN = 'a token that nobody guesses'
+/** Browsers write refusals to their console, however well they are expected. */
+const REFUSED = /status of 40[13]/
+
+describe.skipIf(chromium === undefined)('access to the console in a browser', () => {
+  const stage = stageFor(() => database.url, chromium as string)
+
+  test('without the operator flag: buttons say why they do nothing, and the server refuses as well', async () => {
+    const { scene } = stage
+    const lease = await scene.lease(scene.service('engine'), '1', 'engine-1')
+    const { url } = await stage.start({})
+    const { page, open, row } = await stage.look(url, { expected: REFUSED })
+    await page.locator('.pill').getByText('Read-only').waitFor()
+    await open('leases')
+    const button = row('Leases', 'Instance:1').getByRole('button', { name: 'Release Instance:1' })
+    expect(await button.getAttribute('aria-disabled')).toBe('true')
+    const reason = await button.evaluate((element) => {
+      const id = element.getAttribute('aria-describedby') ?? ''
+      return document.getElementById(id)?.textContent
+    })
+    expect(reason).toContain('read-only')
+    await button.focus()
+    await page.keyboard.press('Enter')
+    await page.getByRole('status').getByText('This console is read-only.').waitFor()
+    expect(await page.getByRole('dialog').count()).toBe(0)
+    const refusal = await page.evaluate(async () => {
+      const { csrf } = (await (await fetch('api/session')).json()) as { csrf: string }
+      const answer = await fetch('api/leases/release', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-lockstep-csrf': csrf },
+        body: JSON.stringify({ key: 'Instance:1', reason: 'no', terminate: false }),
+      })
+      return { status: answer.status, code: ((await answer.json()) as { code: string }).code }
+    })
+    expect(refusal).toEqual({ status: 403, code: 'operators-only' })
+    expect(lease.signal.aborted).toBe(false)
+    expect(await page.evaluate(async () => (await fetch('api/outbox/payload?dispatcher=d&topic=t&key=k')).status)).toBe(
+      403,
+    )
+  })
+
+  test('with a token: a form, the wrong one is refused in words, the right one is remembered, and logging out forgets it', async () => {
+    const { url } = await stage.start({ token: TOKEN })
+    const { page, complaints } = await stage.look(url, { expected: REFUSED })
+    const field = page.getByLabel('Token')
+    await field.fill('some other token, quite long')
+    await page.keyboard.press('Enter')
+    await page.getByRole('alert').getByText('Wrong token. This is not the token of this console.').waitFor()
+    expect(await page.locator('.where').count()).toBe(0)
+    await field.fill(TOKEN)
+    await page.keyboard.press('Enter')
+    await page.locator('.pill').getByText('Live').waitFor()
+    expect(complaints.length).toBeGreaterThan(0)
+    expect(await page.evaluate(() => document.cookie)).toBe('')
+    await page.reload()
+    await page.locator('.pill').getByText('Live').waitFor()
+    await page.getByRole('button', { name: 'Log out' }).click()
+    await field.waitFor()
+    await page.reload()
+    await field.waitFor()
+  })
+
+  test('neither a request without the secret nor another site in the same browser changes anything', async () => {
+    const { scene } = stage
+    const engine = scene.service('engine')
+    const lease = await scene.lease(engine, '2', 'engine-1')
+    const { url } = await stage.start({ operator: true })
+    const { page } = await stage.look(url, { expected: REFUSED })
+    await page.locator('.pill').getByText('Live').waitFor()
+    const body = JSON.stringify({ key: 'Instance:2', reason: 'mischief', terminate: false })
+    const post = ({ address, body: text, type }: { address: string; body: string; type: string }): Promise<unknown> =>
+      fetch(address, { method: 'POST', headers: { 'content-type': type }, body: text, credentials: 'include' }).then(
+        (answer) => answer.status,
+        () => 'not sent',
+      )
+    const address = `${url}api/leases/release`
+    expect(await page.evaluate(post, { address, body, type: 'application/json' })).toBe(403)
+    const other = await anotherSite()
+    const stranger = await stage.look(other, { expected: /CORS|Failed to load|status of 40[13]|frame-ancestors/ })
+    expect(await stranger.page.evaluate(post, { address, body, type: 'application/json' })).toBe('not sent')
+    // What needs no permission to be sent, as a form does: it arrives, and is refused.
+    await stranger.page.evaluate(post, { address, body, type: 'text/plain' })
+    const session = (where: string): Promise<unknown> =>
+      fetch(where).then(
+        (answer) => answer.text(),
+        () => 'not read',
+      )
+    expect(await stranger.page.evaluate(session, `${url}api/session`)).toBe('not read')
+    await stranger.page.evaluate((where) => {
+      const frame = document.createElement('iframe')
+      frame.src = where
+      document.body.append(frame)
+    }, url)
+    await expect
+      .poll(() => stranger.complaints, { timeout: 15_000 })
+      .toContainEqual(expect.stringMatching(/frame-ancestors/))
+    expect(await engine.leases.history(lease.key)).toEqual([])
+    expect(await engine.leases.inspect(lease.key)).toMatchObject({ held: true })
+  })
+})
+
+/** A page of somebody else, in the same browser. */
+async function anotherSite(): Promise<string> {
+  const server = createServer((_, response) => {
+    response
+      .setHeader('content-type', 'text/html')
+      .end('<!doctype html><link rel="icon" href="data:,"><title>Prizes</title>')
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  onTestFinished(() => {
+    server.close()
+    server.closeAllConnections()
+  })
+  return `http://localhost:${(server.address() as AddressInfo).port}/`
+}

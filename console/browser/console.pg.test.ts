@@ -1,0 +1,241 @@
+import { readFile } from 'node:fs/promises'
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+import type { Lockstep } from 'pg-lockstep'
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { builtPage, filesIn } from './builtPage.ts'
+import { findChromium } from './chromium.ts'
+import { REASON } from './scene.ts'
+import { stageFor } from './stage.ts'
+import { accessibility, type Visit } from './visit.ts'
+
+/** The console as an operator sees it: a real browser, a real server, real locks, leases and streams. */
+
+const database = await testDatabase()
+leakGuard(database)
+const chromium = findChromium()
+const TABS = ['overview', 'locks', 'leases', 'outbox'] as const
+const LIMIT_BYTES = 120_000
+const POLL = { timeout: 15_000, interval: 50 }
+
+describe.skipIf(chromium === undefined)('the console in a browser', () => {
+  const stage = stageFor(() => database.url, chromium as string)
+
+  test('the whole page has less than 120 kB, compressed', async () => {
+    const sizes = await Promise.all(
+      (await filesIn(await builtPage())).map(async (file) => gzipSync(await readFile(file)).length),
+    )
+    expect(sizes.length).toBeGreaterThan(3)
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(LIMIT_BYTES)
+  })
+
+  test('where nothing happens, each tab says what it would show', async () => {
+    const { page, open } = await stage.look((await stage.start()).url)
+    await page.locator('.pill').getByText('Live').waitFor()
+    await page.getByText('Nothing needs attention.').waitFor()
+    await open('locks')
+    await page.getByText('Nobody holds a lock.').waitFor()
+    await open('leases')
+    await page.getByText('Nobody holds a lease.').waitFor()
+    await open('outbox')
+    await page.getByText('No dispatcher has run yet.').waitFor()
+    await page.getByText('No stream waits.').waitFor()
+    expect(await page.title()).toBe('Outbox · Lockstep console')
+    expect(page.url()).toContain('#outbox')
+  })
+
+  test('a lock that is waited for: its row, its details, and the tree of who waits for whom', async () => {
+    const { scene } = stage
+    const [billing, reports] = [scene.service('billing'), scene.service('reports')]
+    const letGo = await scene.hold(billing, '7')
+    const waiting = scene.ask(reports, '7')
+    const { page, open, row } = await stage.look((await stage.start()).url)
+    await page.getByRole('link', { name: /1 session waits for a lock/ }).click()
+    const tree = page.getByRole('region', { name: 'Who waits for whom' })
+    await tree.getByText('1 session waits, because of 1 session at the top.').waitFor()
+    const blocker = tree.locator('ul > li').filter({ hasText: 'billing' }).first()
+    expect(await blocker.locator('summary').textContent()).toMatch(/^billing \(\d+\) idle in transaction ?blocks 1$/)
+    expect(await blocker.locator('li').textContent()).toMatch(
+      /^reports \(\d+\) active waits at Wallet:7 for [\d.]+ m?s$/,
+    )
+    const listed = row('Locks', 'Wallet:7')
+    expect(await listed.getByRole('cell').nth(1).textContent()).toMatch(/^billing \(\d+\)$/)
+    expect(await listed.getByRole('cell').nth(4).textContent()).toBe('1')
+    await listed.getByRole('button', { name: 'Details of Wallet:7' }).click()
+    const dialog = page.getByRole('dialog', { name: 'Wallet:7' })
+    await dialog.getByText(/reports \(\d+\) · exclusive · active · waits for/).waitFor()
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    await letGo()
+    await waiting
+    await page.getByText('Nobody holds a lock.').waitFor()
+    await open('overview')
+    await page.getByText('Nothing needs attention.').waitFor()
+  })
+
+  test('rows can be filtered and sorted, and the focus stays while they change under it', async () => {
+    const { scene } = stage
+    const billing = scene.service('billing', 8)
+    const held = await Promise.all(['b', 'a', 'c'].map((name) => scene.hold(billing, name)))
+    const { page, open, row } = await stage.look((await stage.start()).url)
+    await open('locks')
+    const names = (): Promise<string[]> => page.locator('.locks .rows [role=cell].key').allTextContents()
+    await expect.poll(names, POLL).toHaveLength(3)
+    const key = page.getByRole('button', { name: 'Key' })
+    await key.click()
+    expect(await names()).toEqual(['Wallet:a', 'Wallet:b', 'Wallet:c'])
+    await key.click()
+    expect(await names()).toEqual(['Wallet:c', 'Wallet:b', 'Wallet:a'])
+    expect(await page.getByRole('columnheader', { name: 'Key' }).getAttribute('aria-sort')).toBe('descending')
+    const focused = row('Locks', 'Wallet:b').getByRole('button')
+    await focused.focus()
+    held.push(await scene.hold(billing, 'd'))
+    await held.shift()?.()
+    held.unshift(await scene.hold(billing, 'b'))
+    await expect.poll(names, POLL).toEqual(['Wallet:d', 'Wallet:c', 'Wallet:b', 'Wallet:a'])
+    expect(await focused.evaluate((element) => element === document.activeElement)).toBe(true)
+    expect(await page.getByRole('table', { name: 'Locks' }).getAttribute('aria-rowcount')).toBe('5')
+    await page.getByRole('searchbox').fill('wallet:C billing')
+    await expect.poll(names, POLL).toEqual(['Wallet:c'])
+    await page.getByText('1 of 4').waitFor()
+    await page.getByRole('searchbox').fill('nothing like it')
+    await page.getByText('No lock matches.').waitFor()
+    for (const letGo of held) await letGo()
+  })
+
+  test('a lease is taken away, with a reason, and the history has it', async () => {
+    const { scene } = stage
+    const engine = scene.service('engine')
+    const lease = await scene.lease(engine, '42', 'engine-1')
+    const { page, open, row } = await stage.look((await stage.start()).url)
+    await open('leases')
+    const listed = row('Leases', 'Instance:42')
+    expect(await listed.getByRole('cell').nth(1).textContent()).toBe('engine-1')
+    expect(await listed.getByRole('cell').nth(2).textContent()).toBe(String(lease.fence))
+    expect(await listed.getByRole('cell').nth(4).textContent()).toMatch(/^\d+ s$/)
+    const button = listed.getByRole('button', { name: 'Release Instance:42' })
+    await button.click()
+    const dialog = page.getByRole('dialog', { name: 'Release Instance:42?' })
+    await dialog.getByText('Instance:42 is taken away from engine-1').waitFor()
+    const confirm = dialog.getByRole('button', { name: 'Release Instance:42' })
+    expect(await confirm.isDisabled()).toBe(true)
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'detached' })
+    expect(await button.evaluate((element) => element === document.activeElement)).toBe(true)
+    await page.keyboard.press('Enter')
+    await dialog.getByLabel('Reason').fill('it hangs since noon')
+    await confirm.click()
+    const history = page.getByRole('dialog', { name: 'History of Instance:42' })
+    const entry = history.getByRole('listitem').first()
+    await entry.getByText('taken away').waitFor()
+    const told = await entry.textContent()
+    expect(told).toContain(`engine-1 taken away fence ${lease.fence}`)
+    expect(told).toMatch(/by console \(operator@.*\): “it hangs since noon”$/)
+    await page.getByText('Instance:42 was taken away from its holder.').waitFor()
+    expect(await engine.leases.history(lease.key)).toMatchObject([{ ending: 'forced', reason: 'it hangs since noon' }])
+    await history.getByRole('button', { name: 'Close' }).click()
+    await page.getByText('Nobody holds a lease.').waitFor()
+    await page.getByRole('button', { name: 'History of a key …' }).click()
+    await page.getByLabel('Key').fill('Instance:42')
+    await page.getByRole('button', { name: 'Show' }).click()
+    await page.getByRole('dialog', { name: 'History of Instance:42' }).getByText('it hangs since noon').waitFor()
+  })
+
+  test('streams that wait: looked into, retried, skipped, paused and resumed', async () => {
+    const { scene } = stage
+    const trades = scene.service('trades', 8)
+    const run = scene.deliver(trades)
+    await scene.enqueue(trades, 'trades', ['p1', 'p1', 'p2', 'p3'], true)
+    await scene.enqueue(trades, 'trades', ['p9'], false)
+    const { page, open, row } = await stage.look((await stage.start()).url)
+    await open('outbox')
+    await expect.poll(() => row('Streams that wait', 'blocked').count(), POLL).toBe(3)
+    expect(await row('Shards', 'default 0').getByRole('cell').nth(1).textContent()).toMatch(/:\d+$/)
+    const act = async (name: string, reason?: string): Promise<void> => {
+      await page.getByRole('button', { name, exact: true }).click()
+      const dialog = page.getByRole('dialog')
+      if (reason !== undefined) await dialog.getByLabel('Reason').fill(reason)
+      await dialog.getByRole('button', { name, exact: true }).click()
+      await dialog.waitFor({ state: 'detached' })
+    }
+    const first = row('Streams that wait', 'trades/p1')
+    expect(await first.getByRole('cell').nth(8).textContent()).toBe(REASON)
+    expect(await page.getByText('NaN').count()).toBe(0)
+    await first.getByRole('button', { name: 'Payload trades/p1' }).click()
+    await page.getByRole('dialog').getByText('"price": "NaN"').waitFor()
+    await page.keyboard.press('Escape')
+    await act('Skip trades/p2', 'a test order')
+    await expect.poll(() => run.delivered, POLL).toContain('trades/p2#1†')
+    await act('Pause trades/p3')
+    await row('Streams that wait', 'trades/p3').getByText('paused').waitFor()
+    run.mend()
+    await act('Retry trades/p1')
+    await page.getByText('trades/p1 is tried again now.').waitFor()
+    await expect.poll(() => run.delivered, POLL).toEqual(expect.arrayContaining(['trades/p1#1', 'trades/p1#2']))
+    await first.waitFor({ state: 'detached' })
+    await act('Resume trades/p3')
+    await expect.poll(() => run.delivered, POLL).toContain('trades/p3#1')
+    await page.getByText('No stream waits.').waitFor()
+    await page.getByRole('button', { name: 'Pause a stream' }).click()
+    await page.getByLabel('Topic').fill('trades')
+    await page.getByLabel('Key').fill('p9')
+    await page.getByRole('dialog').getByRole('button', { name: 'Pause', exact: true }).click()
+    await row('Streams that wait', 'trades/p9').getByText('paused').waitFor()
+    await act('Resume trades/p9')
+    await page.getByText('No stream waits.').waitFor()
+    await run.stop()
+    await row('Shards', 'default 0').getByText('nobody').waitFor()
+  })
+
+  test('both themes on each tab without findings, also on a phone, and the pictures for the documentation', async () => {
+    const { scene } = stage
+    const [billing, reports, engine, trades] = ['billing', 'reports', 'engine', 'trades'].map((name) =>
+      scene.service(name, 12),
+    ) as [Lockstep, Lockstep, Lockstep, Lockstep]
+    const held = await Promise.all(['1001', '1002', '1003', '1004'].map((name) => scene.hold(billing, name)))
+    const waiting = [scene.ask(reports, '1002'), scene.ask(engine, '1002'), scene.ask(reports, '1004')]
+    for (const name of ['7', '8', '9']) await scene.lease(engine, name, `engine-${name}`)
+    const run = scene.deliver(trades)
+    await scene.enqueue(trades, 'trades', ['portfolio-3', 'portfolio-17', 'portfolio-3'], true)
+    const { url } = await stage.start()
+    const wide = await stage.look(url)
+    const phone = await stage.look(url, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true })
+    const findings: string[] = []
+    const check = async ({ page }: Visit, tab: string, name: string): Promise<void> => {
+      for (const finding of await accessibility(page)) findings.push(`${tab}, ${name}: ${finding}`)
+      const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
+      if (wider > 0) findings.push(`${tab}, ${name}: ${wider} px wider than the screen`)
+    }
+    for (const tab of TABS) {
+      for (const each of [wide, phone]) await each.open(tab)
+      if (tab === 'outbox') await wide.row('Streams that wait', 'trades/portfolio-17').waitFor()
+      for (const theme of ['light', 'dark']) {
+        await wide.page.getByLabel('Theme').selectOption(theme)
+        await check(wide, tab, theme)
+        await takePicture(wide, `console-${tab}${theme === 'dark' ? '-dark' : ''}.png`)
+      }
+      await check(phone, tab, 'phone')
+      if (tab === 'leases') await takePicture(phone, 'console-phone.png')
+    }
+    await wide.open('leases')
+    await wide.page.getByRole('button', { name: 'Release Instance:8' }).click()
+    await check(wide, 'leases', 'dialog')
+    expect(findings).toEqual([])
+    await wide.page.reload()
+    expect(await wide.page.getByLabel('Theme').inputValue()).toBe('dark')
+    for (const letGo of held) await letGo()
+    await Promise.all(waiting)
+    run.mend()
+    await run.stop()
+  })
+})
+
+async function takePicture({ page }: Visit, name: string): Promise<void> {
+  const path = fileURLToPath(new URL(`../../docs/pictures/${name}`, import.meta.url))
+  const picture = await page.screenshot({
+    animations: 'disabled',
+    ...(process.env['UPDATE_PICTURES'] === '1' ? { path } : {}),
+  })
+  expect(picture.length).toBeGreaterThan(5_000)
+}

@@ -1,0 +1,77 @@
+import { type Delivery, key, type Lease, Lockstep, type OutboxEvent } from 'pg-lockstep'
+import pg from 'pg'
+import { type Dispatching, dispatching } from '../../tools/server/testing/dispatching.ts'
+import { holding } from '../../tools/server/testing/workbench.ts'
+
+/** Work as services do it, for an operator to look at. */
+export interface Scene {
+  /** A service of its own: one Lockstep with its pool, under its name. */
+  service(name: string, poolSize?: number): Lockstep
+  /** Holds a lock until told otherwise. */
+  hold(lockstep: Lockstep, name: string): Promise<() => Promise<void>>
+  /** Asks for a lock that somebody holds, and lets go when it has it. */
+  ask(lockstep: Lockstep, name: string): Promise<void>
+  lease(lockstep: Lockstep, name: string, holder: string): Promise<Lease>
+  /** A dispatcher that refuses events whose payload is bad, until it is mended. */
+  deliver(lockstep: Lockstep, shards?: number): Delivering
+  enqueue(lockstep: Lockstep, topic: string, keys: readonly string[], bad: boolean): Promise<void>
+  end(): Promise<void>
+}
+
+export interface Delivering extends Dispatching {
+  mend(): void
+}
+
+export const REASON = 'the price is not a number'
+
+export function openScene(url: string): Scene {
+  const ending: (() => Promise<unknown>)[] = []
+  return {
+    service(name, poolSize = 4) {
+      const pool = new pg.Pool({ connectionString: url, max: poolSize, application_name: name })
+      // A server that is restarted ends idle connections.
+      pool.on('error', () => undefined)
+      const lockstep = new Lockstep(pool)
+      ending.push(async () => {
+        await lockstep.close()
+        await pool.end()
+      })
+      return lockstep
+    },
+    hold: (lockstep, name) => holding(lockstep, key`Wallet:${name}`),
+    ask: (lockstep, name) => lockstep.transaction({ lock: key`Wallet:${name}`, waitMs: 60_000 }, async () => undefined),
+    lease: (lockstep, name, holder) => lockstep.leases.acquire(key`Instance:${name}`, { holder, ttlMs: 60_000 }),
+    deliver(lockstep, shards = 4) {
+      let mended = false
+      const run = dispatching(lockstep, {
+        name: 'default',
+        shards,
+        attempts: 2,
+        sink: (events) => refuseBad(events, mended),
+      })
+      let stopped: Promise<void> | undefined
+      const stop = (): Promise<void> => (stopped ??= run.stop())
+      ending.push(stop)
+      return { ...run, stop, mend: () => (mended = true) }
+    },
+    enqueue: (lockstep, topic, keys, bad) =>
+      lockstep.transaction({}, async (tx) => {
+        await tx.enqueueMany(keys.map((each) => ({ topic, key: each, payload: { price: bad ? 'NaN' : 12.5 } })))
+      }),
+    async end() {
+      for (const each of ending.toReversed()) await each()
+    },
+  }
+}
+
+/** Refuses what is bad, and whatever comes after it in its stream. */
+function refuseBad(events: readonly OutboxEvent[], mended: boolean): Delivery[] {
+  const stopped = new Set<string>()
+  return events.map((event) => {
+    if (stopped.has(event.key)) return { unknown: 'behind it' }
+    const { price } = (event.payload ?? {}) as { price?: unknown }
+    if (mended || event.tombstone !== undefined || price !== 'NaN') return 'sent'
+    stopped.add(event.key)
+    return { refused: REASON }
+  })
+}
