@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as delay } from 'node:timers/promises'
 import { tell } from './answers.ts'
 import { Overview } from './overview.ts'
-import { Pace } from './pace.ts'
+import { intervalsOf, Pace } from './pace.ts'
 import { type Answers, type Inquiry, NEEDS, PACE, type QuestionName, QUESTIONS } from './questions.ts'
 import { LeaseSnapshots, locksSnapshot, outboxSnapshot } from './snapshots.ts'
 import { frame, Viewer } from './viewer.ts'
@@ -78,12 +78,12 @@ export class Watch {
     const viewer = new Viewer(tabs, visit, (left) => this.#remove(left))
     // Rates are of the time in which somebody looks.
     if (tabs.has('overview') && !this.#isWatched('overview')) this.#overview = new Overview()
-    const wanted = this.#wanted([...this.#viewers, viewer])
     this.#viewers.add(viewer)
+    const dueAt = this.#dueTimes()
     for (const tab of tabs) {
       const shown = this.#shown.get(tab)
       const trouble = NEEDS[tab].map((name) => this.#troubles.get(name)).find((each) => each !== undefined)
-      const fresh = NEEDS[tab].every((name) => this.#paces[name].dueAt(wanted.length) > performance.now())
+      const fresh = NEEDS[tab].every((name) => (dueAt.get(name) ?? 0) > performance.now())
       if (trouble !== undefined) viewer.trouble(trouble)
       else if (shown !== undefined && fresh) viewer.show(tab, shown.version, shown.bytes)
     }
@@ -139,20 +139,22 @@ export class Watch {
     return [...this.#viewers].some(({ tabs }) => tabs.has(tab))
   }
 
-  #wanted(viewers: Iterable<Viewer>): readonly QuestionName[] {
-    const names = new Set<QuestionName>()
-    for (const { tabs } of viewers) for (const tab of tabs) for (const name of NEEDS[tab]) names.add(name)
-    return QUESTIONS.filter((name) => names.has(name))
+  /** When each question that somebody needs is due, in the order of asking. */
+  #dueTimes(): ReadonlyMap<QuestionName, number> {
+    const wanted = QUESTIONS.filter((name) => TABS.some((tab) => NEEDS[tab].includes(name) && this.#isWatched(tab)))
+    const intervals = intervalsOf(wanted.map((name) => this.#paces[name]))
+    return new Map(
+      wanted.map((name) => [name, this.#paces[name].dueAt(intervals.get(this.#paces[name]) as number)] as const),
+    )
   }
 
   async #look(): Promise<void> {
     while (this.#viewers.size > 0) {
-      const wanted = this.#wanted(this.#viewers)
-      const dueAt = (name: QuestionName): number => this.#paces[name].dueAt(wanted.length)
+      const times = [...this.#dueTimes()]
       const now = performance.now()
-      const due = wanted.find((name) => dueAt(name) <= now)
-      if (due === undefined) await this.#pause(Math.min(...wanted.map(dueAt)) - now)
-      else await this.#ask(due)
+      const due = times.find(([, at]) => at <= now)
+      if (due === undefined) await this.#pause(Math.min(...times.map(([, at]) => at)) - now)
+      else await this.#ask(due[0])
     }
     // Without a pause since the last viewer was seen to be gone: whoever comes next starts anew.
     this.#looking = undefined

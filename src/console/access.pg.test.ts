@@ -1,0 +1,279 @@
+import { connect } from 'node:net'
+import { expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { workbench } from '../../tools/server/testing/workbench.ts'
+import { InvalidOption, key } from '../index.ts'
+import { type Answered, type Bench, bench } from './consoleBench.conformance.ts'
+import { createConsole } from './index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const work = workbench(database)
+
+const TOKEN = 'a token that nobody can guess'
+const RELEASE = { key: 'Instance:1', reason: 'it hangs', terminate: false }
+
+function open(options: Parameters<typeof bench>[1] = {}): Promise<Bench> {
+  return bench(work.open('pg').lockstep, { everyMs: 100, ...options })
+}
+
+/** What the page sends with a POST, less what a test changes. */
+async function headersOf(
+  site: Bench,
+  changed: Record<string, string | undefined> = {},
+): Promise<Record<string, string>> {
+  const { csrf } = await site.session()
+  const all = {
+    origin: `http://${site.host}`,
+    'sec-fetch-site': 'same-origin',
+    'content-type': 'application/json',
+    'x-lockstep-csrf': csrf,
+    ...changed,
+  }
+  return Object.fromEntries(Object.entries(all).filter((each): each is [string, string] => each[1] !== undefined))
+}
+
+async function login(site: Bench, token: unknown, headers: Record<string, string> = {}): Promise<Answered> {
+  return site.post('/api/login', { token }, { 'x-lockstep-csrf': 'any', ...headers })
+}
+
+function cookieOf({ headers }: Answered): string {
+  return String(headers['set-cookie']).split(';', 1)[0] ?? ''
+}
+
+test('every answer carries the guards, those of the API are not kept', async () => {
+  const site = await open()
+  for (const path of ['/', '/api/session', '/api/nothing', '/nothing']) {
+    const { headers } = await site.ask(path)
+    expect(headers['content-security-policy']).toBe(
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+        "base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    )
+    expect(headers['x-content-type-options']).toBe('nosniff')
+    expect(headers['referrer-policy']).toBe('no-referrer')
+    expect(headers['access-control-allow-origin']).toBeUndefined()
+    if (path.startsWith('/api/')) expect(headers['cache-control']).toBe('no-store')
+  }
+})
+
+test('without a token it answers under loopback names alone', async () => {
+  const site = await open()
+  const port = site.host.split(':')[1]
+  for (const host of [`localhost:${port}`, '127.0.0.1', '127.3.2.1:80', '[::1]:8400', `console.localhost:${port}`]) {
+    expect((await site.ask('/api/session', { headers: { host } })).status, host).toBe(200)
+  }
+  for (const host of [
+    'rebound.example',
+    `rebound.example:${port}`,
+    '127.0.0.1.rebound.example',
+    '10.0.0.7',
+    '[fe80::1]',
+  ]) {
+    for (const path of ['/', '/api/session', '/api/stream?show=locks']) {
+      const refused = await site.ask(path, { headers: { host } })
+      expect([refused.status, refused.problem().code], host + path).toEqual([403, 'not-from-here'])
+    }
+  }
+})
+
+test('without a token nothing is answered that came through a proxy', async () => {
+  const site = await open()
+  for (const name of ['x-forwarded-for', 'forwarded']) {
+    const refused = await site.ask('/api/session', { headers: { [name]: '10.0.0.7' } })
+    expect(refused.problem().code).toBe('not-from-here')
+  }
+})
+
+test('a request without a name, or with one that is none, is refused', async () => {
+  const site = await open()
+  const status = await new Promise<string>((resolve, reject) => {
+    const socket = connect(Number(site.host.split(':')[1]), '127.0.0.1', () => {
+      socket.write('GET /api/session HTTP/1.1\r\nHost: a/b@c\r\nConnection: close\r\n\r\n')
+    })
+    socket.once('data', (data) => resolve(data.toString('latin1').split('\r\n', 1)[0] ?? ''))
+    socket.once('error', reject)
+  })
+  expect(status).toBe('HTTP/1.1 400 Bad Request')
+})
+
+test('another site may not even read', async () => {
+  const site = await open()
+  for (const from of ['cross-site', 'same-site']) {
+    const refused = await site.ask('/api/session', { headers: { 'sec-fetch-site': from } })
+    expect([refused.status, refused.problem().code]).toEqual([403, 'from-elsewhere'])
+  }
+  expect((await site.ask('/api/session', { headers: { 'sec-fetch-site': 'same-origin' } })).status).toBe(200)
+  expect((await site.ask('/api/session', { headers: { 'sec-fetch-site': 'none' } })).status).toBe(200)
+})
+
+test('a POST comes from its own page, with the secret of the session, as short JSON', async () => {
+  const site = await open({ operator: true })
+  const post = async (changed: Record<string, string | undefined>, body = JSON.stringify(RELEASE)): Promise<Answered> =>
+    site.ask('/api/leases/release', { method: 'POST', headers: await headersOf(site, changed), body })
+  expect((await post({})).status).toBe(200)
+  expect((await post({ origin: undefined })).status).toBe(200)
+  expect((await post({ 'sec-fetch-site': undefined })).status).toBe(200)
+  expect((await post({ 'content-type': 'application/json; charset=utf-8' })).status).toBe(200)
+  const refusals: [Record<string, string | undefined>, number, string][] = [
+    [{ origin: 'http://other.example' }, 403, 'from-elsewhere'],
+    [{ origin: 'null' }, 403, 'from-elsewhere'],
+    [{ origin: `http://${site.host.split(':')[0]}:1` }, 403, 'from-elsewhere'],
+    [{ 'sec-fetch-site': 'same-site' }, 403, 'from-elsewhere'],
+    [{ origin: undefined, 'sec-fetch-site': undefined }, 403, 'from-elsewhere'],
+    [{ 'x-lockstep-csrf': undefined }, 403, 'csrf-wrong'],
+    [{ 'x-lockstep-csrf': 'x'.repeat(32) }, 403, 'csrf-wrong'],
+    [{ 'content-type': 'text/plain' }, 415, 'not-json'],
+    [{ 'content-type': 'application/x-www-form-urlencoded' }, 415, 'not-json'],
+    [{ 'content-type': undefined }, 415, 'not-json'],
+  ]
+  for (const [changed, status, code] of refusals) {
+    const refused = await post(changed)
+    expect([refused.status, refused.problem().code], JSON.stringify(changed)).toEqual([status, code])
+  }
+  expect((await post({}, '{"key":')).problem().code).toBe('not-json')
+  expect((await post({}, '[]')).problem().code).toBe('not-json')
+  const long = JSON.stringify({ ...RELEASE, reason: 'x'.repeat(16 * 1024) })
+  expect((await post({}, long)).status).toBe(413)
+  // As long, but without saying so beforehand.
+  expect((await post({ 'transfer-encoding': 'chunked' }, long)).status).toBe(413)
+})
+
+test('without the operator flag nothing changes and no payload is shown', async () => {
+  const { lockstep } = work.open('pg')
+  await using lease = await lockstep.leases.acquire(key`Instance:1`)
+  const site = await bench(lockstep)
+  expect(await site.session()).toMatchObject({
+    operator: false,
+    token: false,
+    schema: 'lockstep',
+    database: database.name,
+  })
+  const stream = { dispatcher: 'default', topic: 't', key: 'k', reason: 'r', seq: 1 }
+  for (const path of ['leases/release', 'outbox/retry', 'outbox/skip', 'outbox/pause', 'outbox/resume']) {
+    const refused = await site.post(`/api/${path}`, { ...stream, ...RELEASE })
+    expect([refused.status, refused.problem().code], path).toEqual([403, 'operators-only'])
+  }
+  const payload = await site.ask('/api/outbox/payload?dispatcher=default&topic=t&key=k')
+  expect([payload.status, payload.problem().code]).toEqual([403, 'operators-only'])
+  lease.assertHeld()
+  expect((await lockstep.leases.inspect(key`Instance:1`)).held).toBe(true)
+})
+
+test('with a token nothing is told before it is given; the page itself may be loaded', async () => {
+  const site = await open({ token: TOKEN, operator: true })
+  for (const path of ['session', 'stream?show=locks', 'leases/history?key=A:1', 'outbox/payload', 'nothing']) {
+    const refused = await site.ask(`/api/${path}`)
+    expect([refused.status, refused.problem().code], path).toEqual([401, 'token-needed'])
+  }
+  const release = await site.ask('/api/leases/release', { method: 'POST', body: JSON.stringify(RELEASE) })
+  expect(release.status).toBe(401)
+  expect((await site.ask('/')).status).not.toBe(401)
+  // With a token the name does not matter.
+  expect((await site.ask('/api/session', { headers: { host: 'console.example' } })).status).toBe(401)
+})
+
+test('the token opens a session whose cookie is not the token, and logging out ends it with its streams', async () => {
+  const site = await open({ token: TOKEN })
+  const opened = await login(site, TOKEN)
+  expect(opened.status).toBe(204)
+  expect(String(opened.headers['set-cookie'])).toMatch(
+    /^lockstep_console=[\w-]{32}; Path=\/; HttpOnly; SameSite=Strict$/,
+  )
+  const [cookie, other] = [cookieOf(opened), cookieOf(await login(site, TOKEN))]
+  expect(cookie).not.toBe(other)
+  const { csrf, token } = await site.session({ cookie })
+  expect(token).toBe(true)
+  expect((await site.session({ cookie: other })).csrf).not.toBe(csrf)
+  const [stream, kept] = [await site.stream('locks', { cookie }), await site.stream('locks', { cookie: other })]
+  await Promise.all([stream.next('locks'), kept.next('locks')])
+  const asOther = await site.post('/api/logout', {}, { cookie: other, 'x-lockstep-csrf': csrf })
+  expect(asOther.problem().code).toBe('csrf-wrong')
+  const out = await site.post('/api/logout', {}, { cookie })
+  expect(out.status).toBe(204)
+  expect(String(out.headers['set-cookie'])).toContain('Max-Age=0')
+  await stream.ended
+  expect((await site.ask('/api/session', { headers: { cookie } })).status).toBe(401)
+  expect((await site.session({ cookie: other })).token).toBe(true)
+})
+
+test('behind TLS the cookie is for TLS alone, and it is for the mount’s path', async () => {
+  const site = await open({ token: TOKEN, base: '/console' })
+  const opened = await login(site, TOKEN, { 'x-forwarded-proto': 'https' })
+  expect(String(opened.headers['set-cookie'])).toMatch(/; Path=\/console\/; HttpOnly; SameSite=Strict; Secure$/)
+})
+
+test('a program may send the token with every request', async () => {
+  const site = await open({ token: TOKEN.replaceAll(' ', '-') })
+  const authorization = `Bearer ${TOKEN.replaceAll(' ', '-')}`
+  expect((await site.session({ authorization })).token).toBe(true)
+  const wrong = await site.ask('/api/session', { headers: { authorization: `${authorization}x` } })
+  expect(wrong.status).toBe(401)
+})
+
+test('wrong tokens are slowed down, and too many at once are not even looked at', async () => {
+  const site = await open({ token: TOKEN })
+  const from = performance.now()
+  const refused = await login(site, `${TOKEN}x`)
+  expect(refused.problem().code).toBe('token-wrong')
+  // A timer may come up to a millisecond early.
+  expect(performance.now() - from).toBeGreaterThanOrEqual(499)
+  expect((await login(site, undefined)).status).toBe(401)
+  const many = await Promise.all(Array.from({ length: 30 }, () => login(site, 'guess')))
+  const statuses = many.map(({ status }) => status)
+  // Ten at once are looked at; how many come while those wait is the machine's affair.
+  expect(statuses.filter((status) => status === 401).length).toBeGreaterThanOrEqual(10)
+  expect(statuses.filter((status) => status === 429).length).toBeGreaterThanOrEqual(1)
+  expect((await login(site, TOKEN)).status).toBe(204)
+})
+
+test('a login comes from its own page, too; where there is no token there is none', async () => {
+  const site = await open({ token: TOKEN })
+  expect((await login(site, TOKEN, { origin: 'http://other.example' })).problem().code).toBe('from-elsewhere')
+  expect((await login(site, TOKEN, { 'x-lockstep-csrf': '' })).problem().code).toBe('csrf-wrong')
+  expect((await site.ask('/api/login')).status).toBe(405)
+  expect((await login(await open(), TOKEN)).problem().code).toBe('no-token')
+})
+
+test('what is not there is not there, and each address has its method', async () => {
+  const site = await open({ base: '/console/', operator: true })
+  expect((await site.ask('/console')).headers['location']).toBe('/console/')
+  for (const path of ['/', '/consoles/', '/console/nothing', '/console/api/nothing', '/console/../../package.json']) {
+    expect((await site.ask(path)).status, path).toBe(404)
+  }
+  expect((await site.ask('/console/', { method: 'DELETE' })).status).toBe(405)
+  expect((await site.ask('/console/api/leases/release')).headers['allow']).toBe('POST')
+  expect((await site.ask('/console/api/session', { method: 'POST' })).headers['allow']).toBe('GET')
+  for (const path of [
+    'stream',
+    'stream?show=',
+    'stream?show=locks,nothing',
+    'leases/history',
+    'outbox/payload?topic=a',
+  ]) {
+    expect((await site.ask(`/console/api/${path}`)).status, path).toBe(400)
+  }
+})
+
+test('mounted by fetch it is the same, and closed it says so', async () => {
+  const site = createConsole(work.open('pg').lockstep, { base: '/console' })
+  const ask = (path: string, host = 'localhost:3000'): Promise<Response> =>
+    site.fetch(new Request(`http://${host}${path}`))
+  expect(await (await ask('/console/api/session')).json()).toMatchObject({ schema: 'lockstep', operator: false })
+  expect((await ask('/console/api/session', 'rebound.example')).status).toBe(403)
+  expect((await ask('/elsewhere')).status).toBe(404)
+  await site.close()
+  expect((await ask('/console/api/session')).status).toBe(503)
+})
+
+test.each([
+  { token: 'too short' },
+  { token: 7 as unknown as string },
+  { base: 'console' },
+  { base: '/a/../b' },
+  { base: '/a; Path=/' },
+  { everyMs: 0 },
+  { everyMs: Number.NaN },
+  { operator: 'yes' as unknown as boolean },
+])('%j is refused', (options) => {
+  expect(() => createConsole(work.open('pg').lockstep, options)).toThrow(InvalidOption)
+})
