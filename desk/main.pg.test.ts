@@ -1,14 +1,17 @@
-import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { once } from 'node:events'
+import { chmod, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { realpathSync } from 'node:fs'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pg from 'pg'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { testDatabase } from '../tools/server/testDatabase.ts'
 import { DeskProcess, processesOf } from './testing/deskProcess.ts'
 
-const small = ['--rounds', '1', '--increments', '25']
 const onLinux = process.platform === 'linux'
+const run = promisify(execFile)
 
 let place: string
 let dataDir: string
@@ -38,26 +41,41 @@ async function leavesNothing(ended: DeskProcess): Promise<void> {
   await vi.waitFor(() => expect(processesOf(ended, dataDir)).toEqual([]), { timeout: 1_000, interval: 10 })
 }
 
-/** The numbers of one row of the result table: confirmed, in the wallet, lost, failed, a second. */
-function row(said: string, title: string): number[] {
-  const line = said.split('\n').find((each) => each.startsWith(title)) ?? ''
-  return line.slice(title.length).trim().split(/\s+/).map(Number)
+/** Where it answers, as soon as it says so. */
+async function originOf(desk: DeskProcess): Promise<string> {
+  await desk.hears('It runs until you press Ctrl-C.')
+  return /start page +(\S+)\/$/m.exec(desk.said)?.[1] ?? ''
+}
+
+async function read<T>(url: string): Promise<T> {
+  // A connection of its own each time: else all would reach the same process.
+  const response = await fetch(url, { headers: { connection: 'close' } })
+  return (await response.json()) as T
+}
+
+/** The commands of the README, as printed there. */
+async function examples(): Promise<string[]> {
+  const readme = await readFile(new URL('../README.md', import.meta.url), 'utf8')
+  const section = /<!-- desk -->[^]*<!-- \/desk -->/.exec(readme)?.[0] ?? ''
+  return section.split('\n').filter((line) => line.startsWith('curl '))
 }
 
 // One after the other, on one data directory: each start is also the proof that the end before it left it whole.
 describe.sequential('the desk', () => {
-  test('says how it is used', async () => {
-    const [help, wrong, unknown] = [start(['--help']), start(['--rounds', '0']), start(['--sometimes'])]
+  test('says how it is used, and what is in the way', async () => {
+    const nobody = 'postgres://postgres@127.0.0.1:1/nobody'
+    const [help, wrong] = [start(['--help']), start(['--processes', '0'])]
+    const lonely = start(['--port', '0'], { DATABASE_URL: nobody })
     expect(await help.ended()).toBe(0)
-    expect(help.said).toMatch(/--rounds N[^]*--increments N[^]*--once[^]*--data DIR/)
+    expect(help.said).toMatch(/--processes N[^]*--port N[^]*--operator[^]*--data DIR/)
     expect(await wrong.ended()).toBe(2)
-    expect(wrong.said).toBe('--rounds must be a number from 1 to 1000, not "0".\n')
-    expect(await unknown.ended()).toBe(2)
-    expect(unknown.said).toContain("Unknown option '--sometimes'")
+    expect(wrong.said).toBe('--processes must be a number from 1 to 64, not "0".\n')
+    expect(await lonely.ended()).toBe(1)
+    expect(lonely.said).toContain('No server answers at DATABASE_URL.')
   })
 
   test('interrupted twice while initdb runs, it ends with nothing running and a whole data directory', async () => {
-    const first = start(['--data', dataDir, ...small])
+    const first = start(['--data', dataDir, '--port', '0'])
     await first.hears('Making a PostgreSQL')
     await vi.waitFor(async () => expect(await readdir(place)).toEqual([expect.stringMatching(/^data\.init-/)]), {
       timeout: 5_000,
@@ -71,86 +89,97 @@ describe.sequential('the desk', () => {
     expect(await readdir(place)).toEqual(['data'])
   })
 
-  test.each([
-    ['SIGTERM', 'PostgreSQL is up', 143],
-    ['SIGINT', 'come to the start', 130],
-    ['SIGINT', '1. READ COMMITTED', 130],
-  ] as const)('%s at "%s" ends it with nothing running', async (name, moment, exitCode) => {
-    const interrupted = start(['--data', dataDir, '--rounds', '100'])
-    await interrupted.hears(moment)
-    interrupted.kill(name)
-    expect(await interrupted.ended()).toBe(exitCode)
-    await leavesNothing(interrupted)
-  })
-
-  test.runIf(onLinux)('killed in the middle of a race, it takes racers, server and guard along', async () => {
-    const killed = start(['--data', dataDir, '--rounds', '100'])
-    await killed.hears('round 1:')
-    expect(processesOf(killed, dataDir).length).toBeGreaterThan(5)
-    killed.kill('SIGKILL')
-    await vi.waitFor(() => expect(processesOf(killed, dataDir)).toEqual([]), { timeout: 8_000 })
-  })
-
-  test('shows real races, then keeps its server until Ctrl-C', async () => {
-    const shown = start(['--data', dataDir, '--rounds', '2', '--increments', '50'])
-    await shown.hears('until you press Ctrl-C')
-    const { said } = shown
-    for (const title of ['READ COMMITTED, Lockstep', 'SERIALIZABLE, Lockstep']) {
-      expect(row(said, title).slice(0, 4)).toEqual([200, 200, 0, 0])
+  test('the curls of the README work, a second start does not, and Ctrl-C finishes what is under way', async () => {
+    const desk = start(['--data', dataDir, '--port', '0'])
+    const origin = await originOf(desk)
+    const commands = await examples()
+    expect(commands.length).toBeGreaterThanOrEqual(5)
+    for (const command of commands) {
+      const { stdout } = await run('sh', ['-c', command.replaceAll('http://127.0.0.1:4800', origin)])
+      const answer = JSON.parse(stdout) as Record<string, unknown>
+      expect([command, answer]).toEqual([command, expect.not.objectContaining({ type: expect.anything() as unknown })])
     }
-    const [confirmed = 0, balance = 0, lost = 0, failed = 0] = row(said, 'READ COMMITTED, no lock')
-    expect([confirmed, failed, balance + lost]).toEqual([200, 0, 200])
-    expect(lost).toBeGreaterThan(0)
-    const [granted = 0, held = 0, missing = 0, failures = 0] = row(said, 'SERIALIZABLE, lock inside')
-    expect([granted + failures, held, missing]).toEqual([200, granted, 0])
-    expect(failures).toBeGreaterThan(0)
-    // No terminal: no escape sequence, no progress.
-    expect(said).not.toContain('\u001B')
-    expect(said).not.toContain('racer 1')
+    // No terminal: no escape sequence. And its own traffic has come by.
+    expect(desk.said).not.toContain('\u001B')
+    await vi.waitFor(async () => expect(await read(`${origin}/accounts/shop`)).toMatchObject({ hot: true }), 8_000)
 
-    const url = /psql (\S+)/.exec(said)?.[1]
-    const client = new pg.Client({ connectionString: url })
-    await client.connect()
-    const { rows } = await client.query('select id, balance from lockstep_desk.wallets where id = $1', ['locked'])
-    await client.end()
-    expect(rows).toEqual([{ id: 'locked', balance: 100 }])
-
-    const second = start(['--data', dataDir, '--once', ...small])
+    const second = start(['--data', dataDir, '--port', '0'])
     expect(await second.ended()).toBe(1)
     expect(second.said).toMatch(/is in use by process \d+; stop that first or give another data directory/)
     expect(second.said).not.toContain(' at ')
-    const port = new URL(url ?? '').port
-    const third = start(['--data', join(place, 'other'), '--port', port, '--once', ...small])
-    expect(await third.ended()).toBe(1)
-    expect(third.said).toContain('The port is in use.')
 
-    shown.kill('SIGINT')
-    expect(await shown.ended()).toBe(0)
-    await leavesNothing(shown)
-  })
+    const opening = fetch(`${origin}/positions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ symbol: 'LATE', side: 'long', quantity: 1 }),
+    })
+    await vi.waitFor(async () => expect((await fetch(`${origin}/positions/LATE`)).status).toBe(200), 5_000)
+    desk.kill('SIGINT')
+    expect((await opening).status).toBe(201)
+    expect(await desk.ended()).toBe(0)
+    expect(desk.said).toContain('Stopped. Nothing is left running.')
+    await leavesNothing(desk)
+  }, 60_000)
 
-  test('with --once ends by itself and uses the data of the last start', async () => {
-    const once = start(['--data', dataDir, '--once', ...small])
-    expect(await once.ended()).toBe(0)
-    expect(once.said).toContain('Starting a PostgreSQL in')
-    expect(once.said).not.toContain('Ctrl-C')
-    await leavesNothing(once)
+  test.runIf(onLinux)('killed, it takes its server along; the next start finds the data of the last', async () => {
+    const desk = start(['--data', dataDir, '--port', '0', '--no-traffic'])
+    const origin = await originOf(desk)
+    expect(desk.said).toContain('Starting a PostgreSQL in')
+    expect(await read(`${origin}/accounts/bob`)).toMatchObject({ balance: 100 })
+    expect(processesOf(desk, dataDir).length).toBeGreaterThan(5)
+    desk.kill('SIGKILL')
+    await vi.waitFor(() => expect(processesOf(desk, dataDir)).toEqual([]), { timeout: 8_000 })
   })
 })
 
 describe('the desk on DATABASE_URL', async () => {
   const database = await testDatabase()
+  const env = { DATABASE_URL: database.url }
 
-  test('uses that database and starts no server', async () => {
-    const guest = start(['--once', ...small], { DATABASE_URL: database.url })
-    expect(await guest.ended()).toBe(0)
-    expect(guest.said).toContain('Using the database of DATABASE_URL')
-    expect(row(guest.said, 'SERIALIZABLE, Lockstep').slice(0, 4)).toEqual([50, 50, 0, 0])
-  })
+  test('in three processes: one that is killed comes back, and SIGTERM ends all', async () => {
+    const desk = start(['--processes', '3', '--port', '0', '--no-traffic'], env)
+    const origin = await originOf(desk)
+    expect(desk.said).toContain('in 3 processes')
+    const seen = new Set<number>()
+    const askPid = async (): Promise<number> => (await read<{ pid: number }>(`${origin}/health`)).pid
+    await vi.waitFor(
+      async () => {
+        seen.add(await askPid())
+        expect(seen.size).toBe(3)
+      },
+      { timeout: 5_000, interval: 5 },
+    )
+    process.kill([...seen][0] as number, 'SIGKILL')
+    await desk.hears('ended with SIGKILL. It is started again in 200 ms.')
+    await vi.waitFor(
+      async () => {
+        seen.add(await askPid())
+        expect(seen.size).toBe(4)
+      },
+      { timeout: 15_000, interval: 20 },
+    )
+    desk.kill('SIGTERM')
+    expect(await desk.ended()).toBe(0)
+    await leavesNothing(desk)
+  }, 60_000)
 
-  test('says so when nobody answers there', async () => {
-    const lonely = start(['--once'], { DATABASE_URL: 'postgres://postgres@127.0.0.1:1/nobody' })
-    expect(await lonely.ended()).toBe(1)
-    expect(lonely.said).toContain('No server answers at DATABASE_URL.')
-  })
+  test('where the usual port is taken it uses another, and says so; its supervisor killed, no process is left', async () => {
+    // It may be taken already, by a desk on this machine: that is as good.
+    const taken = createServer().listen(4800, '127.0.0.1')
+    await once(taken, 'listening').catch(() => undefined)
+    try {
+      const [refused, guest] = [start(['--port', '4800'], env), start(['--processes', '2', '--no-traffic'], env)]
+      expect(await refused.ended()).toBe(1)
+      expect(refused.said).toContain('Port 4800 of 127.0.0.1 is taken. Give another with --port N')
+      const origin = await originOf(guest)
+      expect(guest.said).toMatch(
+        /Using the database of DATABASE_URL[^]*Port 4800 is taken: the desk uses \d+ this time/,
+      )
+      expect(await read(`${origin}/ready`)).toMatchObject({ status: 'ready' })
+      guest.kill('SIGKILL')
+      await vi.waitFor(() => expect(processesOf(guest, dataDir)).toEqual([]), { timeout: 8_000 })
+    } finally {
+      taken.close()
+    }
+  }, 60_000)
 })

@@ -1,9 +1,7 @@
-import pg from 'pg'
-import { key, Lockstep } from 'pg-lockstep'
 import { choosePort } from './choosePort.ts'
-import { CREATE_SCHEMA } from './desk.sql.ts'
 import { startExchange } from './exchange/server.ts'
 import type { DeskOptions } from './options.ts'
+import { prepare } from './prepare.ts'
 import { type ServicePlan, startService } from './service.ts'
 import { SYSTEMS } from './systems.ts'
 import { startTraffic } from './traffic/index.ts'
@@ -32,7 +30,7 @@ export async function supervise(
     const { host, token } = options
     const port = await choosePort(host, options.port, say)
     signal.throwIfAborted()
-    await prepare(url)
+    await prepare(url, SYSTEMS)
     signal.throwIfAborted()
     const exchange = await startExchange({ url })
     closers.push(() => exchange.close())
@@ -63,24 +61,6 @@ export async function supervise(
   } catch (error) {
     await close()
     throw error
-  }
-}
-
-/** The tables of all systems, made by one process, also where two desks begin at once on one database. */
-async function prepare(url: string): Promise<void> {
-  const pool = new pg.Pool({ connectionString: url, application_name: 'lockstep-desk', max: 2 })
-  pool.on('error', () => {})
-  const lockstep = new Lockstep(pool)
-  try {
-    await lockstep.migrate()
-    await lockstep.transaction({ lock: key`Desk:schema` }, async (tx) => {
-      const client = tx.client as pg.PoolClient
-      await client.query(CREATE_SCHEMA)
-      for (const { schema } of SYSTEMS) await client.query(schema)
-    })
-  } finally {
-    await lockstep.close()
-    await pool.end()
   }
 }
 

@@ -44,23 +44,14 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
     }),
   )
   addState(app, desk, parts)
-  const { console } = parts
+  const { console, token, metrics, systems } = parts
   if (console !== undefined) app.mount('/console', (request) => console.fetch(request), { replaceRequest: false })
-  if (parts.token !== undefined) app.use(bearer(parts.token))
-  app.get('/metrics', async (c) =>
-    c.body(await parts.metrics.text(), 200, { 'content-type': parts.metrics.contentType }),
-  )
   app.route('/', pages())
-  for (const system of parts.systems) app.route('/', system.routes(desk))
-  app.doc('/openapi.json', {
-    openapi: '3.0.3',
-    info: {
-      title: 'The desk',
-      version: '1.0.0',
-      description: 'Five systems that go wrong under concurrency, and do not here. Amounts are cents.',
-    },
-    tags: parts.systems.map(({ name }) => ({ name })),
-  })
+  addDocument(app, parts)
+  // From here on: what was registered before it is open, and tells nothing.
+  if (token !== undefined) app.use(bearer(token))
+  app.get('/metrics', async (c) => c.body(await metrics.text(), 200, { 'content-type': metrics.contentType }))
+  for (const system of systems) app.route('/', system.routes(desk))
   app.notFound((c) =>
     new Problem(404, 'not-found', 'There is no such thing', `There is nothing at ${c.req.path}.`).answer(c),
   )
@@ -71,6 +62,23 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
     return (problem ?? internal()).answer(c)
   })
   return app
+}
+
+/** It is made when it is asked for, of all routes that there are then. */
+function addDocument(app: OpenAPIHono<DeskEnv>, { systems, token }: AppParts): void {
+  if (token !== undefined) {
+    app.openAPIRegistry.registerComponent('securitySchemes', 'token', { type: 'http', scheme: 'bearer' })
+  }
+  app.doc('/openapi.json', {
+    openapi: '3.0.3',
+    info: {
+      title: 'The desk',
+      version: '1.0.0',
+      description: 'Five systems that go wrong under concurrency, and do not here. Amounts are cents.',
+    },
+    tags: systems.map(({ name }) => ({ name })),
+    ...(token !== undefined && { security: [{ token: [] }] }),
+  })
 }
 
 /** Whether this process lives, and whether it should be sent requests. Open to all: whoever balances the load asks. */

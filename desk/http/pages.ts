@@ -15,7 +15,7 @@ const SWAGGER_FILES: Readonly<Record<string, string>> = {
 }
 
 const DOCS_JS = `window.onload = () => {
-  SwaggerUIBundle({ url: '/openapi.json', dom_id: '#api', deepLinking: true })
+  SwaggerUIBundle({ url: '/openapi.json', dom_id: '#api', deepLinking: true, validatorUrl: null })
 }
 `
 

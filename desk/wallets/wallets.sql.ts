@@ -74,9 +74,9 @@ export const PAY = `UPDATE lockstep_desk.auction_wallets SET reserved = reserved
 
 export const RESERVED_DIFFERS = `
   SELECT count(*) AS looked,
-         coalesce(array_agg(format('%s has reserved %s, its leading bids are %s', id, reserved, leading)) FILTER (WHERE reserved <> leading), '{}')
+         coalesce(array_agg(format('%s has reserved %s, its leading bids are %s', id, reserved, led)) FILTER (WHERE reserved <> led), '{}')
            AS violations
-    FROM (SELECT w.id, w.reserved, coalesce(sum(a.leading_amount), 0) AS leading
+    FROM (SELECT w.id, w.reserved, coalesce(sum(a.leading_amount), 0) AS led
             FROM lockstep_desk.auction_wallets w
             LEFT JOIN lockstep_desk.auctions a ON a.leading_wallet = w.id AND NOT a.closed
            GROUP BY w.id, w.reserved) AS each`

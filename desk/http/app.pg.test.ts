@@ -1,0 +1,129 @@
+import { readFile } from 'node:fs/promises'
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { SYSTEMS } from '../systems.ts'
+import { Desks } from '../testing/desks.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+// Positions ask an exchange; here only its routes are looked at.
+const systems = SYSTEMS.map(({ background: _, ...system }) => system)
+const desks = await Desks.start(database, systems, {}, 1)
+const closed = await Desks.start(database, systems, { token: 'a-token-nobody-knows' }, 1)
+
+const JSON_TYPE = { 'content-type': 'application/json' }
+
+describe('the desk over HTTP', () => {
+  test('every answer has a request id: the client’s, or a new one', async () => {
+    const own = await desks.ask('/health', { headers: { 'x-request-id': 'mine-1' } })
+    expect(own.headers.get('x-request-id')).toBe('mine-1')
+    const given = await desks.get('/nowhere')
+    expect(given.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/)
+    expect(given.body).toEqual({
+      type: 'urn:lockstep-desk:problem:not-found',
+      title: 'There is no such thing',
+      status: 404,
+      code: 'not-found',
+      detail: 'There is nothing at /nowhere.',
+      instance: '/nowhere',
+    })
+  })
+
+  test.each([
+    ['malformed JSON', '{"from": ', JSON_TYPE, 400, 'malformed-json'],
+    ['no JSON', 'from=a', { 'content-type': 'application/x-www-form-urlencoded' }, 415, 'http-415'],
+    ['too much', `{"from":"${'a'.repeat(70_000)}"}`, JSON_TYPE, 413, 'request-too-large'],
+    ['no body', undefined, JSON_TYPE, 400, 'malformed-json'],
+    ['an array', '[]', JSON_TYPE, 400, 'invalid-request'],
+    [
+      'a key that is none',
+      '{"from":"a","to":"b","amount":1}',
+      { ...JSON_TYPE, 'idempotency-key': 'two words' },
+      400,
+      'key-malformed',
+    ],
+  ])('refuses %s with a problem document', async (_, body, headers, status, code) => {
+    const answer = await desks.ask('/transfers', { method: 'POST', headers, ...(body !== undefined && { body }) })
+    expect([answer.status, answer.body['code'], answer.body['status']]).toEqual([status, code, status])
+    expect(answer.headers.get('content-type')).toBe('application/problem+json')
+    expect(answer.body['instance']).toBe('/transfers')
+  })
+
+  test('names every field that is wrong', async () => {
+    const { body } = await desks.post('/portfolios/p/trades', { symbol: 'A B', side: 'hold', quantity: 0, price: 10 })
+    expect(body['code']).toBe('invalid-request')
+    expect(body['fields']).toEqual([
+      { in: 'body', field: 'symbol', message: expect.stringContaining('letters') as string },
+      { in: 'body', field: 'side', message: expect.stringContaining('"buy"|"sell"') as string },
+      { in: 'body', field: 'quantity', message: expect.any(String) as string },
+    ])
+    const inPath = await desks.post('/portfolios/%20/trades', { symbol: 'A', side: 'buy', quantity: 1, price: 10 })
+    expect(inPath.body['fields']).toMatchObject([{ in: 'param', field: 'id' }])
+  })
+
+  test('says how it is: alive, ready, counted', async () => {
+    const { body } = await desks.get('/health')
+    expect(body).toMatchObject({ status: 'alive', process: 'desk-1', pid: process.pid, pool: { waiting: 0 } })
+    expect((await desks.get('/ready')).body).toMatchObject({ status: 'ready' })
+    await desks.get('/accounts/nobody')
+    const { text, headers } = await desks.get('/metrics')
+    expect(headers.get('content-type')).toContain('text/plain')
+    expect(text).toContain(`# Of the process desk-1 (${process.pid}) alone`)
+    expect(text).toMatch(/desk_request_seconds_count\{method="GET",route="\/accounts\/:id",status="404"\} 1/)
+    expect(text).toMatch(/desk_pool_connections\{state="waiting"\} 0/)
+    expect(text).toContain('lockstep_lock_acquired_total')
+  })
+
+  test('the OpenAPI document names every route, and its page loads nothing from elsewhere', async () => {
+    const document = JSON.parse((await desks.get('/openapi.json')).text) as { paths: Record<string, unknown> }
+    for (const path of [
+      '/portfolios/{id}/trades',
+      '/portfolios/{id}/holdings',
+      '/instances/{id}/process/next',
+      '/instances/locked',
+      '/positions',
+      '/transfers',
+      '/accounts/{id}/statement',
+      '/auctions/{id}/bids',
+      '/wallets/{id}/deposits',
+    ]) {
+      expect(Object.keys(document.paths)).toContain(path)
+    }
+    const page = await desks.get('/docs')
+    expect(page.headers.get('content-security-policy')).toContain("default-src 'none'; script-src 'self'")
+    expect(page.text).not.toMatch(/<script>|style=|https?:/)
+    const sources = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map(([, source]) => source as string)
+    expect(sources).toContain('/docs/swagger-ui-bundle.js')
+    for (const source of sources) expect([source, (await desks.get(source)).status]).toEqual([source, 200])
+    expect((await desks.get('/docs/package.json')).status).toBe(404)
+  })
+
+  test('the start page leads everywhere, and has the curls of the README', async () => {
+    const { text } = await desks.get('/')
+    const links = [...text.matchAll(/href="(\/[^"]*)"/g)].map(([, link]) => link as string)
+    expect(links).toContain('/console')
+    for (const link of links) expect([link, (await desks.get(link)).status]).toEqual([link, 200])
+    expect((await desks.get('/favicon.ico')).headers.get('content-type')).toContain('svg')
+    const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8')
+    const curls = [...text.matchAll(/^(?:<h2>.*<code>)?(curl .*?)(?:<\/code>.*)?$/gm)].map(([, line]) =>
+      (line as string).replaceAll('&quot;', '"').replaceAll(/http:\/\/127\.0\.0\.1:\d+/g, 'http://127.0.0.1:4800'),
+    )
+    expect(curls.length).toBeGreaterThanOrEqual(5)
+    for (const curl of curls) expect(readme).toContain(curl)
+  })
+
+  test('with a token, everything that tells something is closed to whoever does not have it', async () => {
+    const asked = (path: string, authorization?: string) =>
+      closed.ask(path, authorization === undefined ? {} : { headers: { authorization } })
+    for (const path of ['/metrics', '/accounts/bank', '/instances']) {
+      const refused = await asked(path)
+      expect([path, refused.status, refused.body['code']]).toEqual([path, 401, 'token-missing'])
+      expect(refused.headers.get('www-authenticate')).toBe('Bearer')
+      expect((await asked(path, 'Bearer a-token-nobody-know')).status).toBe(401)
+      expect([path, (await asked(path, 'Bearer a-token-nobody-knows')).status]).toEqual([path, 200])
+    }
+    for (const path of ['/', '/docs', '/health', '/ready']) expect((await asked(path)).status).toBe(200)
+    expect((await asked('/openapi.json')).body).toMatchObject({ security: [{ token: [] }] })
+    expect((await asked('/console/api/session')).status).toBe(401)
+  })
+})

@@ -1,0 +1,138 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, test, vi } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type Answer, Desks, foundAfter, violations } from '../testing/desks.ts'
+import { trades } from './index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const desks = await Desks.start(database, [trades])
+
+const ORDER = { symbol: 'ACME', side: 'buy', quantity: 3, price: 100 }
+
+/** Waits until the reader has booked everything. */
+async function drained(): Promise<void> {
+  await vi.waitFor(async () => expect(violations(await trades.check(desks.pool))).toEqual([]), { timeout: 10_000 })
+}
+
+describe('trades', () => {
+  test('many at once in few portfolios, each sent twice: one trade and one event each, in one order', async () => {
+    const pairs = await Promise.all(
+      Array.from({ length: 40 }, (_, turn) =>
+        desks.postTwice(`/portfolios/p${turn % 3}/trades`, { ...ORDER, side: turn % 4 === 0 ? 'sell' : 'buy' }),
+      ),
+    )
+    for (const pair of pairs) {
+      for (const { status } of pair) expect([201, 409]).toContain(status)
+      const made = pair.filter(({ status }) => status === 201)
+      expect(new Set(made.map(({ text }) => text)).size).toBe(1)
+    }
+    await drained()
+    const findings = await trades.check(desks.pool)
+    expect(findings.slice(0, 4).map(({ looked }) => looked)).toEqual([40, 40, 40, 40])
+    for (const portfolio of ['p0', 'p1', 'p2']) {
+      const { text } = await desks.get(`/portfolios/${portfolio}/trades`)
+      const log = await desks.pool.query<{ id: string }>(
+        `SELECT payload ->> 'tradeId' AS id FROM lockstep_desk.trade_log WHERE portfolio = $1 ORDER BY position`,
+        [portfolio],
+      )
+      expect((JSON.parse(text) as { id: string }[]).map(({ id }) => id)).toEqual(log.rows.map(({ id }) => id))
+    }
+  })
+
+  test('holdings follow', async () => {
+    await desks.post('/portfolios/small/trades', { ...ORDER, quantity: 10 })
+    await desks.post('/portfolios/small/trades', { ...ORDER, side: 'sell', quantity: 4, price: 150 })
+    await vi.waitFor(
+      async () => {
+        const { text } = await desks.get('/portfolios/small/holdings')
+        expect(JSON.parse(text)).toEqual([{ symbol: 'ACME', quantity: 6, paid: 400 }])
+      },
+      { timeout: 10_000 },
+    )
+  })
+
+  test('the same key with another body is refused', async () => {
+    const key = randomUUID()
+    const ask = (quantity: number): Promise<Answer> =>
+      desks.post('/portfolios/p0/trades', { ...ORDER, quantity }, { key })
+    const first = await ask(1)
+    const again = await ask(1)
+    expect([again.status, again.text, again.headers.get('idempotency-replayed')]).toEqual([201, first.text, 'true'])
+    const other = await ask(2)
+    expect([other.status, other.body['code'], other.body['instance']]).toEqual([
+      422,
+      'key-reused',
+      '/portfolios/p0/trades',
+    ])
+  })
+
+  test('what reaches the log twice is there once, and what is read twice is booked once', async () => {
+    await drained()
+    const before = (await desks.get('/portfolios/small/holdings')).text
+    const { lockstep } = (desks.services[0] as (typeof desks.services)[0]).desk
+    const { events } = await lockstep.outbox.replay({
+      topic: 'trades',
+      key: 'small',
+      sink: async (batch) => {
+        const { localLog } = await import('./localLog.ts')
+        await localLog((desks.services[0] as (typeof desks.services)[0]).desk)(batch)
+      },
+    })
+    expect(events).toBe(2)
+    await desks.pool.query('UPDATE lockstep_desk.trade_log_readers SET position = 0')
+    const { readLocalLog } = await import('./localLog.ts')
+    const stop = new AbortController()
+    const reading = readLocalLog((desks.services[1] as (typeof desks.services)[0]).desk, stop.signal)
+    await vi.waitFor(async () => {
+      const { rows } = await desks.pool.query<{ done: boolean }>(
+        `SELECT position = (SELECT max(position) FROM lockstep_desk.trade_log) AS done FROM lockstep_desk.trade_log_readers`,
+      )
+      expect(rows).toEqual([{ done: true }])
+    })
+    stop.abort()
+    await reading
+    expect((await desks.get('/portfolios/small/holdings')).text).toBe(before)
+    expect(violations(await trades.check(desks.pool))).toEqual([])
+  })
+
+  const LAST = `(SELECT max(place) FROM lockstep_desk.bookings WHERE portfolio = 'p0')`
+  test.each([
+    ['every trade is booked exactly once', `DELETE FROM lockstep_desk.bookings WHERE place = ${LAST}`],
+    [
+      'every trade is booked exactly once',
+      `INSERT INTO lockstep_desk.bookings (portfolio, seq, trade)
+       SELECT portfolio, seq, trade FROM lockstep_desk.bookings WHERE place = ${LAST}`,
+    ],
+    [
+      'every trade is booked exactly once',
+      `INSERT INTO lockstep_desk.bookings (portfolio, seq, trade) VALUES ('p0', 999, gen_random_uuid())`,
+    ],
+    [
+      'the log has the numbers of each portfolio in order',
+      `DELETE FROM lockstep_desk.trade_log WHERE portfolio = 'p0' AND seq = 2`,
+    ],
+    [
+      'the log has the numbers of each portfolio in order',
+      `UPDATE lockstep_desk.trade_log SET seq = -seq WHERE portfolio = 'p0' AND seq IN (1, 2);
+       UPDATE lockstep_desk.trade_log SET seq = 3 + seq WHERE portfolio = 'p0' AND seq < 0`,
+    ],
+    [
+      'events are booked in the order of their numbers',
+      `UPDATE lockstep_desk.bookings SET seq = 3 - seq WHERE portfolio = 'p0' AND seq IN (1, 2)`,
+    ],
+    [
+      'the order of the events is that of the trades',
+      `UPDATE lockstep_desk.bookings SET seq = 3 - seq WHERE portfolio = 'p0' AND seq IN (1, 2)`,
+    ],
+    [
+      'holdings are the sums of the trades',
+      `UPDATE lockstep_desk.holdings SET quantity = quantity + 1 WHERE portfolio = 'p1'`,
+    ],
+    ['holdings are the sums of the trades', `DELETE FROM lockstep_desk.holdings WHERE portfolio = 'p1'`],
+  ])('finds it where this does not hold: %s', async (invariant, sql) => {
+    await drained()
+    const findings = await foundAfter(desks.pool, trades, sql)
+    expect(findings.find((finding) => finding.invariant === invariant)?.violations).not.toEqual([])
+  })
+})

@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto'
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Desks, foundAfter, violations } from '../testing/desks.ts'
+import { transfers } from './index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const desks = await Desks.start(database, [transfers])
+
+async function open(id: string, openingBalance: number, hot = false): Promise<void> {
+  expect((await desks.post('/accounts', { id, openingBalance, hot })).status).toBe(201)
+}
+
+async function balance(id: string): Promise<number> {
+  return Number((await desks.get(`/accounts/${id}`)).body['balance'])
+}
+
+describe('transfers', () => {
+  test('an account is opened once, however many ask', async () => {
+    const account = { id: 'crowd', openingBalance: 500 }
+    const answers = await Promise.all(Array.from({ length: 10 }, () => desks.post('/accounts', account)))
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([...Array.from({ length: 9 }, () => 200), 201])
+    expect(answers.every(({ body }) => Number(body['balance']) === 500)).toBe(true)
+  })
+
+  test.each([
+    ['ordinary accounts', false],
+    ['a hot account', true],
+  ])('transfers in both directions, each sent twice at once: %s', async (name, hot) => {
+    const [one, other] = [`one-${hot}`, `other-${hot}`]
+    await open(one, 1_000, hot)
+    await open(other, 1_000)
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, (_, turn) => {
+        const [from, to] = turn % 2 === 0 ? [one, other] : [other, one]
+        return desks.postTwice('/transfers', { from, to, amount: 10 + turn })
+      }),
+    )
+    const made = new Set<string>()
+    for (const pair of answers) {
+      const ids = pair.filter(({ status }) => status === 201).map(({ body }) => String(body['id']))
+      // Of two at once the second is told the same, or that the first still runs.
+      for (const { status } of pair) expect([201, 409]).toContain(status)
+      expect(new Set(ids).size).toBe(1)
+      made.add(ids[0] as string)
+    }
+    expect(made.size).toBe(30)
+    // 15 more go one way than the other, by 1 each.
+    expect([await balance(one), await balance(other)]).toEqual([1_015, 985])
+    expect(name).not.toBe('')
+  })
+
+  test.each([false, true])('what is not covered leaves nothing (hot: %s)', async (hot) => {
+    await open(`poor-${hot}`, 100, hot)
+    await open(`rich-${hot}`, 0)
+    const body = { from: `poor-${hot}`, to: `rich-${hot}`, amount: 70 }
+    const answers = await Promise.all([desks.post('/transfers', body), desks.post('/transfers', body)])
+    const [made, refused] = answers.toSorted((a, b) => a.status - b.status)
+    expect([made?.status, refused?.status]).toEqual([201, 422])
+    expect(refused?.body).toMatchObject({ code: 'insufficient-funds', balance: 30, instance: '/transfers' })
+    expect(await balance(`poor-${hot}`)).toBe(30)
+  })
+
+  test.each([false, true])('a key that was used for another transfer is refused (hot: %s)', async (hot) => {
+    await open(`a-${hot}`, 100, hot)
+    await open(`b-${hot}`, 0)
+    const key = randomUUID()
+    const first = await desks.post('/transfers', { from: `a-${hot}`, to: `b-${hot}`, amount: 10 }, { key })
+    const again = await desks.post('/transfers', { from: `a-${hot}`, to: `b-${hot}`, amount: 10 }, { key })
+    expect([again.status, again.text]).toEqual([201, first.text])
+    expect(again.headers.get('idempotency-replayed')).toBe('true')
+    const another = await desks.post('/transfers', { from: `a-${hot}`, to: `b-${hot}`, amount: 11 }, { key })
+    expect([another.status, another.body['code']]).toEqual([422, 'key-reused'])
+    expect(await balance(`a-${hot}`)).toBe(90)
+  })
+
+  test('a key that goes from an ordinary to a hot account is known there, too', async () => {
+    await open('cold-1', 100)
+    await open('cold-2', 100)
+    await open('hot-1', 100, true)
+    const key = randomUUID()
+    expect((await desks.post('/transfers', { from: 'cold-1', to: 'hot-1', amount: 1 }, { key })).status).toBe(201)
+    const other = await desks.post('/transfers', { from: 'cold-1', to: 'cold-2', amount: 1 }, { key })
+    expect([other.status, other.body['code']]).toEqual([422, 'key-reused'])
+  })
+
+  test('a statement ends with the balance, and each line follows from the one before', async () => {
+    await open('saver', 100)
+    await open('spender', 50)
+    await desks.post('/transfers', { from: 'spender', to: 'saver', amount: 20 })
+    await desks.post('/transfers', { from: 'saver', to: 'spender', amount: 5 })
+    const { body } = await desks.get('/accounts/saver/statement')
+    expect(body).toMatchObject([
+      { counterparty: 'bank', amount: 100, balance: 100 },
+      { counterparty: 'spender', amount: 20, balance: 120 },
+      { counterparty: 'spender', amount: -5, balance: 115 },
+    ])
+    expect((await desks.get('/accounts/nobody/statement')).status).toBe(404)
+  })
+
+  test('who is not there, and what makes no sense', async () => {
+    const unknown = await desks.post('/transfers', { from: 'nobody', to: 'saver', amount: 1 })
+    expect([unknown.status, unknown.body['code']]).toEqual([404, 'not-found'])
+    for (const body of [
+      { from: 'saver', to: 'saver', amount: 1 },
+      { from: 'bank', to: 'saver', amount: 1 },
+      { from: 'saver', to: 'spender', amount: 0 },
+      { from: 'saver', to: 'spender', amount: 1.5 },
+      { from: 'saver', to: 'spender' },
+    ]) {
+      const { status, body: problem } = await desks.post('/transfers', body)
+      expect([status, problem['code']]).toEqual([400, 'invalid-request'])
+      expect(problem['fields']).not.toEqual([])
+    }
+  })
+
+  test('the books balance after all of this, and something was looked at', async () => {
+    const findings = await transfers.check(desks.pool)
+    expect(violations(findings)).toEqual([])
+    expect(findings.every(({ looked }) => looked > 0)).toBe(true)
+  })
+
+  const ONE = 'SELECT id FROM lockstep_desk.transfers LIMIT 1'
+  test.each([
+    [
+      'the two entries of a transfer sum up to 0',
+      `UPDATE lockstep_desk.entries SET amount = amount + 1 WHERE transfer = (${ONE}) AND amount > 0`,
+    ],
+    ['the two entries of a transfer sum up to 0', `DELETE FROM lockstep_desk.entries WHERE transfer = (${ONE})`],
+    [
+      'a balance is the sum of its entries',
+      `UPDATE lockstep_desk.accounts SET balance = balance + 1 WHERE id = 'saver'`,
+    ],
+    ['all balances together are 0', `UPDATE lockstep_desk.accounts SET balance = balance - 1 WHERE id = 'bank'`],
+    [
+      'no account was ever below 0',
+      `INSERT INTO lockstep_desk.entries (transfer, account, amount) SELECT (${ONE}), 'saver', n FROM (VALUES (-999), (999)) AS v (n)`,
+    ],
+    [
+      'an Idempotency-Key has one transfer at most',
+      `ALTER TABLE lockstep_desk.transfers DROP CONSTRAINT one_transfer_a_request;
+       UPDATE lockstep_desk.transfers SET request = 'twice' WHERE id IN (SELECT id FROM lockstep_desk.transfers LIMIT 2)`,
+    ],
+  ])('finds it where this does not hold: %s', async (invariant, sql) => {
+    const findings = await foundAfter(desks.pool, transfers, sql)
+    expect(findings.find((finding) => finding.invariant === invariant)?.violations).not.toEqual([])
+  })
+})
