@@ -7,7 +7,7 @@ import { Desks } from '../testing/desks.ts'
 const database = await testDatabase()
 leakGuard(database)
 // Positions ask an exchange; here only its routes are looked at.
-const systems = SYSTEMS.map(({ background: _, ...system }) => system)
+const systems = SYSTEMS.map(({ name, schema, routes, check }) => ({ name, schema, routes, check }))
 const desks = await Desks.start(database, systems, {}, 1)
 const closed = await Desks.start(database, systems, { token: 'a-token-nobody-knows' }, 1)
 

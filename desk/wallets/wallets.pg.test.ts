@@ -16,7 +16,7 @@ async function fill(id: string, amount: number): Promise<void> {
 const bid = (auction: string, wallet: string, amount: number, key?: string) =>
   desks.post(`/auctions/${auction}/bids`, { wallet, amount }, key === undefined ? {} : { key })
 
-async function wallet(id: string): Promise<unknown> {
+async function contents(id: string): Promise<unknown> {
   return (await desks.get(`/wallets/${id}`)).body
 }
 
@@ -47,17 +47,17 @@ describe('wallets', () => {
     await desks.post('/auctions', { id: 'vase', reserve: 50 })
     expect((await bid('vase', 'anna', 40)).body).toMatchObject({ code: 'bid-too-low', leading: null, reserve: 50 })
     expect((await bid('vase', 'anna', 60)).status).toBe(201)
-    expect(await wallet('anna')).toEqual({ id: 'anna', available: 40, reserved: 60 })
+    expect(await contents('anna')).toEqual({ id: 'anna', available: 40, reserved: 60 })
     expect((await bid('vase', 'berta', 60)).body).toMatchObject({ status: 409, leading: 60 })
     expect((await bid('vase', 'berta', 101)).body).toMatchObject({ status: 422, code: 'insufficient-funds' })
     expect((await bid('vase', 'berta', 70)).status).toBe(201)
-    expect(await wallet('anna')).toEqual({ id: 'anna', available: 100, reserved: 0 })
+    expect(await contents('anna')).toEqual({ id: 'anna', available: 100, reserved: 0 })
     // Its own bid, raised: what was reserved for the first counts.
     expect((await bid('vase', 'berta', 100)).status).toBe(201)
-    expect(await wallet('berta')).toEqual({ id: 'berta', available: 0, reserved: 100 })
+    expect(await contents('berta')).toEqual({ id: 'berta', available: 0, reserved: 100 })
     const closing = await Promise.all([desks.post('/auctions/vase/close'), desks.post('/auctions/vase/close')])
     expect(closing.map(({ status }) => status).toSorted()).toEqual([200, 409])
-    expect(await wallet('berta')).toEqual({ id: 'berta', available: 0, reserved: 0 })
+    expect(await contents('berta')).toEqual({ id: 'berta', available: 0, reserved: 0 })
     expect((await bid('vase', 'anna', 100)).body).toMatchObject({ status: 409, code: 'auction-closed', leading: 100 })
   })
 
@@ -71,7 +71,7 @@ describe('wallets', () => {
     expect([first.status, again.status, again.text]).toEqual([201, 201, first.text])
     const pair = await desks.postTwice('/wallets/dora/deposits', { amount: 7 })
     for (const { status } of pair) expect([201, 409]).toContain(status)
-    expect(await wallet('dora')).toEqual({ id: 'dora', available: 87, reserved: 20 })
+    expect(await contents('dora')).toEqual({ id: 'dora', available: 87, reserved: 20 })
   })
 
   test('what is not there', async () => {
