@@ -34,6 +34,11 @@ export type OptionName =
   | 'anyway'
   | 'report'
   | 'picture'
+  | 'port'
+  | 'host'
+  | 'operator'
+  | 'token'
+  | 'data'
 
 /** One use of a command, checked for form but not for sense. */
 export interface Call {
@@ -48,6 +53,12 @@ export interface Outcome {
   text(terminal: Terminal): string
 }
 
+/** A line that somebody could write, and what it is good for. */
+export interface Example {
+  readonly line: string
+  readonly does: string
+}
+
 export interface Command {
   readonly name: string
   /** One line of the list of commands. */
@@ -56,6 +67,8 @@ export interface Command {
   readonly usage: string
   /** What help says about it alone. */
   readonly details: string
+  /** At least one. */
+  readonly examples: readonly Example[]
   readonly options: readonly OptionName[]
   /** What its first word may be; empty where it takes none. */
   readonly words: readonly string[]

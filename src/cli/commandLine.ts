@@ -9,7 +9,12 @@ export interface CommandLine {
   readonly call: Call
   /** What is asked for instead of the command's work. */
   readonly asks: 'help' | 'version' | undefined
+  /** No command was written: this is the one that is meant. */
+  readonly implied: boolean
 }
+
+/** What is meant where no command is written. */
+const IMPLIED = 'status'
 
 const SEE_HELP = 'Run `pg-lockstep help` to see what there is.'
 
@@ -29,21 +34,20 @@ export function parseCommandLine(args: readonly string[], commands: readonly Com
   })
   const [name, ...words] = tokens.flatMap((token) => (token.kind === 'positional' ? [token.value] : []))
   const given = tokens.filter((token) => token.kind === 'option')
-  const command = name === undefined ? undefined : findCommand(name, commands)
-  if (given.some((option) => option.name === 'help')) return { command, call: { words, values: {} }, asks: 'help' }
-  if (given.some((option) => option.name === 'version'))
-    return { command, call: { words, values: {} }, asks: 'version' }
-  if (command === undefined) {
-    if (given.length === 0) return { command, call: { words, values: {} }, asks: 'help' }
-    throw new UsageError('No command was given.', `The commands are ${commands.map((each) => each.name).join(', ')}.`)
+  const implied = name === undefined
+  const asks = (['help', 'version'] as const).find((each) => given.some((option) => option.name === each))
+  if (asks !== undefined) {
+    const about = implied ? undefined : findCommand(name, commands)
+    return { command: about, call: { words, values: {} }, asks, implied }
   }
+  const command = findCommand(name ?? IMPLIED, commands)
   const values: Partial<Record<OptionName, string>> = {}
   for (const { rawName, name: optionName, value, inlineValue } of given) {
-    const known = checkOption(command, rawName, optionName)
+    const known = checkOption(command, rawName, optionName, implied)
     values[known] = checkValue(known, value, inlineValue === true)
   }
   checkWords(command, words)
-  return { command, call: { words, values }, asks: undefined }
+  return { command, call: { words, values }, asks: undefined, implied }
 }
 
 function findCommand(name: string, commands: readonly Command[]): Command {
@@ -55,13 +59,15 @@ function findCommand(name: string, commands: readonly Command[]): Command {
   throw new UsageError(`There is no command ${JSON.stringify(name)}.`, `${guess} ${SEE_HELP}`)
 }
 
-function checkOption(command: Command, rawName: string, name: string): OptionName {
+function checkOption(command: Command, rawName: string, name: string, implied: boolean): OptionName {
   const found = command.options.find((option) => option === name)
   if (found !== undefined && rawName.startsWith('--')) return found
+  // Who forgot the command is not told about one that was never written.
+  if (implied && name in OPTIONS) throw new UsageError(`${rawName} belongs to a command, and there is none.`, SEE_HELP)
   const meant = nearest(name, [...command.options, 'help'])
   const guess = meant === undefined || name in OPTIONS ? '' : `Did you mean \`--${meant}\`? `
   throw new UsageError(
-    `\`${command.name}\` has no option ${rawName}.`,
+    `${implied ? 'The status' : `\`${command.name}\``} has no option ${rawName}.`,
     `${guess}Run \`pg-lockstep help ${command.name}\` to see what it takes.`,
   )
 }

@@ -27,7 +27,10 @@ describe('a command line', () => {
     ['migrat', 'There is no command "migrat". Did you mean `migrate`?'],
     ['dcotor', 'Did you mean `doctor`?'],
     ['comp', 'Did you mean `completion`?'],
-    ['frobnicate', 'The commands are migrate, doctor, locks, leases, outbox, rollout, prove, completion, help.'],
+    [
+      'frobnicate',
+      'The commands are status, migrate, doctor, locks, leases, outbox, rollout, console, dev, prove, completion, help.',
+    ],
     ['doctor --jsno', '`doctor` has no option --jsno. Did you mean `--json`?'],
     ['doctor --to 2', '`doctor` has no option --to. Run `pg-lockstep help doctor`'],
     ['doctor --url --json', '--url needs a value.'],
@@ -47,17 +50,28 @@ describe('a command line', () => {
     ['completion fish', '`completion` does not know "fish". It knows bash, zsh.'],
     ['completion bash zsh', '`completion` takes one word, not 2.'],
     ['help migrat', 'Did you mean `migrate`?'],
-    ['--json', 'No command was given.'],
+    ['--reason none', '--reason belongs to a command, and there is none.'],
+    ['--jsno', 'The status has no option --jsno. Did you mean `--json`?'],
+    ['status now', '`status` takes no "now".'],
+    ['dev --url postgres://a/b', '`dev` has no option --url.'],
   ])('%s: %s', (line, expected) => {
     expect(complaint(line)).toContain(expected)
   })
 
   test('that asks for help or the version gets it, whatever else is on it', () => {
-    expect(parseCommandLine([], commands).asks).toBe('help')
+    expect(parseCommandLine(['--help'], commands)).toMatchObject({ command: undefined, asks: 'help' })
     expect(parseCommandLine(['migrate', '--bogus', '--help'], commands)).toMatchObject({ asks: 'help' })
     expect(parseCommandLine(['doctor', '-h'], commands)).toMatchObject({ command: { name: 'doctor' }, asks: 'help' })
     expect(parseCommandLine(['-v'], commands).asks).toBe('version')
   })
+})
+
+test('a line without a command means the status, with its options', () => {
+  expect(parseCommandLine([], commands)).toMatchObject({ command: { name: 'status' }, implied: true, asks: undefined })
+  const line = parseCommandLine(['--url', 'postgres://a/b', '--watch', '--json'], commands)
+  expect(line).toMatchObject({ command: { name: 'status' }, implied: true })
+  expect(line.call.values).toEqual({ url: 'postgres://a/b', watch: 'true', json: 'true' })
+  expect(parseCommandLine(['status'], commands).implied).toBe(false)
 })
 
 test('the nearest word is a small slip away, or none', () => {
@@ -65,9 +79,4 @@ test('the nearest word is a small slip away, or none', () => {
   expect(nearest('fish', ['bash', 'zsh'])).toBeUndefined()
   expect(nearest('x', ['doctor'])).toBeUndefined()
   expect(nearest('', ['doctor'])).toBeUndefined()
-})
-
-test('help knows every command', () => {
-  const help = commands.find(({ name }) => name === 'help')
-  expect(help?.words).toEqual(commands.map(({ name }) => name))
 })

@@ -1,35 +1,49 @@
 import type { Command } from './command.ts'
 import { completionCommand } from './completion.ts'
+import { consoleCommand } from './console.ts'
+import { devCommand } from './dev.ts'
 import { doctorCommand } from './doctor.ts'
-import { helpFor } from './help.ts'
+import { helpAsJson, helpFor } from './help.ts'
 import { leasesCommand } from './leases.ts'
 import { locksCommand } from './locks.ts'
 import { migrateCommand } from './migrate.ts'
 import { outboxCommand } from './outbox.ts'
 import { proveCommand } from './prove.ts'
 import { rolloutCommand } from './rollout.ts'
+import { statusCommand } from './status.ts'
 
 const helpCommand: Command = {
   name: 'help',
   summary: 'this list, or what one command does',
   usage: '[COMMAND]',
   details: 'Says what there is.',
-  options: [],
-  words: ['migrate', 'doctor', 'locks', 'leases', 'outbox', 'rollout', 'prove', 'completion', 'help'],
+  examples: [
+    { line: 'pg-lockstep help', does: 'the list' },
+    { line: 'pg-lockstep help outbox', does: 'all about one' },
+  ],
+  options: ['json'],
+  // Read when somebody asks: the list is made below.
+  get words() {
+    return commands.map(({ name }) => name)
+  },
   async run({ words }) {
     const text = helpFor(commands, words[0])
-    return { exitCode: 0, json: { ok: true, text }, text: () => text }
+    const json = { ok: true, command: 'help', ...helpAsJson(commands, words[0]) }
+    return { exitCode: 0, json, text: () => text }
   },
 }
 
 /** Every command, in the order of help. */
 export const commands: readonly Command[] = [
+  statusCommand,
   migrateCommand,
   doctorCommand,
   locksCommand,
   leasesCommand,
   outboxCommand,
   rolloutCommand,
+  consoleCommand,
+  devCommand,
   proveCommand,
   completionCommand(() => commands),
   helpCommand,

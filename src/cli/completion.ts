@@ -17,14 +17,19 @@ export function completionCommand(commands: () => readonly Command[]): Command {
 
   bash:  source <(npx pg-lockstep completion bash)     in ~/.bashrc
   zsh:   source <(npx pg-lockstep completion zsh)      in ~/.zshrc, after compinit`,
-    options: [],
+    examples: [
+      { line: 'pg-lockstep completion bash', does: 'the script for bash' },
+      { line: 'pg-lockstep completion zsh', does: 'the script for zsh' },
+    ],
+    options: ['json'],
     words: shells,
     async run({ words }) {
-      const write = writers[words[0] ?? '']
+      const shell = words[0] ?? ''
+      const write = writers[shell]
       if (write === undefined)
         throw new UsageError('For which shell?', `Write \`pg-lockstep completion ${shells.join('|')}\`.`)
       const text = write(commands())
-      return { exitCode: 0, json: { ok: true, text }, text: () => text }
+      return { exitCode: 0, json: { ok: true, command: 'completion', shell, text }, text: () => text }
     },
   }
 }

@@ -21,6 +21,10 @@ may also take leases away, and retry, skip, pause and resume streams.
 Without a token it is there for this machine alone. For others: --host 0.0.0.0 and a token of 16 characters or more,
 which is better given in ${TOKEN_VARIABLE} than with --token, where others on this machine see it.
 With --json the first line on stdout is an object with the address.`,
+  examples: [
+    { line: 'pg-lockstep console', does: 'to look, at http://127.0.0.1:8400/' },
+    { line: 'pg-lockstep console --operator --port 0', does: 'to act as well, on any port that is free' },
+  ],
   options: ['url', 'schema', 'driver', 'port', 'host', 'operator', 'token', 'json'],
   words: [],
   // The address is told while it runs.

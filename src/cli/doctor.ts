@@ -13,6 +13,10 @@ export const doctorCommand: Command = {
   details: `Looks for what would weaken Lockstep's promises on this server: pooler, standby, schema, clock, settings.
 It changes nothing. A finding "warn" has a price or a risk that can be avoided; "fail" breaks a promise, and the
 exit code is 1.`,
+  examples: [
+    { line: 'pg-lockstep doctor', does: 'in a deploy, after migrate and as the role of the application' },
+    { line: 'pg-lockstep doctor --json', does: 'for a program: .findings has each with its level' },
+  ],
   options: ['url', 'schema', 'driver', 'json'],
   words: [],
   run({ values }) {

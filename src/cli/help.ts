@@ -1,4 +1,5 @@
 import type { Command } from './command.ts'
+import { EXIT_CODES } from './exitCodes.ts'
 import { OPTIONS } from './options.ts'
 import { table } from './table.ts'
 
@@ -8,28 +9,50 @@ export function helpFor(commands: readonly Command[], name: string | undefined):
   return command === undefined ? overview(commands) : about(command)
 }
 
+/** The same for programs. */
+export function helpAsJson(commands: readonly Command[], name: string | undefined): Readonly<Record<string, unknown>> {
+  const wanted = name === undefined ? commands : commands.filter((each) => each.name === name)
+  return {
+    commands: wanted.map(({ name: own, usage, summary, details, words, options, examples }) => ({
+      name: own,
+      usage,
+      summary,
+      details,
+      words,
+      options: options.map((option) => ({ name: `--${option}`, ...OPTIONS[option] })),
+      examples,
+    })),
+    exitCodes: EXIT_CODES,
+  }
+}
+
 function overview(commands: readonly Command[]): string {
   return `Lockstep: correct concurrency on the PostgreSQL you already have.
 
-Usage: pg-lockstep COMMAND [OPTIONS]
+Usage: pg-lockstep [COMMAND] [OPTIONS]
 
 ${table(commands.map(({ name, usage, summary }) => [`  ${`${name} ${usage}`.trim()}`, summary]))}
 
 ${table([
-  ['  --help, -h', 'help; after a command, about that'],
+  ['  --help, -h', 'help; after a command, about that, with examples'],
   ['  --version, -v', 'the version of this package'],
+  ['  --json', 'answer with one JSON object on one line, also to the two above'],
 ])}
 
-Exit codes: 0 done, 1 failed, or found broken by the doctor or by outbox verify, 2 wrong usage.
+Without a command: the status of the database that DATABASE_URL or --url names.
+
+Exit codes:
+${table(EXIT_CODES.map(({ code, meaning }) => [`  ${code}`, meaning]))}
+
 LOCKSTEP_DEBUG=1 shows the stack of an error, NO_COLOR=1 turns colours off.`
 }
 
-function about({ name, usage, details, options }: Command): string {
-  const head = `Usage: pg-lockstep ${`${name} ${usage}`.trim()}${options.length === 0 ? '' : ' [OPTIONS]'}\n\n${details}`
-  if (options.length === 0) return head
+function about({ name, usage, details, options, examples }: Command): string {
+  const head = `Usage: pg-lockstep ${`${name} ${usage}`.trim()}${options.length === 0 ? '' : ' [OPTIONS]'}`
   const rows = options.map((option) => {
     const { value, summary } = OPTIONS[option]
     return [`  ${`--${option} ${value}`.trim()}`, summary]
   })
-  return `${head}\n\n${table(rows)}`
+  const shown = examples.map(({ line, does }) => [`  ${line}`, does])
+  return [head, details, ...(rows.length === 0 ? [] : [table(rows)]), `Examples:\n${table(shown)}`].join('\n\n')
 }

@@ -30,6 +30,11 @@ release takes a lease away from whoever holds it, and writes down who did so and
 lease.transaction() can no longer commit. If it has one open, that is waited for, or ended with --terminate.
 
 history tells how a lease was held before, the last first.`,
+  examples: [
+    { line: 'pg-lockstep leases --prefix Instance:', does: 'those whose keys begin so' },
+    { line: 'pg-lockstep leases release Instance:42 --reason "its host is gone"', does: 'take it away' },
+    { line: 'pg-lockstep leases history Instance:42 --limit 10', does: 'how it was held before' },
+  ],
   options: ['url', 'schema', 'driver', 'prefix', 'reason', 'by', 'terminate', 'wait', 'limit', 'json'],
   words: ['release', 'history'],
   moreWords: 1,

@@ -23,6 +23,10 @@ blocks whom, as a tree. It changes nothing.
 
 "held" is the age of the holder's transaction: PostgreSQL keeps no time of the grant. "waits" is one wait at
 the server: Lockstep waits in slices of two seconds at most.`,
+  examples: [
+    { line: 'pg-lockstep locks', does: 'as they are now' },
+    { line: 'pg-lockstep locks --watch --statements', does: 'anew every second, with what each session runs' },
+  ],
   options: ['url', 'schema', 'driver', 'watch', 'statements', 'json'],
   words: [],
   run({ values }) {

@@ -3,16 +3,18 @@
  * The command line: `npx pg-lockstep <command>`.
  *
  * **Streams.** The answer goes to stdout, everything else to stderr. With `--json` stdout is one line with one object, also when
- * the command fails: `ok` says which. `outbox replay` fills stdout with events: its answer goes to stderr.
+ * the command fails: `ok` says which. `outbox replay` fills stdout with events, `console` and `dev` tell there where they are: their
+ * answer goes to stderr.
  *
- * **Exit codes.** 0: done. 1: it failed, or the doctor or `outbox verify` found what breaks a promise. 2: the command line itself
- * is wrong, and nothing was sent to a database. 128 + n: ended by signal n.
+ * **Without a command** it shows the status, where a database is named, and help elsewhere.
+ *
+ * **Exit codes** are in exitCodes.ts, from where help has them.
  *
  * **The driver** is the working directory's: what the doctor sees is then what the application there gets, and this package needs
  * none of its own.
  *
- * **An interrupt** ends a `--watch` as it is meant to end, with 0, `outbox replay` after its batch, `prove` after it has
- * cleaned up, and every other command at once.
+ * **An interrupt** ends a `--watch`, `console` and `dev` as they are meant to end, with 0, `outbox replay` after its batch, `prove`
+ * after it has cleaned up, and every other command at once.
  * Closing the connection is all the tidying that is needed: a migration is one transaction, and the server rolls back one whose
  * client has gone.
  */

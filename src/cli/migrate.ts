@@ -8,6 +8,10 @@ export const migrateCommand: Command = {
   usage: '[--to N]',
   details: `Creates Lockstep's schema or brings it up to date, in one transaction: all of it or nothing.
 It may run in many places at once, and again where there is nothing left to do.`,
+  examples: [
+    { line: 'pg-lockstep migrate', does: 'all that is missing, in the database of DATABASE_URL' },
+    { line: 'pg-lockstep migrate --url postgres://owner@db/app --to 2', does: 'there, and no further than version 2' },
+  ],
   options: ['url', 'schema', 'driver', 'to', 'json'],
   words: [],
   run({ values }) {

@@ -81,5 +81,14 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
   anyway: { type: 'boolean', value: '', summary: 'although the server looks like one that people depend on' },
   report: { type: 'string', value: 'FILE', summary: 'where the HTML report goes. Default: lockstep-prove.html' },
   picture: { type: 'string', value: 'FILE', summary: 'the picture of the first violation of a naive form, as SVG' },
+  port: {
+    type: 'string',
+    value: 'N',
+    summary: 'where it listens, 0 for any port that is free. Default: 8400; of the database of dev: 54320',
+  },
+  host: { type: 'string', value: 'HOST', summary: 'on which address of this machine. Default: 127.0.0.1' },
+  operator: { type: 'boolean', value: '', summary: 'the page may also change things' },
+  token: { type: 'string', value: 'TOKEN', summary: 'what one has to know to look. Default: $LOCKSTEP_CONSOLE_TOKEN' },
+  data: { type: 'string', value: 'DIR', summary: 'where the database is kept. Default: .lockstep/data' },
   json: { type: 'boolean', value: '', summary: 'answer with one JSON object on one line' },
 }

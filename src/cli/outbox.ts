@@ -75,6 +75,15 @@ export const outboxCommand: Command = {
   verify   [FILE]: reads JSON lines with topic, key, seq and id, and fails where the order of a stream is broken
 
 A word that begins with a dash stands behind two of them: pg-lockstep outbox retry -- trades -1`,
+  examples: [
+    { line: 'pg-lockstep outbox', does: 'who delivers what, and how far behind it is' },
+    { line: 'pg-lockstep outbox parked', does: 'the streams that wait, with the reason' },
+    { line: 'pg-lockstep outbox retry trades 42', does: 'when the reason is gone' },
+    { line: 'pg-lockstep outbox skip trades 42 --reason "price withdrawn"', does: 'give up the event at its head' },
+    { line: 'pg-lockstep outbox replay --topic trades --key 42 --from-seq 100', does: 'events as JSON lines' },
+    { line: 'pg-lockstep outbox retain --older-than 7d', does: 'empty what every dispatcher has passed' },
+    { line: 'pg-lockstep outbox verify consumed.jsonl', does: 'whether what was consumed is in order' },
+  ],
   options: [...COMMON, ...new Set(Object.values(VERBS).flatMap(({ options }) => options))],
   words: Object.keys(VERBS),
   moreWords: 2,

@@ -36,7 +36,7 @@ async function look(lockstep: Lockstep): Promise<Outcome> {
 }
 
 /** All dispatchers together: an event that two of them have before them counts twice. */
-interface Totals {
+export interface OutboxTotals {
   readonly dispatchers: number
   readonly shards: number
   /** Shards that nobody owns. */
@@ -48,7 +48,7 @@ interface Totals {
   readonly bytes: number
 }
 
-function totalsOf({ shards, segments }: OutboxStatus): Totals {
+export function totalsOf({ shards, segments }: OutboxStatus): OutboxTotals {
   const sum = (numbers: readonly number[]): number => numbers.reduce((total, each) => total + each, 0)
   return {
     dispatchers: new Set(shards.map(({ dispatcher }) => dispatcher)).size,
@@ -62,7 +62,7 @@ function totalsOf({ shards, segments }: OutboxStatus): Totals {
   }
 }
 
-function report({ shards, segments }: OutboxStatus, totals: Totals, terminal: Terminal): string {
+function report({ shards, segments }: OutboxStatus, totals: OutboxTotals, terminal: Terminal): string {
   const delivery =
     shards.length === 0
       ? 'No dispatcher has run yet: nothing is delivered, and everything is kept.'
@@ -96,21 +96,16 @@ function segmentsTable(segments: readonly SegmentStatus[], { columns, paint }: T
   return table([head, ...rows], columns)
 }
 
-function verdictOf({
-  dispatchers,
-  shards,
-  ownerless,
-  lagEvents,
-  lagMs,
-  parkedStreams,
-  segments,
-  bytes,
-}: Totals): string {
-  const held = `${count(segments, 'segment')}, ${sizeOf(bytes)}.`
-  if (shards === 0) return held
+function verdictOf(totals: OutboxTotals): string {
+  const held = `${count(totals.segments, 'segment')}, ${sizeOf(totals.bytes)}.`
+  return totals.shards === 0 ? held : `${deliveryOf(totals)}; ${held}`
+}
+
+/** How far it is delivered, in a line. */
+export function deliveryOf({ dispatchers, shards, ownerless, lagEvents, lagMs, parkedStreams }: OutboxTotals): string {
   const owned = ownerless === 0 ? '' : `, ${ownerless} without an owner`
   const behind =
     lagEvents === 0 ? 'nothing undelivered' : `${count(lagEvents, 'event')} behind by ${ageOf(lagMs)} at most`
   const waits = parkedStreams === 0 ? '' : `, ${count(parkedStreams, 'stream')} parked`
-  return `${count(dispatchers, 'dispatcher')}, ${count(shards, 'shard')}${owned}; ${behind}${waits}; ${held}`
+  return `${count(dispatchers, 'dispatcher')}, ${count(shards, 'shard')}${owned}; ${behind}${waits}`
 }

@@ -36,6 +36,11 @@ look at what happened. Exit code 0: every recipe was caught, and Lockstep was no
 Works in the schema lockstep_prove, which it drops in the end, and touches nothing else. It does not read DATABASE_URL:
 a server of yours has to be named with --against, and one that looks like production is refused. There, the faults that
 would strike others too are left out (a crash of the server, slow commits), and so is the pooler.`,
+  examples: [
+    { line: 'pg-lockstep prove', does: 'all of it, in three minutes' },
+    { line: 'pg-lockstep prove --scenario wallet,outbox --minutes 1', does: 'two scenarios' },
+    { line: 'pg-lockstep prove --form lockstep --seed 7', does: 'only ours, and the same again' },
+  ],
   options: ['scenario', 'fault', 'form', 'seed', 'minutes', 'against', 'anyway', 'report', 'picture', 'json'],
   words: [],
   async run({ values }): Promise<Outcome> {

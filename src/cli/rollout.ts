@@ -15,6 +15,12 @@ export const rolloutCommand: Command = {
   usage: '[set PREFIX off|observe|on|N% [--reason TEXT] | unset PREFIX]',
   details: `The rules that every Lockstep with rollout: 'database' follows within seconds. The longest prefix of a key wins;
 keys that no rule is for are locked. N% locks that part of the keys and observes the rest.`,
+  examples: [
+    { line: 'pg-lockstep rollout', does: 'the rules' },
+    { line: 'pg-lockstep rollout set Transfer: observe --reason "first week"', does: 'only look, lock nothing' },
+    { line: 'pg-lockstep rollout set Transfer: 10%', does: 'lock one key in ten' },
+    { line: 'pg-lockstep rollout unset Transfer:', does: 'lock them all' },
+  ],
   options: ['url', 'schema', 'driver', 'reason', 'json'],
   words: ['set', 'unset'],
   moreWords: 2,

@@ -1,8 +1,9 @@
 import type { Outcome } from './command.ts'
 import { type CommandLine, parseCommandLine } from './commandLine.ts'
 import { commands } from './commands.ts'
+import { NAME_ONE, namesDatabase } from './databaseUrl.ts'
 import { explain, type Explanation } from './explain.ts'
-import { helpFor } from './help.ts'
+import { helpAsJson, helpFor } from './help.ts'
 import { untilInterrupted } from './interrupt.ts'
 import { packageVersion } from './packageVersion.ts'
 import { Screen } from './screen.ts'
@@ -43,18 +44,27 @@ export async function run(args: readonly string[]): Promise<number> {
 
 /** Gives nothing where it has shown all there was. */
 async function execute(
-  { command, call, asks }: CommandLine,
+  { command, call, asks, implied }: CommandLine,
   show: (outcome: Outcome) => void,
 ): Promise<Outcome | undefined> {
-  if (asks === 'version') return said(await packageVersion())
-  if (asks === 'help' || command === undefined) return said(helpFor(commands, command?.name))
+  if (asks === 'version') return said(await packageVersion(), (version) => ({ command: 'version', version }))
+  if (asks === 'help' || command === undefined) return help(command?.name)
+  // Nothing was asked for, and there is nothing to ask.
+  if (implied && !namesDatabase(call.values.url)) return help(undefined, `No database was named. ${NAME_ONE}`)
   if (call.values.watch !== 'true') return command.run(call)
   await untilInterrupted(async (stop) => command.watch?.(call, show, stop))
   return undefined
 }
 
-function said(text: string): Outcome {
-  return { exitCode: 0, json: { ok: true, text }, text: () => text }
+function said(text: string, json: (text: string) => Readonly<Record<string, unknown>>): Outcome {
+  return { exitCode: 0, json: { ok: true, ...json(text) }, text: () => text }
+}
+
+/** Help, and what is to be said below it. */
+function help(name: string | undefined, hint?: string): Outcome {
+  const text = helpFor(commands, name)
+  const json = { command: 'help', ...helpAsJson(commands, name), ...(hint !== undefined && { hint }) }
+  return said(hint === undefined ? text : `${text}\n\n${hint}`, () => json)
 }
 
 function complaint({ code, message, advice, exitCode }: Explanation, { paint, columns }: Terminal): string {

