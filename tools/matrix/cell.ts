@@ -85,7 +85,8 @@ function runNode({ node, postgres }: Cell, args: readonly string[], timeoutMs: n
   const env: NodeJS.ProcessEnv = {
     ...process.env,
     NO_COLOR: '1',
-    LOCKSTEP_PG_BINARIES: postgres.alias,
+    LOCKSTEP_PG_BINARIES: join(matrixDirectory, 'node_modules', postgres.alias),
+    LOCKSTEP_BUILT: '1',
     PATH: [dirname(program), process.env['PATH'] ?? ''].join(delimiter),
   }
   // npm tells its scripts which Node runs it; that one is not this cell's.

@@ -9,6 +9,7 @@
  *
  * Progress goes to stderr, the table to stdout. The exit code is 1 when a cell failed.
  */
+import { execFileSync } from 'node:child_process'
 import { parseArgs } from 'node:util'
 import { type CellResult, runCell } from './cell.ts'
 import { ensureInstalled } from './install.ts'
@@ -47,6 +48,9 @@ try {
   const servers = chosen('pg', values.pg)
   const nodes = chosen('node', values.node)
   ensureInstalled([...servers, ...nodes])
+  // Once for all cells: their processes begin with it.
+  for (const script of ['build', 'build:processes'])
+    execFileSync('npm', ['run', '--silent', script], { stdio: 'inherit' })
   const cells = servers.flatMap((postgres) => nodes.map((node) => ({ postgres, node })))
   const results: CellResult[] = []
   // One after another: the suite races against itself on purpose and must not race against another cell for the cores.

