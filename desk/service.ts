@@ -34,6 +34,8 @@ export interface Service {
   close(): Promise<void>
 }
 
+/** Nobody waits longer for a connection or a lock: a client has given up by then. */
+const PATIENCE_MS = 10_000
 /** Requests that are not answered by then are cut off. */
 const DEADLINE_MS = 10_000
 
@@ -43,10 +45,15 @@ export async function startService(
   systems: readonly System[] = SYSTEMS,
 ): Promise<Service> {
   const { url, exchangeUrl, natsUrl, processName, token, operator } = plan
-  const pool = new pg.Pool({ connectionString: url, application_name: processName, max: plan.poolSize })
+  const pool = new pg.Pool({
+    connectionString: url,
+    application_name: processName,
+    max: plan.poolSize,
+    connectionTimeoutMillis: PATIENCE_MS,
+  })
   // A connection that is lost while nobody uses it is replaced by the next that is needed.
   pool.on('error', () => {})
-  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
+  const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool, { waitMs: PATIENCE_MS })
   const desk: Desk = { pool, lockstep, exchangeUrl, processName, say, ...(natsUrl !== undefined && { natsUrl }) }
   const background = new AbortController()
   let ending = false

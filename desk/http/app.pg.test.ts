@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
+import { type IncomingMessage, request } from 'node:http'
 import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { SYSTEMS } from '../systems.ts'
@@ -110,6 +112,22 @@ describe('the desk over HTTP', () => {
     )
     expect(curls.length).toBeGreaterThanOrEqual(5)
     for (const curl of curls) expect(readme).toContain(curl)
+  })
+
+  test('pages of other sites, in a browser on this machine, can do nothing', async () => {
+    const post = (headers: Record<string, string>) =>
+      desks.ask('/instances/i/process/next', { method: 'POST', headers })
+    const crossSite = await post({ 'sec-fetch-site': 'cross-site' })
+    expect([crossSite.status, crossSite.body['code']]).toEqual([403, 'cross-site'])
+    expect((await post({ 'sec-fetch-site': 'same-origin' })).status).toBe(404)
+    // fetch() does not let a host be chosen.
+    const { port } = desks.services[0] as (typeof desks.services)[0]
+    const [response] = (await once(
+      request({ port, host: '127.0.0.1', path: '/accounts/bank', headers: { host: 'evil.example' } }).end(),
+      'response',
+    )) as [IncomingMessage]
+    response.resume()
+    expect(response.statusCode).toBe(403)
   })
 
   test('with a token, everything that tells something is closed to whoever does not have it', async () => {

@@ -8,6 +8,7 @@ import { internal, problemOf } from './errors.ts'
 import type { Metrics } from './metrics.ts'
 import { pages } from './pages.ts'
 import { Problem, PROBLEM_TYPE } from './problem.ts'
+import { onlyThisMachine } from './sameSite.ts'
 
 type DeskEnv = { Variables: RequestIdVariables }
 
@@ -49,7 +50,7 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
   app.route('/', pages())
   addDocument(app, parts)
   // From here on: what was registered before it is open, and tells nothing.
-  if (token !== undefined) app.use(bearer(token))
+  app.use(token === undefined ? onlyThisMachine : bearer(token))
   app.get('/metrics', async (c) => c.body(await metrics.text(), 200, { 'content-type': metrics.contentType }))
   for (const system of systems) app.route('/', system.routes(desk))
   app.notFound((c) =>

@@ -34,6 +34,7 @@ export const IdInPath = z.object({ id: Id })
 export const RetryHeaders = z.object({
   'idempotency-key': z
     .string()
+    .max(257)
     .optional()
     .openapi({ description: 'A value of your own making. A retry with the same value gets the first answer.' }),
 })

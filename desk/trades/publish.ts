@@ -1,35 +1,40 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { key } from 'pg-lockstep'
+import { type DispatcherOptions, key } from 'pg-lockstep'
 import type { Desk } from '../desk.ts'
 import { localLog, readLocalLog } from './localLog.ts'
 import { connectNats, readNats, throughNats } from './throughNats.ts'
 
 const READER_TTL_MS = 5_000
 /** After a failure, such as a database that restarts. */
-const AGAIN_MS = 500
+const FIRST_PAUSE_MS = 250
+const LONGEST_PAUSE_MS = 10_000
 
 /** Publishes, in every process, and reads what was published, in one of them, until the signal. */
 export async function publishAndRead(desk: Desk, signal: AbortSignal): Promise<void> {
-  if (desk.natsUrl === undefined) {
-    await Promise.all([
-      persistently(desk, 'dispatcher', signal, () => dispatch(desk, localLog(desk), signal)),
-      persistently(desk, 'reader', signal, () => inOneProcess(desk, signal, (lost) => readLocalLog(desk, lost))),
-    ])
-    return
-  }
-  const client = await connectNats(desk.natsUrl)
-  try {
-    await Promise.all([
-      persistently(desk, 'dispatcher', signal, () => dispatch(desk, throughNats(client), signal)),
-      persistently(desk, 'reader', signal, () => inOneProcess(desk, signal, (lost) => readNats(client, desk, lost))),
-    ])
-  } finally {
-    await client.close()
-  }
+  const { natsUrl } = desk
+  if (natsUrl === undefined) return both(desk, signal, localLog(desk), (lost) => readLocalLog(desk, lost))
+  await persistently(desk, 'connection to NATS', signal, async () => {
+    const client = await connectNats(natsUrl)
+    try {
+      await both(desk, signal, throughNats(client), (lost) => readNats(client, desk, lost))
+    } finally {
+      await client.close()
+    }
+  })
 }
 
-function dispatch(desk: Desk, sink: ReturnType<typeof localLog> | ReturnType<typeof throughNats>, signal: AbortSignal) {
-  return desk.lockstep.dispatcher({ sink, holder: desk.processName }).run({ signal })
+async function both(
+  desk: Desk,
+  signal: AbortSignal,
+  sink: DispatcherOptions['sink'],
+  read: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const { lockstep, processName } = desk
+  const dispatcher = lockstep.dispatcher({ sink, holder: processName })
+  await Promise.all([
+    persistently(desk, 'dispatcher', signal, () => dispatcher.run({ signal })),
+    persistently(desk, 'reader', signal, () => inOneProcess(desk, signal, read)),
+  ])
 }
 
 /** The order of a portfolio is kept by the inbox; one reader at a time only saves the others from reading in vain. */
@@ -45,15 +50,19 @@ async function inOneProcess(
   })
 }
 
-/** A reader that has met an error begins anew where it was acknowledged. */
+/** One that has met an error begins anew: a reader where it was acknowledged, a dispatcher where its cursor is. */
 async function persistently(desk: Desk, name: string, signal: AbortSignal, run: () => Promise<void>): Promise<void> {
-  while (!signal.aborted) {
+  for (let pauseMs = FIRST_PAUSE_MS; !signal.aborted; pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)) {
+    const begun = performance.now()
     try {
       await run()
     } catch (error) {
       if (signal.aborted) return
-      desk.say(`trades: the ${name} begins anew: ${error instanceof Error ? error.message : String(error)}`)
-      await delay(AGAIN_MS, undefined, { signal }).catch(() => undefined)
+      if (performance.now() - begun > LONGEST_PAUSE_MS) pauseMs = FIRST_PAUSE_MS
+      desk.say(
+        `trades: the ${name} begins anew in ${pauseMs} ms: ${error instanceof Error ? error.message : String(error)}`,
+      )
+      await delay(pauseMs, undefined, { signal }).catch(() => undefined)
     }
   }
 }

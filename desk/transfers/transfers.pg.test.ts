@@ -75,6 +75,11 @@ describe('transfers', () => {
     expect(await balance(`a-${hot}`)).toBe(90)
   })
 
+  test('a key that is too long is refused for a hot account, too', async () => {
+    const body = { from: 'a-true', to: 'b-true', amount: 1 }
+    expect((await desks.post('/transfers', body, { key: 'x'.repeat(3_000) })).status).toBe(400)
+  })
+
   test('a key that goes from an ordinary to a hot account is known there, too', async () => {
     await open('cold-1', 100)
     await open('cold-2', 100)
