@@ -140,6 +140,9 @@ describe('the desk on DATABASE_URL', async () => {
     const desk = start(['--processes', '3', '--port', '0', '--no-traffic'], env)
     const origin = await originOf(desk)
     expect(desk.said).toContain('in 3 processes')
+    const site = await fetch(`${origin}/console`)
+    expect([site.status, await site.text()]).toEqual([200, expect.stringContaining('<html')])
+    expect(new URL(site.url).port).not.toBe(new URL(origin).port)
     const seen = new Set<number>()
     const askPid = async (): Promise<number> => (await read<{ pid: number }>(`${origin}/health`)).pid
     await vi.waitFor(

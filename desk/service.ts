@@ -5,6 +5,7 @@ import { createAdaptorServer } from '@hono/node-server'
 import pg from 'pg'
 import { Lockstep } from 'pg-lockstep'
 import { createConsole } from 'pg-lockstep/console'
+import { consoleElsewhere } from './consoleApart.ts'
 import type { Desk, DeskEvents, System } from './desk.ts'
 import { ANYTHING } from './desk.sql.ts'
 import { createApp } from './http/app.ts'
@@ -23,6 +24,8 @@ export interface ServicePlan {
   readonly poolSize: number
   readonly operator: boolean
   readonly token?: string
+  /** Where the console is, if not in this process. */
+  readonly consolePort?: number
   readonly log: boolean
 }
 
@@ -58,7 +61,10 @@ export async function startService(
   const background = new AbortController()
   let ending = false
   const metrics = new Metrics(desk)
-  const console = createConsole(lockstep, { base: '/console', operator, ...(token !== undefined && { token }) })
+  const console =
+    plan.consolePort === undefined
+      ? createConsole(lockstep, { base: '/console', operator, ...(token !== undefined && { token }) })
+      : consoleElsewhere(plan.consolePort)
   const notReady = async (): Promise<string | undefined> => {
     if (ending) return 'It is about to end.'
     try {

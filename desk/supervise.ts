@@ -1,4 +1,5 @@
 import { choosePort } from './choosePort.ts'
+import { startConsoleApart } from './consoleApart.ts'
 import { startExchange } from './exchange/server.ts'
 import type { DeskOptions } from './options.ts'
 import { prepare } from './prepare.ts'
@@ -49,7 +50,7 @@ export async function supervise(
     const processes =
       options.processes === 1
         ? await startService({ ...plan, processName: `desk:${process.pid}` }, say)
-        : await Workers.start(plan, options.processes, say, signal)
+        : await startMany(plan, options.processes, closers, say, signal)
     closers.push(() => processes.close())
     signal.throwIfAborted()
     const origin = originOf(host, port)
@@ -62,6 +63,18 @@ export async function supervise(
     await close()
     throw error
   }
+}
+
+async function startMany(
+  plan: ServicePlan,
+  count: number,
+  closers: (() => Promise<void>)[],
+  say: (line: string) => void,
+  signal: AbortSignal,
+): Promise<Workers> {
+  const site = await startConsoleApart(plan)
+  closers.push(() => site.close())
+  return Workers.start({ ...plan, consolePort: site.port }, count, say, signal)
 }
 
 /** As a browser on this machine has to write it. */

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type IncomingMessage, request } from 'node:http'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { SYSTEMS } from '../systems.ts'
 import { Desks } from '../testing/desks.ts'
@@ -11,7 +11,7 @@ leakGuard(database)
 // Positions ask an exchange; here only its routes are looked at.
 const systems = SYSTEMS.map(({ name, schema, routes, check }) => ({ name, schema, routes, check }))
 const desks = await Desks.start(database, systems, {}, 1)
-const closed = await Desks.start(database, systems, { token: 'a-token-nobody-knows' }, 1)
+const closed = await Desks.start(database, systems, { token: 'a-token-nobody-knows', log: true }, 1)
 
 const JSON_TYPE = { 'content-type': 'application/json' }
 
@@ -112,6 +112,25 @@ describe('the desk over HTTP', () => {
     )
     expect(curls.length).toBeGreaterThanOrEqual(5)
     for (const curl of curls) expect(readme).toContain(curl)
+  })
+
+  test('a mistake of ours is told to the log, with the request’s id, and not to the client', async () => {
+    await desks.pool.query('ALTER TABLE lockstep_desk.instances RENAME TO gone')
+    const answer = await desks.ask('/instances', { headers: { 'x-request-id': 'lost-1' } })
+    await desks.pool.query('ALTER TABLE lockstep_desk.gone RENAME TO instances')
+    expect([answer.status, answer.body['code'], answer.headers.get('x-request-id')]).toEqual([
+      500,
+      'internal',
+      'lost-1',
+    ])
+    expect(answer.text).not.toContain('lockstep_desk')
+    expect(desks.said.join('\n')).toMatch(/^lost-1 GET \/instances: error: relation .* does not exist/m)
+  })
+
+  test('with --log every request has a line, without only those that failed here', async () => {
+    for (const each of [desks, closed]) await each.ask('/health', { headers: { 'x-request-id': 'seen-1' } })
+    await vi.waitFor(() => expect(closed.said.join('\n')).toMatch(/^seen-1 GET \/health 200 \d+ ms$/m))
+    expect(desks.said.join('\n')).not.toContain('seen-1')
   })
 
   test('pages of other sites, in a browser on this machine, can do nothing', async () => {
