@@ -3,7 +3,7 @@ import type { Lockstep } from 'pg-lockstep'
 import type pg from 'pg'
 
 /** The events of the desk's outbox, by topic. */
-export type DeskEvents = {
+export interface DeskEvents {
   readonly trades: {
     readonly tradeId: string
     readonly portfolio: string
