@@ -9,11 +9,14 @@ export interface Measured {
   readonly goals: readonly Goal[]
 }
 
+/** Says what is being done, and how much of it is done where that is known: between 0 and 1. */
+export type Tell = (text: string, share?: number) => void
+
 /** A claim about time. Every goal is a ratio against a baseline in the same run, or a count. */
 export interface Bench {
   readonly name: string
   readonly about: string
-  /** What it is compared with, as source text. */
+  /** What it is compared with and how that is set, as text. */
   readonly baselines: Readonly<Record<string, string>>
-  run(thoroughness: Thoroughness, tell: (text: string) => void): Promise<Measured>
+  run(thoroughness: Thoroughness, tell: Tell): Promise<Measured>
 }

@@ -1,3 +1,5 @@
+import { median, type Spread, spreadOf } from './harness/spread.ts'
+
 /** Something to be timed: does its work `count` times. */
 export type Contender = (count: number) => Promise<void>
 
@@ -6,6 +8,8 @@ export interface Comparison {
   readonly baselineUs: number
   readonly candidateUs: number
   readonly ratio: number
+  /** Of the ratios. */
+  readonly spread: Spread
 }
 
 /**
@@ -29,10 +33,12 @@ export async function compare(
       firstIsBaseline ? { baselineUs: first, candidateUs: second } : { baselineUs: second, candidateUs: first },
     )
   }
+  const spread = spreadOf(rounds.map((round) => round.candidateUs / round.baselineUs))
   return {
     baselineUs: median(rounds.map((round) => round.baselineUs)),
     candidateUs: median(rounds.map((round) => round.candidateUs)),
-    ratio: median(rounds.map((round) => round.candidateUs / round.baselineUs)),
+    ratio: spread.median,
+    spread,
   }
 }
 
@@ -40,11 +46,4 @@ async function time(contender: Contender, count: number): Promise<number> {
   const startedAt = performance.now()
   await contender(count)
   return ((performance.now() - startedAt) / count) * 1000
-}
-
-export function median(values: readonly number[]): number {
-  const sorted = values.toSorted((a, b) => a - b)
-  const middle = sorted.length / 2
-  if (sorted.length % 2 === 1) return sorted[Math.floor(middle)] ?? Number.NaN
-  return ((sorted[middle - 1] ?? Number.NaN) + (sorted[middle] ?? Number.NaN)) / 2
 }

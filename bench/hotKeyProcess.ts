@@ -6,7 +6,7 @@ import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import { byDocument003, combined, plainly, type Transfer } from '../proofs/attacks/ledger/transfers.ts'
 
-export type Way = 'document 003' | 'plain' | 'combine'
+export type Way = 'ordered row locks' | 'plain' | 'combine'
 
 /** What is to be done in a round. */
 export interface Round {
@@ -30,7 +30,7 @@ const [url, poolSize] = process.argv.slice(2) as [string, string]
 const pool = new pg.Pool({ connectionString: url, max: Number(poolSize) })
 const lockstep = new Lockstep(pool) as unknown as Lockstep
 const ways: Readonly<Record<Way, (transfer: Transfer) => Promise<true>>> = {
-  'document 003': byDocument003(pool),
+  'ordered row locks': byDocument003(pool),
   plain: plainly(lockstep),
   combine: combined(lockstep),
 }

@@ -12,4 +12,13 @@ export function vacuum(schema: string): string {
 }
 
 export const CHECKPOINT = 'CHECKPOINT'
-export const WAL_POSITION = `SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8 AS bytes`
+
+/** A lease as it is written by hand: a row with a token and an end, taken where there is none or where it has run out. */
+export const CREATE_BY_HAND =
+  'CREATE TABLE lease_by_hand (name text PRIMARY KEY, token uuid NOT NULL, expires_at timestamptz NOT NULL)'
+export const TAKE_BY_HAND = `
+  INSERT INTO lease_by_hand AS l (name, token, expires_at) VALUES ($1, $2, clock_timestamp() + $3 * interval '1 ms')
+      ON CONFLICT (name) DO UPDATE SET token = excluded.token, expires_at = excluded.expires_at
+   WHERE l.expires_at <= clock_timestamp()
+  RETURNING token`
+export const GIVE_BACK_BY_HAND = 'DELETE FROM lease_by_hand WHERE name = $1 AND token = $2'

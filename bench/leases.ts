@@ -1,68 +1,101 @@
+import { randomUUID } from 'node:crypto'
 import { type EventMap, key, Lockstep } from 'pg-lockstep'
 import pg from 'pg'
-import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
+import { goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
 import { startRedis } from '../tools/server/redis.ts'
 import type { Bench, Thoroughness } from './bench.ts'
-import { compare, type Comparison, median } from './compare.ts'
-import { CHECKPOINT, fill, vacuum, WAL_POSITION } from './leases.sql.ts'
-import { redlockPeers, type RedlockClient } from './peers/redlock.ts'
+import { compare, type Comparison } from './compare.ts'
+import { interleave, type Rounds, type Turn } from './harness/interleave.ts'
+import { ensurePeers } from './harness/peers.ts'
+import { quantile, showSpread } from './harness/spread.ts'
+import { CHECKPOINT, CREATE_BY_HAND, fill, GIVE_BACK_BY_HAND, TAKE_BY_HAND, vacuum } from './leases.sql.ts'
+import { WAL_POSITION } from './harness/serverCost.sql.ts'
+import { REDLOCK_SETTINGS, type RedlockClient, redlockPeer } from './peers/redlock.ts'
 
-const SIZES: Readonly<Record<Thoroughness, { pairs: number; count: number; handOffs: number; rows: number }>> = {
-  full: { pairs: 30, count: 200, handOffs: 2000, rows: 1_000_000 },
-  quick: { pairs: 10, count: 100, handOffs: 500, rows: 1_000_000 },
-  smoke: { pairs: 2, count: 20, handOffs: 130, rows: 5000 },
+interface Size {
+  readonly pairs: number
+  readonly count: number
+  readonly rounds: number
+  readonly handOffs: number
+  /** Redlock's own pace makes it slow under contention: fewer hand-offs tell as much. */
+  readonly fewer: number
+  readonly rows: number
+}
+
+const SIZES: Readonly<Record<Thoroughness, Size>> = {
+  full: { pairs: 30, count: 200, rounds: 5, handOffs: 1000, fewer: 400, rows: 1_000_000 },
+  quick: { pairs: 10, count: 100, rounds: 3, handOffs: 400, fewer: 200, rows: 1_000_000 },
+  smoke: { pairs: 1, count: 20, rounds: 1, handOffs: 70, fewer: 10, rows: 5000 },
 }
 
 const CONTENDERS = 64
 const SMALL_ROWS = 1000
 const REFUSALS = 500
 const TTL_MS = 10_000
-/** Redlock's own pace makes it slow under contention: fewer hand-offs tell as much. */
-const REDLOCK_HAND_OFFS = 100
+const HAND_OFF_MS = 15
+const OF_REDLOCK = 0.1
+const ROWS_AT_MOST = 1.2
 
 /** What a lease costs, beside redlock on a Redis on the same machine; what many rows cost; and what a refusal writes. */
 export const leases: Bench = {
   name: 'leases',
-  about: 'acquire and release beside redlock on Redis; hand-off among 64 contenders; a million rows; WAL of a refusal',
-  baselines: { redlock: acquireAndRelease.toString() },
+  about:
+    'acquire and release beside redlock and by hand; hand-off among 64 contenders; a million rows; WAL of a refusal',
+  baselines: {
+    redlock: `${JSON.stringify(REDLOCK_SETTINGS)} and else its defaults, on a Redis that keeps nothing\n${acquireAndRelease.toString()}`,
+    'by hand': `${TAKE_BY_HAND}\n${GIVE_BACK_BY_HAND}`,
+  },
   async run(thoroughness, tell) {
     const size = SIZES[thoroughness]
+    ensurePeers()
     const server = await startPostgres({ durable: true, settings: { autovacuum: 'off' } })
     const redis = await startRedis()
-    const peers = redlockPeers()
-    const connection = peers.connect(redis.port)
+    const peer = await redlockPeer()
+    const connection = peer.connect(redis.port)
     const pool = new pg.Pool({ connectionString: server.url(), max: 10 })
     const lockstep = new Lockstep(pool, { schema: 'small' })
     const large = new Lockstep(pool, { schema: 'large' })
-    const goals: Goal[] = []
     try {
       await lockstep.migrate()
       await large.migrate()
-      const redlock = peers.redlock(connection)
+      await pool.query(CREATE_BY_HAND)
+      const redlock = peer.redlock(connection)
+      const ours = (count: number): Promise<void> => times(count, (number) => lease(lockstep, number))
 
-      tell('leases: acquire and release, nobody else')
-      const alone = await compare(
+      tell('leases: acquire and release, nobody else', 0)
+      const redlockAlone = await compare(
         (count) => times(count, (number) => acquireAndRelease(redlock, `Bench:${number}`)),
-        (count) => times(count, (number) => lease(lockstep, number)),
+        ours,
+        size.pairs,
+        size.count,
+      )
+      tell('leases: acquire and release, beside by hand', 0.1)
+      const byHand = await compare(
+        (count) => times(count, (number) => byHandOnce(pool, `Bench:${number}`)),
+        ours,
         size.pairs,
         size.count,
       )
 
-      tell(`leases: ${CONTENDERS} contenders`)
-      const theirs = await handOffs(Math.min(size.handOffs, REDLOCK_HAND_OFFS), async () => {
-        const lock = await redlock.acquire(['Hot'], TTL_MS)
-        return () => lock.release()
-      })
-      const ours = await handOffs(size.handOffs, async () => {
-        const held = await lockstep.leases.acquire(key`Hot:${1}`, { ttlMs: TTL_MS, waitMs: false })
-        return () => held.release()
-      })
-      goals.push(
-        goal(`hand-off among ${CONTENDERS} contenders: p99 ms`, ours.p99, '<=', thoroughness === 'smoke' ? 1000 : 15),
+      const handedOff = await interleave(
+        {
+          redlock: () =>
+            handOffs(size.fewer, async () => {
+              const lock = await redlock.acquire(['Hot'], TTL_MS)
+              return () => lock.release()
+            }),
+          lockstep: () =>
+            handOffs(size.handOffs, async () => {
+              const held = await lockstep.leases.acquire(key`Hot:${1}`, { ttlMs: TTL_MS, waitMs: false })
+              return () => held.release()
+            }),
+        },
+        size.rounds,
+        (text, done, all) => tell(`leases: ${CONTENDERS} contenders, ${text}`, 0.2 + (0.4 * done) / all),
       )
 
-      tell(`leases: ${size.rows} rows`)
+      tell(`leases: ${size.rows} rows`, 0.6)
       await pool.query(fill('small', SMALL_ROWS))
       await pool.query(fill('large', size.rows))
       for (const schema of ['small', 'large']) await pool.query(vacuum(schema))
@@ -73,18 +106,22 @@ export const leases: Bench = {
         size.pairs,
         size.count,
       )
-      goals.push(
-        goal(
-          `acquire and release with ${size.rows} rows, in those with ${SMALL_ROWS}`,
-          rows.ratio,
-          '<=',
-          thoroughness === 'smoke' ? 3 : 1.2,
-        ),
-      )
 
-      tell('leases: refusals')
-      goals.push(goal(`WAL of ${REFUSALS} refusals, bytes`, await walOfRefusals(pool, lockstep), '=', 0))
-      return { results: report(alone, rows, size.rows, ours, theirs), goals }
+      tell('leases: refusals', 0.9)
+      const wal = await walOfRefusals(pool, lockstep)
+      const p99 = handedOff.of('lockstep', 'p99').median
+      const goals = [
+        goal(`hand-off among ${CONTENDERS} contenders: p99 ms`, p99, '<=', HAND_OFF_MS),
+        goal(
+          'hand-off: p99, in that of redlock',
+          handedOff.ratio('lockstep', 'redlock', 'p99').median,
+          '<=',
+          OF_REDLOCK,
+        ),
+        goal(`acquire and release with ${size.rows} rows, in those with ${SMALL_ROWS}`, rows.ratio, '<=', ROWS_AT_MOST),
+        goal(`WAL of ${REFUSALS} refusals, bytes`, wal, '=', 0),
+      ]
+      return { results: report({ redlockAlone, byHand, rows, handedOff, large: size.rows }), goals }
     } finally {
       await lockstep.close()
       await large.close()
@@ -110,11 +147,13 @@ async function acquireAndRelease(redlock: RedlockClient, name: string): Promise<
   await lock.release()
 }
 
-interface HandOffs {
-  readonly perSecond: number
-  readonly p50: number
-  readonly p99: number
+async function byHandOnce(pool: pg.Pool, name: string): Promise<void> {
+  const token = randomUUID()
+  await pool.query(TAKE_BY_HAND, [name, token, TTL_MS])
+  await pool.query(GIVE_BACK_BY_HAND, [name, token])
 }
+
+type HandOffs = Turn<'perSecond' | 'p50' | 'p99'>
 
 /** From the moment before one gives it back to the moment in which the next one's code runs. */
 async function handOffs(count: number, acquire: () => Promise<() => Promise<unknown>>): Promise<HandOffs> {
@@ -134,12 +173,7 @@ async function handOffs(count: number, acquire: () => Promise<() => Promise<unkn
     }),
   )
   const tookMs = performance.now() - startedAt
-  const sorted = gaps.toSorted((a, b) => a - b)
-  return {
-    perSecond: (gaps.length / tookMs) * 1000,
-    p50: median(gaps),
-    p99: sorted[Math.floor(sorted.length * 0.99)] ?? Number.NaN,
-  }
+  return { perSecond: (gaps.length / tookMs) * 1000, p50: quantile(gaps, 0.5), p99: quantile(gaps, 0.99) }
 }
 
 /** The least of a few tries: the server writes for reasons of its own, too. */
@@ -157,22 +191,40 @@ async function walOfRefusals(pool: pg.Pool, lockstep: Lockstep<EventMap, pg.Pool
   return least
 }
 
-function report(alone: Comparison, rows: Comparison, large: number, ours: HandOffs, theirs: HandOffs): ResultRow[] {
-  return [
-    { what: 'acquire and release, µs', lockstep: alone.candidateUs, beside: alone.baselineUs, of: 'redlock on Redis' },
-    {
-      what: `hand-offs a second, ${CONTENDERS} contenders`,
-      lockstep: ours.perSecond,
-      beside: theirs.perSecond,
+interface Found {
+  readonly redlockAlone: Comparison
+  readonly byHand: Comparison
+  readonly rows: Comparison
+  readonly handedOff: Rounds<'redlock' | 'lockstep', 'perSecond' | 'p50' | 'p99'>
+  readonly large: number
+}
+
+function report({ redlockAlone, byHand, rows, handedOff, large }: Found): ResultRow[] {
+  const compared = (what: string, of: string, { candidateUs, baselineUs, spread }: Comparison): ResultRow => ({
+    what,
+    lockstep: candidateUs,
+    beside: baselineUs,
+    of,
+    ratio: spread.median,
+    'middle half': showSpread(spread),
+  })
+  const inTurns = (what: string, measure: 'perSecond' | 'p50' | 'p99'): ResultRow => {
+    const ratio = handedOff.ratio('lockstep', 'redlock', measure)
+    return {
+      what,
+      lockstep: handedOff.of('lockstep', measure).median,
+      beside: handedOff.of('redlock', measure).median,
       of: 'redlock on Redis',
-    },
-    { what: 'hand-off p50, ms', lockstep: ours.p50, beside: theirs.p50, of: 'redlock on Redis' },
-    { what: 'hand-off p99, ms', lockstep: ours.p99, beside: theirs.p99, of: 'redlock on Redis' },
-    {
-      what: `acquire and release with ${large} rows, µs`,
-      lockstep: rows.candidateUs,
-      beside: rows.baselineUs,
-      of: `${SMALL_ROWS} rows`,
-    },
+      ratio: ratio.median,
+      'middle half': showSpread(ratio),
+    }
+  }
+  return [
+    compared('acquire and release, µs', 'redlock on Redis', redlockAlone),
+    compared('acquire and release, µs', 'a row by hand', byHand),
+    inTurns(`hand-offs a second, ${CONTENDERS} contenders`, 'perSecond'),
+    inTurns('hand-off p50, ms', 'p50'),
+    inTurns('hand-off p99, ms', 'p99'),
+    compared(`acquire and release with ${large} rows, µs`, `${SMALL_ROWS} rows`, rows),
   ]
 }

@@ -1,35 +1,24 @@
 import { parseArgs } from 'node:util'
-import { endProgress, progress } from '../tools/judge/progress.ts'
 import { describeMachine, printReport } from '../tools/judge/report.ts'
-import type { Bench, Thoroughness } from './bench.ts'
-import { hotKey } from './hotKey.ts'
-import { leases } from './leases.ts'
-import { locks } from './locks.ts'
-import { observe } from './observe.ts'
-import { outbox } from './outbox.ts'
-import { outboxLatency } from './outboxLatency.ts'
-import { sinks } from './sinks.ts'
+import type { Thoroughness } from './bench.ts'
+import { benches } from './benches.ts'
+import { machineFacts } from './harness/machine.ts'
+import { ProgressBar } from './harness/progressBar.ts'
+import { publish } from './harness/publish.ts'
+import { type BenchRecord, keepRecord } from './harness/record.ts'
 
-const benches: Readonly<Record<string, Bench>> = {
-  locks,
-  observe,
-  'hot-key': hotKey,
-  leases,
-  outbox,
-  'outbox-latency': outboxLatency,
-  sinks,
-}
-
-const USAGE = `npm run bench -- NAME [--quick | --smoke] [--json] [--verbose]
+const USAGE = `npm run bench -- [NAME …] [--quick | --smoke] [--json] [--verbose]
 
 ${Object.values(benches)
   .map((bench) => `  ${bench.name.padEnd(14)} ${bench.about}`)
   .join('\n')}
 
-  --quick        ends within 60 s
-  --smoke        only shows that it works
+  Without a name: all of them, about 25 minutes; kept in bench/results, drawn in docs/pictures, filled into docs/guides/benchmarks.md.
+
+  --quick        ends within 60 s each
+  --smoke        only shows that it works; goals are printed and not judged
   --json         one JSON object on the last line
-  --verbose      prints the source of what it is compared with
+  --verbose      prints what it is compared with, and how that is set
 `
 
 async function main(): Promise<number> {
@@ -43,20 +32,42 @@ async function main(): Promise<number> {
       help: { type: 'boolean' },
     },
   })
-  const [name = ''] = positionals
-  const bench = benches[name]
-  if (values.help === true || bench === undefined || positionals.length !== 1) {
+  const names = positionals.length === 0 ? Object.keys(benches) : positionals
+  const chosen = names.flatMap((name) => benches[name] ?? [])
+  if (values.help === true || chosen.length !== names.length) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2
   }
-  if (values.verbose === true) {
-    for (const [baseline, source] of Object.entries(bench.baselines))
-      process.stderr.write(`-- ${baseline}\n${source}\n\n`)
-  }
   const thoroughness: Thoroughness = values.smoke === true ? 'smoke' : values.quick === true ? 'quick' : 'full'
-  const measured = await bench.run(thoroughness, progress)
-  endProgress()
-  return printReport({ name: `bench ${name}`, machine: describeMachine(), ...measured }, values.json === true)
+  const machine = machineFacts()
+  const date = new Date().toISOString()
+  const bar = new ProgressBar(chosen.length)
+  const records: BenchRecord[] = []
+  let held = true
+  for (const bench of chosen) {
+    if (values.verbose === true) {
+      for (const [baseline, source] of Object.entries(bench.baselines))
+        process.stderr.write(`-- ${baseline}\n${source}\n\n`)
+    }
+    const startedAt = performance.now()
+    const measured = await bench.run(thoroughness, (text, share) => bar.tell(text, share))
+    bar.next()
+    records.push({ name: bench.name, seconds: (performance.now() - startedAt) / 1000, ...measured })
+    held &&= measured.goals.every((each) => each.holds)
+    // With --json the object of a single bench or of the whole run comes last.
+    if (values.json !== true)
+      printReport({ name: `bench ${bench.name}`, machine: describeMachine(), ...measured }, false)
+  }
+  const record = { date, thoroughness, machine, benches: records }
+  if (values.json === true) {
+    const [only] = records
+    const one = only === undefined ? undefined : { ...only, name: `bench ${only.name}`, machine: machine.text }
+    process.stdout.write(`${JSON.stringify(records.length === 1 ? one : record)}\n`)
+  }
+  if (positionals.length === 0 && thoroughness === 'full') {
+    for (const path of [keepRecord(record), ...publish(record)]) process.stderr.write(`wrote ${path}\n`)
+  }
+  return held || thoroughness === 'smoke' ? 0 : 1
 }
 
 process.exitCode = await main()

@@ -1,306 +1,212 @@
-import { Lockstep } from 'pg-lockstep'
-import pg from 'pg'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
-import { type PostgresServer, startPostgres } from '../tools/server/postgres.ts'
-import type { Bench, Thoroughness } from './bench.ts'
-import { compare, type Comparison, type Contender, median } from './compare.ts'
-import {
-  BEGIN,
-  CHECKPOINT,
-  COMMIT,
-  CREATE_PLAIN,
-  DEAD_EVENTS,
-  enqueueInSql,
-  INSERT_PLAIN,
-  readPlainly,
-  ROLLBACK,
-  setFlush,
-  vacuum,
-} from './outbox.sql.ts'
-import { drain } from './outboxDrain.ts'
-import { CONNECTIONS, eventOf, fill, KEYS, onAllConnections, valuesOf } from './outboxEvents.ts'
-import { type HorizonSize, measureHorizon } from './outboxHorizon.ts'
+import type { Bench, Tell, Thoroughness } from './bench.ts'
+import { type ContenderName, contenders } from './contenders/all.ts'
+import { Arena, percentiles, pgqIsThere, type Seat } from './contenders/arena.ts'
+import { interleave, type Rounds, type Turn } from './harness/interleave.ts'
+import { DEAD_ROWS } from './harness/serverCost.sql.ts'
+import { showSpread } from './harness/spread.ts'
+import { DEAD_EVENTS } from './outbox.sql.ts'
+import { KEYS } from './outboxEvents.ts'
 
 interface Size {
-  /** Of enqueuing, in turns with what it is compared with. */
-  readonly pairs: number
-  readonly count: number
-  /** Of draining, the same; and how many events are drained at a time. */
-  readonly drainPairs: number
+  readonly enqueueRounds: number
+  readonly enqueued: number
+  readonly drainRounds: number
+  /** Of a backlog, at the most; a slow one gets as many as it drains in so long. */
   readonly drained: number
-  readonly backlog: number
-  readonly smallBacklog: number
-  readonly backlogPairs: number
-  readonly horizon: HorizonSize
+  readonly slowMs: number
+  readonly latencyMs: number
 }
 
 const SIZES: Readonly<Record<Thoroughness, Size>> = {
-  full: {
-    pairs: 30,
-    count: 2000,
-    drainPairs: 5,
-    drained: 500_000,
-    backlog: 5_000_000,
-    smallBacklog: 10_000,
-    backlogPairs: 15,
-    horizon: { ms: 60_000, singles: 1000, many: 20_000 },
-  },
-  quick: {
-    pairs: 16,
-    count: 600,
-    drainPairs: 3,
-    drained: 100_000,
-    backlog: 500_000,
-    smallBacklog: 10_000,
-    backlogPairs: 9,
-    horizon: { ms: 10_000, singles: 500, many: 10_000 },
-  },
-  smoke: {
-    pairs: 1,
-    count: 40,
-    drainPairs: 1,
-    drained: 6000,
-    backlog: 8000,
-    smallBacklog: 4000,
-    backlogPairs: 1,
-    horizon: { ms: 300, singles: 40, many: 2000 },
-  },
+  full: { enqueueRounds: 15, enqueued: 1500, drainRounds: 5, drained: 200_000, slowMs: 10_000, latencyMs: 5000 },
+  quick: { enqueueRounds: 3, enqueued: 400, drainRounds: 1, drained: 50_000, slowMs: 700, latencyMs: 700 },
+  smoke: { enqueueRounds: 1, enqueued: 24, drainRounds: 1, drained: 3000, slowMs: 150, latencyMs: 100 },
 }
 
-/** Of a small backlog, so much is drained against the clock: its last batches are smaller than any of a large one. */
-const MEASURED_SHARE = 0.8
-const ENOUGH_A_SECOND = 100_000
-const ENOUGH_OF_SELECT = 0.6
+/** All can keep up with it, the slowest as well. */
+const PACE = 100
 
-/** What the outbox costs who writes and who delivers; and that neither a backlog nor an old snapshot makes it dearer. */
+const BUNDLED: readonly ContenderName[] = [
+  'Lockstep',
+  'plain INSERT',
+  'pg-boss key_strict_fifo',
+  'graphile-worker, a queue a key',
+  'graphile-worker, a queue a key, local queue',
+  'graphile-worker, unordered',
+  'pg-transactional-outbox',
+  'a query that locks as it reads',
+]
+/** What is an INSERT and no more: Lockstep is compared with a plain one. */
+const BY_HAND: readonly ContenderName[] = ['Lockstep', 'plain INSERT', 'a query that locks as it reads']
+/** PgQ is there for Debian's PostgreSQL 15: so is Lockstep, beside it. */
+const ON_15: readonly ContenderName[] = ['Lockstep', 'PgQ']
+
+/** Ordered delivery over 1,000 keys beside what a user would take instead: in one run, on one machine, interleaved. */
 export const outbox: Bench = {
   name: 'outbox',
-  about: 'enqueue against a plain INSERT; drain against a SELECT; a large backlog; an old snapshot; dead tuples',
-  baselines: {
-    'plain INSERT': `${CREATE_PLAIN}\n${insertByHand.toString()}`,
-    SELECT: readPlainly('lockstep'),
-  },
+  about: `enqueue, drain and latency over ${KEYS} keys, beside pg-boss, graphile-worker, pg-transactional-outbox, by hand and PgQ`,
+  baselines: Object.fromEntries(Object.entries(contenders).map(([name, { settings }]) => [name, settings])),
   async run(thoroughness, tell) {
     const size = SIZES[thoroughness]
-    // As it comes, with every commit on disk before it is answered.
-    const server = await startPostgres({ durable: true, settings: { max_connections: '200', max_wal_size: '4GB' } })
-    const admin = new pg.Pool({ connectionString: server.url(), max: 1 })
-    const pool = new pg.Pool({ connectionString: server.url(), max: CONNECTIONS })
-    const [small, large] = ['small', 'large'].map((schema) => new Lockstep(pool, { schema })) as unknown as [
-      Lockstep,
-      Lockstep,
-    ]
     const results: ResultRow[] = []
     const goals: Goal[] = []
-    // A smoke run is there to see the bench work, not to measure.
-    const atLeast = (name: string, value: number, bound: number): void =>
-      void goals.push(goal(name, value, '>=', thoroughness === 'smoke' ? 0 : bound))
-    const atMost = (name: string, value: number, bound: number): void =>
-      void goals.push(goal(name, value, '<=', thoroughness === 'smoke' ? bound * 10 : bound))
-    try {
-      await small.migrate()
-      await large.migrate()
-      await admin.query(CREATE_PLAIN)
-      await new Lockstep(pool).migrate()
-
-      for (const flush of [true, false]) {
-        for (const way of ['in a transaction', 'autocommit'] as const) {
-          const name = `enqueue, ${way}, synchronous_commit ${flush ? 'on' : 'off'}`
-          tell(`outbox: ${name}`)
-          await inOrder(setFlush(flush), (text) => admin.query(text))
-          const { rates, ratio } = ratesOf(await compareEnqueuing(pool, way, size))
-          results.push({
-            what: `${name}, events/s`,
-            lockstep: rates.candidate,
-            beside: rates.baseline,
-            of: 'INSERT',
-            ratio,
-          })
-          if (flush && way === 'in a transaction') atLeast(`${name}: rate, in plain INSERTs`, ratio, 0.85)
-        }
-      }
-      // What costs the disk hides what costs the backlog: off from here on.
-
-      tell(`outbox: filling ${size.drained}`)
-      await fill(small, size.smallBacklog)
-      let filled = await fill(large, Math.max(size.drained, Math.min(size.backlog, 500_000)))
-      await settle(admin)
-      const drained = await compareDraining(pool, large, size, tell)
-      results.push({
-        what: `drain ${size.drained} of ${filled} events, events/s`,
-        lockstep: Math.round(drained.rate),
-        beside: Math.round(drained.selected),
-        of: 'one SELECT',
-        ratio: drained.ratio,
-      })
-      atLeast(
-        `drain: events/s in ${ENOUGH_A_SECOND}, or in ${ENOUGH_OF_SELECT} of a SELECT's, whichever is more`,
-        Math.max(drained.rate / ENOUGH_A_SECOND, drained.ratio / ENOUGH_OF_SELECT),
-        1,
+    const bundled = await playOn('bundled', BUNDLED, size, (text, share = 0) => tell(text, share * 0.8))
+    results.push(...bundled.rows)
+    goals.push(...goalsOf(bundled))
+    if (pgqIsThere()) {
+      const beside = await playOn('Debian 15', ON_15, size, (text, share = 0) => tell(text, 0.8 + share * 0.2))
+      results.push(...beside.rows)
+      goals.push(
+        goal('drain: times PgQ, on PostgreSQL 15', beside.drained.ratio('Lockstep', 'PgQ', 'rate').median, '>=', 0.8),
       )
-
-      if (filled < size.backlog) {
-        tell(`outbox: filling ${size.backlog}`)
-        filled += await fill(large, size.backlog - filled)
-        await settle(admin)
-      }
-      const backlogs = await compareBacklogs(small, large, size, tell)
-      for (const [what, { baselineUs, candidateUs, ratio }] of Object.entries(backlogs)) {
-        results.push({
-          what: `${what} with a backlog of ${filled}, µs`,
-          lockstep: candidateUs,
-          beside: baselineUs,
-          of: `backlog of ${size.smallBacklog}`,
-          ratio,
-        })
-        atMost(`${what} with a backlog of ${filled}, in those with ${size.smallBacklog}`, ratio, 1.2)
-      }
-
-      const horizon = await measureHorizon(server, admin, size.horizon, tell)
-      for (const [what, { held, free, ratio }] of Object.entries(horizon)) {
-        const name = `${what} under a snapshot of ${size.horizon.ms / 1000} s`
-        results.push({
-          what: `${name}, events/s`,
-          lockstep: Math.round(held),
-          beside: Math.round(free),
-          of: 'no snapshot',
-          ratio,
-        })
-        atLeast(`${name}, in the rate without`, ratio, 0.9)
-      }
-
-      await Promise.all([small.close(), large.close()])
-      // A session that ends has told the statistics what it did.
-      await pool.end()
-      goals.push(goal('dead tuples among the events', await deadEvents(server, ['postgres', 'held', 'free']), '=', 0))
-      return { results, goals }
-    } finally {
-      await Promise.all([small.close(), large.close()])
-      if (!pool.ended) await pool.end()
-      await admin.end()
-      await server.stop()
+    } else {
+      tell('outbox: there is no PgQ (Debian: postgresql-15-pgq3): its row is left out')
     }
+    return { results, goals }
   },
 }
 
-async function inOrder<T>(items: readonly T[], work: (item: T) => Promise<unknown>): Promise<void> {
-  for (const item of items) await work(item)
+type Cost = 'rate' | 'wal' | 'cpu'
+
+interface Played {
+  readonly names: readonly ContenderName[]
+  readonly rows: readonly ResultRow[]
+  readonly enqueued: Rounds<ContenderName, Cost>
+  readonly drained: Rounds<ContenderName, Cost>
+  readonly deadEvents: number
 }
 
-function compareEnqueuing(pool: pg.Pool, way: 'in a transaction' | 'autocommit', size: Size): Promise<Comparison> {
-  const lockstep = new Lockstep(pool) as unknown as Lockstep
-  const enqueue = enqueueInSql('lockstep')
-  const [byHand, ours]: [Contender, Contender] =
-    way === 'in a transaction'
-      ? [
-          onAllConnections((number) => insertByHand(pool, number)),
-          onAllConnections((number) => lockstep.transaction({}, (tx) => tx.enqueue(eventOf(number)))),
-        ]
-      : [
-          onAllConnections((number) => pool.query(INSERT_PLAIN, valuesOf(number))),
-          onAllConnections((number) => pool.query(enqueue, valuesOf(number))),
-        ]
-  return compare(byHand, ours, size.pairs, size.count)
+function goalsOf({ names, enqueued, drained, deadEvents }: Played): Goal[] {
+  const times = (other: ContenderName, least: number): Goal =>
+    goal(`drain: times ${other}`, drained.ratio('Lockstep', other, 'rate').median, '>=', least)
+  const enqueue = (other: ContenderName): number => enqueued.ratio('Lockstep', other, 'rate').median
+  const peers = names.filter((name) => !BY_HAND.includes(name))
+  const fastest = peers.toSorted((a, b) => enqueue(a) - enqueue(b))[0] as ContenderName
+  return [
+    times('pg-boss key_strict_fifo', 8),
+    times('graphile-worker, unordered', 5),
+    times('graphile-worker, a queue a key', 100),
+    goal('enqueue: rate, in plain INSERTs', enqueue('plain INSERT'), '>=', 0.85),
+    goal(`enqueue: times the fastest peer, ${fastest}`, enqueue(fastest), '>=', 1),
+    goal('dead tuples among the events', deadEvents, '=', 0),
+  ]
 }
 
-async function insertByHand(pool: pg.Pool, number: number): Promise<void> {
-  const client = await pool.connect()
+/** Of the time that one server's part takes: where each phase begins, and how much of it there is. */
+const PHASES = { enqueue: [0, 0.15], latency: [0.15, 0.15], drain: [0.3, 0.7] } as const
+
+async function playOn(
+  version: 'bundled' | 'Debian 15',
+  names: readonly ContenderName[],
+  size: Size,
+  tell: Tell,
+): Promise<Played> {
+  const arena = await Arena.open(version)
+  const told = (phase: keyof typeof PHASES) => (text: string, done: number, all: number) =>
+    tell(`outbox: ${phase}, ${text}`, PHASES[phase][0] + (PHASES[phase][1] * done) / all)
   try {
-    await client.query(BEGIN)
-    await client.query(INSERT_PLAIN, valuesOf(number))
-    await client.query(COMMIT)
-  } catch (error) {
-    await client.query(ROLLBACK)
-    throw error
+    tell('outbox: setting up')
+    const seats = await Promise.all(names.map((name) => arena.seat(name)))
+    const delivering = seats.filter(({ name }) => contenders[name].enqueueOnly !== true)
+    const enqueued = await playEnqueuing(arena, seats, size, told('enqueue'))
+    const latencies = new Map<ContenderName, Latency>()
+    // Before anything is left over that is slow to drain.
+    for (const [place, seat] of delivering.entries()) {
+      told('latency')(seat.name, place, delivering.length)
+      latencies.set(seat.name, percentiles(await seat.latencies(PACE, size.latencyMs / 3, size.latencyMs)))
+    }
+    const drained = await playDraining(arena, delivering, size, told('drain'))
+    const rows: ResultRow[] = []
+    let deadEvents = Number.NaN
+    const postgres = await arena.version()
+    for (const seat of seats) {
+      const dead = (await seat.askDatabase(DEAD_ROWS)) / seat.delivered
+      if (seat.name === 'Lockstep') deadEvents = await seat.askDatabase(DEAD_EVENTS)
+      rows.push({
+        who: seat.name,
+        PostgreSQL: postgres,
+        order: contenders[seat.name].order,
+        ...enqueueColumns(enqueued, seat.name),
+        ...(latencies.has(seat.name) ? drainColumns(drained, seat.name, dead, latencies.get(seat.name)) : {}),
+      })
+    }
+    return { names, rows, enqueued, drained, deadEvents }
   } finally {
-    client.release()
+    await arena.close()
   }
 }
 
-function ratesOf({ baselineUs, candidateUs, ratio }: Comparison): {
-  rates: { baseline: number; candidate: number }
-  ratio: number
-} {
-  const rate = (us: number): number => Math.round(1_000_000 / us)
-  return { rates: { baseline: rate(baselineUs), candidate: rate(candidateUs) }, ratio: 1 / ratio }
-}
+type Latency = ReturnType<typeof percentiles>
+type Told = (text: string, done: number, all: number) => void
 
-async function settle(admin: pg.Pool): Promise<void> {
-  await inOrder(['small', 'large'], (schema) => admin.query(vacuum(schema)))
-  await admin.query(CHECKPOINT)
-}
-
-/** In turns: the first events of the backlog, by a dispatcher and by a SELECT. */
-async function compareDraining(
-  pool: pg.Pool,
-  lockstep: Lockstep,
-  size: Size,
-  tell: (text: string) => void,
-): Promise<{ rate: number; selected: number; ratio: number }> {
-  const rounds: { rate: number; selected: number }[] = []
-  const select = async (): Promise<number> => {
-    const startedAt = performance.now()
-    const { rows } = await pool.query(readPlainly('large'), [size.drained])
-    return (rows.length / (performance.now() - startedAt)) * 1000
-  }
-  for (let pair = 0; pair < size.drainPairs; pair++) {
-    tell(`outbox: draining ${size.drained}, ${pair + 1} of ${size.drainPairs}`)
-    const early = pair % 2 === 0 ? await select() : undefined
-    const { events, ms } = await drain(lockstep, size.drained)
-    rounds.push({ rate: (events / ms) * 1000, selected: early ?? (await select()) })
-  }
+/** What a turn of so many events cost. */
+async function costing(arena: Arena, work: () => Promise<{ rate: number; events: number }>): Promise<Turn<Cost>> {
+  const before = await arena.spent()
+  const { rate, events } = await work()
+  const after = await arena.spent()
   return {
-    rate: median(rounds.map(({ rate }) => rate)),
-    selected: median(rounds.map(({ selected }) => selected)),
-    ratio: median(rounds.map(({ rate, selected }) => rate / selected)),
+    rate,
+    wal: (after.walBytes - before.walBytes) / events,
+    cpu: ((after.cpuMs - before.cpuMs) * 1000) / events,
   }
 }
 
-/**
- * The steady cost of one event. Enqueuing: single events to the same 1,000 streams, which have a few numbers behind them or many.
- * Draining: the same number of the oldest events, of all that there is or of the little that there is.
- */
-async function compareBacklogs(
-  small: Lockstep,
-  large: Lockstep,
-  size: Size,
-  tell: (text: string) => void,
-): Promise<{ enqueue: Comparison; drain: Comparison }> {
-  const upTo = size.smallBacklog * MEASURED_SHARE
-  const drainUs = async (lockstep: Lockstep): Promise<number> => {
-    const { events, ms } = await drain(lockstep, upTo)
-    return (ms / events) * 1000
+function allTurns(
+  seats: readonly Seat[],
+  play: (seat: Seat) => (round: number) => Promise<Turn<Cost>>,
+): Record<ContenderName, (round: number) => Promise<Turn<Cost>>> {
+  return Object.fromEntries(seats.map((seat) => [seat.name, play(seat)])) as ReturnType<typeof allTurns>
+}
+
+/** One event a transaction, on 8 connections. */
+function playEnqueuing(arena: Arena, seats: readonly Seat[], size: Size, tell: Told): Promise<Played['enqueued']> {
+  const play = (seat: Seat) => () =>
+    costing(arena, async () => {
+      const { events, ms } = await seat.enqueue(size.enqueued)
+      return { rate: (events / ms) * 1000, events }
+    })
+  return interleave(allTurns(seats, play), size.enqueueRounds, tell)
+}
+
+/** A backlog and one dispatcher, consumer or worker. The first round finds out how many a slow one gets. */
+function playDraining(arena: Arena, seats: readonly Seat[], size: Size, tell: Told): Promise<Played['drained']> {
+  const play = (seat: Seat): ((round: number) => Promise<Turn<Cost>>) => {
+    let [wanted, left] = [Math.min(size.drained, contenders[seat.name].most ?? Infinity), 0]
+    return async (round) => {
+      if (left < wanted) left += await seat.fill(wanted - left)
+      return costing(arena, async () => {
+        const { events, ms, delivered } = await seat.drain(wanted, round === 0 ? size.slowMs : size.slowMs * 2)
+        left -= delivered
+        // Whole thousands: in each of them every key is there once.
+        if (round === 0) wanted = Math.min(wanted, Math.max(1000, Math.floor(delivered / 1000) * 1000))
+        return { rate: (events / ms) * 1000, events: delivered }
+      })
+    }
   }
-  const rounds: { baselineUs: number; candidateUs: number }[] = []
-  for (let pair = 0; pair < size.backlogPairs; pair++) {
-    tell(`outbox: backlogs, ${pair + 1} of ${size.backlogPairs}`)
-    const smallFirst = pair % 2 === 0
-    const first = await drainUs(smallFirst ? small : large)
-    const second = await drainUs(smallFirst ? large : small)
-    rounds.push(smallFirst ? { baselineUs: first, candidateUs: second } : { baselineUs: second, candidateUs: first })
-  }
-  tell(`outbox: enqueuing to ${KEYS} streams with a backlog`)
-  const enqueueTo = (lockstep: Lockstep): Contender =>
-    onAllConnections((number) => lockstep.transaction({}, (tx) => tx.enqueue(eventOf(number))))
+  return interleave(allTurns(seats, play), size.drainRounds, tell)
+}
+
+function enqueueColumns(enqueued: Played['enqueued'], name: ContenderName): ResultRow {
+  const rate = enqueued.of(name, 'rate')
   return {
-    enqueue: await compare(enqueueTo(small), enqueueTo(large), size.pairs, size.count),
-    drain: {
-      baselineUs: median(rounds.map((round) => round.baselineUs)),
-      candidateUs: median(rounds.map((round) => round.candidateUs)),
-      ratio: median(rounds.map((round) => round.candidateUs / round.baselineUs)),
-    },
+    'enqueue/s': Math.round(rate.median),
+    'middle half': showSpread(rate),
+    'WAL B': Math.round(enqueued.of(name, 'wal').median),
+    'CPU µs': Math.round(enqueued.of(name, 'cpu').median),
   }
 }
 
-/** NaN, which no goal holds for, where the statistics know of no events. */
-async function deadEvents(server: PostgresServer, databases: readonly string[]): Promise<number> {
-  let dead = 0
-  await inOrder(databases, async (database) => {
-    const client = new pg.Client(server.url(database))
-    await client.connect()
-    const { rows } = await client.query<{ dead: number; events: number }>(DEAD_EVENTS)
-    dead += (rows[0]?.events ?? 0) > 0 ? (rows[0]?.dead ?? Number.NaN) : Number.NaN
-    await client.end()
-  })
-  return dead
+function drainColumns(drained: Played['drained'], name: ContenderName, dead: number, latency?: Latency): ResultRow {
+  const rate = drained.of(name, 'rate')
+  const short = (value: number): number => Number(value.toPrecision(3))
+  return {
+    'drain/s': Math.round(rate.median),
+    'middle half of it': showSpread(rate),
+    'WAL B of it': Math.round(drained.of(name, 'wal').median),
+    'CPU µs of it': short(drained.of(name, 'cpu').median),
+    'dead rows': short(dead),
+    'p50 ms': short(latency?.p50 ?? Number.NaN),
+    'p99 ms': short(latency?.p99 ?? Number.NaN),
+  }
 }

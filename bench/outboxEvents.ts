@@ -1,11 +1,9 @@
 import type { EventToEnqueue, Lockstep } from 'pg-lockstep'
-import type { Contender } from './compare.ts'
 
 export const CONNECTIONS = 8
 export const KEYS = 1000
 
 const PAYLOAD = {
-  id: 101,
   portfolio: 'portfolio 0001',
   instrument: 'DE000A1EWWW0',
   quantity: 5,
@@ -15,8 +13,13 @@ const PAYLOAD = {
 const HEADERS = { 'trace-id': '4bf92f3577b34da6a3ce929d0e0e4736' }
 
 /** The event with that number: keys in turn, but not side by side. */
-export function eventOf(number: number): EventToEnqueue {
-  return { topic: 'trades', key: keyOf((number * 7919) % KEYS), payload: PAYLOAD, headers: HEADERS }
+export function eventOf(number: number, keys = KEYS): EventToEnqueue {
+  return {
+    topic: 'trades',
+    key: keyOf((number * 7919) % keys),
+    payload: { id: number, ...PAYLOAD },
+    headers: HEADERS,
+  }
 }
 
 /** The same as values of a statement. */
@@ -30,7 +33,7 @@ function keyOf(number: number): string {
 }
 
 /** Does it so many times, on as many connections as there are, each beginning the next as soon as it has its answer. */
-export function onAllConnections(work: (number: number) => Promise<unknown>): Contender {
+export function onAllConnections(work: (number: number) => Promise<unknown>): (count: number) => Promise<void> {
   return async (count) => {
     let next = 0
     await Promise.all(
@@ -41,22 +44,35 @@ export function onAllConnections(work: (number: number) => Promise<unknown>): Co
   }
 }
 
+/** All numbers below `count`, so many at a time, one after the other: in 1,000 of them every key is there once. */
+export async function inChunks(
+  count: number,
+  size: number,
+  work: (numbers: number[]) => Promise<void>,
+): Promise<number> {
+  for (let from = 0; from < count; from += size) {
+    await work(Array.from({ length: Math.min(size, count - from) }, (_, place) => from + place))
+  }
+  return count
+}
+
 /** Whoever writes to more streams than that in one transaction locks whole buckets, and holds up the others. */
 const STREAMS_AT_ONCE = 100
 /** As many as lie between two ticks: a backlog of single events is cut into such pieces, too. */
 const EVENTS_AT_ONCE = 1000
 
 /** Fills an outbox quickly. Gives the number of events, rounded up to whole transactions. */
-export async function fill(lockstep: Lockstep, count: number): Promise<number> {
+export async function fill(lockstep: Lockstep, count: number, keys = KEYS): Promise<number> {
   const size = Math.min(EVENTS_AT_ONCE, count)
-  const groups = KEYS / STREAMS_AT_ONCE
+  const streams = Math.min(STREAMS_AT_ONCE, keys)
+  const groups = Math.ceil(keys / streams)
   const transactions = Math.ceil(count / size)
   await onAllConnections((number) =>
     lockstep.transaction({}, async (tx) => {
-      const first = (number % groups) * STREAMS_AT_ONCE
+      const first = (number % groups) * streams
       const events = Array.from({ length: size }, (_, place) => ({
-        ...eventOf(0),
-        key: keyOf(first + (place % STREAMS_AT_ONCE)),
+        ...eventOf(number * size + place),
+        key: keyOf((first + (place % streams)) % keys),
       }))
       await tx.enqueueMany(events)
     }),

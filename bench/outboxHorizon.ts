@@ -1,22 +1,70 @@
-import { Lockstep } from 'pg-lockstep'
-import pg from 'pg'
-import { median } from './compare.ts'
-import { createDatabase, HOLD_SNAPSHOT } from './outbox.sql.ts'
-import { GatedDispatcher } from './outboxDrain.ts'
-import { CONNECTIONS, eventOf, fill, onAllConnections } from './outboxEvents.ts'
+import { goal, type ResultRow } from '../tools/judge/report.ts'
+import type { Bench, Tell, Thoroughness } from './bench.ts'
+import { type ContenderName, contenders } from './contenders/all.ts'
+import { Arena, type Seat } from './contenders/arena.ts'
+import { showSpread, type Spread, spreadOf } from './harness/spread.ts'
 
-/** What an old snapshot costs, as ratios of rates to those of a database without. */
-export interface Horizon {
-  readonly enqueue: { readonly held: number; readonly free: number; readonly ratio: number }
-  readonly drain: { readonly held: number; readonly free: number; readonly ratio: number }
+interface Size {
+  /** How long the snapshot is held, and how many rounds of its second half are wanted. */
+  readonly ms: number
+  readonly rounds: number
+  readonly singles: number
+  /** A backlog for Lockstep, and for the others, of which each gets so long. */
+  readonly many: number
+  readonly fewer: number
+  readonly longestMs: number
 }
 
-export interface HorizonSize {
-  /** How long the snapshot is held. */
-  readonly ms: number
-  /** How many single events are enqueued at a time, and how many more are put there to be drained. */
-  readonly singles: number
-  readonly many: number
+const SIZES: Readonly<Record<Thoroughness, Size>> = {
+  full: { ms: 60_000, rounds: 5, singles: 500, many: 20_000, fewer: 4000, longestMs: 2000 },
+  quick: { ms: 12_000, rounds: 2, singles: 200, many: 10_000, fewer: 2000, longestMs: 1000 },
+  smoke: { ms: 300, rounds: 1, singles: 16, many: 2000, fewer: 1000, longestMs: 200 },
+}
+
+/** Those that keep pace with the minute; one of each kind. */
+const NAMES: readonly ContenderName[] = [
+  'Lockstep',
+  'pg-boss key_strict_fifo',
+  'graphile-worker, a queue a key, local queue',
+  'graphile-worker, unordered',
+  'a query that locks as it reads',
+]
+
+/** An old snapshot keeps what was updated or deleted from being cleaned up: whoever does either for each event gets slower and slower. */
+export const outboxHorizon: Bench = {
+  name: 'outbox-horizon',
+  about: 'enqueue and drain while somebody holds an old snapshot, against the same without; and what it does to others',
+  baselines: Object.fromEntries(NAMES.map((name) => [name, contenders[name].settings])),
+  async run(thoroughness, tell) {
+    const size = SIZES[thoroughness]
+    const arena = await Arena.open('bundled')
+    try {
+      tell('outbox-horizon: setting up')
+      const sides = await Promise.all(NAMES.map((name) => openSides(arena, name, size)))
+      const rounds = await holdAndPlay(sides, size, tell)
+      const results: ResultRow[] = []
+      for (const name of NAMES) {
+        for (const what of ['enqueue', 'drain'] as const) {
+          const { held, free, ratio } = spreads(rounds, name, what)
+          results.push({
+            who: name,
+            what,
+            'held/s': Math.round(held.median),
+            'without/s': Math.round(free.median),
+            ratio: ratio.median,
+            'middle half': showSpread(ratio),
+          })
+        }
+      }
+      const judged = (['enqueue', 'drain'] as const).map((what) => {
+        const name = `${what} under a snapshot of ${size.ms / 1000} s, in the rate without`
+        return goal(name, spreads(rounds, 'Lockstep', what).ratio.median, '>=', 0.9)
+      })
+      return { results, goals: judged }
+    } finally {
+      await arena.close()
+    }
+  },
 }
 
 interface Rates {
@@ -24,85 +72,81 @@ interface Rates {
   readonly drain: number
 }
 
-/**
- * Two databases of one server, and in one of them somebody holds a snapshot: that holds up cleaning there and only there. They are
- * under load in turns, so that what slows the machine down slows both. What an old snapshot costs grows with its age: only the
- * second half counts.
- */
-export async function measureHorizon(
-  server: { url(database: string): string },
-  admin: pg.Pool,
-  size: HorizonSize,
-  tell: (text: string) => void,
-): Promise<Horizon> {
-  const [held, free] = await Promise.all(['held', 'free'].map((name) => openSide(server, admin, name)))
-  if (held === undefined || free === undefined) throw new Error('two sides are needed')
-  const holder = new pg.Client(held.url)
-  try {
-    await holder.connect()
-    for (const side of [held, free]) await side.play(size)
-    await holder.query(HOLD_SNAPSHOT)
-    const rounds: { held: Rates; free: Rates; age: number }[] = []
-    const startedAt = performance.now()
-    for (let age = 0; age < size.ms || rounds.length < 2; age = performance.now() - startedAt) {
-      tell(`outbox: a snapshot of ${Math.round(age / 1000)} s`)
-      const heldFirst = rounds.length % 2 === 0
-      const first = await (heldFirst ? held : free).play(size)
-      const second = await (heldFirst ? free : held).play(size)
-      rounds.push(heldFirst ? { held: first, free: second, age } : { held: second, free: first, age })
-    }
-    const late = rounds.filter(({ age }) => age >= size.ms / 2)
-    const counted = late.length > 0 ? late : rounds
-    const over = (what: keyof Rates): Horizon['enqueue'] => ({
-      held: median(counted.map((round) => round.held[what])),
-      free: median(counted.map((round) => round.free[what])),
-      ratio: median(counted.map((round) => round.held[what] / round.free[what])),
-    })
-    return { enqueue: over('enqueue'), drain: over('drain') }
-  } finally {
-    await holder.end()
-    await Promise.all([held.close(), free.close()])
-  }
+/** The same contender twice: under a snapshot, and without. */
+interface Sides {
+  readonly name: ContenderName
+  readonly held: Side
+  readonly free: Side
 }
 
 interface Side {
-  readonly url: string
-  /** Enqueues single events, then drains them together with many more. */
-  play(size: HorizonSize): Promise<Rates>
-  close(): Promise<void>
+  readonly seat: Seat
+  play(): Promise<Rates>
 }
 
-async function openSide(server: { url(database: string): string }, admin: pg.Pool, name: string): Promise<Side> {
-  await admin.query(createDatabase(name))
-  const url = server.url(name)
-  // Apart from each other: who enqueues does not wake who delivers.
-  const [writing, reading] = [
-    new pg.Pool({ connectionString: url, max: CONNECTIONS }),
-    new pg.Pool({ connectionString: url, max: 4 }),
-  ]
-  const [producer, consumer] = [new Lockstep(writing), new Lockstep(reading)] as unknown as [Lockstep, Lockstep]
-  await producer.migrate()
-  const dispatcher = new GatedDispatcher(consumer)
-  let enqueued = 0
+interface Round {
+  readonly name: ContenderName
+  readonly held: Rates
+  readonly free: Rates
+}
+
+async function openSides(arena: Arena, name: ContenderName, size: Size): Promise<Sides> {
+  const [held, free] = await Promise.all([arena.seat(name), arena.seat(name)])
+  return { name, held: sideOf(held, size), free: sideOf(free, size) }
+}
+
+function sideOf(seat: Seat, size: Size): Side {
+  const wanted = seat.name === 'Lockstep' ? size.many : size.fewer
+  let left = 0
   return {
-    url,
-    async play({ singles, many }) {
-      const startedAt = performance.now()
-      await onAllConnections((number) => producer.transaction({}, (tx) => tx.enqueue(eventOf(number))))(singles)
-      const enqueuedAt = performance.now()
-      enqueued += singles + (await fill(producer, many))
-      const before = dispatcher.delivered
-      const openedAt = performance.now()
-      await dispatcher.deliverUpTo(enqueued)
-      return {
-        enqueue: (singles / (enqueuedAt - startedAt)) * 1000,
-        drain: ((dispatcher.delivered - before) / (performance.now() - openedAt)) * 1000,
+    seat,
+    async play() {
+      const enqueued = await seat.enqueue(size.singles)
+      if (left < wanted) left += await seat.fill(wanted - left)
+      const drained = await seat.drain(wanted, size.longestMs)
+      left -= drained.delivered
+      return { enqueue: (enqueued.events / enqueued.ms) * 1000, drain: (drained.events / drained.ms) * 1000 }
+    },
+  }
+}
+
+/**
+ * The snapshots are taken at once in all databases on the one side, which holds up cleaning there and only there. All play in turns, so
+ * that what slows the machine down slows all. What an old snapshot costs grows with its age: only the second half counts.
+ */
+async function holdAndPlay(sides: readonly Sides[], size: Size, tell: Tell): Promise<Round[]> {
+  for (const { held, free } of sides) for (const side of [held, free]) await side.play()
+  const letGo = await Promise.all(sides.map(({ held }) => held.seat.holdSnapshots()))
+  try {
+    const late: Round[] = []
+    const startedAt = performance.now()
+    const age = (): number => performance.now() - startedAt
+    const enough = (): boolean => age() >= size.ms && late.length >= size.rounds * sides.length
+    for (let number = 0; !enough(); number++) {
+      const counts = age() >= size.ms / 2
+      for (const { name, held, free } of sides) {
+        tell(`outbox-horizon: a snapshot of ${Math.round(age() / 1000)} s, ${name}`, Math.min(1, age() / size.ms))
+        const first = await (number % 2 === 0 ? held : free).play()
+        const second = await (number % 2 === 0 ? free : held).play()
+        if (!counts) continue
+        late.push(number % 2 === 0 ? { name, held: first, free: second } : { name, held: second, free: first })
       }
-    },
-    async close() {
-      await dispatcher.stop()
-      await Promise.all([producer.close(), consumer.close()])
-      await Promise.all([writing.end(), reading.end()])
-    },
+    }
+    return late
+  } finally {
+    await Promise.all(letGo.map((each) => each()))
+  }
+}
+
+function spreads(
+  rounds: readonly Round[],
+  who: ContenderName,
+  what: keyof Rates,
+): { held: Spread; free: Spread; ratio: Spread } {
+  const own = rounds.filter(({ name }) => name === who)
+  return {
+    held: spreadOf(own.map(({ held }) => held[what])),
+    free: spreadOf(own.map(({ free }) => free[what])),
+    ratio: spreadOf(own.map(({ held, free }) => held[what] / free[what])),
   }
 }

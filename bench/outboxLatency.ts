@@ -12,7 +12,7 @@ import { CONNECTIONS, eventOf } from './outboxEvents.ts'
 import { type Arrival, noteArrivals } from './outboxLatencyProcess.ts'
 
 const SIZES: Readonly<Record<Thoroughness, { ms: number; warmUpMs: number; idleMs: number }>> = {
-  full: { ms: 20_000, warmUpMs: 3000, idleMs: 20_000 },
+  full: { ms: 15_000, warmUpMs: 3000, idleMs: 15_000 },
   quick: { ms: 5000, warmUpMs: 1500, idleMs: 5000 },
   smoke: { ms: 300, warmUpMs: 100, idleMs: 500 },
 }
@@ -46,10 +46,9 @@ export const outboxLatency: Bench = {
       tell('outbox-latency: nothing happens')
       const perSecond = await askedWhileIdle(server.url(), lockstep, pool, size.idleMs)
 
-      const loose = thoroughness === 'smoke' ? 100 : 1
       const goals: Goal[] = [
-        goal('COMMIT to sink, dispatcher in another process: p50 ms', apart.p50, '<=', 5 * loose),
-        goal('COMMIT to sink, dispatcher in another process: p99 ms', apart.p99, '<=', 25 * loose),
+        goal('COMMIT to sink, dispatcher in another process: p50 ms', apart.p50, '<=', 5),
+        goal('COMMIT to sink, dispatcher in another process: p99 ms', apart.p99, '<=', 25),
         goal('an idle dispatcher on a busy server: questions a second', perSecond, '<=', 10),
       ]
       return { results: [rowOf('in another process', apart), rowOf('in the same process', together)], goals }

@@ -1,7 +1,4 @@
-import { spawnSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { fileURLToPath } from 'node:url'
+import { loadPeer } from '../harness/peers.ts'
 
 /** The part of ioredis and redlock that the bench uses. */
 export interface RedisClient {
@@ -17,28 +14,25 @@ export interface RedlockClient {
   on(event: 'error', listener: () => void): unknown
 }
 
-interface Peers {
+export interface RedlockPeer {
   connect(port: number): RedisClient
   redlock(client: RedisClient): RedlockClient
 }
 
-/** The peers are installed here and nowhere else, when they are first compared with. */
-export function redlockPeers(): Peers {
-  const directory = fileURLToPath(new URL('.', import.meta.url))
-  if (!existsSync(`${directory}/node_modules/redlock`)) {
-    const { status } = spawnSync('npm', ['ci'], { cwd: directory, stdio: ['ignore', 2, 2] })
-    if (status !== 0) throw new Error('npm ci failed in bench/peers')
-  }
-  const load = createRequire(import.meta.url)
-  const { Redis } = load('ioredis') as { Redis: new (options: object) => RedisClient }
-  const { default: Redlock } = load('redlock') as {
-    default: new (clients: object[], settings: object) => RedlockClient
-  }
+type RedlockClass = new (clients: object[], settings: object) => RedlockClient
+
+/** Its own defaults, but it never gives up. */
+export const REDLOCK_SETTINGS = { retryCount: -1 }
+
+export async function redlockPeer(): Promise<RedlockPeer> {
+  const { Redis } = await loadPeer<{ Redis: new (options: object) => RedisClient }>('ioredis')
+  const loaded = await loadPeer<{ default: RedlockClass | { default: RedlockClass } }>('redlock')
+  // What the package calls an ES module is CommonJS to some loaders.
+  const Redlock = 'default' in loaded.default ? loaded.default.default : loaded.default
   return {
     connect: (port) => new Redis({ host: '127.0.0.1', port }),
     redlock(client) {
-      // Its own defaults, but it never gives up.
-      const lock = new Redlock([client], { retryCount: -1 })
+      const lock = new Redlock([client], REDLOCK_SETTINGS)
       lock.on('error', () => undefined)
       return lock
     },

@@ -1,0 +1,25 @@
+import type { Bench } from './bench.ts'
+import { hotKey } from './hotKey.ts'
+import { leases } from './leases.ts'
+import { locks } from './locks.ts'
+import { observe } from './observe.ts'
+import { outbox } from './outbox.ts'
+import { outboxHorizon } from './outboxHorizon.ts'
+import { outboxLatency } from './outboxLatency.ts'
+import { outboxScale } from './outboxScale.ts'
+import { processes } from './processes.ts'
+import { sinks } from './sinks.ts'
+
+/** One a claim, in the order in which a run of all takes them. */
+export const benches: Readonly<Record<string, Bench>> = {
+  locks,
+  observe,
+  'hot-key': hotKey,
+  leases,
+  outbox,
+  'outbox-latency': outboxLatency,
+  'outbox-horizon': outboxHorizon,
+  'outbox-scale': outboxScale,
+  sinks,
+  processes,
+}

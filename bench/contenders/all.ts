@@ -1,0 +1,31 @@
+import { lockingQuery, plainInsert } from './byHand.ts'
+import type { ContenderKind } from './contender.ts'
+import { graphileLocalQueue, graphileNamed, graphileUnordered } from './graphileWorker.ts'
+import { lockstep } from './lockstep.ts'
+import { pgBoss } from './pgBoss.ts'
+import { pgq } from './pgq.ts'
+import { pgTransactionalOutbox } from './pgTransactionalOutbox.ts'
+
+export type ContenderName =
+  | 'Lockstep'
+  | 'plain INSERT'
+  | 'pg-boss key_strict_fifo'
+  | 'graphile-worker, a queue a key'
+  | 'graphile-worker, a queue a key, local queue'
+  | 'graphile-worker, unordered'
+  | 'pg-transactional-outbox'
+  | 'a query that locks as it reads'
+  | 'PgQ'
+
+/** All ways that are compared, by the names that stand in the tables. */
+export const contenders: Readonly<Record<ContenderName, ContenderKind>> = {
+  Lockstep: lockstep,
+  'plain INSERT': plainInsert,
+  'pg-boss key_strict_fifo': pgBoss,
+  'graphile-worker, a queue a key': graphileNamed,
+  'graphile-worker, a queue a key, local queue': graphileLocalQueue,
+  'graphile-worker, unordered': graphileUnordered,
+  'pg-transactional-outbox': pgTransactionalOutbox,
+  'a query that locks as it reads': lockingQuery,
+  PgQ: pgq,
+}

@@ -1,0 +1,8 @@
+export function createDatabase(name: string): string {
+  return `CREATE DATABASE "${name}"`
+}
+
+export const SHOW_VERSION = 'SHOW server_version'
+
+/** A snapshot that stays: from here on nothing that is deleted or updated in this database can be cleaned up. */
+export const HOLD_SNAPSHOT = `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class`

@@ -1,0 +1,194 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
+import { type AskedProcess, startAsked } from '../harness/askedProcess.ts'
+import { ensurePeers, peerNode } from '../harness/peers.ts'
+import { type Spent, spentBy } from '../harness/serverCost.ts'
+import { quantile } from '../harness/spread.ts'
+import type { ContenderName } from './all.ts'
+import { createDatabase, HOLD_SNAPSHOT, SHOW_VERSION } from './arena.sql.ts'
+import type { Purpose } from './contender.ts'
+import type { Done, Moment, Task, TaskIn } from './contenderProcess.ts'
+
+const PROCESS = new URL('contenderProcess.ts', import.meta.url)
+/** What has not come by then does not come any more. */
+const LONGEST_WAIT_MS = 20_000
+
+/** Where Debian has a PostgreSQL with PgQ. */
+const DEBIAN_15 = '/usr/lib/postgresql/15/bin'
+const PGQ = '/usr/share/postgresql/15/extension/pgq.control'
+
+export function pgqIsThere(): boolean {
+  return existsSync(PGQ) && existsSync(join(DEBIAN_15, 'initdb'))
+}
+
+/** As it comes but for the room it has; every commit is on disk before it is answered, for all alike. */
+const SETTINGS = { max_connections: '400', max_wal_size: '4GB', synchronous_commit: 'on' }
+
+/** A server on which contenders stand side by side, each in a database and a process of its own. */
+export class Arena {
+  readonly server: PostgresServer
+  readonly admin: pg.Pool
+  readonly #opened: Seat[] = []
+  #seats = 0
+
+  private constructor(server: PostgresServer) {
+    this.server = server
+    this.admin = new pg.Pool({ connectionString: server.url(), max: 1 })
+  }
+
+  static async open(version: 'bundled' | 'Debian 15'): Promise<Arena> {
+    ensurePeers()
+    const of15 = (name: string): string => join(DEBIAN_15, name)
+    const binaries = { initdb: of15('initdb'), postgres: of15('postgres'), pg_ctl: of15('pg_ctl') }
+    const server = await startPostgres({
+      durable: true,
+      settings: SETTINGS,
+      ...(version === 'Debian 15' ? { binaries } : {}),
+    })
+    return new Arena(server)
+  }
+
+  /** A place for a contender, with databases of its own. */
+  async seat(name: ContenderName): Promise<Seat> {
+    const number = ++this.#seats
+    const [enqueue, deliver] = (['enqueue', 'deliver'] as const).map((purpose) => `${purpose}_${number}`) as [
+      string,
+      string,
+    ]
+    for (const database of [enqueue, deliver]) await this.admin.query(createDatabase(database))
+    const seat = new Seat(name, { enqueue: this.server.url(enqueue), deliver: this.server.url(deliver) })
+    this.#opened.push(seat)
+    await seat.install()
+    return seat
+  }
+
+  async version(): Promise<string> {
+    const { rows } = await this.admin.query<{ server_version: string }>(SHOW_VERSION)
+    return rows[0]?.server_version.split(' ')[0] ?? 'unknown'
+  }
+
+  spent(): Promise<Spent> {
+    return spentBy(this.server, this.admin)
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#opened.map((seat) => seat.leave()))
+    await this.admin.end()
+    await this.server.stop()
+  }
+}
+
+type Urls = Readonly<Record<Purpose, string>>
+
+/** One contender at work: a process that writes and one that delivers. Enqueuing is timed in a database from which nothing is delivered. */
+export class Seat {
+  readonly name: ContenderName
+  readonly #urls: Urls
+  readonly #processes: Partial<Record<Purpose, Promise<AskedProcess>>> = {}
+  #delivered = 0
+
+  constructor(name: ContenderName, urls: Urls) {
+    this.name = name
+    this.#urls = urls
+  }
+
+  /** All that was delivered so far. */
+  get delivered(): number {
+    return this.#delivered
+  }
+
+  async #ask<Answer>(who: Purpose, where: Purpose, task: Task): Promise<Answer> {
+    this.#processes[who] ??= startAsked(peerNode(), PROCESS, [this.name])
+    return (await this.#processes[who]).ask<Answer>({ ...task, url: this.#urls[where] })
+  }
+
+  async install(): Promise<void> {
+    for (const purpose of ['enqueue', 'deliver'] as const)
+      await this.#ask('enqueue', purpose, { task: 'install', purpose })
+  }
+
+  enqueue(count: number): Promise<Done> {
+    return this.#ask('enqueue', 'enqueue', { task: 'enqueue', count })
+  }
+
+  /** Fills what is delivered from. */
+  fill(count: number): Promise<number> {
+    return this.#ask('enqueue', 'deliver', { task: 'fill', count })
+  }
+
+  async drain(upTo: number, longestMs: number): Promise<Done> {
+    const done = await this.#ask<Done>('deliver', 'deliver', { task: 'drain', upTo, longestMs })
+    this.#delivered += done.delivered
+    return done
+  }
+
+  /** From COMMIT's answer to the sink, in milliseconds, at an even pace: one process writes and another delivers. */
+  async latencies(perSecond: number, warmUpMs: number, ms: number): Promise<number[]> {
+    const produce = (forMs: number): Promise<Moment[]> =>
+      this.#ask('enqueue', 'deliver', { task: 'produce', perSecond, ms: forMs })
+    await this.#ask('deliver', 'deliver', { task: 'listen' })
+    try {
+      await this.#arrivals(await produce(warmUpMs))
+      const committed = await produce(ms)
+      const arrived = await this.#arrivals(committed)
+      // The sink can be faster than the answer to COMMIT.
+      return committed.map(([number, at]) => Math.max(0, (arrived.get(number) ?? Infinity) - at))
+    } finally {
+      await this.#ask('deliver', 'deliver', { task: 'hush' })
+    }
+  }
+
+  async #arrivals(committed: readonly Moment[]): Promise<Map<number, number>> {
+    const arrived = new Map<number, number>()
+    for (const deadline = performance.now() + LONGEST_WAIT_MS; ; await sleep(20)) {
+      for (const [number, at] of await this.#ask<Moment[]>('deliver', 'deliver', { task: 'heard' }))
+        arrived.set(number, at)
+      if (arrived.size < committed.length && performance.now() < deadline) continue
+      this.#delivered += arrived.size
+      return arrived
+    }
+  }
+
+  /** Somebody holds an old snapshot in both of its databases, until the function that it gives is called. */
+  async holdSnapshots(): Promise<() => Promise<void>> {
+    const holders = Object.values(this.#urls).map((url) => new pg.Client(url))
+    for (const holder of holders) {
+      await holder.connect()
+      await holder.query(HOLD_SNAPSHOT)
+    }
+    return async () => void (await Promise.all(holders.map((holder) => holder.end())))
+  }
+
+  /** Asks the database from which it was delivered. Its processes are gone by then: only so have they told everything. */
+  async askDatabase(question: string): Promise<number> {
+    await this.leave()
+    const client = new pg.Client(this.#urls.deliver)
+    await client.connect()
+    try {
+      const { rows } = await client.query<{ answer: number }>(question)
+      return rows[0]?.answer ?? Number.NaN
+    } finally {
+      await client.end()
+    }
+  }
+
+  async leave(): Promise<void> {
+    for (const who of ['enqueue', 'deliver'] as const) {
+      const running = this.#processes[who]
+      if (running === undefined) continue
+      delete this.#processes[who]
+      const asked = await running
+      for (const url of Object.values(this.#urls)) {
+        await asked.ask({ task: 'close', url } satisfies TaskIn).catch(() => undefined)
+      }
+      await asked.end()
+    }
+  }
+}
+
+export function percentiles(latencies: readonly number[]): { p50: number; p99: number } {
+  return { p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) }
+}

@@ -1,0 +1,41 @@
+/** Outboxes as people write them by hand. `json`, as ours has it: `jsonb` would cost them more. */
+
+export const BEGIN = 'BEGIN'
+export const COMMIT = 'COMMIT'
+export const ROLLBACK = 'ROLLBACK'
+
+export const CREATE_PLAIN = `
+  CREATE TABLE plain_outbox (
+    id bigserial PRIMARY KEY,
+    topic text NOT NULL,
+    key text NOT NULL,
+    payload json NOT NULL,
+    headers json,
+    created_at timestamptz NOT NULL DEFAULT now()
+  );
+  CREATE INDEX plain_outbox_stream ON plain_outbox (topic, key)`
+export const INSERT_PLAIN = 'INSERT INTO plain_outbox (topic, key, payload, headers) VALUES ($1, $2, $3, $4)'
+
+/** With a status, and an index by which the next ones are found in their order. */
+export const CREATE_PENDING = `
+  CREATE TABLE outbox_event (
+    id bigserial PRIMARY KEY,
+    topic text NOT NULL,
+    key text NOT NULL,
+    payload json NOT NULL,
+    headers json,
+    status text NOT NULL DEFAULT 'PENDING',
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  );
+  CREATE INDEX outbox_event_pending ON outbox_event (created_at, id) WHERE status = 'PENDING'`
+export const INSERT_PENDING = 'INSERT INTO outbox_event (topic, key, payload, headers) VALUES ($1, $2, $3, $4)'
+export const FILL_PENDING = `
+  INSERT INTO outbox_event (topic, key, payload, headers)
+  SELECT $1, event->>'key', event->'payload', event->'headers' FROM json_array_elements($2::json) AS event`
+
+/** The lock is tried row by row, as the statement reads: whoever does not get it does not see the row. */
+export const TAKE_PENDING = `
+  SELECT id, key, payload FROM outbox_event
+   WHERE status = 'PENDING' AND pg_try_advisory_xact_lock(hashtext(key))
+   ORDER BY created_at, id LIMIT $1`
+export const MARK_SENT = `UPDATE outbox_event SET status = 'SENT' WHERE id = ANY($1)`

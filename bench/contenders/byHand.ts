@@ -1,0 +1,92 @@
+import pg from 'pg'
+import { eventOf, CONNECTIONS, inChunks, valuesOf } from '../outboxEvents.ts'
+import {
+  BEGIN,
+  COMMIT,
+  CREATE_PENDING,
+  CREATE_PLAIN,
+  FILL_PENDING,
+  INSERT_PENDING,
+  INSERT_PLAIN,
+  MARK_SENT,
+  ROLLBACK,
+  TAKE_PENDING,
+} from './byHand.sql.ts'
+import type { ContenderKind, Payload } from './contender.ts'
+
+/** As many as there are keys: the best for those who take one event of a key at a time. */
+const BATCH = 1000
+
+/** An event as a row and no more: what anybody has to pay who keeps events with the data. */
+export const plainInsert: ContenderKind = {
+  order: 'none',
+  settings: `BEGIN; ${INSERT_PLAIN}; COMMIT on ${CONNECTIONS} connections.`,
+  enqueueOnly: true,
+  open(url) {
+    const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS })
+    return Promise.resolve({
+      install: async () => void (await pool.query(CREATE_PLAIN)),
+      enqueue: (number) => inTransaction(pool, (client) => client.query(INSERT_PLAIN, valuesOf(number))),
+      fill: () => Promise.reject(new Error('a plain INSERT is not drained')),
+      deliver: () => Promise.reject(new Error('a plain INSERT is not drained')),
+      close: () => pool.end(),
+    })
+  },
+}
+
+/**
+ * The query that locks as it reads. It looks as if it kept a key's order, and with two dispatchers it does not: `npm run attack -- order`
+ * has it as its control. Here it is alone, and its order is whatever the clock was at the INSERT.
+ */
+export const lockingQuery: ContenderKind = {
+  order: 'clock, broken by a second dispatcher',
+  settings: `${TAKE_PENDING}\n${MARK_SENT}\nin one transaction, one dispatcher, ${BATCH} at a time, a partial index for the order.`,
+  open(url) {
+    const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS })
+    return Promise.resolve({
+      install: async () => void (await pool.query(CREATE_PENDING)),
+      enqueue: (number) => inTransaction(pool, (client) => client.query(INSERT_PENDING, valuesOf(number))),
+      fill: (count) =>
+        inChunks(count, BATCH, async (numbers) => {
+          await pool.query(FILL_PENDING, ['trades', JSON.stringify(numbers.map((number) => eventOf(number)))])
+        }),
+      deliver(take) {
+        const stopping = new AbortController()
+        const running = (async () => {
+          while (!stopping.signal.aborted) {
+            const taken = await inTransaction(pool, async (client) => {
+              const { rows } = await client.query<{ id: string; payload: Payload }>(TAKE_PENDING, [BATCH])
+              for (const { payload } of rows) take(payload)
+              if (rows.length > 0) await client.query(MARK_SENT, [rows.map(({ id }) => id)])
+              return rows.length
+            })
+            if (taken === 0) await new Promise((resolve) => setTimeout(resolve, POLL_MS))
+          }
+        })()
+        return Promise.resolve(async () => {
+          stopping.abort()
+          await running
+        })
+      },
+      close: () => pool.end(),
+    })
+  },
+}
+
+const POLL_MS = 10
+
+/** As a careful engineer writes it. */
+export async function inTransaction<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  const client = await pool.connect()
+  try {
+    await client.query(BEGIN)
+    const result = await work(client)
+    await client.query(COMMIT)
+    return result
+  } catch (error) {
+    await client.query(ROLLBACK)
+    throw error
+  } finally {
+    client.release()
+  }
+}

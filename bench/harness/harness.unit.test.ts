@@ -1,0 +1,102 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { barChart, show } from './barChart.ts'
+import { interleave } from './interleave.ts'
+import { barOf } from './progressBar.ts'
+import { chartsOf, fillIn, publish } from './publish.ts'
+import { keepRecord, type RunRecord } from './record.ts'
+import { quantile, showSpread, spreadOf } from './spread.ts'
+
+test('a spread is the median and the middle half', () => {
+  expect(spreadOf([5, 1, 4, 2, 3])).toMatchObject({ median: 3, low: 2, high: 4 })
+  expect(quantile([1, 2], 0.5)).toBe(1.5)
+  expect(quantile([1, Infinity], 1)).toBe(Infinity)
+  expect(quantile([Infinity, Infinity], 0.5)).toBe(Infinity)
+  expect(showSpread(spreadOf([0.9871, 0.9872]))).toBe('0.987 to 0.987')
+})
+
+test('contenders take turns, who begins moves on, and the first round does not count', async () => {
+  const order: string[] = []
+  const play = (name: string, value: number) => (round: number) => {
+    order.push(`${name}${round}`)
+    return Promise.resolve({ us: round === 0 ? 1000 : value * round })
+  }
+  const rounds = await interleave({ a: play('a', 2), b: play('b', 1), c: play('c', 4) }, 3, () => undefined)
+  expect(order).toEqual(['a0', 'b0', 'c0', 'b1', 'c1', 'a1', 'c2', 'a2', 'b2', 'a3', 'b3', 'c3'])
+  expect(rounds.of('a', 'us').samples).toEqual([2, 4, 6])
+  expect(rounds.ratio('c', 'b', 'us').samples).toEqual([4, 4, 4])
+})
+
+test('numbers are grouped, and small ones keep three digits', () => {
+  expect([141_710.4, 999.5, 12.345, 0.8712, 1_000_000].map(show)).toEqual([
+    '141,710',
+    '1,000',
+    '12.3',
+    '0.871',
+    '1,000,000',
+  ])
+})
+
+test('a bar is as long as its share', () => {
+  expect(barOf(0)).toBe(`[${' '.repeat(24)}]`)
+  expect(barOf(0.5)).toBe(`[${'='.repeat(12)}${' '.repeat(12)}]`)
+})
+
+const RECORD: RunRecord = {
+  date: '2026-01-02T03:04:05.000Z',
+  thoroughness: 'full',
+  machine: {
+    text: 'a machine',
+    processor: 'A & B',
+    cores: 2,
+    memoryGiB: 24,
+    system: 'linux',
+    node: '20',
+    loadBefore: 0.1,
+    peers: {},
+  },
+  benches: [
+    {
+      name: 'outbox',
+      seconds: 12.4,
+      results: [
+        { who: 'Lockstep', PostgreSQL: '18', 'enqueue/s': 4000, 'drain/s': 140_000 },
+        { who: 'plain INSERT', PostgreSQL: '18', 'enqueue/s': 5000 },
+        { who: 'PgQ', PostgreSQL: '15', 'enqueue/s': 5000, 'drain/s': 70_000 },
+      ],
+      goals: [{ name: 'drain: times PgQ', value: 2, goal: '>= 0.8', holds: true }],
+    },
+  ],
+}
+
+test('a chart has a bar for each that was measured, in proportion, and escapes what it says', () => {
+  const { 'outbox-drain': drain, 'outbox-enqueue': enqueue, 'hot-key': hotKey } = chartsOf(RECORD)
+  expect(drain?.bars.map(({ label }) => label)).toEqual(['Lockstep', 'PgQ, PostgreSQL 15'])
+  expect(enqueue?.bars).toHaveLength(3)
+  expect(hotKey).toBeUndefined()
+  const svg = barChart(drain ?? { title: '', subtitle: '', bars: [] })
+  expect([...svg.matchAll(/<rect[^>]* width="(\d+)"/g)].map((match) => Number(match[1]))).toEqual([370, 185])
+  expect(svg).toContain('A &amp; B')
+  expect(svg).toContain('prefers-color-scheme: dark')
+})
+
+test('a record is kept under its date, drawn, and filled into the guide between its marks', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'lockstep-bench-'))
+  try {
+    const kept = keepRecord(RECORD, folder)
+    expect(kept).toBe(join(folder, '2026-01-02.json'))
+    expect(JSON.parse(readFileSync(kept, 'utf8'))).toEqual(RECORD)
+    const guide = join(folder, 'guide.md')
+    writeFileSync(guide, 'before\n<!-- results:outbox -->\nstale\n<!-- /results:outbox -->\nafter\n')
+    expect(publish(RECORD, folder, guide)).toHaveLength(3)
+    const page = readFileSync(guide, 'utf8')
+    expect(page).toContain('| Lockstep | 18 | 4,000 | 140,000 |')
+    expect(page).not.toContain('stale')
+    expect(page.endsWith('after\n')).toBe(true)
+    expect(fillIn(page, RECORD)).toBe(page)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})

@@ -1,0 +1,125 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { ResultRow } from '../../tools/judge/report.ts'
+import { type Bar, barChart, type Chart, show } from './barChart.ts'
+import type { BenchRecord, RunRecord } from './record.ts'
+
+const ROOT = join(import.meta.dirname, '..', '..')
+const PICTURES = join(ROOT, 'docs', 'pictures')
+const GUIDE = join(ROOT, 'docs', 'guides', 'benchmarks.md')
+
+/** Draws the charts of a run and fills in the tables of the guide. Gives the paths of what was written. */
+export function publish(record: RunRecord, folder = PICTURES, guide = GUIDE): string[] {
+  const written: string[] = []
+  for (const [name, chart] of Object.entries(chartsOf(record))) {
+    const path = join(folder, `bench-${name}.svg`)
+    writeFileSync(path, barChart(chart))
+    written.push(path)
+  }
+  if (existsSync(guide)) {
+    writeFileSync(guide, fillIn(readFileSync(guide, 'utf8'), record))
+    written.push(guide)
+  }
+  return written
+}
+
+/** A chart for each claim that is best seen; those of benches that were not run are left as they are. */
+export function chartsOf({ benches, machine, date }: RunRecord): Record<string, Chart> {
+  const rowsOf = (name: string): readonly ResultRow[] => benches.find((bench) => bench.name === name)?.results ?? []
+  const where = `${machine.cores} x ${machine.processor}, ${date.slice(0, 10)}`
+  const charts: Record<string, Chart> = {
+    'outbox-drain': {
+      title: 'Draining an outbox of 1,000 keys to a sink that counts',
+      subtitle: `events a second, median; ${where}`,
+      bars: barsOf(rowsOf('outbox'), 'who', 'drain/s'),
+    },
+    'outbox-enqueue': {
+      title: 'Enqueuing one event in a transaction, 8 connections',
+      subtitle: `events a second, median, every commit on disk; ${where}`,
+      bars: barsOf(rowsOf('outbox'), 'who', 'enqueue/s'),
+    },
+    'outbox-horizon': {
+      title: 'Draining while somebody holds an old snapshot',
+      subtitle: `rate in the rate without it: 1 is unharmed; ${where}`,
+      bars: barsOf(
+        rowsOf('outbox-horizon').filter(({ what }) => what === 'drain'),
+        'who',
+        'ratio',
+      ),
+    },
+    'hot-key': {
+      title: 'Transfers to one hot account, 64 callers',
+      subtitle: `a second, median, every commit on disk; ${where}`,
+      bars: rowsOf('hot-key')
+        .filter(({ contest }) => String(contest).startsWith('one hot account'))
+        .flatMap(({ contest, against, ...row }) => {
+          const setting = String(contest).replace(/^.*, /, '')
+          return [
+            { label: `combine, ${setting}`, value: Number(row['combine/s']), ours: true },
+            { label: `${against}, ${setting}`, value: Number(row['baseline/s']), ours: false },
+          ]
+        }),
+    },
+    'lease-hand-off': {
+      title: 'From one holder’s release to the next one’s code, 64 contenders',
+      subtitle: `p99 in milliseconds, less is better; ${where}`,
+      bars: rowsOf('leases')
+        .filter(({ what }) => String(what).startsWith('hand-off p99'))
+        .flatMap(({ lockstep, beside, of }) => [
+          { label: 'Lockstep', value: Number(lockstep), ours: true },
+          { label: String(of), value: Number(beside), ours: false },
+        ]),
+    },
+  }
+  return Object.fromEntries(Object.entries(charts).filter(([, { bars }]) => bars.length > 0))
+}
+
+/** Where a row stands on another server than the first, the label says so. */
+function barsOf(rows: readonly ResultRow[], label: string, value: string): Bar[] {
+  const usual = rows[0]?.['PostgreSQL']
+  return rows
+    .filter((row) => typeof row[value] === 'number')
+    .map((row) => ({
+      label: row['PostgreSQL'] === usual ? String(row[label]) : `${row[label]}, PostgreSQL ${row['PostgreSQL']}`,
+      value: Number(row[value]),
+      ours: row[label] === 'Lockstep',
+    }))
+}
+
+/** Puts the tables between their marks: `<!-- results:outbox -->` and `<!-- /results:outbox -->`. */
+export function fillIn(page: string, record: RunRecord): string {
+  const texts: Record<string, string> = {
+    run: `Run on ${record.date.slice(0, 10)}: ${record.machine.text}; load before it ${record.machine.loadBefore}.`,
+  }
+  for (const bench of record.benches) texts[bench.name] = sectionOf(bench)
+  return Object.entries(texts).reduce(
+    (text, [name, content]) =>
+      text.replace(
+        new RegExp(`(<!-- results:${name} -->\\n)[\\s\\S]*?(<!-- /results:${name} -->)`),
+        (_, from: string, to: string) => `${from}${content}\n${to}`,
+      ),
+    page,
+  )
+}
+
+function sectionOf({ results, goals, seconds }: BenchRecord): string {
+  const judged = goals.map(({ name, value, goal, holds }) => ({
+    goal: name,
+    value,
+    wanted: goal,
+    '': holds ? 'holds' : '**does not hold**',
+  }))
+  return `${tableOf(results)}\n\n${tableOf(judged)}\n\nIt took ${Math.round(seconds)} s.`
+}
+
+function tableOf(rows: readonly ResultRow[]): string {
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))]
+  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`
+  const cell = (value: string | number | undefined): string =>
+    value === undefined ? '' : typeof value === 'number' ? show(value) : value.replaceAll('|', '\\|')
+  return [
+    line(columns),
+    `|${columns.map(() => '---').join('|')}|`,
+    ...rows.map((row) => line(columns.map((column) => cell(row[column])))),
+  ].join('\n')
+}

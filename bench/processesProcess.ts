@@ -1,0 +1,92 @@
+/**
+ * One of several processes for `bench processes`: delivers, or takes and gives back a lease, as it is told. Arguments: url, name of the
+ * dispatcher.
+ */
+import { key, Lockstep } from 'pg-lockstep'
+import pg from 'pg'
+
+export type Question =
+  /** Takes shards and delivers whatever there is. */
+  | { readonly task: 'deliver' }
+  /** While the gate is closed, a batch of each shard is in hand and nothing more is read. */
+  | { readonly task: 'gate'; readonly open: boolean }
+  | { readonly task: 'heard' }
+  | { readonly task: 'contend'; readonly contenders: number; readonly ms: number }
+  | { readonly task: 'close' }
+
+/** How many events have come, and when the last of them, by the clock that all processes of a machine share. */
+export interface Heard {
+  readonly events: number
+  readonly lastAt: number
+}
+
+const TTL_MS = 10_000
+
+function run(url: string, name: string): void {
+  const pool = new pg.Pool({ connectionString: url, max: 10 })
+  const lockstep = new Lockstep(pool)
+  const stop = new AbortController()
+  let running: Promise<void> | undefined
+  let [events, lastAt] = [0, 0]
+  let gate: Promise<void> = Promise.resolve()
+  let open: () => void = () => undefined
+
+  const deliver = (): void => {
+    running = lockstep
+      .dispatcher({
+        name,
+        retainMs: false,
+        async sink(batch) {
+          await gate
+          events += batch.length
+          lastAt = performance.timeOrigin + performance.now()
+        },
+      })
+      .run({ signal: stop.signal })
+  }
+  const contend = async (contenders: number, ms: number): Promise<number> => {
+    let grants = 0
+    const startedAt = performance.now()
+    await Promise.all(
+      Array.from({ length: contenders }, async () => {
+        while (performance.now() - startedAt < ms) {
+          const lease = await lockstep.leases.acquire(key`Hot:${1}`, { ttlMs: TTL_MS, waitMs: false })
+          if (performance.now() - startedAt < ms) grants++
+          await lease.release()
+        }
+      }),
+    )
+    return grants
+  }
+  const perform = async (question: Question): Promise<unknown> => {
+    switch (question.task) {
+      case 'deliver':
+        return deliver()
+      case 'gate':
+        open()
+        if (!question.open) gate = new Promise((resolve) => (open = resolve))
+        return undefined
+      case 'heard':
+        return { events, lastAt } satisfies Heard
+      case 'contend':
+        return contend(question.contenders, question.ms)
+      case 'close':
+        break
+    }
+    open()
+    stop.abort()
+    await running
+    await lockstep.close()
+    return pool.end()
+  }
+  process.on('message', (question: Question) => {
+    void perform(question).then(
+      (answer) => process.send?.({ answer: answer ?? null }),
+      (error: unknown) => process.send?.({ failed: error instanceof Error ? error.stack : String(error) }),
+    )
+  })
+  process.send?.({ answer: 'ready' })
+}
+
+const [, program, url, name] = process.argv
+if (program === import.meta.filename && url !== undefined && name !== undefined) run(url, name)
