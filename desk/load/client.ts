@@ -40,6 +40,8 @@ export class Client {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: MOST_CONNECTIONS })
   readonly #tallies = new Map<SystemName, Tally>()
   readonly #underWay = new Set<Try>()
+  /** Why requests had to be sent again, and how often. */
+  readonly retries = new Map<string, number>()
 
   constructor(origin: string) {
     this.origin = origin
@@ -81,6 +83,8 @@ export class Client {
       const outcome = outcomeOf(answer, tries)
       if (outcome !== undefined) return outcome
       if (tries === 1) tally.retried++
+      const why = 'body' in answer ? `${answer.status} ${codeOf(answer.body)}` : answer.status
+      this.retries.set(why, (this.retries.get(why) ?? 0) + 1)
       if (tries === MOST_TRIES || performance.now() > deadline) return { kind: 'unknown' }
       await sleep(pauseMs)
       pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)
@@ -110,7 +114,11 @@ export function outcomeOf(answer: Answer, tries: number): Outcome | undefined {
   if (!('body' in answer) || answer.status >= 500) return undefined
   const { status, body } = answer
   if (status < 300) return { kind: 'acknowledged', status, body }
-  const code = typeof body['code'] === 'string' ? body['code'] : String(status)
+  const code = codeOf(body)
   // At the first try somebody else is at it: nothing was done. Later it may be our own request that is.
   return tries > 1 && AT_IT.has(code) ? undefined : { kind: 'refused', status, code }
+}
+
+function codeOf({ code }: Record<string, unknown>): string {
+  return typeof code === 'string' ? code : 'without a code'
 }

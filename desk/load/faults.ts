@@ -31,6 +31,9 @@ interface Grounds {
 const BAD_DAY: Partial<Faults> = { lostRate: 0.25, failingRate: 0.2, slowRate: 0.2, slowMs: 1500 }
 const PAUSE_MS = 1500
 const BAD_DAY_MS = 4000
+/** A process is killed when it has something to do, if that comes soon. */
+const BUSY_REQUESTS = 3
+const BUSY_MS = 2000
 /** What was cut off shows at once; a busy machine takes a moment. */
 const NOTICED_MS = 500
 
@@ -62,6 +65,8 @@ export class FaultMaker {
     const ids = (await processIds(target.origin, processes)).filter(isAlive)
     // The last one is left alive: what is killed while nobody else answers strikes nobody.
     if (ids.length < 2) return
+    const deadline = performance.now() + BUSY_MS
+    while (client.underWay.length < BUSY_REQUESTS * processes && performance.now() < deadline) await sleep(10)
     const underWay = client.underWay
     sendSignal(random.pick(ids), 'SIGKILL')
     await sleep(NOTICED_MS)

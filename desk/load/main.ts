@@ -14,7 +14,7 @@ import { endProgress, progress } from '../../tools/judge/progress.ts'
 import { printReport } from '../../tools/judge/report.ts'
 import { type LoadOptions, parseOptions, USAGE, WrongOption } from './options.ts'
 import { startOwnDesk, type Target } from './ownDesk.ts'
-import { reportOf, violationLines } from './report.ts'
+import { reportOf, retryLine, violationLines } from './report.ts'
 import { run } from './run.ts'
 
 const TELL_EVERY_MS = process.stderr.isTTY ? 200 : 10_000
@@ -38,6 +38,7 @@ async function main(): Promise<number> {
   try {
     const outcome = await run(target, options, tell, stopping.signal)
     endProgress()
+    console.error(retryLine(outcome))
     const lines = violationLines(outcome)
     for (const line of lines) console.error(line)
     if (lines.length > 0) console.error(['', 'The last that the desk has said:', ...target.said.slice(-20)].join('\n'))

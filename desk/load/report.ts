@@ -58,3 +58,9 @@ export function violationLines({ examined }: Outcome, most = 5): string[] {
     ),
   )
 }
+
+/** Why requests had to be sent again. */
+export function retryLine({ client }: Outcome): string {
+  const reasons = [...client.retries].toSorted((a, b) => b[1] - a[1]).map(([why, times]) => `${why}: ${times}`)
+  return reasons.length === 0 ? 'No request was sent twice.' : `Sent again because of ${reasons.join(', ')}.`
+}

@@ -1,0 +1,87 @@
+import pg from 'pg'
+import { afterAll, describe, expect, test } from 'vitest'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
+import { SYSTEMS } from '../systems.ts'
+import { examine } from './examine.ts'
+import type { LoadOptions } from './options.ts'
+import { startOwnDesk } from './ownDesk.ts'
+import { reportOf, violationLines } from './report.ts'
+import { type Outcome, run } from './run.ts'
+
+const database = await testDatabase()
+const pool = new pg.Pool({ connectionString: database.url, max: 2 })
+afterAll(() => pool.end())
+const target = await startOwnDesk(3, database.url)
+afterAll(() => target.close())
+
+const options: LoadOptions = {
+  minutes: 0.2,
+  rate: 25,
+  contention: 0.4,
+  faults: true,
+  processes: 3,
+  json: false,
+  seed: 20_251_022,
+  running: undefined,
+}
+const never = new AbortController().signal
+let outcome: Outcome | undefined
+
+test(
+  'three processes under load, killed and cut off: nothing is lost, doubled or half done',
+  { timeout: 150_000 },
+  async () => {
+    outcome = await run(target, options, () => undefined, never)
+    expect(violationLines(outcome)).toEqual([])
+    const { goals, results } = reportOf(outcome, options)
+    // How quick it is, `npm run load` tells on a machine that has nothing else to do.
+    expect(goals.filter(({ name, holds }) => !holds && !name.endsWith(' ms'))).toEqual([])
+    expect(results.map(({ system }) => system)).toEqual(['trades', 'instances', 'positions', 'transfers', 'wallets'])
+    for (const row of results) expect(Number(row['acknowledged'])).toBeGreaterThan(0)
+  },
+)
+
+describe('a planted violation is found', () => {
+  test.each([
+    [
+      'trades',
+      'every acknowledged trade is there exactly once',
+      'DELETE FROM lockstep_desk.trades WHERE place = (SELECT max(place) FROM lockstep_desk.trades)',
+    ],
+    [
+      'instances',
+      'every acknowledged step is there exactly once',
+      `INSERT INTO lockstep_desk.instance_steps (instance, step, task, fence, process, request)
+       SELECT instance, step, task, fence, process, request FROM lockstep_desk.instance_steps WHERE request IS NOT NULL LIMIT 1`,
+    ],
+    [
+      'positions',
+      'every acknowledged position is there',
+      `UPDATE lockstep_desk.positions SET status = 'failed' WHERE status = 'active'`,
+    ],
+    [
+      'transfers',
+      'every acknowledged transfer is there exactly once',
+      `UPDATE lockstep_desk.transfers SET request = 'somebody else' WHERE request =
+         (SELECT request FROM lockstep_desk.transfers WHERE request IS NOT NULL LIMIT 1)`,
+    ],
+    [
+      'wallets',
+      'every acknowledged bid is there exactly once',
+      'DELETE FROM lockstep_desk.bids WHERE place = (SELECT min(place) FROM lockstep_desk.bids)',
+    ],
+  ])('in %s: %s', async (system, invariant, sql) => {
+    expect(outcome).toBeDefined()
+    const client = await pool.connect()
+    try {
+      await client.query(`BEGIN; ${sql}`)
+      // The check reads inside the transaction that broke it, which is rolled back.
+      const examined = await examine(client as unknown as pg.Pool, SYSTEMS, outcome?.senders ?? [])
+      const findings = examined.find((each) => each.system === system)?.findings
+      expect(findings?.find((each) => each.invariant === invariant)?.violations).not.toEqual([])
+    } finally {
+      await client.query('ROLLBACK')
+      client.release()
+    }
+  })
+})

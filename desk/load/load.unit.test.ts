@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest'
+import { outcomeOf } from './client.ts'
+import { Memory } from './memory.ts'
+import { parseOptions, WrongOption } from './options.ts'
+import { Random } from './random.ts'
+import { Durations } from './tally.ts'
+
+describe('what a client makes of an answer', () => {
+  const problem = (status: number, code: string) => ({ status, body: { code } })
+
+  test('no answer and failures are asked for again', () => {
+    expect(outcomeOf({ status: 'cut' }, 1)).toBeUndefined()
+    expect(outcomeOf({ status: 'late' }, 1)).toBeUndefined()
+    expect(outcomeOf(problem(503, 'unavailable'), 1)).toBeUndefined()
+  })
+
+  test('busy is a refusal at first; later it may be its own request', () => {
+    expect(outcomeOf(problem(409, 'busy'), 1)).toEqual({ kind: 'refused', status: 409, code: 'busy' })
+    expect(outcomeOf(problem(409, 'busy'), 2)).toBeUndefined()
+    expect(outcomeOf(problem(422, 'insufficient-funds'), 2)).toMatchObject({ kind: 'refused' })
+    expect(outcomeOf({ status: 201, body: { id: '1' } }, 3)).toMatchObject({ kind: 'acknowledged' })
+  })
+})
+
+describe('the memory', () => {
+  const memory = new Memory('bid')
+  memory.remember('a', { kind: 'acknowledged', status: 201, body: {} }, '1')
+  memory.remember('r', { kind: 'refused', status: 409, code: 'bid-too-low' })
+  memory.remember('u', { kind: 'unknown' })
+  const violations = (found: { mark: string; id: string }[]): string[] =>
+    memory.compare(found).flatMap((finding) => finding.violations)
+
+  test('is content with what was said', () => {
+    expect(violations([{ mark: 'a', id: '1' }])).toEqual([])
+    expect(
+      violations([
+        { mark: 'a', id: '1' },
+        { mark: 'u', id: '2' },
+      ]),
+    ).toEqual([])
+    expect(memory.compare([{ mark: 'a', id: '1' }]).map(({ looked }) => looked)).toEqual([1, 1, 1, 1])
+  })
+
+  test.each([
+    ['lost', [], ['a was acknowledged and is there 0 times']],
+    [
+      'twice',
+      [
+        { mark: 'a', id: '1' },
+        { mark: 'a', id: '2' },
+      ],
+      ['a was acknowledged and is there 2 times'],
+    ],
+    ['another one', [{ mark: 'a', id: '7' }], ['a was acknowledged as 1 and is 7']],
+    [
+      'refused, and done',
+      [
+        { mark: 'a', id: '1' },
+        { mark: 'r', id: '2' },
+      ],
+      ['r was refused and is there 1 times'],
+    ],
+    [
+      'done twice without an answer',
+      [
+        { mark: 'a', id: '1' },
+        { mark: 'u', id: '2' },
+        { mark: 'u', id: '3' },
+      ],
+      ['u got no answer and is there 2 times'],
+    ],
+    [
+      'from nobody',
+      [
+        { mark: 'a', id: '1' },
+        { mark: 'x', id: '2' },
+      ],
+      ['x is there, and nobody asked for it'],
+    ],
+  ])('sees what is %s', (_, found, expected) => {
+    expect(violations(found)).toEqual(expected)
+  })
+})
+
+test('random numbers are the same for the same seed', () => {
+  const draw = (seed: number): number[] => {
+    const random = new Random(seed)
+    return Array.from({ length: 5 }, () => random.next())
+  }
+  expect(draw(7)).toEqual(draw(7))
+  expect(draw(7)).not.toEqual(draw(8))
+})
+
+test('percentiles', () => {
+  const durations = new Durations()
+  for (let ms = 1; ms <= 200; ms++) durations.add(ms)
+  expect([durations.percentile(0.5), durations.percentile(0.99), durations.percentile(1)]).toEqual([100, 198, 200])
+  expect(new Durations().percentile(0.99)).toBe(0)
+})
+
+test('options', () => {
+  expect(parseOptions(['--minutes', '2', '--faults', '--seed', '7'], {})).toMatchObject({
+    minutes: 2,
+    faults: true,
+    seed: 7,
+    processes: 3,
+    running: undefined,
+  })
+  expect(() => parseOptions(['--rate', 'fast'], {})).toThrow(WrongOption)
+  expect(() => parseOptions(['--minuets', '2'], {})).toThrow(WrongOption)
+  expect(() => parseOptions(['--url', 'http://127.0.0.1:4800'], {})).toThrow(/DATABASE_URL/)
+  expect(parseOptions(['--url', 'http://127.0.0.1:4800/'], { DATABASE_URL: 'postgres://x' })).toMatchObject({
+    running: { origin: 'http://127.0.0.1:4800', databaseUrl: 'postgres://x' },
+  })
+})
