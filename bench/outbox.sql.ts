@@ -7,13 +7,6 @@ export const DEAD_EVENTS = `
 export const CREATE_OTHER = 'CREATE TABLE other (id bigserial PRIMARY KEY, at timestamptz NOT NULL)'
 export const WRITE_OTHER = 'INSERT INTO other (at) VALUES (now())'
 
-/** The events up to an id, in order, with what a dispatcher reads of them: in the same types, so that the driver's work is the same. */
-export function readPlainly(schema: string): string {
-  return `SELECT id, topic, key, seq, uuid, (extract(epoch FROM enqueued_at) * 1000)::bigint AS enqueued_ms, payload::text,
-                 encode(bytes, 'hex') AS hex, headers::text
-            FROM "${schema}".outbox_events WHERE id <= $1 ORDER BY id`
-}
-
 /** As a table is some time after it was filled, and not in the middle of that. */
 export function vacuum(schema: string): string {
   return `VACUUM (ANALYZE) "${schema}".outbox_events`

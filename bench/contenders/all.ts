@@ -1,4 +1,4 @@
-import { lockingQuery, plainInsert } from './byHand.ts'
+import { lockingQuery, lockstepInSql, plainInsert, plainInsertAlone } from './byHand.ts'
 import type { ContenderKind } from './contender.ts'
 import { graphileLocalQueue, graphileNamed, graphileUnordered } from './graphileWorker.ts'
 import { lockstep } from './lockstep.ts'
@@ -9,6 +9,8 @@ import { pgTransactionalOutbox } from './pgTransactionalOutbox.ts'
 export type ContenderName =
   | 'Lockstep'
   | 'plain INSERT'
+  | 'lockstep.enqueue(), alone'
+  | 'plain INSERT, alone'
   | 'pg-boss key_strict_fifo'
   | 'graphile-worker, a queue a key'
   | 'graphile-worker, a queue a key, local queue'
@@ -21,6 +23,8 @@ export type ContenderName =
 export const contenders: Readonly<Record<ContenderName, ContenderKind>> = {
   Lockstep: lockstep,
   'plain INSERT': plainInsert,
+  'lockstep.enqueue(), alone': lockstepInSql,
+  'plain INSERT, alone': plainInsertAlone,
   'pg-boss key_strict_fifo': pgBoss,
   'graphile-worker, a queue a key': graphileNamed,
   'graphile-worker, a queue a key, local queue': graphileLocalQueue,

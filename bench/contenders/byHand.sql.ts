@@ -39,3 +39,6 @@ export const TAKE_PENDING = `
    WHERE status = 'PENDING' AND pg_try_advisory_xact_lock(hashtext(key))
    ORDER BY created_at, id LIMIT $1`
 export const MARK_SENT = `UPDATE outbox_event SET status = 'SENT' WHERE id = ANY($1)`
+
+/** Lockstep's own function, for those who write their transactions in SQL. */
+export const ENQUEUE_IN_SQL = 'SELECT lockstep.enqueue($1, $2, $3, $4)'

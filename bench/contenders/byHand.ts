@@ -1,3 +1,4 @@
+import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import { eventOf, CONNECTIONS, inChunks, valuesOf } from '../outboxEvents.ts'
 import {
@@ -5,6 +6,7 @@ import {
   COMMIT,
   CREATE_PENDING,
   CREATE_PLAIN,
+  ENQUEUE_IN_SQL,
   FILL_PENDING,
   INSERT_PENDING,
   INSERT_PLAIN,
@@ -27,11 +29,49 @@ export const plainInsert: ContenderKind = {
     return Promise.resolve({
       install: async () => void (await pool.query(CREATE_PLAIN)),
       enqueue: (number) => inTransaction(pool, (client) => client.query(INSERT_PLAIN, valuesOf(number))),
-      fill: () => Promise.reject(new Error('a plain INSERT is not drained')),
-      deliver: () => Promise.reject(new Error('a plain INSERT is not drained')),
+      fill: notDrained,
+      deliver: notDrained,
       close: () => pool.end(),
     })
   },
+}
+
+/** The same without BEGIN and COMMIT around it: one message, and nothing else that belongs to it. */
+export const plainInsertAlone: ContenderKind = {
+  order: 'none',
+  settings: `${INSERT_PLAIN}, alone, on ${CONNECTIONS} connections.`,
+  enqueueOnly: true,
+  open(url) {
+    const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS })
+    return Promise.resolve({
+      install: async () => void (await pool.query(CREATE_PLAIN)),
+      enqueue: (number) => pool.query(INSERT_PLAIN, valuesOf(number)),
+      fill: notDrained,
+      deliver: notDrained,
+      close: () => pool.end(),
+    })
+  },
+}
+
+/** Lockstep without its client: the function in SQL, alone. */
+export const lockstepInSql: ContenderKind = {
+  order: 'strict',
+  settings: `${ENQUEUE_IN_SQL}, alone, on ${CONNECTIONS} connections.`,
+  enqueueOnly: true,
+  open(url) {
+    const pool = new pg.Pool({ connectionString: url, max: CONNECTIONS })
+    return Promise.resolve({
+      install: async () => void (await new Lockstep(pool).migrate()),
+      enqueue: (number) => pool.query(ENQUEUE_IN_SQL, valuesOf(number)),
+      fill: notDrained,
+      deliver: notDrained,
+      close: () => pool.end(),
+    })
+  },
+}
+
+function notDrained(): Promise<never> {
+  return Promise.reject(new Error('this one is not drained'))
 }
 
 /**

@@ -94,6 +94,7 @@ test('a record is kept under its date, drawn, and filled into the guide between 
     const page = readFileSync(guide, 'utf8')
     expect(page).toContain('| Lockstep | 18 | 4,000 | 140,000 |')
     expect(page).not.toContain('stale')
+    expect(page).toContain('](../pictures/bench-outbox-drain.svg)')
     expect(page.endsWith('after\n')).toBe(true)
     expect(fillIn(page, RECORD)).toBe(page)
   } finally {

@@ -23,22 +23,30 @@ export function publish(record: RunRecord, folder = PICTURES, guide = GUIDE): st
   return written
 }
 
+/** A chart, and the bench in whose section it stands. */
+interface ChartOf extends Chart {
+  readonly bench: string
+}
+
 /** A chart for each claim that is best seen; those of benches that were not run are left as they are. */
-export function chartsOf({ benches, machine, date }: RunRecord): Record<string, Chart> {
+export function chartsOf({ benches, machine, date }: RunRecord): Record<string, ChartOf> {
   const rowsOf = (name: string): readonly ResultRow[] => benches.find((bench) => bench.name === name)?.results ?? []
   const where = `${machine.cores} x ${machine.processor}, ${date.slice(0, 10)}`
-  const charts: Record<string, Chart> = {
+  const charts: Record<string, ChartOf> = {
     'outbox-drain': {
+      bench: 'outbox',
       title: 'Draining an outbox of 1,000 keys to a sink that counts',
       subtitle: `events a second, median; ${where}`,
       bars: barsOf(rowsOf('outbox'), 'who', 'drain/s'),
     },
     'outbox-enqueue': {
+      bench: 'outbox',
       title: 'Enqueuing one event in a transaction, 8 connections',
       subtitle: `events a second, median, every commit on disk; ${where}`,
       bars: barsOf(rowsOf('outbox'), 'who', 'enqueue/s'),
     },
     'outbox-horizon': {
+      bench: 'outbox-horizon',
       title: 'Draining while somebody holds an old snapshot',
       subtitle: `rate in the rate without it: 1 is unharmed; ${where}`,
       bars: barsOf(
@@ -48,6 +56,7 @@ export function chartsOf({ benches, machine, date }: RunRecord): Record<string, 
       ),
     },
     'hot-key': {
+      bench: 'hot-key',
       title: 'Transfers to one hot account, 64 callers',
       subtitle: `a second, median, every commit on disk; ${where}`,
       bars: rowsOf('hot-key')
@@ -61,6 +70,7 @@ export function chartsOf({ benches, machine, date }: RunRecord): Record<string, 
         }),
     },
     'lease-hand-off': {
+      bench: 'leases',
       title: 'From one holder’s release to the next one’s code, 64 contenders',
       subtitle: `p99 in milliseconds, less is better; ${where}`,
       bars: rowsOf('leases')
@@ -82,7 +92,7 @@ function barsOf(rows: readonly ResultRow[], label: string, value: string): Bar[]
     .map((row) => ({
       label: row['PostgreSQL'] === usual ? String(row[label]) : `${row[label]}, PostgreSQL ${row['PostgreSQL']}`,
       value: Number(row[value]),
-      ours: row[label] === 'Lockstep',
+      ours: /^lockstep/i.test(String(row[label])),
     }))
 }
 
@@ -91,7 +101,12 @@ export function fillIn(page: string, record: RunRecord): string {
   const texts: Record<string, string> = {
     run: `Run on ${record.date.slice(0, 10)}: ${record.machine.text}; load before it ${record.machine.loadBefore}.`,
   }
-  for (const bench of record.benches) texts[bench.name] = sectionOf(bench)
+  const charts = Object.entries(chartsOf(record))
+  for (const bench of record.benches) {
+    const own = charts.filter(([, chart]) => chart.bench === bench.name)
+    const pictures = own.map(([name, { title }]) => `![${title}](../pictures/bench-${name}.svg)\n\n`)
+    texts[bench.name] = pictures.join('') + sectionOf(bench)
+  }
   return Object.entries(texts).reduce(
     (text, [name, content]) =>
       text.replace(
