@@ -61,6 +61,8 @@ const DOCS_PAGE = page(
 <link rel="stylesheet" href="/docs/swagger-ui.css">
 <script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script>`,
+  // Swagger UI knows no dark.
+  'light',
 )
 
 function startPage(origin: string): string {
