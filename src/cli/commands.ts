@@ -27,9 +27,8 @@ const helpCommand: Command = {
     return commands.map(({ name }) => name)
   },
   async run({ words }) {
-    const text = helpFor(commands, words[0])
     const json = { ok: true, command: 'help', ...helpAsJson(commands, words[0]) }
-    return { exitCode: 0, json, text: () => text }
+    return { exitCode: 0, json, text: ({ columns }) => helpFor(commands, words[0], columns) }
   },
 }
 

@@ -3,10 +3,10 @@ import { EXIT_CODES } from './exitCodes.ts'
 import { OPTIONS } from './options.ts'
 import { table } from './table.ts'
 
-/** The list of commands, or all about one. */
-export function helpFor(commands: readonly Command[], name: string | undefined): string {
+/** The list of commands, or all about one, in lines of so many columns. */
+export function helpFor(commands: readonly Command[], name: string | undefined, columns = Infinity): string {
   const command = commands.find((each) => each.name === name)
-  return command === undefined ? overview(commands) : about(command)
+  return command === undefined ? overview(commands, columns) : about(command, columns)
 }
 
 /** The same for programs. */
@@ -26,33 +26,44 @@ export function helpAsJson(commands: readonly Command[], name: string | undefine
   }
 }
 
-function overview(commands: readonly Command[]): string {
+function overview(commands: readonly Command[], columns: number): string {
   return `Lockstep: correct concurrency on the PostgreSQL you already have.
 
 Usage: pg-lockstep [COMMAND] [OPTIONS]
 
-${table(commands.map(({ name, usage, summary }) => [`  ${`${name} ${usage}`.trim()}`, summary]))}
-
-${table([
-  ['  --help, -h', 'help; after a command, about that, with examples'],
-  ['  --version, -v', 'the version of this package'],
-  ['  --json', 'answer with one JSON object on one line, also to the two above'],
-])}
+${table(
+  [
+    ...commands.map(({ name, summary }) => [`  ${name}`, summary]),
+    [''],
+    ['  --help, -h', 'help; after a command, how it is used, with examples'],
+    ['  --version, -v', 'the version of this package'],
+    ['  --json', 'answer with one JSON object on one line, also to the two above'],
+  ],
+  columns,
+)}
 
 Without a command: the status of the database that DATABASE_URL or --url names.
 
 Exit codes:
-${table(EXIT_CODES.map(({ code, meaning }) => [`  ${code}`, meaning]))}
+${table(
+  EXIT_CODES.map(({ code, meaning }) => [`  ${code}`, meaning]),
+  columns,
+)}
 
 LOCKSTEP_DEBUG=1 shows the stack of an error, NO_COLOR=1 turns colours off.`
 }
 
-function about({ name, usage, details, options, examples }: Command): string {
+function about({ name, usage, details, options, examples }: Command, columns: number): string {
   const head = `Usage: pg-lockstep ${`${name} ${usage}`.trim()}${options.length === 0 ? '' : ' [OPTIONS]'}`
   const rows = options.map((option) => {
     const { value, summary } = OPTIONS[option]
     return [`  ${`--${option} ${value}`.trim()}`, summary]
   })
   const shown = examples.map(({ line, does }) => [`  ${line}`, does])
-  return [head, details, ...(rows.length === 0 ? [] : [table(rows)]), `Examples:\n${table(shown)}`].join('\n\n')
+  return [
+    head,
+    details,
+    ...(rows.length === 0 ? [] : [table(rows, columns)]),
+    `Examples:\n${table(shown, columns)}`,
+  ].join('\n\n')
 }

@@ -42,13 +42,19 @@ describe('help', () => {
   test('has every command, and of each its options and examples', () => {
     const overview = helpFor(commands, undefined)
     for (const { name, usage, options, examples: own } of commands) {
-      expect(overview).toContain(`  ${`${name} ${usage}`.trim()}`)
+      expect(overview).toMatch(new RegExp(`^ {2}${name} `, 'm'))
       const about = helpFor(commands, name)
+      expect(about).toContain(`Usage: pg-lockstep ${`${name} ${usage}`.trim()}`)
       for (const option of options) expect(about).toContain(`  --${option}`)
       for (const { line, does } of own)
         expect(about).toMatch(new RegExp(`^ {2}${escaped(line)} +${escaped(does)}$`, 'm'))
     }
     expect(commands.find(({ name }) => name === 'help')?.words).toEqual(names)
+  })
+
+  test('the list fits the screen', () => {
+    const lines = helpFor(commands, undefined, 80).split('\n')
+    expect(lines.filter((line) => line.length > 80)).toEqual([])
   })
 
   test('says the same to programs', () => {

@@ -213,7 +213,7 @@ describe('without a database', () => {
       ),
     )
     for (const ran of [help, version, about, bash, zsh]) expect(ran).toMatchObject({ code: 0, stderr: '' })
-    expect(help?.stdout).toMatch(/migrate \[--to N\][^]*doctor[^]*completion/)
+    expect(help?.stdout).toMatch(/^ {2}migrate [^]*^ {2}doctor [^]*^ {2}completion /m)
     expect(version?.stdout).toBe(`${(require('../../package.json') as { version: string }).version}\n`)
     expect(about?.stdout).toContain('--to N')
     const complete = `${bash?.stdout}\nCOMP_WORDS=(pg-lockstep doctor --dr); COMP_CWORD=2; _pg_lockstep; echo "\${COMPREPLY[@]}"`

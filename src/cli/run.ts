@@ -47,7 +47,7 @@ async function execute(
   { command, call, asks, implied }: CommandLine,
   show: (outcome: Outcome) => void,
 ): Promise<Outcome | undefined> {
-  if (asks === 'version') return said(await packageVersion(), (version) => ({ command: 'version', version }))
+  if (asks === 'version') return version()
   if (asks === 'help' || command === undefined) return help(command?.name)
   // Nothing was asked for, and there is nothing to ask.
   if (implied && !namesDatabase(call.values.url)) return help(undefined, `No database was named. ${NAME_ONE}`)
@@ -56,15 +56,18 @@ async function execute(
   return undefined
 }
 
-function said(text: string, json: (text: string) => Readonly<Record<string, unknown>>): Outcome {
-  return { exitCode: 0, json: { ok: true, ...json(text) }, text: () => text }
-}
-
 /** Help, and what is to be said below it. */
 function help(name: string | undefined, hint?: string): Outcome {
-  const text = helpFor(commands, name)
-  const json = { command: 'help', ...helpAsJson(commands, name), ...(hint !== undefined && { hint }) }
-  return said(hint === undefined ? text : `${text}\n\n${hint}`, () => json)
+  return {
+    exitCode: 0,
+    json: { ok: true, command: 'help', ...helpAsJson(commands, name), ...(hint !== undefined && { hint }) },
+    text: ({ columns }) => [helpFor(commands, name, columns), ...(hint === undefined ? [] : [hint])].join('\n\n'),
+  }
+}
+
+async function version(): Promise<Outcome> {
+  const text = await packageVersion()
+  return { exitCode: 0, json: { ok: true, command: 'version', version: text }, text: () => text }
 }
 
 function complaint({ code, message, advice, exitCode }: Explanation, { paint, columns }: Terminal): string {
