@@ -11,9 +11,8 @@ export async function prepare(url: string, systems: readonly System[]): Promise<
   try {
     await lockstep.migrate()
     await lockstep.transaction({ lock: key`Desk:schema` }, async (tx) => {
-      const client = tx.client as pg.PoolClient
-      await client.query(CREATE_SCHEMA)
-      for (const { schema } of systems) await client.query(schema)
+      await tx.client.query(CREATE_SCHEMA)
+      for (const { schema } of systems) await tx.client.query(schema)
     })
   } finally {
     await lockstep.close()

@@ -83,7 +83,7 @@ export async function startService(
     await pool.end()
     throw error
   }
-  const beside = systems.map((system) => system.background?.(desk, background.signal).catch(failed(system, say)))
+  const beside = systems.map(async (system) => system.background?.(desk, background.signal).catch(failed(system, say)))
   return {
     port: (server.address() as AddressInfo).port,
     desk,

@@ -97,13 +97,15 @@ function addState(app: OpenAPIHono<DeskEnv>, { pool, processName }: Desk, { notR
 }
 
 /** A line for each request, with its id. */
-function logRequests({ say }: Desk, all: boolean): MiddlewareHandler<DeskEnv> {
+function logRequests(desk: Desk, all: boolean): MiddlewareHandler<DeskEnv> {
   return async (c, next) => {
     const begun = performance.now()
     await next()
     const { status } = c.res
     if (all || status >= 500) {
-      say(`${c.get('requestId')} ${c.req.method} ${c.req.path} ${status} ${Math.round(performance.now() - begun)} ms`)
+      desk.say(
+        `${c.get('requestId')} ${c.req.method} ${c.req.path} ${status} ${Math.round(performance.now() - begun)} ms`,
+      )
     }
   }
 }

@@ -34,7 +34,7 @@ describe('instances', () => {
         if (status === 200) continue
         refused++
         expect(['busy', 'process-ended']).toContain(body['code'])
-        if (String(body['code']) === 'busy') expect(Number(headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
+        if (body['code'] === 'busy') expect(Number(headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
       }
     }
     expect(refused).toBeGreaterThan(0)
@@ -56,7 +56,7 @@ describe('instances', () => {
   test('a request that died after its step, before its answer, does not take another', async () => {
     const id = await begin()
     const request = randomUUID()
-    const { desk } = desks.services[0] as (typeof desks.services)[0]
+    const desk = desks.desk(0)
     // What the handler does, without the end of it.
     await desk.lockstep.lease(key`Instance:${id}`, {}, (lease) => takeNextStep(desk, id, lease, request))
     const { status, body } = await desks.post(`/instances/${id}/process/next`, undefined, { key: request })
@@ -66,7 +66,7 @@ describe('instances', () => {
 
   test('who has lost the lease writes nothing', async () => {
     const id = await begin()
-    const { desk } = desks.services[0] as (typeof desks.services)[0]
+    const desk = desks.desk(0)
     for (let step = 0; step < 2; step++) await desks.post(`/instances/${id}/process/next`)
     const charging = desks.post(`/instances/${id}/process/next`, undefined, { desk: 1 })
     const held = async (): Promise<boolean> => (await desk.lockstep.leases.inspect(key`Instance:${id}`)).held
@@ -79,7 +79,7 @@ describe('instances', () => {
 
   test('the list of locked instances, for programs and for people', async () => {
     const id = await begin()
-    const { desk } = desks.services[0] as (typeof desks.services)[0]
+    const desk = desks.desk(0)
     await desk.lockstep.lease(key`Instance:${id}`, { holder: '<b>somebody</b>' }, async () => {
       const locked = JSON.parse((await desks.get('/instances/locked')).text) as { id: string; holder: string }[]
       expect(locked.find((each) => each.id === id)).toMatchObject({ holder: '<b>somebody</b>' })

@@ -2,21 +2,16 @@ import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { afterAll } from 'vitest'
 import type { TestDatabase } from '../../tools/server/testDatabase.ts'
-import type { Finding, System } from '../desk.ts'
+import type { Desk, Finding, System } from '../desk.ts'
 import { prepare } from '../prepare.ts'
 import { type Service, type ServicePlan, startService } from '../service.ts'
-
-/** JSON, as deep as a test looks into it. */
-export interface Json {
-  readonly [name: string]: Json
-}
 
 export interface Answer {
   readonly status: number
   readonly headers: Headers
   readonly text: string
   /** Empty where the answer is no JSON. */
-  readonly body: Json
+  readonly body: Readonly<Record<string, unknown>>
 }
 
 /** Two desks on one database, asked over HTTP as their clients do. */
@@ -70,6 +65,11 @@ export class Desks {
     return new Desks(pool, services, said)
   }
 
+  /** What the routes of one of them work with. */
+  desk(index: number): Desk {
+    return (this.services[index] as Service).desk
+  }
+
   /** One after the other. */
   origin(index = this.#turn++): string {
     return `http://127.0.0.1:${(this.services[index % this.services.length] as Service).port}`
@@ -79,7 +79,12 @@ export class Desks {
     const response = await fetch(`${this.origin(index)}${path}`, init)
     const text = await response.text()
     const isJson = response.headers.get('content-type')?.includes('json') === true
-    return { status: response.status, headers: response.headers, text, body: isJson ? (JSON.parse(text) as Json) : {} }
+    return {
+      status: response.status,
+      headers: response.headers,
+      text,
+      body: isJson ? (JSON.parse(text) as Record<string, unknown>) : {},
+    }
   }
 
   get(path: string): Promise<Answer> {

@@ -12,25 +12,27 @@ const LONGEST_PAUSE_MS = 10_000
 /** Publishes, in every process, and reads what was published, in one of them, until the signal. */
 export async function publishAndRead(desk: Desk, signal: AbortSignal): Promise<void> {
   const { natsUrl } = desk
-  if (natsUrl === undefined) return both(desk, signal, localLog(desk), (lost) => readLocalLog(desk, lost))
+  if (natsUrl === undefined) return both(desk, 'local', signal, localLog(desk), (lost) => readLocalLog(desk, lost))
   await persistently(desk, 'connection to NATS', signal, async () => {
     const client = await connectNats(natsUrl)
     try {
-      await both(desk, signal, throughNats(client), (lost) => readNats(client, desk, lost))
+      await both(desk, 'nats', signal, throughNats(client), (lost) => readNats(client, desk, lost))
     } finally {
       await client.close()
     }
   })
 }
 
+/** Each kind of sink has a dispatcher of its own name: whoever changes it gets everything that is kept, and the inbox knows what it had. */
 async function both(
   desk: Desk,
+  name: string,
   signal: AbortSignal,
   sink: DispatcherOptions['sink'],
   read: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const { lockstep, processName } = desk
-  const dispatcher = lockstep.dispatcher({ sink, holder: processName })
+  const dispatcher = lockstep.dispatcher({ name, sink, holder: processName })
   await Promise.all([
     persistently(desk, 'dispatcher', signal, () => dispatcher.run({ signal })),
     persistently(desk, 'reader', signal, () => inOneProcess(desk, signal, read)),

@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { type Answer, Desks, foundAfter, violations } from '../testing/desks.ts'
 import { trades } from './index.ts'
+import { localLog, readLocalLog } from './localLog.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -70,20 +71,12 @@ describe('trades', () => {
   test('what reaches the log twice is there once, and what is read twice is booked once', async () => {
     await drained()
     const before = (await desks.get('/portfolios/small/holdings')).text
-    const { lockstep } = (desks.services[0] as (typeof desks.services)[0]).desk
-    const { events } = await lockstep.outbox.replay({
-      topic: 'trades',
-      key: 'small',
-      sink: async (batch) => {
-        const { localLog } = await import('./localLog.ts')
-        await localLog((desks.services[0] as (typeof desks.services)[0]).desk)(batch)
-      },
-    })
+    const [desk, other] = [desks.desk(0), desks.desk(1)]
+    const { events } = await desk.lockstep.outbox.replay({ topic: 'trades', key: 'small', sink: localLog(desk) })
     expect(events).toBe(2)
     await desks.pool.query('UPDATE lockstep_desk.trade_log_readers SET position = 0')
-    const { readLocalLog } = await import('./localLog.ts')
     const stop = new AbortController()
-    const reading = readLocalLog((desks.services[1] as (typeof desks.services)[0]).desk, stop.signal)
+    const reading = readLocalLog(other, stop.signal)
     await vi.waitFor(async () => {
       const { rows } = await desks.pool.query<{ done: boolean }>(
         `SELECT position = (SELECT max(position) FROM lockstep_desk.trade_log) AS done FROM lockstep_desk.trade_log_readers`,

@@ -56,7 +56,7 @@ describe('wallets', () => {
     expect((await bid('vase', 'berta', 100)).status).toBe(201)
     expect(await contents('berta')).toEqual({ id: 'berta', available: 0, reserved: 100 })
     const closing = await Promise.all([desks.post('/auctions/vase/close'), desks.post('/auctions/vase/close')])
-    expect(closing.map(({ status }) => status).toSorted()).toEqual([200, 409])
+    expect(closing.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409])
     expect(await contents('berta')).toEqual({ id: 'berta', available: 0, reserved: 0 })
     expect((await bid('vase', 'anna', 100)).body).toMatchObject({ status: 409, code: 'auction-closed', leading: 100 })
   })
