@@ -55,6 +55,9 @@ export function leaseCounts(schema: string): string {
            (SELECT count(*) FROM (SELECT name FROM held UNION SELECT name FROM waiting) AS names)::text AS names`
 }
 
+/** What it takes to ask at all: the way there and back, and the time until somebody has time. */
+export const PING = `SELECT '' AS nothing`
+
 export interface ServerRow {
   readonly database: string
   readonly version: string

@@ -1,5 +1,39 @@
 /** Of the time of one connection, all questions together take no more than this. */
 const LARGEST_SHARE = 0.02
+/** So many answers say how long one takes. */
+const REMEMBERED = 4
+const PING_EVERY_MS = 5000
+
+/** Of the last few times the shortest: one that is long says little, such as the first, in which a connection is made. */
+class Shortest {
+  #times: readonly number[] = []
+
+  add(tookMs: number): void {
+    this.#times = [...this.#times, tookMs].slice(-REMEMBERED)
+  }
+
+  get ms(): number {
+    return this.#times.length < 2 ? 0 : Math.min(...this.#times)
+  }
+}
+
+/** What a question takes that asks for nothing: on a busy machine most of the time is not spent on the answer. */
+export class Ping {
+  readonly #times = new Shortest()
+  #at = -Infinity
+
+  get tookMs(): number {
+    return this.#times.ms
+  }
+
+  async measure(ping: () => Promise<void>): Promise<void> {
+    const from = performance.now()
+    if (from - this.#at < PING_EVERY_MS) return
+    this.#at = from
+    await ping()
+    this.#times.add(performance.now() - from)
+  }
+}
 /** However dear a question is, it is asked again after this. */
 const LONGEST_PAUSE_MS = 5 * 60_000
 /** A database that is away is asked at least as often. */
@@ -10,30 +44,30 @@ export class Pace {
   readonly everyMs: number
   #startedAt = -Infinity
   #endedAt = -Infinity
-  #lastMs = 0
-  #tookMs = 0
+  readonly #times = new Shortest()
   #failures = 0
 
   constructor(everyMs: number) {
     this.everyMs = everyMs
   }
 
-  /** One answer that comes late says little: a new connection, a busy moment. Two in a row are taken at their word. */
   get tookMs(): number {
-    return this.#tookMs
+    return this.#times.ms
   }
 
   started(): void {
     this.#startedAt = performance.now()
   }
 
-  ended(failed: boolean): void {
+  answered(pingMs: number): void {
     this.#endedAt = performance.now()
-    this.#failures = failed ? this.#failures + 1 : 0
-    if (failed) return
-    const tookMs = this.#endedAt - this.#startedAt
-    this.#tookMs = Math.min(tookMs, this.#lastMs)
-    this.#lastMs = tookMs
+    this.#failures = 0
+    this.#times.add(Math.max(0, this.#endedAt - this.#startedAt - pingMs))
+  }
+
+  failed(): void {
+    this.#endedAt = performance.now()
+    this.#failures++
   }
 
   /** Asked for at once, by somebody who has changed something. */

@@ -5,6 +5,7 @@ import {
   type HeadRow,
   leaseCounts,
   type LeaseCountsRow,
+  PING,
   position,
   pulse,
   type PulseRow,
@@ -82,6 +83,10 @@ export class Inquiry {
     locks: () => this.#lockstep.locks.list(),
     leases: () => this.#lockstep.leases.list({ limit: MAX_ROWS }),
     parked: () => this.#lockstep.outbox.parked({ limit: MAX_ROWS }),
+  }
+
+  async ping(): Promise<void> {
+    await this.#query(PING, [])
   }
 
   server(): Promise<ServerRow> {

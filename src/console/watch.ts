@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as delay } from 'node:timers/promises'
 import { tell } from './answers.ts'
 import { Overview } from './overview.ts'
-import { intervalsOf, Pace } from './pace.ts'
+import { intervalsOf, Pace, Ping } from './pace.ts'
 import { type Answers, type Inquiry, NEEDS, PACE, type QuestionName, QUESTIONS } from './questions.ts'
 import { LeaseSnapshots, locksSnapshot, outboxSnapshot } from './snapshots.ts'
 import { frame, Viewer } from './viewer.ts'
@@ -35,6 +35,7 @@ export class Watch {
   readonly #inquiry: Inquiry
   readonly #viewers = new Set<Viewer>()
   readonly #paces: Readonly<Record<QuestionName, Pace>>
+  readonly #ping = new Ping()
   readonly #answers: { -readonly [Name in QuestionName]?: Answers[Name] } = {}
   readonly #shown = new Map<Tab, Shown>()
   /** Questions whose last answer was none. */
@@ -168,14 +169,15 @@ export class Watch {
 
   async #ask(name: QuestionName): Promise<void> {
     const pace = this.#paces[name]
-    pace.started()
     const late = setTimeout(() => this.#tellTrouble(name, NO_ANSWER), SLOW_MS)
     try {
+      await this.#ping.measure(() => this.#inquiry.ping())
+      pace.started()
       await this.#store(name)
-      pace.ended(false)
+      pace.answered(this.#ping.tookMs)
       this.#troubles.delete(name)
     } catch (error) {
-      pace.ended(true)
+      pace.failed()
       this.#tellTrouble(name, tell(error))
       return
     } finally {
@@ -197,7 +199,8 @@ export class Watch {
     if (snapshot === undefined) return
     const text = JSON.stringify(snapshot)
     const before = this.#shown.get(tab)
-    const version = before?.text === text ? before.version : ++this.#versions
+    // The overview is a measurement: one that is like the last one is news, too.
+    const version = before?.text === text && tab !== 'overview' ? before.version : ++this.#versions
     const bytes = frame(tab, `{"at":"${new Date().toISOString()}",${text.slice(1)}`)
     this.#shown.set(tab, { version, text, bytes })
     for (const viewer of this.#viewers) {

@@ -1,0 +1,82 @@
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { intervalsOf, Pace, Ping } from './pace.ts'
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ['performance'] }))
+afterEach(() => void vi.useRealTimers())
+
+/** A question whose answers have taken so long. */
+function asked(everyMs: number, ...times: readonly number[]): Pace {
+  const pace = new Pace(everyMs)
+  for (const tookMs of times) {
+    pace.started()
+    vi.advanceTimersByTime(tookMs)
+    pace.answered(0)
+  }
+  return pace
+}
+
+const shareOf = (pace: Pace, intervals: ReadonlyMap<Pace, number>): number => pace.tookMs / (intervals.get(pace) ?? 0)
+
+test('cheap questions are asked at their pace', () => {
+  const paces = [asked(1000, 2, 2), asked(2000, 4, 4), asked(1000)]
+  expect([...intervalsOf(paces).values()].toSorted((a, b) => a - b)).toEqual([1000, 1000, 2000])
+})
+
+test('dear ones are asked less often, and do not slow down the cheap ones', () => {
+  const [cheap, dear, dearest] = [asked(1000, 1, 1), asked(1000, 100, 100), asked(2000, 1000, 1000)]
+  const intervals = intervalsOf([dearest, cheap, dear])
+  expect(intervals.get(cheap)).toBe(1000)
+  // 2 % less the cheap one's 0.1 %, in halves.
+  expect(intervals.get(dear)).toBeCloseTo(100 / 0.0095, 0)
+  expect(intervals.get(dearest)).toBeCloseTo(1000 / 0.0095, 0)
+  const all = [cheap, dear, dearest].reduce((sum, each) => sum + shareOf(each, intervals), 0)
+  expect(all).toBeCloseTo(0.02, 5)
+})
+
+test('one late answer is not taken at its word, and a question is never given up', () => {
+  expect(asked(1000, 5000).tookMs).toBe(0)
+  expect(asked(1000, 5000, 3, 4).tookMs).toBe(3)
+  expect(asked(1000, 1, 50, 60, 70, 80).tookMs).toBe(50)
+  const endless = asked(1000, 30_000, 30_000)
+  expect(intervalsOf([endless]).get(endless)).toBe(300_000)
+})
+
+test('what fails is asked again, with pauses up to 5 s; what was hurried is due at once', () => {
+  const pace = new Pace(1000)
+  const pauses = Array.from({ length: 5 }, () => {
+    pace.started()
+    vi.advanceTimersByTime(10)
+    pace.failed()
+    return pace.dueAt(1000) - performance.now()
+  })
+  expect(pauses).toEqual([1000, 2000, 4000, 5000, 5000])
+  pace.hurry()
+  expect(pace.dueAt(1000)).toBe(-Infinity)
+})
+
+test('what it takes to ask at all is not the question’s fault', async () => {
+  const ping = new Ping()
+  let asks = 0
+  const measure = (tookMs: number): Promise<void> =>
+    ping.measure(async () => {
+      asks++
+      vi.advanceTimersByTime(tookMs)
+    })
+  await measure(200)
+  await measure(40)
+  expect([asks, ping.tookMs]).toEqual([1, 0])
+  vi.advanceTimersByTime(5000)
+  await measure(40)
+  expect([asks, ping.tookMs]).toEqual([2, 40])
+  const pace = new Pace(1000)
+  for (const tookMs of [45, 30, 47]) {
+    pace.started()
+    vi.advanceTimersByTime(tookMs)
+    pace.answered(ping.tookMs)
+  }
+  expect(pace.tookMs).toBe(0)
+  pace.started()
+  vi.advanceTimersByTime(45)
+  pace.answered(ping.tookMs)
+  expect(pace.tookMs).toBe(0)
+})
