@@ -8,10 +8,10 @@ export interface Visit {
   /** Errors that the page wrote or threw, and what its policy forbade. */
   readonly complaints: string[]
   /** Opens a tab, and comes back when it shows something. */
-  open(tab: 'overview' | 'locks' | 'leases' | 'outbox'): Promise<void>
+  readonly open: (tab: 'overview' | 'locks' | 'leases' | 'outbox') => Promise<void>
   /** The row of a table. */
-  row(table: string, text: string): Locator
-  close(): Promise<void>
+  readonly row: (table: string, text: string) => Locator
+  readonly close: () => Promise<void>
 }
 
 const PATIENCE_MS = 15_000

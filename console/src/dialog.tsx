@@ -135,7 +135,7 @@ export function OperatorButton(properties: {
       aria-label={label}
       aria-disabled={!allowed}
       aria-describedby={allowed ? undefined : 'read-only'}
-      title={allowed ? label : READ_ONLY}
+      title={allowed ? undefined : READ_ONLY}
       onClick={() => (allowed ? onClick() : say(READ_ONLY))}
     >
       {children}

@@ -5,6 +5,7 @@ import { bulk } from './bulk.ts'
 import { cancel } from './cancel.ts'
 import { combine } from './combine.ts'
 import { commit } from './commit.ts'
+import { consoleAttack } from './console.ts'
 import { crash } from './crash.ts'
 import { http } from './http.ts'
 import { kafkaTransactions } from './kafkaTransactions.ts'
@@ -61,4 +62,5 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'zombie-sink': zombieSink,
   'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,
+  console: consoleAttack,
 }

@@ -1,5 +1,5 @@
 /** Rows above and below what can be seen, so that scrolling finds them there. */
-const MARGIN = 6
+const MARGIN = 3
 
 /** The first row to be on the page, and the one after the last. */
 export function windowOf(top: number, height: number, rowHeight: number, rows: number): readonly [number, number] {

@@ -145,8 +145,8 @@ function useView(): {
     if (element === null) return
     const table = element.firstElementChild as HTMLElement
     const rowHeight = Number.parseFloat(getComputedStyle(table).getPropertyValue('--row-height')) || ROW_HEIGHT
-    // By whole screens' quarters: most scrolling moves what is there already.
-    const step = rowHeight * 4
+    // By a few rows at a time: most scrolling moves what is there already.
+    const step = rowHeight * 3
     const top = Math.floor(element.scrollTop / step) * step
     const height = element.clientHeight + step
     setView((now) =>
