@@ -73,6 +73,19 @@ describe.skipIf(chromium === undefined)('access to the console in a browser', ()
     await field.waitFor()
   })
 
+  test('more viewers than there may be: told in the server’s words, and let in when there is room', async () => {
+    const { url } = await stage.start({})
+    const leaving = new AbortController()
+    const others = await Promise.all(
+      Array.from({ length: 50 }, () => fetch(`${url}api/stream?show=overview`, { signal: leaving.signal })),
+    )
+    expect(others.map(({ status }) => status)).toEqual(Array.from({ length: 50 }, () => 200))
+    const { page } = await stage.look(url, { expected: /status of 503/ })
+    await page.getByRole('alert').getByText('Too many viewers.').waitFor()
+    leaving.abort()
+    await page.locator('.pill').getByText('Live').waitFor()
+  })
+
   test('neither a request without the secret nor another site in the same browser changes anything', async () => {
     const { scene } = stage
     const engine = scene.service('engine')

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { now } from './live/clock.ts'
-import { connect, connection, nextAttemptAt, trouble } from './live/stream.ts'
+import { connect, connection, nextAttemptAt, refusal, trouble } from './live/stream.ts'
 
 /** Says what is wrong with the connection, and that what is shown may have changed. */
 export function Disconnected(): JSX.Element | null {
@@ -18,7 +18,8 @@ export function Disconnected(): JSX.Element | null {
   return (
     <section class="banner" aria-label="Connection">
       <span role="alert">
-        <strong>The console’s server does not answer.</strong> What you see is how things were.
+        <strong>{refusal.value === '' ? 'The console’s server does not answer.' : refusal.value}</strong> What you see
+        is how things were.
       </span>{' '}
       <Countdown />{' '}
       <button type="button" onClick={() => void connect()}>

@@ -1,6 +1,5 @@
 import type { JSX } from 'preact'
 import { say } from './dialog.tsx'
-import { Refused } from './live/request.ts'
 import { logOut, READ_ONLY, session } from './live/session.ts'
 import { connection, type Connection } from './live/stream.ts'
 import { theme, type Theme } from './theme.ts'
@@ -65,6 +64,6 @@ async function leave(): Promise<void> {
     // A page that has forgotten everything is the simplest proof that it has.
     location.reload()
   } catch (error) {
-    say(error instanceof Refused ? `${error.problem.title}. ${error.problem.detail}` : String(error))
+    say((error as Error).message)
   }
 }

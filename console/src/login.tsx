@@ -1,6 +1,5 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { Refused } from './live/request.ts'
 import { logIn } from './live/session.ts'
 import { connect } from './live/stream.ts'
 
@@ -17,7 +16,7 @@ export function Login(): JSX.Element {
       await logIn(token)
       await connect()
     } catch (error) {
-      setRefusal(error instanceof Refused ? `${error.problem.title}. ${error.problem.detail}` : String(error))
+      setRefusal((error as Error).message)
       setBusy(false)
     }
   }

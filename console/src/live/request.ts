@@ -6,7 +6,7 @@ export class Refused extends Error {
   readonly problem: Problem
 
   constructor(problem: Problem) {
-    super(problem.detail)
+    super(`${problem.title}. ${problem.detail}`)
     this.problem = problem
   }
 }
@@ -43,6 +43,19 @@ async function problemOf(answer: Response): Promise<Problem> {
     code: given.code ?? 'unknown',
     title: given.title ?? `${status} ${statusText}`,
     detail: given.detail ?? 'The server gave no reason.',
+  }
+}
+
+/** What an address is refused with; undefined where it is answered, or nobody is there. */
+export async function refusalOf(url: string): Promise<Refused | undefined> {
+  const stopping = new AbortController()
+  try {
+    const answer = await fetch(url, { signal: stopping.signal })
+    return answer.ok ? undefined : new Refused(await problemOf(answer))
+  } catch {
+    return undefined
+  } finally {
+    stopping.abort()
   }
 }
 

@@ -1,9 +1,9 @@
 import { batch, effect, signal } from '@preact/signals'
-import type { Snapshots, Tab } from 'pg-lockstep/console'
+import type { Snapshots, Tab, Trouble } from 'pg-lockstep/console'
 import { tab } from '../tab.ts'
 import { compareClocks, now } from './clock.ts'
 import { keep, keepOn } from './figures.ts'
-import { address } from './request.ts'
+import { address, Refused, refusalOf } from './request.ts'
 import { meet } from './session.ts'
 
 /** How we are connected. `away`: the server is there and its database is not. */
@@ -13,6 +13,9 @@ export const connection = signal<Connection>('connecting')
 
 /** What the server said of its trouble. */
 export const trouble = signal('')
+
+/** What the server refused us with; '' where it did not answer at all. */
+export const refusal = signal('')
 
 /** When the next attempt is made, in our time. */
 export const nextAttemptAt = signal<number | undefined>(undefined)
@@ -52,8 +55,8 @@ export async function connect(): Promise<void> {
   try {
     const welcome = await meet()
     if (mine === turn && welcome) listen()
-  } catch {
-    if (mine === turn) again()
+  } catch (error) {
+    if (mine === turn) again(error)
   }
 }
 
@@ -63,8 +66,9 @@ function hangUp(): void {
   source = undefined
 }
 
-function again(): void {
+function again(reason?: unknown): void {
   hangUp()
+  refusal.value = reason instanceof Refused && reason.problem.status !== 0 ? reason.message : ''
   if (connection.peek() !== 'connecting' || attempts > 0) connection.value = 'reconnecting'
   const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts++)
   // Of many viewers not all come back at the same moment.
@@ -83,13 +87,18 @@ function listen(): void {
   const opened = new EventSource(address(`api/stream?show=${shown()}`))
   source = opened
   // A server that takes the connection and says nothing.
-  timer = setTimeout(again, SILENCE_MS)
+  timer = setTimeout(() => again(), SILENCE_MS)
   opened.addEventListener('error', () => {
-    if (source === opened) again()
+    if (source !== opened) return
+    again()
+    // An EventSource does not say why: there may be too many viewers.
+    void refusalOf(opened.url).then((reason) => {
+      if (connection.peek() === 'reconnecting' && reason !== undefined) refusal.value = reason.message
+    })
   })
   opened.addEventListener('trouble', (event: MessageEvent<string>) => {
     heard()
-    trouble.value = (JSON.parse(event.data) as { message: string }).message
+    trouble.value = (JSON.parse(event.data) as Trouble).message
     connection.value = 'away'
   })
   for (const each of TABS) {

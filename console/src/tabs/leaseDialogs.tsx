@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 import type { Done, LeaseHistory, LeaseRow, ReleaseLease } from 'pg-lockstep/console'
 import { Confirm, Dialog } from '../dialog.tsx'
 import { Skeleton } from '../empty.tsx'
-import { ask, Refused } from '../live/request.ts'
+import { ask } from '../live/request.ts'
 import { act } from '../live/session.ts'
 import { clock, duration } from '../wording.ts'
 
@@ -21,7 +21,7 @@ export function History({
   const [refusal, setRefusal] = useState('')
   useEffect(() => {
     ask<LeaseHistory>(`api/leases/history?key=${encodeURIComponent(leaseKey)}`).then(setHistory, (error: unknown) =>
-      setRefusal(error instanceof Refused ? `${error.problem.title}. ${error.problem.detail}` : String(error)),
+      setRefusal((error as Error).message),
     )
   }, [leaseKey])
   return (

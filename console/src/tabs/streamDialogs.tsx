@@ -3,7 +3,7 @@ import { useEffect, useId, useState } from 'preact/hooks'
 import type { Done, OnStream, ParkedRow, Payload, SkipEvent } from 'pg-lockstep/console'
 import { Confirm, Dialog } from '../dialog.tsx'
 import { Skeleton } from '../empty.tsx'
-import { ask, Refused } from '../live/request.ts'
+import { ask } from '../live/request.ts'
 import { act } from '../live/session.ts'
 import { clock, count } from '../wording.ts'
 
@@ -146,7 +146,7 @@ export function HeadPayload({ row, onClose }: { readonly row: ParkedRow; readonl
   useEffect(() => {
     const stream = new URLSearchParams({ dispatcher, topic, key })
     ask<Payload>(`api/outbox/payload?${stream}`).then(setPayload, (error: unknown) =>
-      setRefusal(error instanceof Refused ? `${error.problem.title}. ${error.problem.detail}` : String(error)),
+      setRefusal((error as Error).message),
     )
   }, [dispatcher, topic, key])
   return (
