@@ -42,6 +42,7 @@ export class Client {
   readonly #underWay = new Set<Try>()
   /** Why requests had to be sent again, and how often. */
   readonly retries = new Map<string, number>()
+  #closed = false
 
   constructor(origin: string) {
     this.origin = origin
@@ -71,7 +72,9 @@ export class Client {
     return this.#try('GET', { path })
   }
 
+  /** Whoever still waits for an answer gives up. */
   close(): void {
+    this.#closed = true
     this.#agent.destroy()
   }
 
@@ -85,7 +88,7 @@ export class Client {
       if (tries === 1) tally.retried++
       const why = 'body' in answer ? `${answer.status} ${codeOf(answer.body)}` : answer.status
       this.retries.set(why, (this.retries.get(why) ?? 0) + 1)
-      if (tries === MOST_TRIES || performance.now() > deadline) return { kind: 'unknown' }
+      if (tries === MOST_TRIES || performance.now() > deadline || this.#closed) return { kind: 'unknown' }
       await sleep(pauseMs)
       pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)
     }

@@ -89,16 +89,16 @@ async function measureReads(
   )
   await setFaults(exchangeUrl, { slowRate: 1, slowMs: SLOW_MS })
   const symbols = positions.freshSymbols(SIGNALS_PER_PROCESS * processes)
-  let answered = 0
+  const progress = { answered: 0 }
   const signals = symbols.map(async (symbol, index) => {
     await sleep((index * SPREAD_MS) / symbols.length)
     await positions.signal(symbol)
-    answered++
+    progress.answered++
   })
   const pattern = `${symbols[0]?.slice(0, -1)}%`
   let inFlight = 0
   // All of them have written their row and wait for the exchange: from here on until the first one is back, nobody needs a connection.
-  while (inFlight < symbols.length && answered === 0) {
+  while (inFlight < symbols.length && progress.answered === 0) {
     inFlight = (await pool.query<{ opening: number }>(OPENING, [pattern])).rows[0]?.opening ?? 0
     await sleep(READ_PAUSE_MS)
   }
@@ -108,7 +108,7 @@ async function measureReads(
   const until = performance.now() + LOOK_MS
   const busy = await readFor(
     origin,
-    () => answered === 0 && performance.now() < until,
+    () => progress.answered === 0 && performance.now() < until,
     (queue) => {
       looks++
       waiting = Math.max(waiting, queue)
@@ -132,7 +132,7 @@ async function readFor(origin: string, goesOn: () => boolean, look: (waiting: nu
     const answer = await ask({ method: 'GET', url: `${origin}/accounts/load-reader`, timeoutMs: 10_000 })
     if (answer.status === 200) durations.add(performance.now() - began)
     const health = await ask({ method: 'GET', url: `${origin}/health`, timeoutMs: 10_000 })
-    if ('body' in health) look(Number((health.body['pool'] as { waiting?: number } | undefined)?.waiting ?? NaN))
+    if ('body' in health && health.status === 200) look((health.body['pool'] as { waiting: number }).waiting)
     await sleep(READ_PAUSE_MS)
   }
   return durations

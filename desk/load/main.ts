@@ -26,7 +26,13 @@ async function main(): Promise<number> {
     return 0
   }
   const stopping = new AbortController()
-  for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => stopping.abort())
+  for (const name of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(name, () => {
+      // The second time: what is ours is killed behind us.
+      if (stopping.signal.aborted) process.exit(130)
+      stopping.abort()
+    })
+  }
   let told = -Infinity
   const tell = (line: string): void => {
     if (performance.now() - told < TELL_EVERY_MS) return
@@ -43,7 +49,12 @@ async function main(): Promise<number> {
     for (const line of lines) console.error(line)
     if (lines.length > 0) console.error(['', 'The last that the desk has said:', ...target.said.slice(-20)].join('\n'))
     const status = printReport(reportOf(outcome, options), options.json)
-    return stopping.signal.aborted ? 130 : status
+    return status
+  } catch (error) {
+    if (!stopping.signal.aborted) throw error
+    endProgress()
+    console.error('Interrupted: nothing was looked at.')
+    return 130
   } finally {
     await target.close()
   }

@@ -29,7 +29,7 @@ Options
   --contention N    from 0 to 1: the share of requests that meet on hot keys; default ${DEFAULTS.contention}
   --faults          processes are killed, sessions ended, and the exchange misbehaves
   --processes N     of its own desk; default ${DEFAULTS.processes}
-  --url URL         uses a desk that runs already, with the database of DATABASE_URL; then only the exchange misbehaves
+  --url URL         a desk that runs already, without other traffic, on DATABASE_URL; then only the exchange misbehaves
   --seed N          what is random begins here; the default is told
   --json            the result as one JSON object on the last line
   --help            this

@@ -41,6 +41,8 @@ async function startDesk(processes: number, databaseUrl: string, afterwards: () 
   const desk = spawn(process.execPath, ['--import', 'tsx', main, ...args], {
     env: { ...process.env, DATABASE_URL: databaseUrl },
     stdio: ['ignore', 'pipe', 'pipe'],
+    // Ctrl-C is for us: we stop it when our requests have ended.
+    detached: true,
   })
   const gone = once(desk, 'close')
   const said: string[] = []

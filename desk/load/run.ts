@@ -11,7 +11,7 @@ import type { Target } from './ownDesk.ts'
 import { untilQuiet } from './quiet.ts'
 import { Random } from './random.ts'
 import { instanceSender } from './senders/instances.ts'
-import { PositionSender } from './senders/positions.ts'
+import { PositionSender, type SignalDurations } from './senders/positions.ts'
 import type { Bag, Sender } from './senders/sender.ts'
 import { tradeSender } from './senders/trades.ts'
 import { transferSender } from './senders/transfers.ts'
@@ -24,8 +24,8 @@ export interface Outcome {
   readonly senders: readonly Sender[]
   readonly examined: readonly Examined[]
   readonly limits: Limits
-  /** Of signals while the exchange behaved. */
-  readonly signals: Durations
+  /** Of signals while the exchange behaved: those that had their symbol to themselves, and those of hot symbols. */
+  readonly signals: SignalDurations
   /** Of the reconciler's rounds while the exchange behaved. */
   readonly rounds: Durations
   readonly struck: Struck | undefined
@@ -58,7 +58,7 @@ export async function run(
     const { databaseUrl } = target
     const limits = await measureLimits({ client, databaseUrl, exchangeUrl, processes: options.processes, positions })
     const began = Date.now()
-    const signals = new Durations()
+    const signals = { alone: new Durations(), hot: new Durations() }
     positions.durations = signals
     const maker = new FaultMaker({ target, processes: options.processes, pool, client, random, exchangeUrl })
     const totalMs = options.minutes * 60_000
@@ -68,6 +68,7 @@ export async function run(
     positions.durations = undefined
     if (options.faults) await faultsFor(maker, totalMs - calmMs, signal)
     await sending
+    signal.throwIfAborted()
     const quiet = await untilQuiet(pool, tell)
     tell('looking at what is there')
     return {
@@ -119,7 +120,7 @@ async function sendAll(
     tell(`${Math.round(elapsedMs / 1000)} of ${Math.round(forMs / 1000)} s, ${sent} sent, ${underWay.size} under way`)
     await sleep(20)
   }
-  while (underWay.size > 0) {
+  while (underWay.size > 0 && !signal.aborted) {
     tell(`${underWay.size} requests are under way`)
     await Promise.race([...underWay, sleep(1000)])
   }

@@ -61,6 +61,7 @@ async function reconciled(): Promise<void> {
     .toBe(0)
 }
 
+/** Where a creator dies, and what the exchange has done by then. */
 const STEPS = [
   ['the row and the entry order', 'market', 'before', 0],
   ['the entry order and its answer', 'market', 'after', 1],
@@ -68,40 +69,56 @@ const STEPS = [
   ['the stop-loss and the end', 'stop', 'after', 1],
 ] as const
 
-test.each(STEPS)('killed between %s: what was begun is brought to its end, once', async (_, kind, when, executed) => {
-  const symbol = `DIES.${kind}.${when}`.toUpperCase()
-  expect(await killAt('open', symbol, kind, when)).toEqual([])
-  expect(await statusOf(symbol)).toEqual(['opening'])
-  const executions = 'SELECT client_id FROM lockstep_exchange.executions WHERE symbol = $1'
-  expect((await admin.query(executions, [symbol])).rowCount).toBe(executed)
+const symbolOf = (kind: string, when: string): string => `DIES.${kind}.${when}`.toUpperCase()
+
+async function executed(symbol: string): Promise<number | null> {
+  const text = 'SELECT client_id FROM lockstep_exchange.executions WHERE symbol = $1'
+  return (await admin.query(text, [symbol])).rowCount
+}
+
+async function violations(): Promise<string[]> {
+  return (await checkPositions(admin)).flatMap((finding) => finding.violations)
+}
+
+test('killed between any two steps: what was begun is brought to its end, once', async () => {
+  // All at once, each with a symbol of its own.
+  await Promise.all(
+    STEPS.map(async ([between, kind, when, done]) => {
+      const symbol = symbolOf(kind, when)
+      expect(await killAt('open', symbol, kind, when)).toEqual([])
+      expect([between, await statusOf(symbol), await executed(symbol)]).toEqual([between, ['opening'], done])
+    }),
+  )
   await reconciled()
-  expect(await statusOf(symbol)).toEqual(['active'])
-  expect((await admin.query(executions, [symbol])).rowCount).toBe(1)
-  expect((await checkPositions(admin)).flatMap(({ violations }) => violations)).toEqual([])
+  for (const [between, kind, when] of STEPS) {
+    const symbol = symbolOf(kind, when)
+    expect([between, await statusOf(symbol), await executed(symbol)]).toEqual([between, ['active'], 1])
+  }
+  expect(await violations()).toEqual([])
 })
 
-test('killed between entry and stop-loss, and another signal comes before the reconciler', async () => {
-  await killAt('open', 'AGAIN', 'stop', 'before')
+test('killed between entry and stop-loss, and somebody else is quicker than the reconciler', async () => {
+  await Promise.all([killAt('open', 'AGAIN', 'stop', 'before'), killAt('open', 'SOLD', 'stop', 'before')])
+  await tradeByHand(exchange, 'SOLD', 'sell', 2)
   const answer = await branch.post('/positions', { symbol: 'AGAIN', side: 'long', quantity: 9 })
   expect(answer).toMatchObject({ status: 201, body: { quantity: 2, status: 'active' } })
+  await reconciled()
   expect(await statusOf('AGAIN')).toEqual(['active'])
-  expect((await checkPositions(admin)).flatMap(({ violations }) => violations)).toEqual([])
-})
-
-test('killed between entry and stop-loss, and a person sells meanwhile', async () => {
-  await killAt('open', 'SOLD', 'stop', 'before')
-  await tradeByHand(exchange, 'SOLD', 'sell', 2)
-  await reconciled()
   expect(await statusOf('SOLD')).toEqual(['failed'])
-  expect((await checkPositions(admin)).flatMap(({ violations }) => violations)).toEqual([])
+  expect(await violations()).toEqual([])
 })
 
-test.each(['before', 'after'] as const)('killed while it closes, %s it was done', async (when) => {
-  const symbol = `CLOSES.${when}`.toUpperCase()
-  await branch.post('/positions', { symbol, side: 'long', quantity: 1 })
-  await killAt('close', symbol, 'close', when)
-  expect(await statusOf(symbol)).toEqual(['closing'])
+test('killed while it closes, before and after it was done', async () => {
+  await Promise.all(
+    (['before', 'after'] as const).map(async (when) => {
+      const symbol = `CLOSES.${when}`.toUpperCase()
+      await branch.post('/positions', { symbol, side: 'long', quantity: 1 })
+      await killAt('close', symbol, 'close', when)
+      expect(await statusOf(symbol)).toEqual(['closing'])
+    }),
+  )
   await reconciled()
-  expect(await statusOf(symbol)).toEqual(['closed'])
-  expect((await checkPositions(admin)).flatMap(({ violations }) => violations)).toEqual([])
+  expect(await statusOf('CLOSES.BEFORE')).toEqual(['closed'])
+  expect(await statusOf('CLOSES.AFTER')).toEqual(['closed'])
+  expect(await violations()).toEqual([])
 })

@@ -3,6 +3,7 @@ import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { NO_FAULTS } from '../exchange/index.ts'
 import { checkPositions } from './check.ts'
+import { createPositions } from './index.ts'
 import { positionKey } from './position.ts'
 import { Reconciler } from './reconcile.ts'
 import { openBranch, openExchange, QUICK, setFaults, tradeByHand } from './testing/positionBench.ts'
@@ -60,7 +61,8 @@ describe('a signal', () => {
     const answers = await Promise.all(
       Array.from({ length: 12 }, (_, index) => (index % 2 ? one : other).post('/positions', signal('BBB'))),
     )
-    expect(answers.map(({ status }) => status).toSorted()).toEqual([...Array<number>(11).fill(200), 201])
+    expect(answers.filter(({ status }) => status === 201)).toHaveLength(1)
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(11)
     expect(new Set(answers.map(({ body }) => body['id'])).size).toBe(1)
     expect(await statuses('BBB')).toEqual(['active'])
     expect(await violations()).toEqual([])
@@ -229,20 +231,20 @@ describe('the reconciler', () => {
   })
 
   test('runs in one process at a time, and in the other when that one ends', async () => {
-    const { createPositions } = await import('./index.ts')
     const system = createPositions({ ttlMs: 1500, everyMs: 50 })
     const first = new AbortController()
     const second = new AbortController()
     const holders = 'SELECT DISTINCT holder FROM lockstep_desk.position_rounds ORDER BY holder'
     const seen = async (): Promise<string[]> =>
       (await admin.query<{ holder: string }>(holders)).rows.map(({ holder }) => holder)
-    const running = [system.background?.(one.desk, first.signal)]
+    const inOne = system.background?.(one.desk, first.signal)
     await expect.poll(seen, { timeout: 5000 }).toEqual(['one'])
-    running.push(system.background?.(other.desk, second.signal))
+    const inOther = system.background?.(other.desk, second.signal)
     first.abort()
     await expect.poll(seen, { timeout: 5000 }).toEqual(['one', 'other'])
     second.abort()
-    await Promise.all(running)
+    await inOne
+    await inOther
   })
 })
 
@@ -254,7 +256,7 @@ describe('a creator that lost its lease', () => {
     await expect.poll(() => statuses('TAKEN'), { interval: 5 }).toEqual(['opening'])
     await leases.forceRelease(positionKey('TAKEN'), { by: 'test', reason: 'stuck' })
     const second = await other.post('/positions', signal('TAKEN'))
-    expect([(await first).status, second.status].toSorted()).toEqual([200, 201])
+    expect(new Set([(await first).status, second.status])).toEqual(new Set([200, 201]))
     expect((await first).body['id']).toBe(second.body['id'])
     expect(await violations()).toEqual([])
   })

@@ -3,11 +3,17 @@ import { ask } from '../ask.ts'
 import type { Outcome } from '../client.ts'
 import { HALTED_EXECUTIONS, POSITIONS } from '../load.sql.ts'
 import { finding } from '../memory.ts'
-import { Durations } from '../tally.ts'
+import type { Durations } from '../tally.ts'
 import { type Bag, names, type Sender } from './sender.ts'
 
 /** A signal may wait for another one of its symbol, and for the exchange. */
 const TIMEOUT_MS = 25_000
+
+export interface SignalDurations {
+  readonly alone: Durations
+  /** These wait for each other, and for closings, before it is their turn. */
+  readonly hot: Durations
+}
 
 /** What was said of a position. */
 interface Said {
@@ -21,7 +27,7 @@ export class PositionSender implements Sender {
   readonly system = 'positions'
   readonly weight = 15
   /** Of signals that were answered, for as long as somebody measures. */
-  durations: Durations | undefined
+  durations: SignalDurations | undefined
   readonly #bag: Bag
   readonly #mark: string
   readonly #hot: readonly string[]
@@ -53,7 +59,7 @@ export class PositionSender implements Sender {
     const body = { symbol, side: random.pick(['long', 'short']), quantity: random.whole(1, 100) }
     const outcome = await client.post('positions', { path: '/positions', body, timeoutMs: TIMEOUT_MS })
     if (outcome.kind !== 'acknowledged') return
-    this.durations?.add(performance.now() - began)
+    this.durations?.[this.#hot.includes(symbol) ? 'hot' : 'alone'].add(performance.now() - began)
     const said = this.#of(outcome)
     if (outcome.status === 201) said.created++
   }
