@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, holding, workbench } from '../../tools/server/testing/workbench.ts'
@@ -13,6 +13,9 @@ leakGuard(database)
 const work = workbench(database)
 
 const EVERY_MS = 50
+
+// On a busy machine answers take long, and then the console asks less often.
+vi.setConfig({ testTimeout: 60_000 })
 
 type Counts = Record<'transaction' | 'locks' | 'leases' | 'status' | 'parked', number>
 
@@ -147,8 +150,15 @@ describe.each(DRIVERS)('%s', (driver) => {
       )
     await enqueue('bad', 'bad', 'good')
     await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name }))[0]?.state === 'blocked')
-    const { shards, parked, segments } = await stream.next('outbox', (each) =>
-      each.parked.some((row) => row.dispatcher === name && row.state === 'blocked' && row.events === 2),
+    const ownOf = <T extends { readonly dispatcher: string }>(all: readonly T[]): T[] =>
+      all.filter(({ dispatcher }) => dispatcher === name)
+    // Shards and streams are two questions, and may be of two moments.
+    const { shards, parked, segments } = await stream.next(
+      'outbox',
+      (each) =>
+        ownOf(each.parked).some(({ state, events }) => state === 'blocked' && events === 2) &&
+        ownOf(each.shards).filter(({ owner }) => owner !== null).length === 2 &&
+        ownOf(each.shards).some(({ parkedStreams }) => parkedStreams === 1),
     )
     const [listed] = await lockstep.outbox.parked({ dispatcher: name })
     const status = await lockstep.outbox.status()
@@ -157,8 +167,6 @@ describe.each(DRIVERS)('%s', (driver) => {
       since: listed?.since.toISOString(),
       nextAttemptAt: null,
     })
-    const ownOf = <T extends { readonly dispatcher: string }>(all: readonly T[]): T[] =>
-      all.filter(({ dispatcher }) => dispatcher === name)
     expect(ownOf(shards).map(({ shard, owner, fence }) => ({ shard, owner, fence }))).toEqual(
       ownOf(status.shards).map(({ shard, owner, fence }) => ({ shard, owner, fence: String(fence) })),
     )
@@ -251,7 +259,7 @@ test('twenty viewers ask no more than one, and see the same', async () => {
   const streams = await Promise.all(Array.from({ length: 20 }, () => site.stream('overview,locks,outbox')))
   await Promise.all(
     streams.map(async (stream) => {
-      for (let n = 0; n < 8; n++) await stream.next('overview')
+      for (let n = 0; n < 4; n++) await stream.next('overview')
     }),
   )
   const rounds = Math.floor((performance.now() - from) / EVERY_MS) + 1
@@ -259,7 +267,7 @@ test('twenty viewers ask no more than one, and see the same', async () => {
   expect(counts.parked).toBeLessThanOrEqual(rounds / 2 + 1)
   // The overview's own, the counts of leases, where the outbox is, and now and then how long it takes to ask.
   expect(counts.transaction).toBeLessThanOrEqual(rounds + 2 * (rounds / 2 + 1) + rounds / 20 + 1)
-  const [first, ...others] = streams.map(({ seen }) => seen.filter(({ name }) => name === 'overview').slice(0, 8))
+  const [first, ...others] = streams.map(({ seen }) => seen.filter(({ name }) => name === 'overview').slice(0, 4))
   for (const other of others) expect(other.at(-1)).toEqual(first?.find(({ data }) => data === other.at(-1)?.data))
 })
 

@@ -1,5 +1,7 @@
-/** Of the time of one connection, all questions together take no more than this. */
+/** Of the time of one connection, all questions together are to take no more than this. */
 const LARGEST_SHARE = 0.02
+/** Each may take this much of it, also where several are dear: who looks at all tabs would else see old things in each. */
+const OWN_SHARE = 0.01
 /** So many answers say how long one takes. */
 const REMEMBERED = 4
 const PING_EVERY_MS = 5000
@@ -84,8 +86,8 @@ export class Pace {
 }
 
 /**
- * How often each may be asked, so that all of them keep to the share. Each has an equal part of it; what the cheap ones do not need of
- * theirs, the dear ones have. So a dear one is asked less often, and does not slow down the others.
+ * How often each may be asked. Each has an equal part of the share; what the cheap ones do not need of theirs, the dear ones have. So a
+ * dear one is asked less often, and does not slow down the others.
  */
 export function intervalsOf(paces: readonly Pace[]): ReadonlyMap<Pace, number> {
   const demand = ({ tookMs, everyMs }: Pace): number => tookMs / everyMs
@@ -93,7 +95,7 @@ export function intervalsOf(paces: readonly Pace[]): ReadonlyMap<Pace, number> {
   let left = LARGEST_SHARE
   let count = paces.length
   for (const pace of paces.toSorted((one, other) => demand(one) - demand(other))) {
-    const share = Math.min(demand(pace), left / count--)
+    const share = Math.min(demand(pace), Math.max(OWN_SHARE, left / count--))
     left -= share
     const neededMs = share === 0 ? 0 : pace.tookMs / share
     intervals.set(pace, Math.min(LONGEST_PAUSE_MS, Math.max(pace.everyMs, neededMs)))

@@ -26,11 +26,11 @@ test('dear ones are asked less often, and do not slow down the cheap ones', () =
   const [cheap, dear, dearest] = [asked(1000, 1, 1), asked(1000, 100, 100), asked(2000, 1000, 1000)]
   const intervals = intervalsOf([dearest, cheap, dear])
   expect(intervals.get(cheap)).toBe(1000)
-  // 2 % less the cheap one's 0.1 %, in halves.
-  expect(intervals.get(dear)).toBeCloseTo(100 / 0.0095, 0)
-  expect(intervals.get(dearest)).toBeCloseTo(1000 / 0.0095, 0)
-  const all = [cheap, dear, dearest].reduce((sum, each) => sum + shareOf(each, intervals), 0)
-  expect(all).toBeCloseTo(0.02, 5)
+  // Each has one per cent.
+  expect(intervals.get(dear)).toBeCloseTo(10_000, 0)
+  expect(intervals.get(dearest)).toBeCloseTo(100_000, 0)
+  // Where only one is dear it has what the others leave: 2 % less the cheap one's 0.1 %.
+  expect(shareOf(dear, intervalsOf([cheap, dear]))).toBeCloseTo(0.019, 5)
 })
 
 test('one late answer is not taken at its word, and a question is never given up', () => {
