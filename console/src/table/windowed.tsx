@@ -139,24 +139,30 @@ function useView(): {
   readonly look: () => void
 } {
   const box = useRef<HTMLDivElement>(null)
+  const rowHeight = useRef(ROW_HEIGHT)
   const [view, setView] = useState({ top: 0, height: 600, rowHeight: ROW_HEIGHT })
   const look = (): void => {
     const element = box.current
     if (element === null) return
-    const table = element.firstElementChild as HTMLElement
-    const rowHeight = Number.parseFloat(getComputedStyle(table).getPropertyValue('--row-height')) || ROW_HEIGHT
     // By a few rows at a time: most scrolling moves what is there already.
-    const step = rowHeight * 3
+    const step = rowHeight.current * 3
     const top = Math.floor(element.scrollTop / step) * step
-    const height = element.clientHeight + step
+    const next = { top, height: element.clientHeight + step, rowHeight: rowHeight.current }
     setView((now) =>
-      now.top === top && now.height === height && now.rowHeight === rowHeight ? now : { top, height, rowHeight },
+      now.top === next.top && now.height === next.height && now.rowHeight === next.rowHeight ? now : next,
     )
   }
   useLayoutEffect(() => {
-    look()
-    const watch = new ResizeObserver(look)
-    watch.observe(box.current as HTMLElement)
+    const element = box.current as HTMLElement
+    // Not with each scrolling: asking for a style has the browser work it out first.
+    const measure = (): void => {
+      const style = getComputedStyle(element.firstElementChild as HTMLElement)
+      rowHeight.current = Number.parseFloat(style.getPropertyValue('--row-height')) || ROW_HEIGHT
+      look()
+    }
+    measure()
+    const watch = new ResizeObserver(measure)
+    watch.observe(element)
     return () => watch.disconnect()
   }, [])
   return { box, ...view, look }
@@ -192,8 +198,10 @@ function useKeptFocus(): {
       what.current = row === null ? 0 : [...row.querySelectorAll('button')].indexOf(target as HTMLButtonElement)
     },
     forget(event) {
-      // Without a new place the row itself has moved or gone, or a dialog has opened over it.
       if (event.relatedTarget !== null) key.current = undefined
+      // Without a new place the row has moved, and gets it back in the same breath; or somebody has clicked beside it.
+      else
+        setTimeout(() => document.activeElement === document.body && document.hasFocus() && (key.current = undefined))
     },
   }
 }
