@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll } from 'vitest'
 import type { TestDatabase } from '../../tools/server/testDatabase.ts'
@@ -13,6 +14,8 @@ export interface Answer {
   /** Empty where the answer is no JSON. */
   readonly body: Readonly<Record<string, unknown>>
 }
+
+const ATTEMPTS = 50
 
 /** Two desks on one database, asked over HTTP as their clients do. */
 export class Desks {
@@ -91,19 +94,17 @@ export class Desks {
     return this.ask(path)
   }
 
-  post(path: string, body?: unknown, { key, desk }: { key?: string; desk?: number } = {}): Promise<Answer> {
-    return this.ask(
-      path,
-      {
-        method: 'POST',
-        headers: {
-          'content-type': 'application/json',
-          ...(key !== undefined && { 'idempotency-key': key }),
-        },
-        ...(body !== undefined && { body: JSON.stringify(body) }),
-      },
-      desk,
-    )
+  /** As a client does: where nothing was done because everybody is busy, it asks again. */
+  async post(path: string, body?: unknown, { key, desk }: { key?: string; desk?: number } = {}): Promise<Answer> {
+    const headers = { 'content-type': 'application/json', ...(key !== undefined && { 'idempotency-key': key }) }
+    const init = { method: 'POST', headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
+    for (let attempt = 1; ; attempt++) {
+      const answer = await this.ask(path, init, desk)
+      const { code, detail } = answer.body
+      const wasBusy = code === 'unavailable' && typeof detail === 'string' && detail.includes('Nothing was done')
+      if (!wasBusy || attempt === ATTEMPTS) return answer
+      await delay(100)
+    }
   }
 
   /** The same request to both desks at the same moment, with a key of its own. */

@@ -12,13 +12,18 @@ async function open(id: string, openingBalance: number, hot = false): Promise<vo
   expect((await desks.post('/accounts', { id, openingBalance, hot })).status).toBe(201)
 }
 
+/** A name that no earlier attempt of a test has used. */
+function fresh(name: string): string {
+  return `${name}-${randomUUID().slice(0, 8)}`
+}
+
 async function balance(id: string): Promise<number> {
   return Number((await desks.get(`/accounts/${id}`)).body['balance'])
 }
 
 describe('transfers', () => {
   test('an account is opened once, however many ask', async () => {
-    const account = { id: 'crowd', openingBalance: 500 }
+    const account = { id: fresh('crowd'), openingBalance: 500 }
     const answers = await Promise.all(Array.from({ length: 10 }, () => desks.post('/accounts', account)))
     expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
       ...Array.from({ length: 9 }, () => 200),
@@ -31,7 +36,7 @@ describe('transfers', () => {
     ['ordinary accounts', false],
     ['a hot account', true],
   ])('transfers in both directions, each sent twice at once: %s', async (name, hot) => {
-    const [one, other] = [`one-${hot}`, `other-${hot}`]
+    const [one, other] = [fresh('one'), fresh('other')]
     await open(one, 1_000, hot)
     await open(other, 1_000)
     const answers = await Promise.all(
@@ -55,42 +60,45 @@ describe('transfers', () => {
   })
 
   test.each([false, true])('what is not covered leaves nothing (hot: %s)', async (hot) => {
-    await open(`poor-${hot}`, 100, hot)
-    await open(`rich-${hot}`, 0)
-    const body = { from: `poor-${hot}`, to: `rich-${hot}`, amount: 70 }
+    const [poor, rich] = [fresh('poor'), fresh('rich')]
+    await open(poor, 100, hot)
+    await open(rich, 0)
+    const body = { from: poor, to: rich, amount: 70 }
     const answers = await Promise.all([desks.post('/transfers', body), desks.post('/transfers', body)])
     const [made, refused] = answers.toSorted((a, b) => a.status - b.status)
     expect([made?.status, refused?.status]).toEqual([201, 422])
     expect(refused?.body).toMatchObject({ code: 'insufficient-funds', balance: 30, instance: '/transfers' })
-    expect(await balance(`poor-${hot}`)).toBe(30)
+    expect(await balance(poor)).toBe(30)
   })
 
   test.each([false, true])('a key that was used for another transfer is refused (hot: %s)', async (hot) => {
-    await open(`a-${hot}`, 100, hot)
-    await open(`b-${hot}`, 0)
+    const [from, to] = [fresh('from'), fresh('to')]
+    await open(from, 100, hot)
+    await open(to, 0)
     const key = randomUUID()
-    const first = await desks.post('/transfers', { from: `a-${hot}`, to: `b-${hot}`, amount: 10 }, { key })
-    const again = await desks.post('/transfers', { from: `a-${hot}`, to: `b-${hot}`, amount: 10 }, { key })
+    const first = await desks.post('/transfers', { from, to, amount: 10 }, { key })
+    const again = await desks.post('/transfers', { from, to, amount: 10 }, { key })
     expect([again.status, again.text]).toEqual([201, first.text])
     expect(again.headers.get('idempotency-replayed')).toBe('true')
-    const another = await desks.post('/transfers', { from: `a-${hot}`, to: `b-${hot}`, amount: 11 }, { key })
+    const another = await desks.post('/transfers', { from, to, amount: 11 }, { key })
     expect([another.status, another.body['code']]).toEqual([422, 'key-reused'])
-    expect(await balance(`a-${hot}`)).toBe(90)
+    expect(await balance(from)).toBe(90)
   })
 
   test('a key that is too long is refused for a hot account, too', async () => {
-    const body = { from: 'a-true', to: 'b-true', amount: 1 }
+    const hot = fresh('hot')
+    await open(hot, 100, true)
+    const body = { from: hot, to: 'bob', amount: 1 }
     expect((await desks.post('/transfers', body, { key: 'x'.repeat(3_000) })).status).toBe(400)
   })
 
   test('a key that goes from an ordinary to a hot account is known there, too', async () => {
-    await open('cold-1', 100)
-    await open('cold-2', 100)
-    await open('hot-1', 100, true)
+    const [one, other, hot] = [fresh('one'), fresh('other'), fresh('hot')]
+    await Promise.all([open(one, 100), open(other, 100), open(hot, 100, true)])
     const key = randomUUID()
-    expect((await desks.post('/transfers', { from: 'cold-1', to: 'hot-1', amount: 1 }, { key })).status).toBe(201)
-    const other = await desks.post('/transfers', { from: 'cold-1', to: 'cold-2', amount: 1 }, { key })
-    expect([other.status, other.body['code']]).toEqual([422, 'key-reused'])
+    expect((await desks.post('/transfers', { from: one, to: hot, amount: 1 }, { key })).status).toBe(201)
+    const reused = await desks.post('/transfers', { from: one, to: other, amount: 1 }, { key })
+    expect([reused.status, reused.body['code']]).toEqual([422, 'key-reused'])
   })
 
   test('a statement ends with the balance, and each line follows from the one before', async () => {
