@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs'
 import { isAbsolute } from 'node:path'
 import { ensureAlone } from './matrix/install.ts'
 import { pinned } from './matrix/versions.ts'
+import { fetchPromtool } from './promtool.ts'
 import { findProgram } from './server/findProgram.ts'
 import { CLIENT_15, clientProgram, SERVER_15 } from './server/postgres15.ts'
 
@@ -63,12 +64,20 @@ if (missing().length > 0) install(missing())
 
 const absent = missing()
 const withoutServer15 = installServer15()
-if (absent.length > 0 || withoutServer15 !== undefined) {
+const withoutPromtool = fetchPromtool()
+if (absent.length > 0 || withoutServer15 !== undefined || withoutPromtool !== undefined) {
   const lines = absent.map(({ name, tests }) => `  ${name} is not installed. SKIPPED: ${tests}.`)
   const advice = `  To run them: sudo apt-get install ${absent.map(({ name }) => name).join(' ')}`
   const without = `  There is no PostgreSQL 15 (${withoutServer15}). SKIPPED: the outbox after a restore, a failover.`
   const rule = '='.repeat(80)
-  const told = [...lines, ...(absent.length > 0 ? [advice] : []), ...(withoutServer15 === undefined ? [] : [without])]
+  const told = [
+    ...lines,
+    ...(absent.length > 0 ? [advice] : []),
+    ...(withoutServer15 === undefined ? [] : [without]),
+    ...(withoutPromtool === undefined
+      ? []
+      : [`  There is no promtool (${withoutPromtool}). SKIPPED: the alert rules.`]),
+  ]
   console.error([rule, ...told, rule].join('\n'))
   if (process.env['CI'] === 'true') {
     console.error('CI=true allows no skipped tests.')

@@ -8,7 +8,7 @@ import { lockstepMetrics } from './prometheus.ts'
 
 const folder = fileURLToPath(new URL('../../docs/operating/', import.meta.url))
 const rules = readFileSync(`${folder}alerts.yml`, 'utf8')
-const tests = readFileSync(`${folder}alerts.test.yml`, 'utf8')
+const tests = readFileSync(`${folder}alerts-fire.yml`, 'utf8')
 const page = readFileSync(`${folder}alerts.md`, 'utf8')
 
 interface Rule {
@@ -103,7 +103,7 @@ describe('promtool', () => {
 
   test.skipIf(promtool === undefined).each([
     ['check', 'alerts.yml'],
-    ['test', 'alerts.test.yml'],
+    ['test', 'alerts-fire.yml'],
   ])('%s rules %s', (verb, file) => {
     const { status, stdout, stderr } = spawnSync(promtool as string, [verb, 'rules', file], {
       cwd: folder,
