@@ -6,7 +6,7 @@ import { afterAll, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { checkPositions } from './check.ts'
 import { Reconciler } from './reconcile.ts'
-import { openBranch, openExchange, OPTIONS, tradeByHand } from './testing/positionBench.ts'
+import { freshSymbol, openBranch, openExchange, tradeByHand } from './testing/positionBench.ts'
 import { openTollgate, type Toll } from './testing/tollgate.ts'
 
 const database = await testDatabase()
@@ -14,6 +14,8 @@ leakGuard(database)
 const admin = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => admin.end())
 const exchange = await openExchange(database.url)
+/** So long the others wait for one that is dead. */
+const TTL_MS = 1500
 const tolls: Toll[] = []
 const tollgate = await openTollgate(exchange.url, tolls)
 const branch = await openBranch(database.url, exchange.url, 'survivor')
@@ -24,7 +26,7 @@ const creator = fileURLToPath(new URL('./testing/creator.ts', import.meta.url))
 /** Runs a real process up to the toll, where it is killed. Gives what it managed to say. */
 async function killAt(work: 'open' | 'close', symbol: string, kind: string, when: Toll['when']): Promise<unknown[]> {
   const said: unknown[] = []
-  const args = [database.url, tollgate, String(OPTIONS.ttlMs), work, symbol]
+  const args = [database.url, tollgate, String(TTL_MS), work, symbol]
   const child = fork(creator, args, { execArgv: ['--import', 'tsx'] })
   child.on('message', (message) => said.push(message))
   const gone = once(child, 'close')
@@ -69,8 +71,6 @@ const STEPS = [
   ['the stop-loss and the end', 'stop', 'after', 1],
 ] as const
 
-const symbolOf = (kind: string, when: string): string => `DIES.${kind}.${when}`.toUpperCase()
-
 async function executed(symbol: string): Promise<number | null> {
   const text = 'SELECT client_id FROM lockstep_exchange.executions WHERE symbol = $1'
   return (await admin.query(text, [symbol])).rowCount
@@ -82,43 +82,44 @@ async function violations(): Promise<string[]> {
 
 test('killed between any two steps: what was begun is brought to its end, once', async () => {
   // All at once, each with a symbol of its own.
-  await Promise.all(
+  const symbols = await Promise.all(
     STEPS.map(async ([between, kind, when, done]) => {
-      const symbol = symbolOf(kind, when)
+      const symbol = freshSymbol('DIES')
       expect(await killAt('open', symbol, kind, when)).toEqual([])
       expect([between, await statusOf(symbol), await executed(symbol)]).toEqual([between, ['opening'], done])
+      return [between, symbol] as const
     }),
   )
   await reconciled()
-  for (const [between, kind, when] of STEPS) {
-    const symbol = symbolOf(kind, when)
+  for (const [between, symbol] of symbols) {
     expect([between, await statusOf(symbol), await executed(symbol)]).toEqual([between, ['active'], 1])
   }
   expect(await violations()).toEqual([])
 })
 
 test('killed between entry and stop-loss, and somebody else is quicker than the reconciler', async () => {
-  await Promise.all([killAt('open', 'AGAIN', 'stop', 'before'), killAt('open', 'SOLD', 'stop', 'before')])
-  await tradeByHand(exchange, 'SOLD', 'sell', 2)
-  const answer = await branch.post('/positions', { symbol: 'AGAIN', side: 'long', quantity: 9 })
+  const [again, sold] = [freshSymbol('AGAIN'), freshSymbol('SOLD')]
+  await Promise.all([killAt('open', again, 'stop', 'before'), killAt('open', sold, 'stop', 'before')])
+  await tradeByHand(exchange, sold, 'sell', 2)
+  const answer = await branch.post('/positions', { symbol: again, side: 'long', quantity: 9 })
   expect(answer).toMatchObject({ status: 201, body: { quantity: 2, status: 'active' } })
   await reconciled()
-  expect(await statusOf('AGAIN')).toEqual(['active'])
-  expect(await statusOf('SOLD')).toEqual(['failed'])
+  expect(await statusOf(again)).toEqual(['active'])
+  expect(await statusOf(sold)).toEqual(['failed'])
   expect(await violations()).toEqual([])
 })
 
 test('killed while it closes, before and after it was done', async () => {
-  await Promise.all(
+  const symbols = await Promise.all(
     (['before', 'after'] as const).map(async (when) => {
-      const symbol = `CLOSES.${when}`.toUpperCase()
+      const symbol = freshSymbol('CLOSES')
       await branch.post('/positions', { symbol, side: 'long', quantity: 1 })
       await killAt('close', symbol, 'close', when)
       expect(await statusOf(symbol)).toEqual(['closing'])
+      return symbol
     }),
   )
   await reconciled()
-  expect(await statusOf('CLOSES.BEFORE')).toEqual(['closed'])
-  expect(await statusOf('CLOSES.AFTER')).toEqual(['closed'])
+  expect(await Promise.all(symbols.map(statusOf))).toEqual([['closed'], ['closed']])
   expect(await violations()).toEqual([])
 })

@@ -6,7 +6,7 @@ import { checkPositions } from './check.ts'
 import { createPositions } from './index.ts'
 import { positionKey } from './position.ts'
 import { Reconciler } from './reconcile.ts'
-import { openBranch, openExchange, QUICK, setFaults, tradeByHand } from './testing/positionBench.ts'
+import { freshSymbol, openBranch, openExchange, setFaults, tradeByHand } from './testing/positionBench.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -17,6 +17,9 @@ const [one, other] = [
   await openBranch(database.url, exchange.url, 'one'),
   await openBranch(database.url, exchange.url, 'other'),
 ]
+const impatient = await openBranch(database.url, exchange.url, 'impatient', {
+  patience: { tryMs: 1000, totalMs: 1000 },
+})
 const reconciler = new Reconciler(one.office)
 const never = new AbortController().signal
 
@@ -49,62 +52,70 @@ const signal = (symbol: string) => ({ symbol, side: 'long', quantity: 3 })
 
 describe('a signal', () => {
   test('opens a position with its stop-loss, once', async () => {
-    const first = await one.post('/positions', signal('AAA'))
-    expect(first).toMatchObject({ status: 201, body: { symbol: 'AAA', status: 'active', side: 'long', quantity: 3 } })
-    const second = await other.post('/positions', signal('AAA'))
+    const symbol = freshSymbol('AAA')
+    const first = await one.post('/positions', signal(symbol))
+    expect(first).toMatchObject({ status: 201, body: { symbol, status: 'active', side: 'long', quantity: 3 } })
+    const second = await other.post('/positions', signal(symbol))
     expect(second).toEqual({ status: 200, body: first.body })
-    expect(await other.get('/positions/AAA')).toEqual({ status: 200, body: first.body })
+    expect(await other.get(`/positions/${symbol}`)).toEqual({ status: 200, body: first.body })
     expect(await violations()).toEqual([])
   })
 
   test('many at once, in two processes: one creates, all get the same', async () => {
+    const symbol = freshSymbol('BBB')
     const answers = await Promise.all(
-      Array.from({ length: 12 }, (_, index) => (index % 2 ? one : other).post('/positions', signal('BBB'))),
+      Array.from({ length: 12 }, (_, index) => (index % 2 ? one : other).post('/positions', signal(symbol))),
     )
     expect(answers.filter(({ status }) => status === 201)).toHaveLength(1)
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(11)
     expect(new Set(answers.map(({ body }) => body['id'])).size).toBe(1)
-    expect(await statuses('BBB')).toEqual(['active'])
+    expect(await statuses(symbol)).toEqual(['active'])
     expect(await violations()).toEqual([])
   })
 
   test('holds no connection while the exchange is asked', async () => {
-    const small = await openBranch(database.url, exchange.url, 'small', 2)
-    const symbols = Array.from({ length: 20 }, (_, index) => `POOL${index}`)
+    const small = await openBranch(database.url, exchange.url, 'small', { max: 2 })
+    const symbols = Array.from({ length: 20 }, () => freshSymbol('POOL'))
     // All twenty have their row, and so wait for the exchange: with a pool of two, nobody may sit on a connection.
-    await setFaults(exchange, { slowRate: 1, slowMs: 400 })
+    await setFaults(exchange, { slowRate: 1, slowMs: 2000 })
     const opening = symbols.map((symbol) => small.post('/positions', signal(symbol)))
-    const begun = `SELECT count(*)::int AS n FROM lockstep_desk.positions WHERE symbol LIKE 'POOL%' AND status = 'opening'`
-    await expect.poll(async () => (await admin.query<{ n: number }>(begun)).rows[0]?.n, { interval: 5 }).toBe(20)
+    const begun = `SELECT count(*)::int AS n FROM lockstep_desk.positions WHERE symbol = ANY ($1) AND status = 'opening'`
+    await expect
+      .poll(async () => (await admin.query<{ n: number }>(begun, [symbols])).rows[0]?.n, { interval: 5, timeout: 5000 })
+      .toBe(20)
+    await setFaults(exchange, NO_FAULTS)
     await expect.poll(() => small.desk.pool.idleCount, { interval: 5 }).toBe(small.desk.pool.totalCount)
     expect(small.desk.pool.waitingCount).toBe(0)
+    expect((await admin.query(begun, [symbols])).rows).toEqual([{ n: 20 }])
     expect((await Promise.all(opening)).map(({ status }) => status)).toEqual(symbols.map(() => 201))
     await small.close()
   })
 
   test('an order that is refused leaves nothing', async () => {
-    expect(await one.post('/positions', signal('HALT1'))).toMatchObject({
+    const symbol = freshSymbol('HALT')
+    expect(await one.post('/positions', signal(symbol))).toMatchObject({
       status: 422,
       body: { code: 'refused-by-exchange', reason: 'trading-halted' },
     })
-    expect(await statuses('HALT1')).toEqual(['failed'])
+    expect(await statuses(symbol)).toEqual(['failed'])
     expect(await violations()).toEqual([])
   })
 
   test('a stop-loss that is refused closes the position again', async () => {
-    expect(await one.post('/positions', signal('NOSTOP1'))).toMatchObject({
+    const symbol = freshSymbol('NOSTOP')
+    expect(await one.post('/positions', signal(symbol))).toMatchObject({
       status: 422,
       body: { code: 'refused-by-exchange', reason: 'no-stop-orders-here' },
     })
-    expect(await statuses('NOSTOP1')).toEqual(['failed'])
+    expect(await statuses(symbol)).toEqual(['failed'])
     expect(await violations()).toEqual([])
-    const net = `SELECT sum(change)::int AS net, count(*)::int AS n FROM lockstep_exchange.executions WHERE symbol = 'NOSTOP1'`
-    expect((await admin.query(net)).rows).toEqual([{ net: 0, n: 2 }])
+    const net = `SELECT sum(change)::int AS net, count(*)::int AS n FROM lockstep_exchange.executions WHERE symbol = $1`
+    expect((await admin.query(net, [symbol])).rows).toEqual([{ net: 0, n: 2 }])
   })
 
   test('answers that are lost after the effect, and failures before it, change nothing', async () => {
     await setFaults(exchange, { lostRate: 0.5, failingRate: 0.3 })
-    const symbols = Array.from({ length: 8 }, (_, index) => `LOST${index}`)
+    const symbols = Array.from({ length: 8 }, () => freshSymbol('LOST'))
     const answers = await Promise.all(symbols.map((symbol) => one.post('/positions', signal(symbol))))
     await setFaults(exchange, NO_FAULTS)
     expect(answers.every(({ status }) => status === 201 || status === 503)).toBe(true)
@@ -116,11 +127,15 @@ describe('a signal', () => {
   })
 
   test('without any answer the beginning stays, and is brought to its end later', async () => {
+    const symbol = freshSymbol('AWAY')
     await setFaults(exchange, { failingRate: 1 })
-    expect(await one.post('/positions', signal('AWAY'))).toMatchObject({ status: 503, body: { code: 'exchange-away' } })
-    expect(await statuses('AWAY')).toEqual(['opening'])
+    expect(await impatient.post('/positions', signal(symbol))).toMatchObject({
+      status: 503,
+      body: { code: 'exchange-away' },
+    })
+    expect(await statuses(symbol)).toEqual(['opening'])
     await setFaults(exchange, NO_FAULTS)
-    expect(await other.post('/positions', signal('AWAY'))).toMatchObject({ status: 201, body: { status: 'active' } })
+    expect(await other.post('/positions', signal(symbol))).toMatchObject({ status: 201, body: { status: 'active' } })
     expect(await violations()).toEqual([])
   })
 
@@ -134,37 +149,41 @@ describe('a signal', () => {
 
 describe('closing', () => {
   test('closes at the exchange, and may be asked for again', async () => {
-    await one.post('/positions', signal('CLO'))
-    const both = await Promise.all([one.post('/positions/CLO/close'), other.post('/positions/CLO/close')])
+    const symbol = freshSymbol('CLO')
+    await one.post('/positions', signal(symbol))
+    const close = `/positions/${symbol}/close`
+    const both = await Promise.all([one.post(close), other.post(close)])
     expect(both.map(({ status, body }) => [status, body['status']])).toEqual([
       [200, 'closed'],
       [200, 'closed'],
     ])
-    expect(await one.post('/positions', signal('CLO'))).toMatchObject({ status: 201 })
-    expect(await statuses('CLO')).toEqual(['closed', 'active'])
+    expect(await one.post('/positions', signal(symbol))).toMatchObject({ status: 201 })
+    expect(await statuses(symbol)).toEqual(['closed', 'active'])
     expect(await one.post('/positions/NEVER/close')).toMatchObject({ status: 404, body: { code: 'not-found' } })
     expect(await violations()).toEqual([])
   })
 
   test('one that got no answer is brought to its end by the reconciler', async () => {
-    await one.post('/positions', signal('CLOA'))
+    const symbol = freshSymbol('CLOA')
+    await one.post('/positions', signal(symbol))
     await setFaults(exchange, { failingRate: 1 })
-    expect(await one.post('/positions/CLOA/close')).toMatchObject({ status: 503 })
-    expect(await statuses('CLOA')).toEqual(['closing'])
-    expect(await other.post('/positions', signal('CLOA'))).toMatchObject({ status: 409, body: { code: 'closing' } })
+    expect(await impatient.post(`/positions/${symbol}/close`)).toMatchObject({ status: 503 })
+    expect(await statuses(symbol)).toEqual(['closing'])
+    expect(await other.post('/positions', signal(symbol))).toMatchObject({ status: 409, body: { code: 'closing' } })
     await setFaults(exchange, NO_FAULTS)
     await reconciled()
-    expect(await statuses('CLOA')).toEqual(['closed'])
+    expect(await statuses(symbol)).toEqual(['closed'])
     expect(await violations()).toEqual([])
   })
 })
 
 describe('the reconciler', () => {
   test('adopts what a person has traded, with a stop-loss', async () => {
-    await tradeByHand(exchange, 'HAND', 'sell', 7)
+    const symbol = freshSymbol('HAND')
+    await tradeByHand(exchange, symbol, 'sell', 7)
     expect(await violations()).toHaveLength(1)
     await reconciled()
-    expect((await one.get('/positions/HAND')).body).toMatchObject({
+    expect((await one.get(`/positions/${symbol}`)).body).toMatchObject({
       origin: 'adopted',
       status: 'active',
       side: 'short',
@@ -173,46 +192,50 @@ describe('the reconciler', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('follows what a person changes: larger, smaller, gone, the other way', async () => {
-    await one.post('/positions', signal('CHANGE'))
-    await tradeByHand(exchange, 'CHANGE', 'buy', 2)
+  test('follows what a person changes: larger, gone, the other way', async () => {
+    const symbol = freshSymbol('CHANGE')
+    await one.post('/positions', signal(symbol))
+    await tradeByHand(exchange, symbol, 'buy', 2)
     await reconciled()
-    expect((await one.get('/positions/CHANGE')).body).toMatchObject({ quantity: 5, side: 'long' })
-    await tradeByHand(exchange, 'CHANGE', 'sell', 5)
+    expect((await one.get(`/positions/${symbol}`)).body).toMatchObject({ quantity: 5, side: 'long' })
+    await tradeByHand(exchange, symbol, 'sell', 5)
     await reconciled()
-    expect(await statuses('CHANGE')).toEqual(['closed'])
-    await one.post('/positions', signal('CHANGE'))
-    await tradeByHand(exchange, 'CHANGE', 'sell', 4)
+    expect(await statuses(symbol)).toEqual(['closed'])
+    await one.post('/positions', signal(symbol))
+    await tradeByHand(exchange, symbol, 'sell', 4)
     await reconciled()
-    expect(await statuses('CHANGE')).toEqual(['closed', 'closed', 'active'])
-    expect((await one.get('/positions/CHANGE')).body).toMatchObject({ quantity: 1, side: 'short', origin: 'adopted' })
+    expect(await statuses(symbol)).toEqual(['closed', 'closed', 'active'])
+    const { body } = await one.get(`/positions/${symbol}`)
+    expect(body).toMatchObject({ quantity: 1, side: 'short', origin: 'adopted' })
     expect(await violations()).toEqual([])
   })
 
   test('sets a stop-loss that was cancelled, and cancels one too many', async () => {
-    const { body } = await one.post('/positions', signal('STOPS'))
+    const symbol = freshSymbol('STOPS')
+    const { body } = await one.post('/positions', signal(symbol))
     const cancel = { method: 'POST', body: JSON.stringify({ clientId: `${String(body['id'])}-stop-1` }) }
     await fetch(`${exchange.url}/cancel`, cancel)
-    expect(await violations()).toEqual(['STOPS has 0 live stop orders'])
+    expect(await violations()).toEqual([`${symbol} has 0 live stop orders`])
     await reconciled()
     expect(await violations()).toEqual([])
-    const [held] = (await (await fetch(`${exchange.url}/positions?symbol=STOPS`)).json()) as { id: number }[]
-    const order = { clientId: 'by-hand', symbol: 'STOPS', kind: 'stop', positionId: held?.id, price: 1 }
+    const [held] = (await (await fetch(`${exchange.url}/positions?symbol=${symbol}`)).json()) as { id: number }[]
+    const order = { clientId: `${symbol}-by-hand`, symbol, kind: 'stop', positionId: held?.id, price: 1 }
     await fetch(`${exchange.url}/orders`, { method: 'POST', body: JSON.stringify(order) })
-    expect(await violations()).toEqual(['STOPS has 2 live stop orders'])
+    expect(await violations()).toEqual([`${symbol} has 2 live stop orders`])
     await reconciled()
     expect(await violations()).toEqual([])
   })
 
   test('gets out of what cannot be guarded', async () => {
-    await tradeByHand(exchange, 'NOSTOP2', 'buy')
+    const symbol = freshSymbol('NOSTOP')
+    await tradeByHand(exchange, symbol, 'buy')
     await reconciled()
-    expect(await statuses('NOSTOP2')).toEqual(['failed'])
+    expect(await statuses(symbol)).toEqual(['failed'])
     expect(await violations()).toEqual([])
   })
 
   test('leaves a signal in flight alone, whenever it looks', async () => {
-    const symbols = Array.from({ length: 6 }, (_, index) => `RACE${index}`)
+    const symbols = Array.from({ length: 6 }, () => freshSymbol('RACE'))
     const stop = new AbortController()
     const busy = (async () => {
       // Round after round, without a pause: it looks at every moment of the way.
@@ -234,14 +257,15 @@ describe('the reconciler', () => {
     const system = createPositions({ ttlMs: 1500, everyMs: 50 })
     const first = new AbortController()
     const second = new AbortController()
+    await admin.query('TRUNCATE lockstep_desk.position_rounds')
     const holders = 'SELECT DISTINCT holder FROM lockstep_desk.position_rounds ORDER BY holder'
     const seen = async (): Promise<string[]> =>
       (await admin.query<{ holder: string }>(holders)).rows.map(({ holder }) => holder)
     const inOne = system.background?.(one.desk, first.signal)
-    await expect.poll(seen, { timeout: 5000 }).toEqual(['one'])
+    await expect.poll(seen, { timeout: 10_000 }).toEqual(['one'])
     const inOther = system.background?.(other.desk, second.signal)
     first.abort()
-    await expect.poll(seen, { timeout: 5000 }).toEqual(['one', 'other'])
+    await expect.poll(seen, { timeout: 10_000 }).toEqual(['one', 'other'])
     second.abort()
     await inOne
     await inOther
@@ -250,12 +274,13 @@ describe('the reconciler', () => {
 
 describe('a creator that lost its lease', () => {
   test('gets what the next one made, and nothing is made twice', async () => {
-    const { leases } = other.desk.lockstep
-    await setFaults(exchange, { slowRate: 1, slowMs: QUICK.stopMs * 5 })
-    const first = one.post('/positions', signal('TAKEN'))
-    await expect.poll(() => statuses('TAKEN'), { interval: 5 }).toEqual(['opening'])
-    await leases.forceRelease(positionKey('TAKEN'), { by: 'test', reason: 'stuck' })
-    const second = await other.post('/positions', signal('TAKEN'))
+    const symbol = freshSymbol('TAKEN')
+    await setFaults(exchange, { slowRate: 1, slowMs: 1000 })
+    const first = one.post('/positions', signal(symbol))
+    await expect.poll(() => statuses(symbol), { interval: 5, timeout: 5000 }).toEqual(['opening'])
+    await other.desk.lockstep.leases.forceRelease(positionKey(symbol), { by: 'test', reason: 'stuck' })
+    await setFaults(exchange, NO_FAULTS)
+    const second = await other.post('/positions', signal(symbol))
     expect(new Set([(await first).status, second.status])).toEqual(new Set([200, 201]))
     expect((await first).body['id']).toBe(second.body['id'])
     expect(await violations()).toEqual([])

@@ -10,7 +10,8 @@ import { type Office, openOffice, type PositionOptions } from '../office.ts'
 
 /** As quick as a test wants it: the order of things is the same. */
 export const QUICK: Timings = { entryMs: 20, stopMs: 60, closeMs: 20, readMs: 1 }
-export const OPTIONS: PositionOptions = { ttlMs: 1500, everyMs: 100, patience: { tryMs: 500, totalMs: 2500 } }
+/** Patient, because the machine may be busy with something else. */
+export const OPTIONS: PositionOptions = { ttlMs: 10_000, everyMs: 100, patience: { tryMs: 10_000, totalMs: 20_000 } }
 
 /** One process of the desk, as far as positions go. */
 export interface Branch {
@@ -28,12 +29,19 @@ export async function openExchange(url: string, timings: Timings = QUICK): Promi
   return exchange
 }
 
-export async function openBranch(url: string, exchangeUrl: string, name: string, max = 5): Promise<Branch> {
+export async function openBranch(
+  url: string,
+  exchangeUrl: string,
+  name: string,
+  given: Partial<PositionOptions> & { readonly max?: number } = {},
+): Promise<Branch> {
+  const { max = 5, ...more } = given
+  const options = { ...OPTIONS, ...more }
   const pool = new pg.Pool({ connectionString: url, max })
   const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
   const said: string[] = []
   const desk: Desk = { pool, lockstep, exchangeUrl, processName: name, say: (line) => said.push(line) }
-  const positions = createPositions(OPTIONS)
+  const positions = createPositions(options)
   await lockstep.migrate()
   await pool.query(positions.schema)
   const app = new Hono()
@@ -42,7 +50,7 @@ export async function openBranch(url: string, exchangeUrl: string, name: string,
   let closed = false
   const branch: Branch = {
     desk,
-    office: openOffice(desk, OPTIONS),
+    office: openOffice(desk, options),
     said,
     async post(path, body) {
       const response = await app.request(path, {
@@ -84,4 +92,11 @@ export async function tradeByHand(
 async function postTo(exchange: Exchange, path: string, body: unknown): Promise<void> {
   const response = await fetch(exchange.url + path, { method: 'POST', body: JSON.stringify(body) })
   if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`)
+}
+
+let attempts = 0
+
+/** A symbol that no other attempt of a test has touched. */
+export function freshSymbol(name: string): string {
+  return `${name}.${++attempts}`
 }
