@@ -21,8 +21,8 @@ export function Header(): JSX.Element {
         <img src="./icon.svg" alt="" width="22" height="22" /> Lockstep
       </span>
       {known !== undefined && (
-        <span class="where" title={`PostgreSQL ${known.server}, pg-lockstep ${known.version}`}>
-          <b>{known.database}</b> · schema {known.schema} · PostgreSQL {known.server} · v{known.version}
+        <span class="where" title={`${known.server}, pg-lockstep ${known.version}`}>
+          <b>{known.database}</b> · schema {known.schema} · {known.server} · v{known.version}
         </span>
       )}
       <span class="signs">
