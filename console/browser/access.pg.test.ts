@@ -15,7 +15,7 @@ const TOKEN = 'a token that nobody guesses'
 /** Browsers write refusals to their console, however well they are expected. */
 const REFUSED = /status of 40[13]/
 
-describe.skipIf(chromium === undefined)('access to the console in a browser', () => {
+describe.skipIf(chromium === undefined)('access to the console in a browser', { timeout: 120_000 }, () => {
   const stage = stageFor(() => database.url, chromium as string)
 
   test('without the operator flag: buttons say why they do nothing, and the server refuses as well', async () => {
@@ -118,7 +118,7 @@ describe.skipIf(chromium === undefined)('access to the console in a browser', ()
       document.body.append(frame)
     }, url)
     await expect
-      .poll(() => stranger.complaints, { timeout: 15_000 })
+      .poll(() => stranger.complaints, { timeout: 40_000 })
       .toContainEqual(expect.stringMatching(/frame-ancestors/))
     expect(await engine.leases.history(lease.key)).toEqual([])
     expect(await engine.leases.inspect(lease.key)).toMatchObject({ held: true })

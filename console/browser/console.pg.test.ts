@@ -17,9 +17,9 @@ leakGuard(database)
 const chromium = findChromium()
 const TABS = ['overview', 'locks', 'leases', 'outbox'] as const
 const LIMIT_BYTES = 120_000
-const POLL = { timeout: 15_000, interval: 50 }
+const POLL = { timeout: 40_000, interval: 50 }
 
-describe.skipIf(chromium === undefined)('the console in a browser', () => {
+describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 120_000 }, () => {
   const stage = stageFor(() => database.url, chromium as string)
 
   test('the whole page has less than 120 kB, compressed', async () => {

@@ -38,8 +38,18 @@ export function openScene(url: string): Scene {
       })
       return lockstep
     },
-    hold: (lockstep, name) => holding(lockstep, key`Wallet:${name}`),
-    ask: (lockstep, name) => lockstep.transaction({ lock: key`Wallet:${name}`, waitMs: 60_000 }, async () => undefined),
+    async hold(lockstep, name) {
+      const letGo = await holding(lockstep, key`Wallet:${name}`)
+      // Also where the test has failed before it came to it.
+      ending.push(letGo)
+      return letGo
+    },
+    ask(lockstep, name) {
+      const asking = lockstep.transaction({ lock: key`Wallet:${name}`, waitMs: false }, async () => undefined)
+      // Whoever waits for it hears of the error; where a test has failed, nobody does.
+      asking.catch(() => undefined)
+      return asking
+    },
     lease: (lockstep, name, holder) => lockstep.leases.acquire(key`Instance:${name}`, { holder, ttlMs: 60_000 }),
     deliver(lockstep, shards = 4) {
       let mended = false

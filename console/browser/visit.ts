@@ -14,7 +14,8 @@ export interface Visit {
   readonly close: () => Promise<void>
 }
 
-const PATIENCE_MS = 15_000
+/** Long, for busy machines: what is waited for comes within a second or two. */
+const PATIENCE_MS = 40_000
 
 export async function visit(browser: Browser, url: string, options: BrowserContextOptions = {}): Promise<Visit> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 860 }, colorScheme: 'light', ...options })
