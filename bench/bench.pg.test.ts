@@ -80,9 +80,9 @@ test('bench outbox plays every contender, and Lockstep leaves no dead event', TI
   const besides = pgqIsThere() ? 2 : 0
   expect(onBundled).toEqual([10 + besides, 7 + besides, 7 + besides])
   expect(measured.goals.find(({ name }) => name === 'dead tuples among the events')).toMatchObject({ value: 0 })
-  // Whoever updates or deletes for each event leaves at least one row behind.
+  // It updates each job when it is taken and when it is done.
   const dead = (who: string): unknown => measured.results.find((row) => row['who'] === who)?.['dead rows']
-  expect(dead('pg-boss key_strict_fifo')).toBeGreaterThanOrEqual(2)
+  expect(dead('pg-boss key_strict_fifo')).toBeGreaterThan(1.5)
   expect(dead('Lockstep')).toBeLessThan(0.1)
 })
 

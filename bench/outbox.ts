@@ -20,7 +20,7 @@ interface Size {
 
 const SIZES: Readonly<Record<Thoroughness, Size>> = {
   full: { enqueueRounds: 15, enqueued: 1500, drainRounds: 5, drained: 200_000, slowMs: 10_000, latencyMs: 5000 },
-  quick: { enqueueRounds: 3, enqueued: 400, drainRounds: 1, drained: 50_000, slowMs: 700, latencyMs: 700 },
+  quick: { enqueueRounds: 3, enqueued: 400, drainRounds: 1, drained: 30_000, slowMs: 700, latencyMs: 700 },
   smoke: { enqueueRounds: 1, enqueued: 24, drainRounds: 1, drained: 3000, slowMs: 150, latencyMs: 100 },
 }
 

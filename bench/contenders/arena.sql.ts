@@ -6,3 +6,7 @@ export const SHOW_VERSION = 'SHOW server_version'
 
 /** A snapshot that stays: from here on nothing that is deleted or updated in this database can be cleaned up. */
 export const HOLD_SNAPSHOT = `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class`
+
+export const OTHERS_HERE = `
+  SELECT pid FROM pg_stat_activity
+   WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`

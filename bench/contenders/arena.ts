@@ -8,7 +8,7 @@ import { ensurePeers, peerNode } from '../harness/peers.ts'
 import { type Spent, spentBy } from '../harness/serverCost.ts'
 import { quantile } from '../harness/spread.ts'
 import type { ContenderName } from './all.ts'
-import { createDatabase, HOLD_SNAPSHOT, SHOW_VERSION } from './arena.sql.ts'
+import { createDatabase, HOLD_SNAPSHOT, OTHERS_HERE, SHOW_VERSION } from './arena.sql.ts'
 import type { Purpose } from './contender.ts'
 import type { Done, Moment, Task, TaskIn } from './contenderProcess.ts'
 
@@ -32,6 +32,7 @@ export class Arena {
   readonly server: PostgresServer
   readonly admin: pg.Pool
   readonly #opened: Seat[] = []
+  readonly #crews = new Map<ContenderName, Crew>()
   #seats = 0
 
   private constructor(server: PostgresServer) {
@@ -59,7 +60,9 @@ export class Arena {
       string,
     ]
     for (const database of [enqueue, deliver]) await this.admin.query(createDatabase(database))
-    const seat = new Seat(name, { enqueue: this.server.url(enqueue), deliver: this.server.url(deliver) })
+    const crew = this.#crews.get(name) ?? new Crew(name)
+    this.#crews.set(name, crew)
+    const seat = new Seat(crew, { enqueue: this.server.url(enqueue), deliver: this.server.url(deliver) })
     this.#opened.push(seat)
     await seat.install()
     return seat
@@ -76,23 +79,60 @@ export class Arena {
 
   async close(): Promise<void> {
     await Promise.all(this.#opened.map((seat) => seat.leave()))
+    await Promise.all([...this.#crews.values()].map((crew) => crew.end()))
     await this.admin.end()
     await this.server.stop()
   }
 }
 
+/** The two processes of a contender: one that writes and one that delivers, each for all of its seats. */
+class Crew {
+  readonly name: ContenderName
+  readonly #processes: Partial<Record<Purpose, Promise<AskedProcess>>> = {}
+  #turn: Promise<unknown> = Promise.resolve()
+
+  constructor(name: ContenderName) {
+    this.name = name
+  }
+
+  /** One after the other: an answer belongs to the question before it. */
+  ask<Answer>(who: Purpose, task: TaskIn): Promise<Answer> {
+    const answer = this.#turn.then(async () => {
+      this.#processes[who] ??= startAsked(peerNode(), PROCESS, [this.name])
+      return (await this.#processes[who]).ask<Answer>(task)
+    })
+    this.#turn = answer.catch(() => undefined)
+    return answer
+  }
+
+  /** Only of those that were ever needed. */
+  async close(url: string): Promise<void> {
+    for (const who of Object.keys(this.#processes) as Purpose[]) {
+      await this.ask(who, { task: 'close', url }).catch(() => undefined)
+    }
+  }
+
+  async end(): Promise<void> {
+    await this.#turn
+    for (const running of Object.values(this.#processes)) await (await running).end()
+  }
+}
+
 type Urls = Readonly<Record<Purpose, string>>
 
-/** One contender at work: a process that writes and one that delivers. Enqueuing is timed in a database from which nothing is delivered. */
+/** One contender with databases of its own. Enqueuing is timed in a database from which nothing is delivered. */
 export class Seat {
-  readonly name: ContenderName
+  readonly #crew: Crew
   readonly #urls: Urls
-  readonly #processes: Partial<Record<Purpose, Promise<AskedProcess>>> = {}
   #delivered = 0
 
-  constructor(name: ContenderName, urls: Urls) {
-    this.name = name
+  constructor(crew: Crew, urls: Urls) {
+    this.#crew = crew
     this.#urls = urls
+  }
+
+  get name(): ContenderName {
+    return this.#crew.name
   }
 
   /** All that was delivered so far. */
@@ -100,9 +140,8 @@ export class Seat {
     return this.#delivered
   }
 
-  async #ask<Answer>(who: Purpose, where: Purpose, task: Task): Promise<Answer> {
-    this.#processes[who] ??= startAsked(peerNode(), PROCESS, [this.name])
-    return (await this.#processes[who]).ask<Answer>({ ...task, url: this.#urls[where] })
+  #ask<Answer>(who: Purpose, where: Purpose, task: Task): Promise<Answer> {
+    return this.#crew.ask(who, { ...task, url: this.#urls[where] })
   }
 
   async install(): Promise<void> {
@@ -162,12 +201,17 @@ export class Seat {
     return async () => void (await Promise.all(holders.map((holder) => holder.end())))
   }
 
-  /** Asks the database from which it was delivered. Its processes are gone by then: only so have they told everything. */
+  /** Asks the database from which it was delivered. Its connections are closed by then: only so have they told everything. */
   async askDatabase(question: string): Promise<number> {
     await this.leave()
     const client = new pg.Client(this.#urls.deliver)
     await client.connect()
     try {
+      // A backend has told the statistics what it did by the time that it is gone.
+      for (const deadline = performance.now() + LONGEST_WAIT_MS; performance.now() < deadline; await sleep(10)) {
+        const { rows: others } = await client.query(OTHERS_HERE)
+        if (others.length === 0) break
+      }
       const { rows } = await client.query<{ answer: number }>(question)
       return rows[0]?.answer ?? Number.NaN
     } finally {
@@ -176,16 +220,7 @@ export class Seat {
   }
 
   async leave(): Promise<void> {
-    for (const who of ['enqueue', 'deliver'] as const) {
-      const running = this.#processes[who]
-      if (running === undefined) continue
-      delete this.#processes[who]
-      const asked = await running
-      for (const url of Object.values(this.#urls)) {
-        await asked.ask({ task: 'close', url } satisfies TaskIn).catch(() => undefined)
-      }
-      await asked.end()
-    }
+    for (const url of Object.values(this.#urls)) await this.#crew.close(url)
   }
 }
 
