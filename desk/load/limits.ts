@@ -24,7 +24,7 @@ export interface Limits {
 }
 
 /** The best round counts: on a machine that is busy with something else, the others tell of that. */
-const LOCK_ROUNDS = 5
+const LOCK_ROUNDS = 8
 const LOCK_SAMPLES = 100
 /** Above the size of a process's pool, many times. */
 const SIGNALS_PER_PROCESS = 50
@@ -98,11 +98,14 @@ async function measureReads(
   const pattern = `${symbols[0]?.slice(0, -1)}%`
   let inFlight = 0
   // All of them have written their row and wait for the exchange: from here on until the first one is back, nobody needs a connection.
-  while (inFlight < symbols.length && progress.answered === 0) {
-    inFlight = (await pool.query<{ opening: number }>(OPENING, [pattern])).rows[0]?.opening ?? 0
-    await sleep(READ_PAUSE_MS)
+  try {
+    while (inFlight < symbols.length && progress.answered === 0) {
+      inFlight = (await pool.query<{ opening: number }>(OPENING, [pattern])).rows[0]?.opening ?? 0
+      await sleep(READ_PAUSE_MS)
+    }
+  } finally {
+    await setFaults(exchangeUrl, NO_FAULTS)
   }
-  await setFaults(exchangeUrl, NO_FAULTS)
   let waiting = 0
   let looks = 0
   const until = performance.now() + LOOK_MS

@@ -53,14 +53,15 @@ export async function run(
     const positions = new PositionSender(bag)
     const senders = [tradeSender(bag), instanceSender(bag), positions, transferSender(bag), walletSender(bag)]
     tell('making accounts, wallets and instances')
-    await Promise.all(senders.map((sender) => sender.prepare()))
+    await orAborted(Promise.all(senders.map((sender) => sender.prepare())), signal)
     tell('measuring what a lock and signals in flight cost')
     const { databaseUrl } = target
-    const limits = await measureLimits({ client, databaseUrl, exchangeUrl, processes: options.processes, positions })
+    const { processes } = options
+    const limits = await orAborted(measureLimits({ client, databaseUrl, exchangeUrl, processes, positions }), signal)
     const began = Date.now()
     const signals = { alone: new Durations(), hot: new Durations() }
     positions.durations = signals
-    const maker = new FaultMaker({ target, processes: options.processes, pool, client, random, exchangeUrl })
+    const maker = new FaultMaker({ target, processes, pool, client, random, exchangeUrl })
     const totalMs = options.minutes * 60_000
     const calmMs = options.faults ? totalMs * CALM_SHARE : totalMs
     const sending = sendAll(senders, options, totalMs, tell, signal)
@@ -85,6 +86,15 @@ export async function run(
     client.close()
     await pool.end()
   }
+}
+
+/** What goes on behind it ends by itself, now that its client is closed. */
+async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted()
+  const aborted = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
+  })
+  return Promise.race([work, aborted])
 }
 
 async function faultsFor(maker: FaultMaker, ms: number, signal: AbortSignal): Promise<void> {
