@@ -55,6 +55,7 @@ export function openScene(url: string): Scene {
       let mended = false
       const run = dispatching(lockstep, {
         name: 'default',
+        holder: 'trades-1',
         shards,
         attempts: 2,
         sink: (events) => refuseBad(events, mended),

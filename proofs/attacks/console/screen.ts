@@ -55,6 +55,8 @@ export async function lookAt(page: Page, tab: string, table: string | undefined,
   if (table !== undefined) {
     const shown = page.locator(`.table.${table}`)
     await shown.waitFor()
+    // The look before may have ended in the middle of a word.
+    await page.getByRole('searchbox').fill('')
     rows = Number(await shown.getAttribute('aria-rowcount')) - 1
     for (let round = 0; performance.now() < until; round++) {
       await page.evaluate(scroll(table))
