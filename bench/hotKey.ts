@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { Lockstep } from 'pg-lockstep'
-import pg from 'pg'
+import type pg from 'pg'
 import { type KillableProcess, startProcess } from '../proofs/faults/killableProcess.ts'
 import { createLedger, LOCK_BOTH, RECORD, SET_BALANCE } from '../proofs/attacks/ledger/ledger.sql.ts'
 import { byDocument003 } from '../proofs/attacks/ledger/transfers.ts'
@@ -9,6 +9,7 @@ import { startPostgres } from '../tools/server/postgres.ts'
 import type { Bench, Thoroughness } from './bench.ts'
 import { median, showSpread, type Spread, spreadOf } from './harness/spread.ts'
 import type { Round, RoundResult, Way } from './hotKeyProcess.ts'
+import { openPool } from './harness/openPool.ts'
 
 const SIZES: Readonly<Record<Thoroughness, { pairs: number; ms: number }>> = {
   full: { pairs: 5, ms: 2500 },
@@ -78,7 +79,7 @@ export const hotKey: Bench = {
       durable: true,
       settings: { synchronous_commit: 'on', max_connections: '200' },
     })
-    const admin = new pg.Pool({ connectionString: server.url(), max: 1 })
+    const admin = openPool(server.url(), 1)
     const results: ResultRow[] = []
     const goals: Goal[] = []
     try {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { type EventMap, key, Lockstep } from 'pg-lockstep'
-import pg from 'pg'
+import type pg from 'pg'
 import { goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
 import { startRedis } from '../tools/server/redis.ts'
@@ -12,6 +12,7 @@ import { quantile, showSpread } from './harness/spread.ts'
 import { CHECKPOINT, CREATE_BY_HAND, fill, GIVE_BACK_BY_HAND, TAKE_BY_HAND, vacuum } from './leases.sql.ts'
 import { WAL_POSITION } from './harness/serverCost.sql.ts'
 import { REDLOCK_SETTINGS, type RedlockClient, redlockPeer } from './peers/redlock.ts'
+import { openPool } from './harness/openPool.ts'
 
 interface Size {
   readonly pairs: number
@@ -53,7 +54,7 @@ export const leases: Bench = {
     const redis = await startRedis()
     const peer = await redlockPeer()
     const connection = peer.connect(redis.port)
-    const pool = new pg.Pool({ connectionString: server.url(), max: 10 })
+    const pool = openPool(server.url(), 10)
     const lockstep = new Lockstep(pool, { schema: 'small' })
     const large = new Lockstep(pool, { schema: 'large' })
     try {

@@ -10,6 +10,7 @@ import { compare, type Contender } from './compare.ts'
 import { ensurePeers, loadPeer } from './harness/peers.ts'
 import { showSpread } from './harness/spread.ts'
 import { ADD, COMMIT, CREATE, handOverByHand, openByHand, ROLLBACK } from './locks.sql.ts'
+import { openPool } from './harness/openPool.ts'
 
 const SIZES: Readonly<Record<Thoroughness, { pairs: number; count: number }>> = {
   full: { pairs: 40, count: 250 },
@@ -40,7 +41,7 @@ export const locks: Bench = {
     const server = await startPostgres({ durable: true })
     const results: ResultRow[] = []
     const goals: Goal[] = []
-    const pool = new pg.Pool({ connectionString: server.url(), max: 4 })
+    const pool = openPool(server.url(), 4)
     const sql = postgres(server.url(), { max: 4, onnotice: () => undefined })
     try {
       await new Lockstep(pool).migrate()

@@ -3,7 +3,6 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { type Isolation, key, Lockstep } from 'pg-lockstep'
 import * as channels from 'pg-lockstep/observe'
 import { lockstepMetrics } from 'pg-lockstep/prometheus'
-import pg from 'pg'
 import * as prometheus from 'prom-client'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
@@ -11,6 +10,7 @@ import type { Bench, Thoroughness } from './bench.ts'
 import { compare, type Comparison, type Contender } from './compare.ts'
 import { showSpread } from './harness/spread.ts'
 import { ADD, CREATE } from './locks.sql.ts'
+import { openPool } from './harness/openPool.ts'
 
 /**
  * Short rounds in many pairs: two percent are less than what the machine does from one second to the next. Whoever begins or
@@ -46,7 +46,7 @@ export function observeAgainst(library: 'dist' | 'src'): Bench {
       const { warmUp, pairs, count } = SIZES[thoroughness]
       const server = await startPostgres({ durable: true })
       const copy = await copyWithoutEvents(library)
-      const pool = new pg.Pool({ connectionString: server.url(), max: 4 })
+      const pool = openPool(server.url(), 4)
       const results: ResultRow[] = []
       const goals: Goal[] = []
       try {

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Lockstep } from 'pg-lockstep'
-import pg from 'pg'
+import type pg from 'pg'
 import { startProcess } from '../proofs/faults/killableProcess.ts'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
@@ -10,6 +10,7 @@ import type { Bench, Thoroughness } from './bench.ts'
 import { CREATE_OTHER, WRITE_OTHER } from './outbox.sql.ts'
 import { CONNECTIONS, eventOf } from './outboxEvents.ts'
 import { type Arrival, noteArrivals } from './outboxLatencyProcess.ts'
+import { openPool } from './harness/openPool.ts'
 
 const SIZES: Readonly<Record<Thoroughness, { ms: number; warmUpMs: number; idleMs: number }>> = {
   full: { ms: 15_000, warmUpMs: 3000, idleMs: 15_000 },
@@ -33,7 +34,7 @@ export const outboxLatency: Bench = {
   async run(thoroughness, tell) {
     const size = SIZES[thoroughness]
     const server = await startPostgres({ durable: true })
-    const pool = new pg.Pool({ connectionString: server.url(), max: CONNECTIONS })
+    const pool = openPool(server.url(), CONNECTIONS)
     const lockstep = new Lockstep(pool) as unknown as Lockstep
     try {
       await lockstep.migrate()

@@ -1,5 +1,4 @@
 import { Lockstep } from 'pg-lockstep'
-import pg from 'pg'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
 import type { Bench, Thoroughness } from './bench.ts'
@@ -8,6 +7,7 @@ import { showSpread } from './harness/spread.ts'
 import { CHECKPOINT, vacuum } from './outbox.sql.ts'
 import { drain } from './outboxDrain.ts'
 import { CONNECTIONS, eventOf, fill, onAllConnections } from './outboxEvents.ts'
+import { openPool } from './harness/openPool.ts'
 
 interface Cell {
   readonly keys: number
@@ -73,7 +73,7 @@ export const outboxScale: Bench = {
       // What costs the disk hides what costs the backlog.
       settings: { synchronous_commit: 'off', max_wal_size: '4GB' },
     })
-    const pool = new pg.Pool({ connectionString: server.url(), max: CONNECTIONS })
+    const pool = openPool(server.url(), CONNECTIONS)
     const opened: Lockstep[] = []
     try {
       const [smallest] = size.cells

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Lockstep } from 'pg-lockstep'
-import pg from 'pg'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
 import type { Bench, Tell, Thoroughness } from './bench.ts'
@@ -9,6 +8,7 @@ import { interleave, type Turn } from './harness/interleave.ts'
 import { showSpread } from './harness/spread.ts'
 import { CONNECTIONS, fill } from './outboxEvents.ts'
 import type { Heard, Question } from './processesProcess.ts'
+import { openPool } from './harness/openPool.ts'
 
 interface Size {
   readonly rounds: number
@@ -40,7 +40,7 @@ export const processes: Bench = {
   async run(thoroughness, tell) {
     const size = SIZES[thoroughness]
     const server = await startPostgres({ durable: true, settings: { max_connections: '200', max_wal_size: '4GB' } })
-    const pool = new pg.Pool({ connectionString: server.url(), max: CONNECTIONS })
+    const pool = openPool(server.url(), CONNECTIONS)
     const lockstep = new Lockstep(pool) as unknown as Lockstep
     const groups = new Map<number, AskedProcess[]>()
     try {

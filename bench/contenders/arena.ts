@@ -11,6 +11,7 @@ import type { ContenderName } from './all.ts'
 import { createDatabase, HOLD_SNAPSHOT, OTHERS_HERE, SHOW_VERSION } from './arena.sql.ts'
 import type { Purpose } from './contender.ts'
 import type { Done, Moment, Task, TaskIn } from './contenderProcess.ts'
+import { openPool } from '../harness/openPool.ts'
 
 const PROCESS = new URL('contenderProcess.ts', import.meta.url)
 /** What has not come by then does not come any more. */
@@ -37,7 +38,7 @@ export class Arena {
 
   private constructor(server: PostgresServer) {
     this.server = server
-    this.admin = new pg.Pool({ connectionString: server.url(), max: 1 })
+    this.admin = openPool(server.url(), 1)
   }
 
   static async open(version: 'bundled' | 'Debian 15'): Promise<Arena> {
