@@ -8,6 +8,8 @@ export interface Seen {
   readonly drawn: number
   readonly longestTaskMs: number
   readonly tasksOver50ms: number
+  /** What the page's main thread took of the processor, whoever else wanted it. */
+  readonly processorMs: number
 }
 
 // In the browser's own words: this program has no types for them.
@@ -45,6 +47,7 @@ export async function longestKnown(page: Page): Promise<number> {
 /** Opens a tab, and looks at it for a while: scrolling, sorting and filtering as people do. */
 export async function lookAt(page: Page, tab: string, table: string | undefined, seconds: number): Promise<Seen> {
   await page.evaluate(FORGET)
+  const clock = await processorClock(page)
   await page
     .getByRole('navigation')
     .getByRole('link', { name: new RegExp(`^${tab}`, 'i') })
@@ -80,5 +83,22 @@ export async function lookAt(page: Page, tab: string, table: string | undefined,
     drawn,
     longestTaskMs: Math.round(Math.max(0, ...durations)),
     tasksOver50ms: durations.length,
+    processorMs: Math.round(await clock()),
+  }
+}
+
+/** Counts from now on, until it is read. */
+async function processorClock(page: Page): Promise<() => Promise<number>> {
+  const session = await page.context().newCDPSession(page)
+  await session.send('Performance.enable', { timeDomain: 'threadTicks' })
+  const read = async (): Promise<number> => {
+    const { metrics } = await session.send('Performance.getMetrics')
+    return 1000 * (metrics.find(({ name }) => name === 'TaskDuration')?.value ?? 0)
+  }
+  const before = await read()
+  return async () => {
+    const after = await read()
+    await session.detach()
+    return after - before
   }
 }
