@@ -273,6 +273,8 @@ test.each([
   { base: '/a; Path=/' },
   { everyMs: 0 },
   { everyMs: Number.NaN },
+  { share: 0 },
+  { share: 2 },
   { operator: 'yes' as unknown as boolean },
 ])('%j is refused', (options) => {
   expect(() => createConsole(work.open('pg').lockstep, options)).toThrow(InvalidOption)

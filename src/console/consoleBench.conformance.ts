@@ -57,7 +57,8 @@ afterEach(async () => {
 
 /** Closed after the test. */
 export async function bench(lockstep: ConsoleLockstep, options: ConsoleOptions = {}, port = 0): Promise<Bench> {
-  const site = createConsole(lockstep, options)
+  // On a busy machine everything takes long; a test is not to wait for that.
+  const site = createConsole(lockstep, { share: 1, ...options })
   const server = createServer(site.listener)
   await new Promise<void>((resolve) => void server.listen(port, '127.0.0.1', resolve))
   const base = options.base === undefined || options.base === '/' ? '' : options.base

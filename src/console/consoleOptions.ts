@@ -13,6 +13,10 @@ export interface ConsoleOptions {
   readonly token?: string
   /** How often locks and the overview are looked at; leases and the outbox half as often. Default 1,000. */
   readonly everyMs?: number
+  /**
+   * How much of one connection's time all questions together may take: what takes long is asked less often. 1 is no limit. Default 0.01.
+   */
+  readonly share?: number
 }
 
 /** What the console needs of a Lockstep. */
@@ -35,6 +39,7 @@ export interface ConsolePlan {
   readonly operator: boolean
   readonly token: string | undefined
   readonly everyMs: number
+  readonly share: number
 }
 
 const LEAST_TOKEN = 16
@@ -42,9 +47,10 @@ const MOST_TOKEN = 1000
 const DEFAULT_EVERY_MS = 1000
 const LEAST_EVERY_MS = 50
 const MOST_EVERY_MS = 60_000
+const DEFAULT_SHARE = 0.01
 
 export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
-  const { base = '/', operator = false, token, everyMs = DEFAULT_EVERY_MS } = options
+  const { base = '/', operator = false, token, everyMs = DEFAULT_EVERY_MS, share = DEFAULT_SHARE } = options
   if (typeof operator !== 'boolean') {
     throw new InvalidOption(`operator is ${String(operator)}.`, { advice: 'Use true or false.' })
   }
@@ -53,7 +59,10 @@ export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
       advice: `Use ${LEAST_EVERY_MS} to ${MOST_EVERY_MS} milliseconds.`,
     })
   }
-  return { base: checkBase(base), operator, token: checkToken(token), everyMs }
+  if (typeof share !== 'number' || !(share > 0 && share <= 1)) {
+    throw new InvalidOption(`share is ${String(share)}.`, { advice: 'Use a number above 0, up to 1.' })
+  }
+  return { base: checkBase(base), operator, token: checkToken(token), everyMs, share }
 }
 
 function checkBase(base: unknown): string {

@@ -14,7 +14,7 @@ const work = workbench(database)
 
 const EVERY_MS = 50
 
-// On a busy machine answers take long, and then the console asks less often.
+// Machines may be busy.
 vi.setConfig({ testTimeout: 60_000 })
 
 type Counts = Record<'transaction' | 'locks' | 'leases' | 'status' | 'parked', number>
@@ -161,18 +161,21 @@ describe.each(DRIVERS)('%s', (driver) => {
         ownOf(each.shards).some(({ parkedStreams }) => parkedStreams === 1),
     )
     const [listed] = await lockstep.outbox.parked({ dispatcher: name })
-    const status = await lockstep.outbox.status()
     expect(parked.find((row) => row.dispatcher === name)).toEqual({
       ...listed,
       since: listed?.since.toISOString(),
       nextAttemptAt: null,
     })
-    expect(ownOf(shards).map(({ shard, owner, fence }) => ({ shard, owner, fence }))).toEqual(
-      ownOf(status.shards).map(({ shard, owner, fence }) => ({ shard, owner, fence: String(fence) })),
-    )
     expect(ownOf(shards).reduce((sum, { parkedStreams }) => sum + parkedStreams, 0)).toBe(1)
+    // An owner that is slow may lose its shard: what is shown becomes what the library tells.
+    const { shards: now, segments: kept } = await lockstep.outbox.status()
+    const owned = (all: readonly { shard: number; owner: unknown; fence: unknown }[]): string =>
+      all.map(({ shard, owner, fence }) => [shard, owner, String(fence)].join()).join(' ')
+    if (owned(ownOf(shards)) !== owned(ownOf(now))) {
+      await stream.next('outbox', (each) => owned(ownOf(each.shards)) === owned(ownOf(now)))
+    }
     expect(segments.map(({ number, current }) => ({ number, current }))).toEqual(
-      status.segments.map(({ number, current }) => ({ number, current })),
+      kept.map(({ number, current }) => ({ number, current })),
     )
     const busy = stream.next('overview', (each) => (each.enqueuedPerSecond ?? 0) > 0)
     const delivered = stream.next('overview', (each) => (each.deliveredPerSecond ?? 0) > 0)
@@ -290,7 +293,7 @@ test('who comes later is shown what is there at once', async () => {
 
 test('a slow reader gets the newest, not what it has missed', async () => {
   const { lockstep } = work.open('pg')
-  const site = createConsole(lockstep, { everyMs: EVERY_MS })
+  const site = createConsole(lockstep, { everyMs: EVERY_MS, share: 1 })
   const response = await site.fetch(new Request('http://localhost/api/stream?show=leases'))
   const quick = await (await bench(lockstep, { everyMs: EVERY_MS })).stream('leases')
   const reader = (response.body as ReadableStream<Uint8Array>).getReader()

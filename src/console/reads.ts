@@ -29,7 +29,7 @@ export class Reads {
     this.#lockstep = lockstep
     this.#plan = plan
     this.#inquiry = new Inquiry(lockstep)
-    this.watch = new Watch(this.#inquiry, plan.everyMs)
+    this.watch = new Watch(this.#inquiry, plan)
   }
 
   readonly #reads: ReadonlyMap<string, Read> = new Map<string, Read>([

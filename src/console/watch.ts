@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { setTimeout as delay } from 'node:timers/promises'
 import { tell } from './answers.ts'
+import type { ConsolePlan } from './consoleOptions.ts'
 import { Overview } from './overview.ts'
 import { intervalsOf, Pace, Ping } from './pace.ts'
 import { type Answers, type Inquiry, NEEDS, PACE, type QuestionName, QUESTIONS } from './questions.ts'
@@ -33,6 +34,7 @@ interface Shown {
  */
 export class Watch {
   readonly #inquiry: Inquiry
+  readonly #share: number
   readonly #viewers = new Set<Viewer>()
   readonly #paces: Readonly<Record<QuestionName, Pace>>
   readonly #ping = new Ping()
@@ -66,8 +68,9 @@ export class Watch {
   #heart: NodeJS.Timeout | undefined
   #closed = false
 
-  constructor(inquiry: Inquiry, everyMs: number) {
+  constructor(inquiry: Inquiry, { everyMs, share }: Pick<ConsolePlan, 'everyMs' | 'share'>) {
     this.#inquiry = inquiry
+    this.#share = share
     this.#paces = Object.fromEntries(QUESTIONS.map((name) => [name, new Pace(everyMs * PACE[name])])) as Readonly<
       Record<QuestionName, Pace>
     >
@@ -143,7 +146,10 @@ export class Watch {
   /** When each question that somebody needs is due, in the order of asking. */
   #dueTimes(): ReadonlyMap<QuestionName, number> {
     const wanted = QUESTIONS.filter((name) => TABS.some((tab) => NEEDS[tab].includes(name) && this.#isWatched(tab)))
-    const intervals = intervalsOf(wanted.map((name) => this.#paces[name]))
+    const intervals = intervalsOf(
+      wanted.map((name) => this.#paces[name]),
+      this.#share,
+    )
     return new Map(
       wanted.map((name) => [name, this.#paces[name].dueAt(intervals.get(this.#paces[name]) as number)] as const),
     )
