@@ -12,7 +12,13 @@ const LEAST_PART = 0.25
 
 /** Of the last few times the usual one: one that is long says little, such as the first, in which a connection is made. */
 class UsualTime {
+  readonly #least: number
   #times: readonly number[] = []
+
+  /** So many are needed to say anything. */
+  constructor(least: number) {
+    this.#least = least
+  }
 
   add(tookMs: number): void {
     this.#times = [...this.#times, tookMs].slice(-REMEMBERED)
@@ -20,13 +26,15 @@ class UsualTime {
 
   get ms(): number {
     const { length } = this.#times
-    return length < 2 ? 0 : (this.#times.toSorted((one, other) => one - other)[Math.floor((length - 1) / 2)] ?? 0)
+    return length < this.#least
+      ? 0
+      : (this.#times.toSorted((one, other) => one - other)[Math.floor((length - 1) / 2)] ?? 0)
   }
 }
 
 /** What a question takes that asks for nothing: on a busy machine most of the time is not spent on the answer. */
 export class Ping {
-  readonly #times = new UsualTime()
+  readonly #times = new UsualTime(1)
   #at = -Infinity
 
   get tookMs(): number {
@@ -34,9 +42,10 @@ export class Ping {
   }
 
   async measure(ping: () => Promise<void>): Promise<void> {
-    const from = performance.now()
-    if (from - this.#at < PING_EVERY_MS) return
-    this.#at = from
+    if (performance.now() - this.#at < PING_EVERY_MS) return
+    // The first one makes a connection.
+    if (this.#at === -Infinity) await ping()
+    const from = (this.#at = performance.now())
     await ping()
     this.#times.add(performance.now() - from)
   }
@@ -47,7 +56,7 @@ export class Pace {
   readonly everyMs: number
   #startedAt = -Infinity
   #endedAt = -Infinity
-  readonly #times = new UsualTime()
+  readonly #times = new UsualTime(2)
   #failures = 0
 
   constructor(everyMs: number) {
@@ -62,11 +71,12 @@ export class Pace {
     this.#startedAt = performance.now()
   }
 
-  answered(pingMs: number): void {
+  /** `wayMs` of the time was spent on the way. */
+  answered(wayMs: number): void {
     this.#endedAt = performance.now()
     this.#failures = 0
     const tookMs = this.#endedAt - this.#startedAt
-    this.#times.add(Math.max(tookMs * LEAST_PART, tookMs - pingMs))
+    this.#times.add(Math.max(tookMs * LEAST_PART, tookMs - wayMs))
   }
 
   failed(): void {

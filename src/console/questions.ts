@@ -57,6 +57,17 @@ export const PACE: Readonly<Record<QuestionName, number>> = {
   parked: 2,
 }
 
+/** How often each goes there and back, where a ping, which is a transaction, does so three times. */
+export const TRIPS: Readonly<Record<QuestionName, number>> = {
+  leaseCounts: 3,
+  delivery: 7,
+  pulse: 3,
+  locks: 1,
+  leases: 2,
+  parked: 1,
+}
+export const PING_TRIPS = 3
+
 /** Longer than this nobody waits for a connection of the pool, in order to look. */
 const WAIT_MS = 10_000
 /** Larger payloads are for other tools. */

@@ -4,7 +4,16 @@ import { tell } from './answers.ts'
 import type { ConsolePlan } from './consoleOptions.ts'
 import { Overview } from './overview.ts'
 import { intervalsOf, Pace, Ping } from './pace.ts'
-import { type Answers, type Inquiry, NEEDS, PACE, type QuestionName, QUESTIONS } from './questions.ts'
+import {
+  type Answers,
+  type Inquiry,
+  NEEDS,
+  PACE,
+  PING_TRIPS,
+  type QuestionName,
+  QUESTIONS,
+  TRIPS,
+} from './questions.ts'
 import { LeaseSnapshots, locksSnapshot, outboxSnapshot } from './snapshots.ts'
 import { frame, Viewer } from './viewer.ts'
 import type { Snapshots, Tab, Trouble } from './wire.ts'
@@ -180,7 +189,7 @@ export class Watch {
       await this.#ping.measure(() => this.#inquiry.ping())
       pace.started()
       await this.#store(name)
-      pace.answered(this.#ping.tookMs)
+      pace.answered((this.#ping.tookMs * TRIPS[name]) / PING_TRIPS)
       this.#troubles.delete(name)
     } catch (error) {
       pace.failed()
