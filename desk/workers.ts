@@ -1,7 +1,7 @@
 import cluster, { type Worker } from 'node:cluster'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
+import { nodeArguments } from '../tools/server/nodeArguments.ts'
 import type { ServicePlan } from './service.ts'
 
 /** How a worker is told what it is. */
@@ -29,7 +29,8 @@ export class Workers {
   private constructor(plan: ServicePlan, count: number, say: (line: string) => void) {
     this.#plan = plan
     this.#say = say
-    cluster.setupPrimary({ exec: fileURLToPath(new URL('worker.ts', import.meta.url)), args: [] })
+    const program = nodeArguments(new URL('worker.ts', import.meta.url))
+    cluster.setupPrimary({ exec: program.at(-1)!, execArgv: program.slice(0, -1), args: [] })
     this.#slots = Array.from({ length: count }, (_, index) => {
       let ready = (): void => {}
       this.#firstReady.push(new Promise((resolve) => (ready = resolve)))

@@ -29,7 +29,7 @@ BEGIN
     RETURNING * INTO found_row;
   RETURN found_row;
 END
-function inbox_accept(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function inbox_accept(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
   taken text := CASE WHEN tombstone THEN 'tombstone' ELSE 'first' END;
   last_seq bigint;
@@ -68,7 +68,7 @@ BEGIN
     END IF;
   END LOOP;
 END
-function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
   idle_now CONSTANT numeric := extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000;
   moved int[];
@@ -324,7 +324,7 @@ SELECT ('x' || encode(substr(sha256(
 function next_fence() returns bigint language sql volatile
 SELECT ("lockstep".ensure_incarnation()).epoch * 1099511627776
        + nextval(format('%I.fences', 'lockstep')::regclass)
-function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 BEGIN
   -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
   PERFORM set_config('synchronous_commit', 'off', true);
@@ -363,7 +363,7 @@ BEGIN
   END IF;
   RETURN true;
 END
-function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
   -- Before the id is given out, and before the slot is read.
   me xid8 := pg_current_xact_id();
@@ -561,7 +561,7 @@ BEGIN
   INSERT INTO "lockstep".outbox_audit (verb, topic, key, reason) VALUES ('erase', my_topic, my_key, my_reason);
   RETURN greatest(erased_now, copies);
 END
-function outbox_fetch(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, waits text, stale text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, plan_cache_mode=force_generic_plan
+function outbox_fetch(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, waits text, stale text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, plan_cache_mode=force_generic_plan, jit=off
 DECLARE
   c "lockstep".outbox_cursors;
   a pg_snapshot;
@@ -833,7 +833,7 @@ BEGIN
   UPDATE "lockstep".outbox_segments g SET kept_at = clock_timestamp() WHERE g.slot = ANY(going);
   RETURN cardinality(going);
 END
-function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
   current_slot smallint := (SELECT last_value FROM "lockstep".outbox_slot);
   lasts bigint[];
@@ -917,7 +917,7 @@ function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint) ret
 SELECT COALESCE((SELECT o.fence = my_fence FROM "lockstep".outbox_cursors o
                     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
      AND NOT (SELECT h.elsewhere FROM "lockstep".outbox_here(my_dispatcher) AS h)
-function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 BEGIN
   IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
     RETURN;
@@ -932,7 +932,7 @@ BEGIN
                         WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream ORDER BY q.seq LIMIT max_events) AS e ON true
    ORDER BY p.stream, e.seq;
 END
-function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off
+function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
   o record;
   mine uuid;
@@ -1193,7 +1193,7 @@ BEGIN
   GET DIAGNOSTICS gone = ROW_COUNT;
   RETURN gone;
 END
-function outbox_window_parts(slots smallint[], buckets smallint[], a pg_snapshot, z pg_snapshot, OUT part_buckets smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off
+function outbox_window_parts(slots smallint[], buckets smallint[], a pg_snapshot, z pg_snapshot, OUT part_buckets smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
 DECLARE
   at xid8;
 BEGIN

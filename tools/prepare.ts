@@ -26,6 +26,11 @@ const packages: readonly DebianPackage[] = [
   { name: 'rabbitmq-server', program: 'rabbitmq-server', tests: 'the RabbitMQ sink' },
   { name: 'kcat', program: 'kcat', tests: 'the Kafka sink' },
   { name: 'chromium', program: 'chromium', tests: 'the console in a browser' },
+  {
+    name: 'postgresql-15-pgq3',
+    program: '/usr/share/postgresql/15/extension/pgq.control',
+    tests: 'the comparison of the outbox with PgQ',
+  },
   { name: CLIENT_15, program: clientProgram('pg_dump'), tests: 'the outbox after a restore, a failover' },
 ]
 

@@ -34,6 +34,8 @@ const BAD_DAY_MS = 4000
 /** A process is killed when it has something to do, if that comes soon. */
 const BUSY_REQUESTS = 3
 const BUSY_MS = 2000
+/** One that had nothing to do shows nothing: then another. */
+const KILL_TRIES = 3
 /** What was cut off shows at once; a busy machine takes a moment. */
 const NOTICED_MS = 500
 
@@ -61,10 +63,14 @@ export class FaultMaker {
 
   /** One process at a time: its requests lose their answers, its leases end by themselves, its transactions are rolled back. */
   async #kill(): Promise<void> {
+    for (let tries = 0; tries < KILL_TRIES; tries++) if ((await this.#killOne()) > 0) return
+  }
+
+  async #killOne(): Promise<number> {
     const { target, processes, client, random } = this.#grounds
     const ids = (await processIds(target.origin, processes)).filter(isAlive)
     // The last one is left alive: what is killed while nobody else answers strikes nobody.
-    if (ids.length < 2) return
+    if (ids.length < 2) return 0
     const deadline = performance.now() + BUSY_MS
     while (client.underWay.length < BUSY_REQUESTS * processes && performance.now() < deadline) await sleep(10)
     const underWay = client.underWay
@@ -73,6 +79,7 @@ export class FaultMaker {
     const cut = underWay.filter(({ ended }) => ended === 'cut').length
     this.struck.kills++
     this.struck.cutRequests += cut
+    return cut
   }
 
   async #endSessions(): Promise<void> {

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { freePort } from '../../tools/server/freePort.ts'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { startPostgres } from '../../tools/server/postgres.ts'
 import { ask } from './ask.ts'
 
@@ -17,7 +17,7 @@ export interface Target {
   close(): Promise<void>
 }
 
-const main = fileURLToPath(new URL('../main.ts', import.meta.url))
+const main = nodeArguments(new URL('../main.ts', import.meta.url))
 const START_MS = 60_000
 const STOP_MS = 25_000
 const KEPT_LINES = 200
@@ -38,7 +38,7 @@ async function startDesk(processes: number, databaseUrl: string, afterwards: () 
   const port = await freePort()
   const origin = `http://127.0.0.1:${port}`
   const args = ['--processes', String(processes), '--port', String(port), '--no-traffic', '--quiet']
-  const desk = spawn(process.execPath, ['--import', 'tsx', main, ...args], {
+  const desk = spawn(process.execPath, [...main, ...args], {
     env: { ...process.env, DATABASE_URL: databaseUrl },
     stdio: ['ignore', 'pipe', 'pipe'],
     // Ctrl-C is for us: we stop it when our requests have ended.

@@ -1,8 +1,8 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, expect, test } from 'vitest'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { checkPositions } from './check.ts'
 import { Reconciler } from './reconcile.ts'
@@ -21,13 +21,13 @@ const tollgate = await openTollgate(exchange.url, tolls)
 const branch = await openBranch(database.url, exchange.url, 'survivor')
 const reconciler = new Reconciler(branch.office)
 const never = new AbortController().signal
-const creator = fileURLToPath(new URL('./testing/creator.ts', import.meta.url))
+const creator = nodeArguments(new URL('./testing/creator.ts', import.meta.url))
 
 /** Runs a real process up to the toll, where it is killed. Gives what it managed to say. */
 async function killAt(work: 'open' | 'close', symbol: string, kind: string, when: Toll['when']): Promise<unknown[]> {
   const said: unknown[] = []
   const args = [database.url, tollgate, String(TTL_MS), work, symbol]
-  const child = fork(creator, args, { execArgv: ['--import', 'tsx'] })
+  const child = fork(creator.at(-1)!, args, { execArgv: creator.slice(0, -1) })
   child.on('message', (message) => said.push(message))
   const gone = once(child, 'close')
   tolls.push({

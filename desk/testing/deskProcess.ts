@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { isAlive, processesWorkingIn } from '../../tools/server/processes.ts'
 
-const main = fileURLToPath(new URL('../main.ts', import.meta.url))
+const main = nodeArguments(new URL('../main.ts', import.meta.url))
 
 /** Known only to us and, by inheritance, to every process that a desk starts. */
 const MARK = 'LOCKSTEP_DESK_TEST'
@@ -19,7 +19,7 @@ export class DeskProcess {
   constructor(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
     this.mark = `${process.pid}-${Math.random().toString(36).slice(2)}`
     // Not through the tsx command, which would be a process between us and the program.
-    this.#child = spawn(process.execPath, ['--import', 'tsx', main, ...args], {
+    this.#child = spawn(process.execPath, [...main, ...args], {
       env: { ...process.env, DATABASE_URL: '', ...env, [MARK]: this.mark },
       stdio: ['ignore', 'pipe', 'pipe'],
     })

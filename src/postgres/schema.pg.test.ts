@@ -28,6 +28,16 @@ test('the versions that the library names are those of its migrations', async ()
   for (const { version, compatibleFrom } of migrations) expect(compatibleFrom).toBeLessThanOrEqual(version)
 })
 
+// Before PostgreSQL 18 a plan that cannot do without what is forbidden counts as very dear, and what is dear is compiled first.
+test('a function that forbids ways to read is not compiled', async () => {
+  const { rows } = await pool.query<{ name: string; settings: string[] }>(
+    `SELECT proname AS name, proconfig AS settings FROM pg_proc
+      WHERE pronamespace = 'lockstep'::regnamespace AND 'enable_seqscan=off' = ANY(proconfig)`,
+  )
+  expect(rows.length).toBeGreaterThanOrEqual(9)
+  expect(rows.filter(({ settings }) => !settings.includes('jit=off'))).toEqual([])
+})
+
 describe('whatever the schema is called', () => {
   const names = [
     'Weird "Schema" \\ ü',
