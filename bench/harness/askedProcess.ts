@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 
 /** A process that runs one of our files and answers what it is asked, one question at a time. */
 export interface AskedProcess {
@@ -19,8 +20,10 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 /** Starts it on that Node, and waits until it says that it is ready. It dies with us: its standard input is our pipe. */
 export async function startAsked(node: string, file: URL, args: readonly string[]): Promise<AskedProcess> {
-  const program = fileURLToPath(file)
-  const child = spawn(node, ['--import', 'tsx', '--import', LIFELINE.href, program, ...args], {
+  const lifeline = nodeArguments(LIFELINE)
+  const program = nodeArguments(file)
+  const loader = program.slice(0, -1)
+  const child = spawn(node, [...loader, '--import', lifeline.at(-1)!, program.at(-1)!, ...args], {
     cwd: ROOT,
     stdio: ['pipe', 'ignore', 'inherit', 'ipc'],
   })

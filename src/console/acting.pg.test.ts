@@ -116,8 +116,13 @@ test('streams are retried, skipped, paused and resumed; a payload is shown to op
   await eventually(async () => (await lockstep.outbox.parked()).length === 0)
   expect(await act('resume')).toEqual([409, 'LOCKSTEP_STREAM_NOT_PARKED'])
   await run.stop()
-  const { rows } = await work.admin.query<{ verb: string }>('SELECT verb FROM lockstep.outbox_audit ORDER BY id')
-  expect(rows.map(({ verb }) => verb)).toEqual(['skip', 'retry', 'pause', 'resume'])
+  const { rows } = await work.admin.query('SELECT verb, reason FROM lockstep.outbox_audit ORDER BY id')
+  expect(rows).toEqual([
+    { verb: 'skip', reason: 'mended' },
+    { verb: 'retry', reason: null },
+    { verb: 'pause', reason: 'mended' },
+    { verb: 'resume', reason: 'mended' },
+  ])
 })
 
 test('a payload that is gone, or too large to show, is told as that', async () => {

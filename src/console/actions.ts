@@ -15,23 +15,22 @@ export const ACTIONS: ReadonlyMap<string, Action> = new Map([
   ['leases/release', { tab: 'leases', run: release }],
   [
     'outbox/retry',
-    onStream(async (lockstep, { reason: _reason, ...stream }) => {
-      await lockstep.outbox.retry(stream)
+    onStream(async (lockstep, stream) => {
+      await lockstep.outbox.retry(withReason(stream))
       return `${nameOf(stream)} is tried again now.`
     }),
   ],
   [
     'outbox/pause',
     onStream(async (lockstep, stream) => {
-      const { reason, ...named } = stream
-      await lockstep.outbox.pause(reason === '' ? named : stream)
+      await lockstep.outbox.pause(withReason(stream))
       return `${nameOf(stream)} is paused, from the next batch on.`
     }),
   ],
   [
     'outbox/resume',
-    onStream(async (lockstep, { reason: _reason, ...stream }) => {
-      await lockstep.outbox.resume(stream)
+    onStream(async (lockstep, stream) => {
+      await lockstep.outbox.resume(withReason(stream))
       return `${nameOf(stream)} goes on.`
     }),
   ],
@@ -45,6 +44,11 @@ export const ACTIONS: ReadonlyMap<string, Action> = new Map([
     }),
   ],
 ])
+
+/** None was given: none is written down. */
+function withReason({ reason, ...stream }: OnStream): Omit<OnStream, 'reason'> & { readonly reason?: string } {
+  return reason === '' ? stream : { ...stream, reason }
+}
 
 async function release(lockstep: ConsoleLockstep, body: unknown, { address }: Asker): Promise<Done> {
   const { terminate } = (body ?? {}) as Partial<ReleaseLease>

@@ -121,8 +121,8 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /** Has a stream that waits tried again now. */
-  retry(stream: OperatorOptions): Promise<void> {
-    return this.#operate('retry', stream, undefined)
+  retry(stream: OperatorOptions & { readonly reason?: string }): Promise<void> {
+    return this.#operate('retry', stream, stream.reason)
   }
 
   /**
@@ -141,8 +141,8 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /** Lets a paused stream go on. */
-  resume(stream: OperatorOptions): Promise<void> {
-    return this.#operate('resume', stream, undefined)
+  resume(stream: OperatorOptions & { readonly reason?: string }): Promise<void> {
+    return this.#operate('resume', stream, stream.reason)
   }
 
   /** Sends retained events again, to a sink of the caller's choice, in order. Live dispatch does not notice. */
