@@ -28,7 +28,7 @@ export const once = attack<Size>({
   name: 'once',
   about: 'a hundred calls of once() for one key from four processes: one creates, all get the same',
   full: { keys: 200, callersEach: 25, longKeys: 200, strikes: 40 },
-  small: { keys: 8, callersEach: 25, longKeys: 12, strikes: 2 },
+  small: { keys: 4, callersEach: 25, longKeys: 6, strikes: 1 },
   async run(size, tell) {
     const lab = await openLab()
     try {
