@@ -30,7 +30,7 @@ export const UNDER_WAY = `
   SELECT (SELECT count(*) FROM lockstep_desk.trades)::int - (SELECT count(*) FROM lockstep_desk.bookings)::int AS events,
          (SELECT count(*) FROM lockstep_desk.positions WHERE status IN ('opening', 'closing'))::int AS positions,
          (SELECT coalesce(max(id), 0) FROM lockstep_desk.position_rounds)::int AS round,
-         coalesce((SELECT repairs FROM lockstep_desk.position_rounds ORDER BY id DESC LIMIT 1), 1) AS repairs`
+         coalesce((SELECT differences FROM lockstep_desk.position_rounds ORDER BY id DESC LIMIT 1), 1) AS differences`
 
 export const OPENING = `SELECT count(*)::int AS opening FROM lockstep_desk.positions WHERE symbol LIKE $1 AND status = 'opening'`
 

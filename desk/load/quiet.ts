@@ -6,7 +6,7 @@ interface UnderWay {
   readonly events: number
   readonly positions: number
   readonly round: number
-  readonly repairs: number
+  readonly differences: number
 }
 
 const PATIENCE_MS = 90_000
@@ -22,7 +22,7 @@ export async function untilQuiet(pool: pg.Pool, tell: (line: string) => void): P
   for (;;) {
     const [now] = (await pool.query<UnderWay>(UNDER_WAY)).rows as [UnderWay]
     first ??= now.round
-    if (now.events === 0 && now.positions === 0 && now.repairs === 0 && now.round > first + 1) return true
+    if (now.events === 0 && now.positions === 0 && now.differences === 0 && now.round > first + 1) return true
     if (performance.now() > deadline) return false
     tell(`waiting until it is quiet: ${now.events} events and ${now.positions} positions are under way`)
     await sleep(LOOK_EVERY_MS)

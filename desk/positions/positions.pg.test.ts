@@ -30,9 +30,9 @@ async function reconciled(): Promise<void> {
   await expect
     .poll(
       async () => {
-        const { repairs } = await reconciler.round(never)
+        const { differences } = await reconciler.round(never)
         await reconciler.settled()
-        return repairs
+        return differences
       },
       { timeout: 15_000, interval: 20 },
     )

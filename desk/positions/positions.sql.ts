@@ -25,7 +25,8 @@ export const SCHEMA = `
     holder text NOT NULL,
     took_ms double precision NOT NULL,
     positions int NOT NULL,
-    repairs int NOT NULL)`
+    repairs int NOT NULL);
+  ALTER TABLE lockstep_desk.position_rounds ADD COLUMN IF NOT EXISTS differences int NOT NULL DEFAULT 0`
 
 export const FIND_OPEN = `
   SELECT * FROM lockstep_desk.positions WHERE symbol = $1 AND status IN ('opening', 'active', 'closing')`
@@ -78,4 +79,5 @@ export const KNOWN = `
 export const NOTE_ROUND = `
   WITH old AS (DELETE FROM lockstep_desk.position_rounds
                 WHERE id < (SELECT max(id) - 10000 FROM lockstep_desk.position_rounds))
-  INSERT INTO lockstep_desk.position_rounds (holder, took_ms, positions, repairs) VALUES ($1, $2, $3, $4)`
+  INSERT INTO lockstep_desk.position_rounds (holder, took_ms, positions, repairs, differences)
+  VALUES ($1, $2, $3, $4, $5)`

@@ -5,16 +5,19 @@ import { Problem } from '../http/problem.ts'
 import { ExchangeAway, ExchangeRefused } from './exchangeClient.ts'
 import type { Office } from './office.ts'
 import { adoptPosition, NothingBegun, takeOver } from './open.ts'
-import { orderIds, type PositionRow, signedQuantity } from './position.ts'
+import { orderIds, positionKey, type PositionRow, signedQuantity } from './position.ts'
 import { KNOWN, NOTE_ROUND } from './positions.sql.ts'
 import { repair } from './repair.ts'
 
-/** So many symbols are put right at once; the others have their turn in the next round. */
-const MOST_REPAIRS = 20
+/** So many symbols are put right at once, fewer than the pool has connections; the others have their turn in the next round. */
+const MOST_REPAIRS = 8
+const MOST_LEASES = 10_000
 
 /** What a round has seen. */
 export interface Round {
   readonly positions: number
+  /** On how many symbols exchange and desk differ, with those that somebody is at. */
+  readonly differences: number
   /** How many repairs it has begun. */
   readonly repairs: number
   readonly tookMs: number
@@ -39,7 +42,8 @@ export class Reconciler {
       const began = performance.now()
       try {
         const round = await this.round(signal)
-        await desk.pool.query(NOTE_ROUND, [desk.processName, round.tookMs, round.positions, round.repairs])
+        const { tookMs, positions, repairs, differences } = round
+        await desk.pool.query(NOTE_ROUND, [desk.processName, tookMs, positions, repairs, differences])
       } catch (error) {
         if (!signal.aborted) desk.say(`reconciler: ${(error as Error).message}`)
       }
@@ -60,14 +64,19 @@ export class Reconciler {
     // The exchange first: what it shows and the desk does not know was not begun by the desk before.
     const atExchange = await exchange.positions(signal)
     const { rows } = await desk.pool.query<PositionRow>(KNOWN, [atExchange.map(({ id }) => id)])
+    // Whoever has the symbol's lease is at it: one question for all of them, instead of a refusal for each.
+    const leases = await desk.lockstep.leases.list({ prefix: 'Position:', limit: MOST_LEASES })
+    const inHand = new Set(leases.filter(({ holders }) => holders.length > 0).map(({ key }) => key))
     let repairs = 0
-    for (const { symbol, work } of this.#differences(atExchange, rows)) {
+    const differences = [...this.#differences(atExchange, rows)]
+    for (const { symbol, work } of differences) {
       if (this.#repairing.size >= MOST_REPAIRS) break
-      if (this.#repairing.has(symbol)) continue
+      if (this.#repairing.has(symbol) || inHand.has(positionKey(symbol))) continue
       repairs++
       this.#begin(symbol, work)
     }
-    return { positions: atExchange.length, repairs, tookMs: performance.now() - began }
+    const found = { positions: atExchange.length, differences: differences.length }
+    return { ...found, repairs, tookMs: performance.now() - began }
   }
 
   *#differences(
