@@ -34,6 +34,8 @@ const BAD_DAY_MS = 4000
 /** A process is killed when it has something to do, if that comes soon. */
 const BUSY_REQUESTS = 3
 const BUSY_MS = 2000
+/** On a quick machine a session is seldom found at work. */
+const SESSION_LOOK_MS = 3
 /** One that had nothing to do shows nothing: then another. */
 const KILL_TRIES = 3
 /** What was cut off shows at once; a busy machine takes a moment. */
@@ -83,8 +85,14 @@ export class FaultMaker {
   }
 
   async #endSessions(): Promise<void> {
-    const { rows } = await this.#grounds.pool.query<{ ended: number }>(END_SESSIONS)
-    this.struck.sessions += rows[0]?.ended ?? 0
+    const deadline = performance.now() + BUSY_MS
+    let ended = 0
+    while (ended === 0 && performance.now() < deadline) {
+      const { rows } = await this.#grounds.pool.query<{ ended: number }>(END_SESSIONS)
+      ended = rows[0]?.ended ?? 0
+      if (ended === 0) await sleep(SESSION_LOOK_MS)
+    }
+    this.struck.sessions += ended
   }
 
   async #badDay(signal: AbortSignal): Promise<void> {
