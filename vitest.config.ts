@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
+import LongFirst from './tools/test/longFirst.ts'
 
 const source = fileURLToPath(new URL('./src', import.meta.url))
 const rooms = '{src,tools,proofs,bench,desk,console,examples}'
@@ -19,6 +20,7 @@ export default defineConfig({
   },
   test: {
     maxWorkers: 2,
+    sequence: { sequencer: LongFirst },
     reporters: ['default', './tools/test/lastWords.ts'],
     projects: [
       {

@@ -1,0 +1,25 @@
+import { BaseSequencer, type TestSpecification } from 'vitest/node'
+
+/** Those that take longest. Left to itself, vitest begins with the largest files, and these are small. */
+const LONG = [
+  'proofs/attacks/attacks.pg.test.ts',
+  'proofs/attacks/deliveries.pg.test.ts',
+  'bench/bench.pg.test.ts',
+  'proofs/prove.pg.test.ts',
+  'src/outbox/otherServers.pg.test.ts',
+  'src/leases/waiting.pg.test.ts',
+  'desk/load/load.pg.test.ts',
+]
+
+/** Begins with what takes longest, so that no worker is left alone with it in the end. */
+export default class LongFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification): number => {
+      const place = LONG.findIndex((name) => moduleId.endsWith(`/${name}`))
+      return place === -1 ? LONG.length : place
+    }
+    // oxlint-disable-next-line unicorn/no-array-sort -- This is vitest's own.
+    const bySize = await super.sort(files)
+    return bySize.toSorted((one, other) => rank(one) - rank(other))
+  }
+}
