@@ -6,7 +6,7 @@ import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { checkPositions } from './check.ts'
 import { Reconciler } from './reconcile.ts'
-import { freshSymbol, openBranch, openExchange, tradeByHand } from './testing/positionBench.ts'
+import { freshSymbol, openBranch, openExchange, reconciled, tradeByHand } from './testing/positionBench.ts'
 import { openTollgate, type Toll } from './testing/tollgate.ts'
 
 const database = await testDatabase()
@@ -20,7 +20,6 @@ const tolls: Toll[] = []
 const tollgate = await openTollgate(exchange.url, tolls)
 const branch = await openBranch(database.url, exchange.url, 'survivor')
 const reconciler = new Reconciler(branch.office)
-const never = new AbortController().signal
 const creator = nodeArguments(new URL('./testing/creator.ts', import.meta.url))
 
 /** Runs a real process up to the toll, where it is killed. Gives what it managed to say. */
@@ -47,20 +46,6 @@ async function killAt(work: 'open' | 'close', symbol: string, kind: string, when
 async function statusOf(symbol: string): Promise<string[]> {
   const text = 'SELECT status FROM lockstep_desk.positions WHERE symbol = $1'
   return (await admin.query<{ status: string }>(text, [symbol])).rows.map(({ status }) => status)
-}
-
-/** Until a round finds nothing to do; a dead creator's lease must end first. */
-async function reconciled(): Promise<void> {
-  await expect
-    .poll(
-      async () => {
-        const { differences } = await reconciler.round(never)
-        await reconciler.settled()
-        return differences
-      },
-      { timeout: 15_000, interval: 50 },
-    )
-    .toBe(0)
 }
 
 /** Where a creator dies, and what the exchange has done by then. */
@@ -90,7 +75,7 @@ test('killed between any two steps: what was begun is brought to its end, once',
       return [between, symbol] as const
     }),
   )
-  await reconciled()
+  await reconciled(reconciler)
   for (const [between, symbol] of symbols) {
     expect([between, await statusOf(symbol), await executed(symbol)]).toEqual([between, ['active'], 1])
   }
@@ -103,7 +88,7 @@ test('killed between entry and stop-loss, and somebody else is quicker than the 
   await tradeByHand(exchange, sold, 'sell', 2)
   const answer = await branch.post('/positions', { symbol: again, side: 'long', quantity: 9 })
   expect(answer).toMatchObject({ status: 201, body: { quantity: 2, status: 'active' } })
-  await reconciled()
+  await reconciled(reconciler)
   expect(await statusOf(again)).toEqual(['active'])
   expect(await statusOf(sold)).toEqual(['failed'])
   expect(await violations()).toEqual([])
@@ -119,7 +104,7 @@ test('killed while it closes, before and after it was done', async () => {
       return symbol
     }),
   )
-  await reconciled()
+  await reconciled(reconciler)
   expect(await Promise.all(symbols.map(statusOf))).toEqual([['closed'], ['closed']])
   expect(await violations()).toEqual([])
 })

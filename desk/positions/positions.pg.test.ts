@@ -6,7 +6,7 @@ import { checkPositions } from './check.ts'
 import { createPositions } from './index.ts'
 import { positionKey } from './position.ts'
 import { Reconciler } from './reconcile.ts'
-import { freshSymbol, openBranch, openExchange, setFaults, tradeByHand } from './testing/positionBench.ts'
+import { freshSymbol, openBranch, openExchange, reconciled, setFaults, tradeByHand } from './testing/positionBench.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -24,20 +24,6 @@ const reconciler = new Reconciler(one.office)
 const never = new AbortController().signal
 
 afterEach(() => setFaults(exchange, NO_FAULTS))
-
-/** Rounds until a round finds nothing to do. */
-async function reconciled(): Promise<void> {
-  await expect
-    .poll(
-      async () => {
-        const { differences } = await reconciler.round(never)
-        await reconciler.settled()
-        return differences
-      },
-      { timeout: 15_000, interval: 20 },
-    )
-    .toBe(0)
-}
 
 async function violations(): Promise<string[]> {
   return (await checkPositions(admin)).flatMap((finding) => finding.violations)
@@ -119,7 +105,7 @@ describe('a signal', () => {
     const answers = await Promise.all(symbols.map((symbol) => one.post('/positions', signal(symbol))))
     await setFaults(exchange, NO_FAULTS)
     expect(answers.every(({ status }) => status === 201 || status === 503)).toBe(true)
-    await reconciled()
+    await reconciled(reconciler)
     expect(await violations()).toEqual([])
     expect(await Promise.all(symbols.map(statuses))).toEqual(symbols.map(() => ['active']))
     const struck = (await (await fetch(`${exchange.url}/faults`)).json()) as { struck: { lost: number } }
@@ -171,7 +157,7 @@ describe('closing', () => {
     expect(await statuses(symbol)).toEqual(['closing'])
     expect(await other.post('/positions', signal(symbol))).toMatchObject({ status: 409, body: { code: 'closing' } })
     await setFaults(exchange, NO_FAULTS)
-    await reconciled()
+    await reconciled(reconciler)
     expect(await statuses(symbol)).toEqual(['closed'])
     expect(await violations()).toEqual([])
   })
@@ -182,7 +168,7 @@ describe('the reconciler', () => {
     const symbol = freshSymbol('HAND')
     await tradeByHand(exchange, symbol, 'sell', 7)
     expect(await violations()).toHaveLength(1)
-    await reconciled()
+    await reconciled(reconciler)
     expect((await one.get(`/positions/${symbol}`)).body).toMatchObject({
       origin: 'adopted',
       status: 'active',
@@ -196,14 +182,14 @@ describe('the reconciler', () => {
     const symbol = freshSymbol('CHANGE')
     await one.post('/positions', signal(symbol))
     await tradeByHand(exchange, symbol, 'buy', 2)
-    await reconciled()
+    await reconciled(reconciler)
     expect((await one.get(`/positions/${symbol}`)).body).toMatchObject({ quantity: 5, side: 'long' })
     await tradeByHand(exchange, symbol, 'sell', 5)
-    await reconciled()
+    await reconciled(reconciler)
     expect(await statuses(symbol)).toEqual(['closed'])
     await one.post('/positions', signal(symbol))
     await tradeByHand(exchange, symbol, 'sell', 4)
-    await reconciled()
+    await reconciled(reconciler)
     expect(await statuses(symbol)).toEqual(['closed', 'closed', 'active'])
     const { body } = await one.get(`/positions/${symbol}`)
     expect(body).toMatchObject({ quantity: 1, side: 'short', origin: 'adopted' })
@@ -216,20 +202,20 @@ describe('the reconciler', () => {
     const cancel = { method: 'POST', body: JSON.stringify({ clientId: `${String(body['id'])}-stop-1` }) }
     await fetch(`${exchange.url}/cancel`, cancel)
     expect(await violations()).toEqual([`${symbol} has 0 live stop orders`])
-    await reconciled()
+    await reconciled(reconciler)
     expect(await violations()).toEqual([])
     const [held] = (await (await fetch(`${exchange.url}/positions?symbol=${symbol}`)).json()) as { id: number }[]
     const order = { clientId: `${symbol}-by-hand`, symbol, kind: 'stop', positionId: held?.id, price: 1 }
     await fetch(`${exchange.url}/orders`, { method: 'POST', body: JSON.stringify(order) })
     expect(await violations()).toEqual([`${symbol} has 2 live stop orders`])
-    await reconciled()
+    await reconciled(reconciler)
     expect(await violations()).toEqual([])
   })
 
   test('gets out of what cannot be guarded', async () => {
     const symbol = freshSymbol('NOSTOP')
     await tradeByHand(exchange, symbol, 'buy')
-    await reconciled()
+    await reconciled(reconciler)
     expect(await statuses(symbol)).toEqual(['failed'])
     expect(await violations()).toEqual([])
   })

@@ -1,12 +1,13 @@
 import { Hono } from 'hono'
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
-import { afterAll } from 'vitest'
+import { afterAll, expect } from 'vitest'
 import type { Desk, DeskEvents } from '../../desk.ts'
 import { type Exchange, type Faults, startExchange, type Timings } from '../../exchange/index.ts'
 import { internal, problemOf } from '../../http/errors.ts'
 import { createPositions } from '../index.ts'
 import { type Office, openOffice, type PositionOptions } from '../office.ts'
+import type { Reconciler } from '../reconcile.ts'
 
 /** As quick as a test wants it: the order of things is the same. */
 export const QUICK: Timings = { entryMs: 20, stopMs: 60, closeMs: 20, readMs: 1 }
@@ -99,4 +100,19 @@ let attempts = 0
 /** A symbol that no other attempt of a test has touched. */
 export function freshSymbol(name: string): string {
   return `${name}.${++attempts}`
+}
+
+/** Rounds until one finds nothing to do; a dead creator's lease must end first. */
+export async function reconciled(reconciler: Reconciler): Promise<void> {
+  const { signal } = new AbortController()
+  await expect
+    .poll(
+      async () => {
+        const { differences } = await reconciler.round(signal)
+        await reconciler.settled()
+        return differences
+      },
+      { timeout: 15_000, interval: 20 },
+    )
+    .toBe(0)
 }
