@@ -23,6 +23,22 @@ export const POSITIONS = `SELECT id::text AS id, status FROM lockstep_desk.posit
 export const HALTED_EXECUTIONS = `
   SELECT client_id AS id FROM lockstep_exchange.executions WHERE starts_with(symbol, 'HALT') AND symbol LIKE '%' || $1 || '%'`
 
+export const CONSOLE_ROLE = 'load_console'
+
+/** Sees all that the owner sees, and other sessions' statistics, as the owner does. */
+export const PREPARE_CONSOLE_ROLE = `
+  CREATE EXTENSION IF NOT EXISTS pg_stat_statements;
+  DROP ROLE IF EXISTS ${CONSOLE_ROLE};
+  CREATE ROLE ${CONSOLE_ROLE} LOGIN SUPERUSER`
+
+export const FORGET_STATEMENTS = 'SELECT pg_stat_statements_reset()'
+
+export const CONSOLE_SHARE = `
+  SELECT coalesce(sum(total_exec_time) FILTER (WHERE userid = '${CONSOLE_ROLE}'::regrole), 0)::float8 AS ours,
+         coalesce(sum(total_exec_time), 0)::float8 AS everybody,
+         coalesce(sum(calls) FILTER (WHERE userid = '${CONSOLE_ROLE}'::regrole), 0)::int AS questions
+    FROM pg_stat_statements`
+
 export const EXCHANGE_ADDRESS = 'SELECT url FROM lockstep_exchange.address'
 
 /** What is still under way: events that nobody has booked, positions that are half open. */

@@ -22,10 +22,11 @@ const START_MS = 60_000
 const STOP_MS = 25_000
 const KEPT_LINES = 200
 
-/** A desk of our own, on a database of its own that is gone afterwards; or on the given one. */
-export async function startOwnDesk(processes: number, databaseUrl?: string): Promise<Target> {
-  if (databaseUrl !== undefined) return startDesk(processes, databaseUrl, async () => {})
-  const server = await startPostgres({ durable: true })
+/** A desk of our own, on a database of its own that is gone afterwards. */
+export async function startOwnDesk(processes: number): Promise<Target> {
+  // What the console costs is read from it.
+  const settings = { shared_preload_libraries: 'pg_stat_statements' }
+  const server = await startPostgres({ durable: true, settings })
   try {
     return await startDesk(processes, server.url(), () => server.stop())
   } catch (error) {

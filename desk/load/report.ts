@@ -1,10 +1,11 @@
 import { describeMachine, type Goal, goal, type Report } from '../../tools/judge/report.ts'
+import type { ConsoleShare } from './consoleShare.ts'
 import type { LoadOptions } from './options.ts'
 import type { Outcome } from './run.ts'
 import type { Durations } from './tally.ts'
 
 /** What the requirements of a signal and its surroundings are, in milliseconds. */
-const LIMITS = { lockMs: 5, waitMs: 5000, signalMs: 5000, syncMs: 2000, readMs: 250 }
+const LIMITS = { lockMs: 5, waitMs: 5000, signalMs: 5000, syncMs: 2000, readMs: 250, consolePercent: 2 }
 
 /** Where nothing was measured, a limit was not kept. */
 const measured = (count: number, value: number): number => (count > 0 ? value : Infinity)
@@ -32,6 +33,7 @@ export function reportOf(outcome: Outcome, options: LoadOptions): Report {
       goal('signals in flight while that was measured', limits.signalsInFlight, '>=', 50 * options.processes),
       goal('waiting for a connection meanwhile', measured(limits.looks, limits.waiting), '=', 0),
       goal('an unrelated read meanwhile, p99 ms', measured(limits.looks, limits.busyReadMs), '<=', LIMITS.readMs),
+      ...(outcome.console === undefined ? [] : consoleGoals(outcome.console)),
       ...(struck === undefined ? [] : faultGoals(struck, options)),
     ],
   }
@@ -39,6 +41,13 @@ export function reportOf(outcome: Outcome, options: LoadOptions): Report {
 
 function hotSignals(durations: Durations): Goal {
   return goal('signal on a hot symbol, with its wait, p99 ms', p99(durations), '<=', LIMITS.waitMs + LIMITS.signalMs)
+}
+
+function consoleGoals({ percent, questions }: ConsoleShare): Goal[] {
+  return [
+    goal('the console’s share of the database’s time, percent', percent, '<=', LIMITS.consolePercent),
+    goal('questions that it asked', questions, '>=', 1),
+  ]
 }
 
 /** A run with faults that struck nothing has shown nothing. */

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { SYSTEMS } from '../systems.ts'
 import { Client } from './client.ts'
+import { type ConsoleShare, watchConsole, type WatchedConsole } from './consoleShare.ts'
 import { type Examined, examine } from './examine.ts'
 import { FaultMaker, type Struck } from './faults.ts'
 import { type Limits, measureLimits } from './limits.ts'
@@ -29,6 +30,8 @@ export interface Outcome {
   /** Of the reconciler's rounds while the exchange behaved. */
   readonly rounds: Durations
   readonly struck: Struck | undefined
+  /** Undefined on a server that is not ours: roles are not made there. */
+  readonly console: ConsoleShare | undefined
   readonly quiet: boolean
 }
 
@@ -45,6 +48,7 @@ export async function run(
 ): Promise<Outcome> {
   const pool = new pg.Pool({ connectionString: target.databaseUrl, max: 3, application_name: 'load' })
   const client = new Client(target.origin)
+  let watched: WatchedConsole | undefined
   try {
     const random = new Random(options.seed)
     const { url: exchangeUrl } = (await pool.query<{ url: string }>(EXCHANGE_ADDRESS)).rows[0] as { url: string }
@@ -64,11 +68,13 @@ export async function run(
     const maker = new FaultMaker({ target, processes, pool, client, random, exchangeUrl })
     const totalMs = options.minutes * 60_000
     const calmMs = options.faults ? totalMs * CALM_SHARE : totalMs
+    if (target.ours) watched = await watchConsole(databaseUrl, pool)
     const sending = sendAll(senders, options, totalMs, tell, signal)
     await sleep(calmMs, undefined, { signal }).catch(() => undefined)
     positions.durations = undefined
     if (options.faults) await faultsFor(maker, totalMs - calmMs, signal)
     await sending
+    const share = await watched?.share()
     signal.throwIfAborted()
     const quiet = await untilQuiet(pool, tell)
     tell('looking at what is there')
@@ -80,9 +86,11 @@ export async function run(
       signals,
       rounds: await roundsSince(pool, began, maker.badDays),
       struck: options.faults ? maker.struck : undefined,
+      console: share,
       quiet,
     }
   } finally {
+    await watched?.close()
     client.close()
     await pool.end()
   }
