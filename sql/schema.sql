@@ -876,6 +876,38 @@ function outbox_lock(topics text[], keys text[]) returns void language plpgsql v
 BEGIN
   PERFORM "lockstep".outbox_lock(ARRAY(SELECT DISTINCT "lockstep".outbox_stream(g.topic, g.key) FROM unnest(topics, keys) AS g(topic, key)));
 END
+function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
+DECLARE
+  here record;
+  moved integer;
+BEGIN
+  -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
+  PERFORM set_config('synchronous_commit', 'off', true);
+  FOR i IN 1 .. cardinality(my_shards) LOOP
+    PERFORM pg_advisory_xact_lock_shared("lockstep".outbox_shard_lock(my_dispatcher, my_shards[i]));
+  END LOOP;
+  SELECT * INTO here FROM "lockstep".outbox_here(my_dispatcher);
+  IF here.elsewhere THEN
+    RETURN 0;
+  END IF;
+  INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
+  SELECT my_dispatcher, m.shard, m.version + 1, m.fence, m.prev, m.next, m.after_id, m.done, m.seen_id
+    FROM unnest(my_shards, my_fences, my_versions, my_lives, new_prevs, new_nexts, new_afters, new_dones, new_seens)
+      AS m(shard, fence, version, life, prev, next, after_id, done, seen_id)
+    CROSS JOIN LATERAL (SELECT o.version, o.fence FROM "lockstep".outbox_cursors o
+                         WHERE o.dispatcher = my_dispatcher AND o.shard = m.shard ORDER BY o.version DESC LIMIT 1) AS c
+   WHERE c.version = m.version AND c.fence = m.fence AND m.life = here.life
+      ON CONFLICT DO NOTHING;
+  GET DIAGNOSTICS moved = ROW_COUNT;
+  FOR i IN 1 .. cardinality(my_shards) LOOP
+    IF my_versions[i] % 100 = 0 THEN
+      -- Only what is older than the last: whether this call has moved it or not.
+      DELETE FROM "lockstep".outbox_cursors o
+       WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] AND o.version < my_versions[i];
+    END IF;
+  END LOOP;
+  RETURN moved;
+END
 function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   mine uuid := "lockstep".outbox_stream(my_topic, my_key);
@@ -1011,6 +1043,253 @@ BEGIN
       ON CONFLICT DO NOTHING;
   RETURN FOUND;
 END
+function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued_ms text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, plan_cache_mode=force_generic_plan, jit=off
+DECLARE
+  c "lockstep".outbox_cursors;
+  a pg_snapshot;
+  z pg_snapshot;
+  tick pg_snapshot;
+  running xid8[];
+  source text;
+  events text;
+  few_buckets smallint[];
+  few_xids xid8[];
+  buckets smallint[];
+  slots smallint[];
+  floor bigint;
+  resumed boolean;
+  found_events integer;
+  most integer;
+  -- What does not fit into one value, there or here, is read in smaller pieces.
+  most_bytes CONSTANT bigint := 8000000;
+  bytes bigint;
+  written pg_lsn;
+  here record;
+  -- What is on disk here may not be on the standby yet, and visible all the same: a COMMIT that is cancelled, or terminated, while it
+  -- waits for the standby is a commit.
+  alone boolean := current_setting('synchronous_standby_names') = '';
+  -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
+  stride integer := greatest(1, max_events * shard_count / 1250);
+BEGIN
+  SELECT * INTO here FROM "lockstep".outbox_here(my_dispatcher);
+  FOR i IN 1 .. cardinality(my_shards) LOOP
+    shard := my_shards[i];
+    IF here.elsewhere THEN
+      verdict := 'elsewhere';
+      RETURN NEXT;
+      CONTINUE;
+    END IF;
+    SELECT * INTO c FROM "lockstep".outbox_cursors o
+     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
+    IF c.fence IS DISTINCT FROM my_fences[i] THEN
+      SELECT INTO verdict, life, prev, next, version, last_id, parked_due_ms, stale, whole, found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+                  'lost', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+      RETURN NEXT;
+      CONTINUE;
+    END IF;
+    buckets := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    resumed := NOT c.done;
+    IF c.done THEN
+      a := c.next;
+      z := NULL;
+      floor := 0;
+    ELSE
+      a := c.prev;
+      z := c.next;
+      floor := c.after_id;
+    END IF;
+    LOOP
+      tick := NULL;
+      written := NULL;
+      IF z IS NULL THEN
+        SELECT t.snapshot, t.written INTO tick, written FROM "lockstep".outbox_ticks t
+         WHERE t.newest >= pg_snapshot_xmax(a)
+           AND (t.newest > pg_snapshot_xmax(a) OR t.running < "lockstep".outbox_running(a))
+         ORDER BY t.newest, t.running DESC OFFSET stride - 1 LIMIT 1;
+        z := COALESCE(tick, pg_current_snapshot());
+      END IF;
+      running := ARRAY(SELECT pg_snapshot_xip(a));
+      -- Not those that everybody had left before the window begins; the current one always: a restored dump may not know it.
+      slots := ARRAY(SELECT s.slot FROM "lockstep".outbox_segments s
+                      WHERE s.sealed_xid IS NULL OR s.sealed_xid > pg_snapshot_xmin(a)
+                     UNION SELECT o.last_value FROM "lockstep".outbox_slot o);
+      -- The rest of a window of few transactions, such as one that wrote a million events: read anew for every piece, 6,500/s;
+      -- transaction by transaction, from where the last piece ended, 47,000/s.
+      few_buckets := NULL;
+      IF resumed AND floor > 0 THEN
+        SELECT * INTO few_buckets, few_xids FROM "lockstep".outbox_window_parts(slots, buckets, a, z);
+      END IF;
+      most := max_events;
+      LOOP
+        BEGIN
+          -- Mostly there is one slot, and the plan for it is kept. One plan for all slots would lock all of them, and wait for whoever
+          -- empties one; without one kept, the planning takes four fifths of the time when there is little to read.
+          CASE WHEN cardinality(slots) > 1 OR few_buckets IS NOT NULL THEN
+            source := CASE WHEN cardinality(slots) = 1 THEN format('%I.outbox_events_%s', 'lockstep', slots[1])
+                           ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', 'lockstep', slots) END;
+            events := CASE WHEN few_buckets IS NULL
+              THEN format('SELECT * FROM %1$s AS e WHERE e.bucket = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
+                           SELECT * FROM %1$s AS e WHERE e.bucket = ANY($2) AND e.xid = ANY($6) AND e.id > $5', source)
+              ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket, xid) CROSS JOIN LATERAL (
+                             SELECT * FROM %s AS v WHERE v.bucket = p.bucket AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
+                           ) AS e', source) END;
+            EXECUTE format($query$SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM %I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, '')
+                FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS w$query$, 'lockstep', events)
+              INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+              USING my_shards[i], buckets, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, running, few_buckets, few_xids, most,
+                    my_dispatcher, z;
+          WHEN slots[1] = 0 THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_0 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_0 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
+          WHEN slots[1] = 1 THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_1 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_1 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
+          WHEN slots[1] = 2 THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_2 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_2 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
+          WHEN slots[1] = 3 THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_3 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_3 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
+          WHEN slots[1] = 4 THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_4 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_4 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
+          WHEN slots[1] = 5 THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_5 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_5 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
+          WHEN slots[1] = 6 THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_6 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_6 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
+          WHEN slots[1] = 7 THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_7 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_7 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
+          END CASE;
+          bytes := octet_length(bodies) + octet_length(headers);
+          EXIT WHEN found_events <= 1 OR bytes <= most_bytes;
+          most := greatest(1, found_events * (most_bytes / 2) / bytes);
+        EXCEPTION WHEN program_limit_exceeded THEN
+          IF most = 1 THEN RAISE; END IF;
+          most := greatest(1, most / 8);
+        END;
+      END LOOP;
+      EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed);
+      -- Nothing for this shard up to that tick, or no more in the window that was being read: on to the next.
+      resumed := false;
+      a := z;
+      z := NULL;
+      floor := 0;
+    END LOOP;
+    -- Whatever is visible in the window has its commit before this place in the log: that of the tick, else the current one.
+    written := COALESCE(written, pg_current_wal_insert_lsn());
+    verdict := CASE WHEN alone AND pg_current_wal_flush_lsn() >= written THEN 'durable' ELSE 'visible' END;
+    life := here.life;
+    prev := a;
+    next := z;
+    version := c.version;
+    last_id := (SELECT s.last_value FROM "lockstep".outbox_ids s);
+    -- A segment waits for this cursor to be written, and it could be by now.
+    stale := (SELECT 'stale' FROM "lockstep".outbox_segments s
+               WHERE s.sealed_xid > pg_snapshot_xmin(CASE WHEN c.done THEN c.next ELSE c.prev END)
+                 AND s.sealed_xid <= pg_snapshot_xmin(z) LIMIT 1);
+    parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
+                        FROM "lockstep".outbox_parked p
+                       WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
+    whole := CASE WHEN found_events < most THEN 'whole' END;
+    RETURN NEXT;
+  END LOOP;
+END
 function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   d "lockstep".outbox_dispatchers;
@@ -1132,8 +1411,13 @@ BEGIN
   GET DIAGNOSTICS sealed = ROW_COUNT;
   RETURN sealed;
 END
-function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint language sql immutable strict parallel safe
-SELECT "lockstep".lock_id('outbox-shard', my_dispatcher || ':' || my_shard)
+function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint language plpgsql immutable strict parallel safe
+BEGIN
+  -- As lock_id() has it.
+  RETURN ('x' || encode(substr(sha256(
+    convert_to('lockstep', 'UTF8') || decode('006f7574626f782d736861726400', 'hex') || convert_to(my_dispatcher || ':' || my_shard, 'UTF8')
+  ), 1, 8), 'hex'))::bit(64)::bigint;
+END
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
 SELECT encode(substr(sha256(
     convert_to('lockstep', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
@@ -1167,13 +1451,16 @@ END
 function outbox_tick(at_id bigint) returns void language plpgsql volatile
 DECLARE
   now pg_snapshot := pg_current_snapshot();
+  -- After the snapshot.
+  written pg_lsn := pg_current_wal_insert_lsn();
   me xid8 := pg_current_xact_id();
   running xid8[] := ARRAY(SELECT x FROM (SELECT pg_snapshot_xip(now) AS x
                                           UNION SELECT me WHERE me < pg_snapshot_xmax(now)) AS r ORDER BY x);
 BEGIN
   INSERT INTO "lockstep".outbox_ticks VALUES (
     pg_snapshot_xmax(now), cardinality(running), at_id,
-    format('%s:%s:%s', COALESCE(running[1], pg_snapshot_xmax(now)), pg_snapshot_xmax(now), array_to_string(running, ','))::pg_snapshot);
+    format('%s:%s:%s', COALESCE(running[1], pg_snapshot_xmax(now)), pg_snapshot_xmax(now), array_to_string(running, ','))::pg_snapshot,
+    written);
 END
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -1193,25 +1480,32 @@ BEGIN
   GET DIAGNOSTICS gone = ROW_COUNT;
   RETURN gone;
 END
-function outbox_window_parts(slots smallint[], buckets smallint[], a pg_snapshot, z pg_snapshot, OUT part_buckets smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off
+function outbox_window_parts(slots smallint[], buckets smallint[], a pg_snapshot, z pg_snapshot, OUT part_buckets smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
 DECLARE
-  at xid8;
+  few CONSTANT integer := 300;
 BEGIN
-  SELECT array_agg(b), array_agg(x) INTO part_buckets, part_xids FROM unnest(buckets) AS b CROSS JOIN pg_snapshot_xip(a) AS x;
-  FOR i IN 1 .. cardinality(buckets) LOOP
-    at := (pg_snapshot_xmax(a)::text::bigint - 1)::text::xid8;
-    LOOP
-      IF cardinality(part_xids) > 300 THEN
-        SELECT INTO part_buckets, part_xids NULL, NULL; RETURN;
-      END IF;
-      SELECT e.xid INTO at FROM "lockstep".outbox_events e
-       WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket = buckets[i]
-         AND e.xid > at AND e.xid < pg_snapshot_xmax(z)
-       ORDER BY e.bucket, e.xid LIMIT 1;
-      EXIT WHEN NOT FOUND;
-      SELECT part_buckets || buckets[i], part_xids || at INTO part_buckets, part_xids;
-    END LOOP;
-  END LOOP;
+  WITH RECURSIVE begun AS (
+    SELECT b AS bucket, (pg_snapshot_xmax(a)::text::bigint - 1)::text::xid8 AS xid FROM unnest(buckets) AS b
+  ), steps AS (
+    SELECT * FROM begun
+    UNION ALL
+    SELECT s.bucket, n.xid
+      FROM steps s
+      CROSS JOIN LATERAL (
+        SELECT e.xid FROM "lockstep".outbox_events e
+         WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket = s.bucket
+           AND e.xid > s.xid AND e.xid < pg_snapshot_xmax(z)
+         ORDER BY e.bucket, e.xid LIMIT 1) AS n
+  )
+  SELECT array_agg(p.bucket), array_agg(p.xid) INTO part_buckets, part_xids
+    FROM (SELECT b AS bucket, x AS xid FROM unnest(buckets) AS b CROSS JOIN pg_snapshot_xip(a) AS x
+          UNION ALL
+          SELECT * FROM (SELECT * FROM steps OFFSET cardinality(buckets)) AS found
+          LIMIT few + 1) AS p;
+  IF cardinality(part_xids) > few THEN
+    part_buckets := NULL;
+    part_xids := NULL;
+  END IF;
 END
 sequence fences bigint cache 1
 sequence lease_history_id_seq bigint cache 1
@@ -1585,6 +1879,7 @@ unlogged table outbox_ticks
   column running integer not null
   column id bigint not null
   column snapshot pg_snapshot not null
+  column written pg_lsn
   CREATE INDEX outbox_ticks_order ON lockstep.outbox_ticks USING btree (newest, running DESC)
 table rollout
   column prefix text not null

@@ -100,6 +100,21 @@ export interface EventRow {
   readonly tombstone: 'skipped' | 'dead' | 'erased' | null
 }
 
+/** What an event is made of. */
+export interface EventValues {
+  readonly topic: string
+  readonly key: string
+  readonly seq: number
+  readonly id: string
+  readonly position: number
+  readonly enqueuedMs: number
+  /** One of the two; neither where there is no payload. */
+  readonly json: string | null
+  readonly hex: string | null
+  readonly headers: string | null
+  readonly tombstone: 'skipped' | 'dead' | 'erased' | undefined
+}
+
 const NO_HEADERS: Readonly<Record<string, string>> = Object.freeze({})
 const EMPTY = Buffer.alloc(0)
 
@@ -112,23 +127,30 @@ export class FetchedEvent implements OutboxEvent {
   readonly position: number
   readonly fence: bigint
   readonly tombstone: 'skipped' | 'dead' | 'erased' | undefined
-  readonly #at: string
+  readonly #at: number
   readonly #json: string | null
   readonly #bytes: Buffer | null
   readonly #headers: string | null
 
-  constructor(row: EventRow, fence: bigint) {
-    this.topic = row.topic
-    this.key = row.key
-    this.seq = Number(row.seq)
-    this.id = row.uuid
-    this.position = Number(row.event_id)
+  constructor(given: EventValues, fence: bigint) {
+    this.topic = given.topic
+    this.key = given.key
+    this.seq = given.seq
+    this.id = given.id
+    this.position = given.position
     this.fence = fence
-    this.tombstone = row.tombstone ?? undefined
-    this.#at = row.enqueued_ms
-    this.#json = this.tombstone === undefined ? row.payload : null
-    this.#bytes = this.tombstone === undefined && row.hex !== null ? Buffer.from(row.hex, 'hex') : null
-    this.#headers = row.headers
+    this.tombstone = given.tombstone
+    this.#at = given.enqueuedMs
+    this.#json = given.tombstone === undefined ? given.json : null
+    this.#bytes = given.tombstone === undefined && given.hex !== null ? Buffer.from(given.hex, 'hex') : null
+    this.#headers = given.headers
+  }
+
+  static ofRow(row: EventRow, fence: bigint): FetchedEvent {
+    const { topic, key, uuid: id, payload: json, hex, headers } = row
+    const [seq, position, enqueuedMs] = [Number(row.seq), Number(row.event_id), Number(row.enqueued_ms)]
+    const tombstone = row.tombstone ?? undefined
+    return new FetchedEvent({ topic, key, seq, id, position, enqueuedMs, json, hex, headers, tombstone }, fence)
   }
 
   get payload(): unknown {
@@ -149,7 +171,7 @@ export class FetchedEvent implements OutboxEvent {
   }
 
   get enqueuedAt(): Date {
-    return new Date(Number(this.#at))
+    return new Date(this.#at)
   }
 
   toJSON(): object {

@@ -173,18 +173,25 @@ describe('parked streams', () => {
     await taking
     await next.query(`SELECT lockstep.enqueue('t', 'a', '1')`)
     const { rows } = await next.query(
-      `SELECT * FROM lockstep.outbox_fetch('default', ARRAY[0]::smallint[], ARRAY[2]::bigint[], 1, 500)`,
+      `SELECT * FROM lockstep.outbox_read('default', ARRAY[0]::smallint[], ARRAY[2]::bigint[], 1, 500)`,
     )
-    const [event, window] = rows as Record<string, string>[]
+    const [window] = rows as Record<string, string>[]
     // It may have come in time; then the stream is like any other.
-    if (event?.['waits'] === null) {
+    if (window?.['flags'] === ' ') {
       await late
       return
     }
     const waiting = JSON.stringify([{ topic: 't', key: 'a', seqs: [1] }])
     await next.query(
       `SELECT lockstep.outbox_advance(${owner}, 2, $1, $2, $3::pg_snapshot, $4::pg_snapshot, $5, true, 0, $6)`,
-      [window?.['version'], window?.['life'], window?.['prev'], window?.['next'], event?.['event_id'], waiting],
+      [
+        window?.['version'],
+        window?.['life'],
+        window?.['prev'],
+        window?.['next'],
+        window?.['ids']?.slice(1, -1),
+        waiting,
+      ],
     )
     await late
     await enqueue('a')

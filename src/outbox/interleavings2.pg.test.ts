@@ -185,14 +185,22 @@ describe('parked streams', () => {
     await lockstep.outbox.pause({ topic: 't', key: 'a' })
     await enqueue('a', 'secret')
     const { rows } = await owner.query(
-      `SELECT * FROM lockstep.outbox_fetch('default', ARRAY[0]::smallint[], ARRAY[1]::bigint[], 1, 500)`,
+      `SELECT * FROM lockstep.outbox_read('default', ARRAY[0]::smallint[], ARRAY[1]::bigint[], 1, 500)`,
     )
-    const [event, window] = rows as Record<string, string>[]
+    const [window] = rows as Record<string, string>[]
+    expect(window).toMatchObject({ ids: expect.stringMatching(/^\{\d+\}$/) as string, flags: 'w' })
     const waiting = JSON.stringify([{ topic: 't', key: 'a', seqs: [1] }])
     await owner.query('BEGIN')
     await owner.query(
       `SELECT lockstep.outbox_advance(${shard}, 1, $1, $2, $3::pg_snapshot, $4::pg_snapshot, $5, true, 0, $6)`,
-      [window?.['version'], window?.['life'], window?.['prev'], window?.['next'], event?.['event_id'], waiting],
+      [
+        window?.['version'],
+        window?.['life'],
+        window?.['prev'],
+        window?.['next'],
+        window?.['ids']?.slice(1, -1),
+        waiting,
+      ],
     )
     let done = false
     const erasing = lockstep.outbox.erase({ topic: 't', key: 'a' }).then(() => (done = true))

@@ -2,8 +2,16 @@ import { quoteLiteral } from '../postgres/index.ts'
 
 /** The SQL of the outbox. Schema names arrive here already quoted; everything that decides is a function of the schema. */
 
+/** By schema. The same text and not one like it: it is looked up for every event, and finding out that it is the same takes 3 us. */
+const appending = new Map<string, string>()
+
 export function appendEvent(schema: string): string {
-  return `SELECT ${schema}.outbox_append($1, $2, $3::text::json, $4::bytea, $5::text::json, $6::bigint, $7::uuid)`
+  let text = appending.get(schema)
+  if (text === undefined) {
+    text = `SELECT ${schema}.outbox_append($1, $2, $3::text::json, $4::bytea, $5::text::json, $6::bigint, $7::uuid)`
+    appending.set(schema, text)
+  }
+  return text
 }
 
 export function appendEvents(schema: string): string {
@@ -45,6 +53,34 @@ export const ROLL_BACK_AND_ASK = 'ROLLBACK; SELECT pg_is_in_recovery()::text AS 
 
 const textArray = (values: readonly string[]): string => `ARRAY[${values.map(quoteLiteral).join(', ')}]::text[]`
 
+/** Where nothing is put aside, all cursors are moved at once. */
+function moved(schema: string, name: string, questions: readonly ShardQuestion[]): string[] {
+  const moves = questions.flatMap(({ shard, fence, advance }) =>
+    advance === undefined ? [] : [{ shard, fence, ...advance }],
+  )
+  const plain = moves.filter(({ waiting }) => waiting === undefined)
+  const list = (of: (move: (typeof plain)[number]) => unknown): string => plain.map((move) => String(of(move))).join()
+  const texts = (of: (move: (typeof plain)[number]) => string): string => list((move) => quoteLiteral(of(move)))
+  const together =
+    plain.length === 0
+      ? []
+      : [
+          `${schema}.outbox_move(${name}, '{${list(({ shard }) => shard)}}', '{${list(({ fence }) => fence)}}',
+             '{${list(({ version }) => version)}}', ARRAY[${texts(({ life }) => life)}]::text[],
+             ARRAY[${texts(({ prev }) => prev)}]::pg_snapshot[], ARRAY[${texts(({ next }) => next)}]::pg_snapshot[],
+             '{${list(({ afterId }) => afterId)}}', '{${list(({ done }) => done)}}', '{${list(({ seenId }) => seenId)}}')`,
+        ]
+  const apart = moves.flatMap(({ shard, fence, version, life, prev, next, afterId, done, seenId, waiting }) =>
+    waiting === undefined
+      ? []
+      : [
+          `${schema}.outbox_advance(${name}, ${shard}::smallint, ${fence}, ${version}, ${quoteLiteral(life)},
+             ${quoteLiteral(prev)}, ${quoteLiteral(next)}, ${afterId}, ${done}, ${seenId}, ${quoteLiteral(waiting)})`,
+        ],
+  )
+  return [...together, ...apart]
+}
+
 /**
  * Moves cursors, then reads on, in one message: two transactions, because whoever reads must have no transaction id. Of what could
  * not be moved the row still says where it is, and the reading goes by that. All cursors are moved before any stream is taken out of
@@ -58,15 +94,7 @@ export function moveAndFetch(
   maxEvents: number,
 ): string {
   const name = quoteLiteral(dispatcher)
-  const advances = questions.flatMap(({ shard, fence, advance }) =>
-    advance === undefined
-      ? []
-      : [
-          `${schema}.outbox_advance(${name}, ${shard}::smallint, ${fence}, ${advance.version}, ${quoteLiteral(advance.life)},
-             ${quoteLiteral(advance.prev)}, ${quoteLiteral(advance.next)}, ${advance.afterId}, ${advance.done}, ${advance.seenId}
-             ${advance.waiting === undefined ? '' : `, ${quoteLiteral(advance.waiting)}`})`,
-        ],
-  )
+  const advances = moved(schema, name, questions)
   const unparks = questions.flatMap(({ shard, fence, unpark }) =>
     unpark.length === 0
       ? []
@@ -83,7 +111,7 @@ export function moveAndFetch(
   const shardList = questions.map(({ shard }) => shard).join(', ')
   const fenceList = questions.map(({ fence }) => String(fence)).join(', ')
   return `${move} BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
-    SELECT * FROM ${schema}.outbox_fetch(${name}, ARRAY[${shardList}]::smallint[], ARRAY[${fenceList}]::bigint[], ${shards}, ${maxEvents});
+    SELECT * FROM ${schema}.outbox_read(${name}, ARRAY[${shardList}]::smallint[], ARRAY[${fenceList}]::bigint[], ${shards}, ${maxEvents});
     COMMIT`
 }
 

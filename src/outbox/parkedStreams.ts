@@ -72,7 +72,7 @@ export class ParkedStreams {
       const rows = await this.#due()
       if (rows.length === 0 || this.#shard.over) return
       const filled = rows.filter((row): row is DueRow & EventRow => row.event_id !== null)
-      const events = filled.map((row) => new FetchedEvent(row, this.#shard.fence))
+      const events = filled.map((row) => FetchedEvent.ofRow(row, this.#shard.fence))
       const report = events.length === 0 ? undefined : await this.#deliver(events)
       if (report !== undefined) await this.#settle(filled, events, report)
       this.#caughtUp(rows, events, report)

@@ -3,7 +3,8 @@ import { readIncarnation, type StatementResult, withConnection } from '../postgr
 import type { Grounds, Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { madeElsewhere } from './elsewhere.ts'
-import { type EventRow, FetchedEvent } from './event.ts'
+import { eventsIn, type EventColumns } from './eventColumns.ts'
+import type { FetchedEvent } from './event.ts'
 import { onPrimary } from './onPrimary.ts'
 import { type Advance, flushToDisk, moveAndFetch } from './outbox.sql.ts'
 import { rowsIn } from './rowsIn.ts'
@@ -46,18 +47,18 @@ interface Request {
   reject(error: Error): void
 }
 
-interface FetchRow extends EventRow {
-  /** Whoever owns the pool may have its own way of reading numbers. */
-  readonly shard: number | string
-  readonly verdict: 'elsewhere' | 'lost' | 'durable' | 'visible' | null
+/** All of it text: whoever owns the pool may have its own way of reading numbers. */
+interface FetchRow extends EventColumns {
+  readonly shard: string
+  readonly verdict: 'elsewhere' | 'lost' | 'durable' | 'visible'
   readonly life: string | null
   readonly prev: string
   readonly next: string
   readonly version: string
   readonly last_id: string
   readonly parked_due_ms: string | null
-  readonly waits: string | null
   readonly stale: string | null
+  readonly whole: string | null
 }
 
 /** Events come in at a steady pace: so long between two looks, so that each finds a few. */
@@ -66,6 +67,8 @@ const BUSY_MS = 2
 const STIRRING_MS = 4
 /** Nothing happens: under 10 questions a second with all that a dispatcher asks. */
 const IDLE_MS = 180
+/** What is read for one shard at a time. The server has a limit of its own, twice as high: there it has read for nothing. */
+const PIECE_BYTES = 4_000_000
 /** A look that found this many is worth another at once. */
 const PLENTY = 200
 
@@ -83,6 +86,8 @@ export class Reader {
   /** Those that wait, and those that are being asked for. */
   readonly #unanswered = new Set<Request>()
   #running = 0
+  /** So many events are asked for: fewer where they are large. */
+  #most: number
   #lastId = ''
   #pauseMs = IDLE_MS
   #wake: (() => void) | undefined
@@ -96,6 +101,7 @@ export class Reader {
     this.#dispatcher = setting.dispatcher
     this.#shards = setting.shards
     this.#batch = setting.batch
+    this.#most = setting.batch
     this.#failed = setting.failed
   }
 
@@ -196,7 +202,7 @@ export class Reader {
     const questions = requests.map(({ shard, advance }) => {
       return { shard: shard.number, fence: shard.fence, advance, unpark: [...shard.caughtUp] }
     })
-    const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards, this.#batch)
+    const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards, this.#most)
     const rows = await onPrimary(this.#grounds, async (connection) => rowsOf(await connection.script(text)))
     // Whatever was to be moved has been, or the rows tell where they are instead.
     requests.forEach((request, index) => {
@@ -244,41 +250,24 @@ export class Reader {
   ): { windows: Map<number, Window | 'lost'>; newLife: boolean; visible: boolean; events: number; lastId: string } {
     const windows = new Map<number, Window | 'lost'>()
     const fences = new Map(requests.map(({ shard }) => [shard.number, shard.fence]))
-    let [newLife, visible, total, lastId] = [false, false, 0, this.#lastId]
-    let events: FetchedEvent[] = []
-    let waiting = new Set<number>()
+    let [newLife, visible, total, bytes, lastId] = [false, false, 0, 0, this.#lastId]
     for (const row of rows) {
-      if (row.verdict === null) {
-        if (row.waits !== null) waiting.add(events.length)
-        events.push(new FetchedEvent(row, fences.get(Number(row.shard)) ?? 0n))
-        continue
-      }
-      if (row.verdict === 'lost') windows.set(Number(row.shard), 'lost')
+      const shard = Number(row.shard)
+      if (row.verdict === 'lost') windows.set(shard, 'lost')
       else if (row.life === null) newLife = true
       else {
+        const { life, prev, next, version, last_id: seenId } = row
+        const { events, waiting } = eventsIn(row, fences.get(shard) ?? 0n)
         if (row.verdict === 'visible' && events.length > 0) visible = true
         total += events.length
-        lastId = row.last_id
-        const { life, prev, next, version } = row
+        if (row.ids !== null) bytes += row.bodies.length + row.headers.length
+        lastId = seenId
         const parkedDueMs = row.parked_due_ms === null ? undefined : Number(row.parked_due_ms)
-        const whole = events.length < this.#batch
-        const stale = row.stale !== null
-        windows.set(Number(row.shard), {
-          events,
-          waiting,
-          life,
-          prev,
-          next,
-          version,
-          whole,
-          parkedDueMs,
-          stale,
-          seenId: row.last_id,
-        })
+        const [whole, stale] = [row.whole !== null, row.stale !== null]
+        windows.set(shard, { events, waiting, life, prev, next, version, whole, parkedDueMs, stale, seenId })
       }
-      events = []
-      waiting = new Set()
     }
+    if (total > 0) this.#most = Math.max(1, Math.min(this.#batch, Math.floor((PIECE_BYTES * total) / bytes)))
     return { windows, newLife, visible, events: total, lastId }
   }
 

@@ -74,7 +74,7 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
           ? eventsOfStream(quotedSchema, { topic, key }, nextSeq, toSeq, upTo, batch)
           : eventsAfter(quotedSchema, position, upTo, topic, batch),
       )
-      const fetched = rows.map((row) => new FetchedEvent(row, 0n))
+      const fetched = rows.map((row) => FetchedEvent.ofRow(row, 0n))
       const last = fetched.at(-1)
       if (last === undefined) break
       const context = { dispatcher: 'replay', shard: 0, fence: 0n, signal: signal ?? new AbortController().signal }

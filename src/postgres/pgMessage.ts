@@ -206,7 +206,8 @@ class PgQuestion extends PgMessage {
 
   override handleReadyForQuery(): void {
     if (this.unwritten !== undefined) return this.callback?.(this.unwritten, undefined)
-    const row = Object.fromEntries(this.columns.map((name, place) => [name, this.#fields[place] ?? null]))
+    const row: Record<string, string | null> = {}
+    this.columns.forEach((name, place) => (row[name] = this.#fields[place] ?? null))
     const answer: StatementResult = { command: this.tags.at(-1) ?? '', rowCount: 1, rows: [row] }
     this.callback?.(null, [answer])
   }

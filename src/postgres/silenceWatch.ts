@@ -3,7 +3,8 @@ import type { Connection } from './connection.ts'
 /** A message whose answer is still to come. */
 export interface Pending {
   readonly connection: Connection
-  readonly deadline: number
+  deadline: number
+  readonly onSilence: (() => void) | undefined
 }
 
 /** Looking more often than this would cost more than it tells. */
@@ -22,9 +23,12 @@ export class SilenceWatch {
     this.silenceMs = silenceMs
   }
 
-  /** Begins to watch; `mayTakeMs` is what the server may take before it has to answer. */
-  start(connection: Connection, mayTakeMs = 0): Pending {
-    const pending = { connection, deadline: performance.now() + mayTakeMs + this.silenceMs }
+  /**
+   * Begins to watch; `mayTakeMs` is what the server may take before it has to answer. With `onSilence` that is called instead, once, and
+   * again after `goOn`.
+   */
+  start(connection: Connection, mayTakeMs = 0, onSilence?: () => void): Pending {
+    const pending = { connection, deadline: performance.now() + mayTakeMs + this.silenceMs, onSilence }
     this.#pending.add(pending)
     if (this.#timer === undefined) this.#look()
     return pending
@@ -32,6 +36,13 @@ export class SilenceWatch {
 
   stop(pending: Pending): void {
     this.#pending.delete(pending)
+  }
+
+  /** Watches on. False where nothing is waited for any more. */
+  goOn(pending: Pending): boolean {
+    if (!this.#pending.has(pending)) return false
+    pending.deadline = performance.now() + this.silenceMs
+    return true
   }
 
   /** Sends one message and watches over it. */
@@ -54,8 +65,13 @@ export class SilenceWatch {
         const now = performance.now()
         for (const pending of this.#pending) {
           if (pending.deadline > now) continue
-          this.#pending.delete(pending)
-          pending.connection.destroy()
+          if (pending.onSilence === undefined) {
+            this.#pending.delete(pending)
+            pending.connection.destroy()
+          } else {
+            pending.deadline = Infinity
+            pending.onSilence()
+          }
         }
         this.#timer = undefined
         if (this.#pending.size > 0) this.#look()

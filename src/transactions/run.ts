@@ -212,8 +212,7 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     return { end: 'failed', error: connectionLost(plan, cause), lost: true, trace }
   }
   // What goes before COMMIT may wait for others, for as long as that takes: then it is looked whether the server is still at it.
-  const pending = grounds.silence.start(connection, closing.length === 0 ? 0 : Infinity)
-  const unwatch = closing.length === 0 ? undefined : watchBackend(grounds, connection, trace)
+  const pending = closing.length === 0 ? grounds.silence.start(connection) : watchBackend(grounds, connection, trace)
   try {
     // What the server process may have forgotten can only be found out by failing: not where there is no other try.
     const result = await connection.commit(
@@ -240,7 +239,6 @@ async function runOpened<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>
     connection.destroy()
     return { end: 'uncertain', value, error, trace }
   } finally {
-    unwatch?.()
     grounds.silence.stop(pending)
   }
 }

@@ -99,11 +99,27 @@ export function beginKept(opening: Opening): Statement[] | undefined {
   const { isolation, method, locks, shadows, incarnation } = opening
   const plain = method.name === 'advisory' && shadows.length === 0 && incarnation === undefined
   if (!plain || locks.length > PARAMETERS_AT_MOST) return undefined
-  const held = tryLocksByParameter(locks, grantedBy(opening))
-  return [
-    { text: begin(isolation), values: [], recurs: true },
-    { text: `SELECT ${held}, pg_backend_pid()::text`, values: locks.map(({ id }) => id), recurs: true },
-  ]
+  let beginning = beginnings.get(isolation)
+  if (beginning === undefined)
+    beginnings.set(isolation, (beginning = { text: begin(isolation), values: [], recurs: true }))
+  const values = locks.map(({ id }) => id)
+  return [beginning, { text: keptTrying(opening), values, recurs: true }]
+}
+
+/** Texts that are looked up for every transaction: the same ones, and not others like them, whose every character had to be compared. */
+const beginnings = new Map<Isolation, Statement>()
+const tryings = new Map<number, string>()
+
+function keptTrying(opening: Opening): string {
+  const { locks, withXid } = opening
+  const shape = locks.reduce((sum, { shared }) => sum * 2 + (shared ? 1 : 0), (withXid ? 2 : 0) + 1)
+  const named = shape * 8 + locks.length
+  let text = tryings.get(named)
+  if (text === undefined) {
+    text = `SELECT ${tryLocksByParameter(locks, grantedBy(opening))}, pg_backend_pid()::text`
+    tryings.set(named, text)
+  }
+  return text
 }
 
 /**
