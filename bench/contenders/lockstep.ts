@@ -7,7 +7,7 @@ import type { ContenderKind, Payload } from './contender.ts'
 export const lockstep: ContenderKind = {
   order: 'strict',
   settings: `lockstep.transaction({}, (tx) => tx.enqueue(event)) on ${CONNECTIONS} connections; one dispatcher with its defaults
-(8 shards, batches of 500) on 4 connections. Nothing is set for the occasion but retainMs: false.`,
+(8 shards, batches of 1,000) on 4 connections. Nothing is set for the occasion but retainMs: false.`,
   open(url) {
     const writing = new pg.Pool({ connectionString: url, max: CONNECTIONS })
     const reading = new pg.Pool({ connectionString: url, max: 4 })

@@ -19,7 +19,7 @@ export interface DispatcherOptions {
   readonly name?: string
   /** Into how many parts the streams are divided: 1, 2, 4, … 64. Fixed when a name is used for the first time. Default 8. */
   readonly shards?: number
-  /** How many events of a shard the sink gets at once, at most. Default 500. */
+  /** How many events of a shard the sink gets at once, at most. Default 1,000. */
   readonly batch?: number
   /** How long a shard stays with a process that is gone. Default 10,000. */
   readonly ttlMs?: number
@@ -70,7 +70,7 @@ export function planDispatcher(options: DispatcherOptions): DispatcherPlan {
     name: checkName(options.name ?? 'default'),
     shards,
     shardsStated: options.shards !== undefined,
-    batch: checkNumber('batch', options.batch ?? 500, 1, 10_000),
+    batch: checkNumber('batch', options.batch ?? 1000, 1, 10_000),
     ttlMs: checkNumber('ttlMs', options.ttlMs ?? 10_000, 500, DAY_MS),
     attempts: checkNumber('attempts', options.attempts ?? 5, 1, 1_000_000),
     firstBackoffMs: checkNumber('backoffMs.first', options.backoffMs?.first ?? 200, 1, DAY_MS),

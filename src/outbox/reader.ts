@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
+import { setImmediate as immediately, setTimeout as sleep } from 'node:timers/promises'
 import { readIncarnation, type StatementResult, withConnection } from '../postgres/index.ts'
 import type { Grounds, Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
@@ -90,6 +90,8 @@ export class Reader {
   #most: number
   #lastId = ''
   #pauseMs = IDLE_MS
+  /** Whether the last look found as much as is worth another at once. */
+  #plenty = false
   #wake: (() => void) | undefined
   #failures = 0
 
@@ -152,7 +154,9 @@ export class Reader {
           if (this.#wake !== undefined) return
           await this.#pause(this.#pauseMs)
         }
-        const requests = this.#takeOneOfEach()
+        // Those that are about to be answered come along: a message costs more than a shard in it.
+        await immediately()
+        const requests = this.#takeOneOfEach(this.#plenty ? Math.ceil(this.#shards / LANES) : Infinity)
         if (requests.length === 0) return
         try {
           await this.#ask(requests)
@@ -172,12 +176,15 @@ export class Reader {
     }
   }
 
-  /** Of two questions for one shard, one whose lease is lost and its successor's, the second waits for the next message. */
-  #takeOneOfEach(): Request[] {
+  /**
+   * Of two questions for one shard, one whose lease is lost and its successor's, the second waits for the next message. No more than
+   * `most`, where there is enough for all lanes.
+   */
+  #takeOneOfEach(most: number): Request[] {
     const shards = new Set<number>()
     const [now, later]: [Request[], Request[]] = [[], []]
     for (const request of this.#waiting) {
-      const list = shards.has(request.shard.number) ? later : now
+      const list = shards.has(request.shard.number) || now.length >= most ? later : now
       shards.add(request.shard.number)
       list.push(request)
     }
@@ -274,7 +281,8 @@ export class Reader {
   #setPace(events: number, lastId: string): void {
     const stirred = lastId !== this.#lastId
     this.#lastId = lastId
-    if (events >= PLENTY) this.#pauseMs = 0
+    this.#plenty = events >= PLENTY
+    if (this.#plenty) this.#pauseMs = 0
     else if (events > 0) this.#pauseMs = BUSY_MS
     else if (stirred) this.#pauseMs = STIRRING_MS
     else this.#pauseMs = Math.min(IDLE_MS, Math.max(STIRRING_MS, this.#pauseMs * 1.5))
