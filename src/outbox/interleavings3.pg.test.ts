@@ -102,6 +102,9 @@ describe('retention', () => {
     await bench.admin.query(`SELECT lockstep.outbox_tick(1)`)
     await enqueue('a')
     await expect.poll(() => first.names.at(-1), SOON).toBe('a#4')
+    const behind = async (): Promise<number> =>
+      (await lockstep.outbox.status()).shards.reduce((sum, { lagEvents }) => sum + lagEvents, 0)
+    await expect.poll(behind, SOON).toBe(0)
     // As another round of retention has it while it is at work.
     const other = await session()
     await other.query('BEGIN; SELECT FROM lockstep.outbox_ticks FOR UPDATE')
