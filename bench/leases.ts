@@ -18,16 +18,14 @@ interface Size {
   readonly pairs: number
   readonly count: number
   readonly rounds: number
-  readonly handOffs: number
-  /** Redlock's own pace makes it slow under contention: fewer hand-offs tell as much. */
-  readonly fewer: number
+  readonly bursts: number
   readonly rows: number
 }
 
 const SIZES: Readonly<Record<Thoroughness, Size>> = {
-  full: { pairs: 30, count: 200, rounds: 5, handOffs: 1000, fewer: 400, rows: 1_000_000 },
-  quick: { pairs: 10, count: 100, rounds: 3, handOffs: 400, fewer: 200, rows: 1_000_000 },
-  smoke: { pairs: 1, count: 20, rounds: 1, handOffs: 70, fewer: 10, rows: 5000 },
+  full: { pairs: 30, count: 200, rounds: 5, bursts: 10, rows: 1_000_000 },
+  quick: { pairs: 10, count: 100, rounds: 3, bursts: 5, rows: 1_000_000 },
+  smoke: { pairs: 1, count: 20, rounds: 1, bursts: 1, rows: 5000 },
 }
 
 const CONTENDERS = 64
@@ -82,12 +80,12 @@ export const leases: Bench = {
       const handedOff = await interleave(
         {
           redlock: () =>
-            handOffs(size.fewer, async () => {
+            handOffs(size.bursts, async () => {
               const lock = await redlock.acquire(['Hot'], TTL_MS)
               return () => lock.release()
             }),
           lockstep: () =>
-            handOffs(size.handOffs, async () => {
+            handOffs(size.bursts, async () => {
               const held = await lockstep.leases.acquire(key`Hot:${1}`, { ttlMs: TTL_MS, waitMs: false })
               return () => held.release()
             }),
@@ -156,23 +154,25 @@ async function byHandOnce(pool: pg.Pool, name: string): Promise<void> {
 
 type HandOffs = Turn<'perSecond' | 'p50' | 'p99'>
 
-/** From the moment before one gives it back to the moment in which the next one's code runs. */
-async function handOffs(count: number, acquire: () => Promise<() => Promise<unknown>>): Promise<HandOffs> {
+/**
+ * From the moment before one gives it back to the moment in which the next one's code runs: so many come at once, each of them once, and
+ * give it back as soon as they have it. Were they to ask again at once, two of those who only look now and then would hand it to each
+ * other as quickly as can be, and the others would starve.
+ */
+async function handOffs(bursts: number, acquire: () => Promise<() => Promise<unknown>>): Promise<HandOffs> {
   const gaps: number[] = []
-  let releasedAt: number | undefined
-  let left = count
   const startedAt = performance.now()
-  await Promise.all(
-    Array.from({ length: CONTENDERS }, async () => {
-      while (left > 0) {
+  for (let burst = 0; burst < bursts; burst++) {
+    let releasedAt: number | undefined
+    await Promise.all(
+      Array.from({ length: CONTENDERS }, async () => {
         const release = await acquire()
         if (releasedAt !== undefined) gaps.push(performance.now() - releasedAt)
-        left--
         releasedAt = performance.now()
         await release()
-      }
-    }),
-  )
+      }),
+    )
+  }
   const tookMs = performance.now() - startedAt
   return { perSecond: (gaps.length / tookMs) * 1000, p50: quantile(gaps, 0.5), p99: quantile(gaps, 0.99) }
 }
