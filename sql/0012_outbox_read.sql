@@ -13,6 +13,58 @@ BEGIN
 END
 $$;
 
+-- As it was, but for the statement that writes: with the last number in a variable and without RETURNING 25 us, as against 29.
+DO $do$
+BEGIN
+  EXECUTE replace($create$
+CREATE OR REPLACE FUNCTION :"schema".outbox_append(
+  topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL, id uuid DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+AS $body$
+DECLARE
+  -- Before the id is given out, and before the slot is read.
+  me xid8 := pg_current_xact_id();
+  -- As outbox_stream(), outbox_bucket() and outbox_stream_lock() have it.
+  digest bytea := sha256(convert_to(:'schema', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8')
+                         || decode('00', 'hex') || convert_to(key, 'UTF8'));
+  mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
+  my_bucket smallint := get_byte(digest, 15) & 63;
+  my_id bigint;
+  my_seq bigint := known;
+BEGIN
+  IF COALESCE(octet_length(topic), 0) NOT BETWEEN 1 AND 1000 OR COALESCE(octet_length(key), 0) NOT BETWEEN 1 AND 1000
+     OR (known IS NULL AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')) THEN
+    PERFORM :"schema".outbox_check_names(topic, key);
+    PERFORM :"schema".outbox_refuse_isolation();
+  END IF;
+  -- Takes the bucket's lock, then the stream's: neither is ever null.
+  IF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
+       convert_to(:'schema', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex')
+     ), 1, 8), 'hex'))::bit(64)::bigint # my_bucket::bigint) IS NULL
+     OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN
+    RETURN NULL;
+  END IF;
+  -- Null as long as the first slot has never been left.
+  CASE COALESCE(pg_sequence_last_value($slot$:"schema".outbox_slot$slot$::regclass), 0) <writes>
+  END CASE;
+  IF my_id % 1000 = 0 THEN PERFORM :"schema".outbox_tick(my_id); END IF;
+  RETURN my_seq;
+END
+$body$ $create$, '<writes>', (SELECT string_agg(replace($write$
+  WHEN <slot> THEN
+    IF my_seq IS NULL THEN
+      SELECT l.seq INTO my_seq FROM :"schema".outbox_events_<slot> l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
+    END IF;
+    my_seq := my_seq + 1;
+    my_id := nextval($ids$:"schema".outbox_ids$ids$::regclass);
+    INSERT INTO :"schema".outbox_events_<slot> (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (<slot>, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+            topic, key, payload, bytes, headers);$write$, '<slot>', n::text), '' ORDER BY n) FROM generate_series(0, 7) AS n));
+END
+$do$;
+
 -- How far the log was written when the snapshot was taken: what is visible in it has its commit before that.
 ALTER TABLE :"schema".outbox_ticks ADD COLUMN written pg_lsn;
 

@@ -373,7 +373,7 @@ DECLARE
   mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
   my_bucket smallint := get_byte(digest, 15) & 63;
   my_id bigint;
-  my_seq bigint;
+  my_seq bigint := known;
 BEGIN
   IF COALESCE(octet_length(topic), 0) NOT BETWEEN 1 AND 1000 OR COALESCE(octet_length(key), 0) NOT BETWEEN 1 AND 1000
      OR (known IS NULL AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')) THEN
@@ -390,69 +390,85 @@ BEGIN
   -- Null as long as the first slot has never been left.
   CASE COALESCE(pg_sequence_last_value($slot$"lockstep".outbox_slot$slot$::regclass), 0) 
   WHEN 0 THEN
-    INSERT INTO "lockstep".outbox_events_0 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (
-      0, me, my_bucket, mine,
-      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_0 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
-      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-    RETURNING e.id, e.seq INTO my_id, my_seq;
+    IF my_seq IS NULL THEN
+      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_0 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
+    END IF;
+    my_seq := my_seq + 1;
+    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    INSERT INTO "lockstep".outbox_events_0 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (0, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+            topic, key, payload, bytes, headers);
   WHEN 1 THEN
-    INSERT INTO "lockstep".outbox_events_1 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (
-      1, me, my_bucket, mine,
-      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_1 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
-      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-    RETURNING e.id, e.seq INTO my_id, my_seq;
+    IF my_seq IS NULL THEN
+      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_1 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
+    END IF;
+    my_seq := my_seq + 1;
+    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    INSERT INTO "lockstep".outbox_events_1 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (1, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+            topic, key, payload, bytes, headers);
   WHEN 2 THEN
-    INSERT INTO "lockstep".outbox_events_2 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (
-      2, me, my_bucket, mine,
-      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_2 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
-      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-    RETURNING e.id, e.seq INTO my_id, my_seq;
+    IF my_seq IS NULL THEN
+      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_2 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
+    END IF;
+    my_seq := my_seq + 1;
+    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    INSERT INTO "lockstep".outbox_events_2 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (2, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+            topic, key, payload, bytes, headers);
   WHEN 3 THEN
-    INSERT INTO "lockstep".outbox_events_3 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (
-      3, me, my_bucket, mine,
-      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_3 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
-      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-    RETURNING e.id, e.seq INTO my_id, my_seq;
+    IF my_seq IS NULL THEN
+      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_3 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
+    END IF;
+    my_seq := my_seq + 1;
+    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    INSERT INTO "lockstep".outbox_events_3 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (3, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+            topic, key, payload, bytes, headers);
   WHEN 4 THEN
-    INSERT INTO "lockstep".outbox_events_4 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (
-      4, me, my_bucket, mine,
-      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_4 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
-      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-    RETURNING e.id, e.seq INTO my_id, my_seq;
+    IF my_seq IS NULL THEN
+      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_4 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
+    END IF;
+    my_seq := my_seq + 1;
+    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    INSERT INTO "lockstep".outbox_events_4 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (4, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+            topic, key, payload, bytes, headers);
   WHEN 5 THEN
-    INSERT INTO "lockstep".outbox_events_5 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (
-      5, me, my_bucket, mine,
-      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_5 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
-      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-    RETURNING e.id, e.seq INTO my_id, my_seq;
+    IF my_seq IS NULL THEN
+      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_5 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
+    END IF;
+    my_seq := my_seq + 1;
+    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    INSERT INTO "lockstep".outbox_events_5 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (5, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+            topic, key, payload, bytes, headers);
   WHEN 6 THEN
-    INSERT INTO "lockstep".outbox_events_6 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (
-      6, me, my_bucket, mine,
-      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_6 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
-      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-    RETURNING e.id, e.seq INTO my_id, my_seq;
+    IF my_seq IS NULL THEN
+      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_6 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
+    END IF;
+    my_seq := my_seq + 1;
+    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    INSERT INTO "lockstep".outbox_events_6 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (6, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+            topic, key, payload, bytes, headers);
   WHEN 7 THEN
-    INSERT INTO "lockstep".outbox_events_7 AS e (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (
-      7, me, my_bucket, mine,
-      COALESCE(known, (SELECT l.seq FROM "lockstep".outbox_events_7 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1),
-               ("lockstep".outbox_last(ARRAY[mine]))[1]) + 1,
-      COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(), topic, key, payload, bytes, headers)
-    RETURNING e.id, e.seq INTO my_id, my_seq;
+    IF my_seq IS NULL THEN
+      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_7 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
+    END IF;
+    my_seq := my_seq + 1;
+    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    INSERT INTO "lockstep".outbox_events_7 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (7, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+            topic, key, payload, bytes, headers);
   END CASE;
   IF my_id % 1000 = 0 THEN PERFORM "lockstep".outbox_tick(my_id); END IF;
   RETURN my_seq;
