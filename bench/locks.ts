@@ -14,7 +14,7 @@ import { openPool } from './harness/openPool.ts'
 
 const SIZES: Readonly<Record<Thoroughness, { pairs: number; count: number }>> = {
   full: { pairs: 40, count: 250 },
-  quick: { pairs: 24, count: 200 },
+  quick: { pairs: 16, count: 200 },
   smoke: { pairs: 2, count: 20 },
 }
 
