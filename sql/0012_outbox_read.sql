@@ -98,7 +98,7 @@ SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   here record;
-  moved integer;
+  moved smallint[];
 BEGIN
   -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
   PERFORM set_config('synchronous_commit', 'off', true);
@@ -109,6 +109,7 @@ BEGIN
   IF here.elsewhere THEN
     RETURN 0;
   END IF;
+  WITH inserted AS (
   INSERT INTO :"schema".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
   SELECT my_dispatcher, m.shard, m.version + 1, m.fence, m.prev, m.next, m.after_id, m.done, m.seen_id
     FROM unnest(my_shards, my_fences, my_versions, my_lives, new_prevs, new_nexts, new_afters, new_dones, new_seens)
@@ -116,16 +117,38 @@ BEGIN
     CROSS JOIN LATERAL (SELECT o.version, o.fence FROM :"schema".outbox_cursors o
                          WHERE o.dispatcher = my_dispatcher AND o.shard = m.shard ORDER BY o.version DESC LIMIT 1) AS c
    WHERE c.version = m.version AND c.fence = m.fence AND m.life = here.life
-      ON CONFLICT DO NOTHING;
-  GET DIAGNOSTICS moved = ROW_COUNT;
+      ON CONFLICT DO NOTHING RETURNING shard)
+  SELECT array_agg(i.shard) INTO moved FROM inserted i;
   FOR i IN 1 .. cardinality(my_shards) LOOP
-    IF my_versions[i] % 100 = 0 THEN
-      -- Only what is older than the last: whether this call has moved it or not.
+    -- Only behind a cursor that was moved just now: after a crash the one that the caller has read may not be there any more.
+    IF my_versions[i] % 100 = 0 AND my_shards[i] = ANY(moved) THEN
       DELETE FROM :"schema".outbox_cursors o
        WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] AND o.version < my_versions[i];
     END IF;
   END LOOP;
-  RETURN moved;
+  RETURN COALESCE(cardinality(moved), 0);
+END
+$$;
+
+-- As it was, but that the time is told as outbox_read() tells it: rounded another way, an event that comes again would have another one.
+CREATE OR REPLACE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer)
+RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text,
+               hex text, headers text, tombstone text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+AS $$
+BEGIN
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+    RETURN;
+  END IF;
+  RETURN QUERY
+  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, (date_part('epoch', e.enqueued_at) * 1000)::bigint, e.payload::text,
+         encode(e.bytes, 'hex'), e.headers::text, e.tombstone
+    FROM (SELECT * FROM :"schema".outbox_parked d
+           WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
+           ORDER BY d.next_attempt_at LIMIT max_streams) AS p
+    LEFT JOIN LATERAL (SELECT * FROM :"schema".outbox_parked_events q
+                        WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream ORDER BY q.seq LIMIT max_events) AS e ON true
+   ORDER BY p.stream, e.seq;
 END
 $$;
 
@@ -166,7 +189,7 @@ $$;
 
 -- The next events of shards, as far as their cursors say, at most max_events of each: one row for each shard, in which each column has
 -- the values of all events, in their order. As a row for each event they cost the server 10 us each and the driver as much again,
--- most of it for taking rows apart into values and values into rows; as columns 3 us, and the driver next to nothing.
+-- most of it for taking rows apart into values and values into rows; as columns 4 us, and the driver next to nothing.
 -- Bodies and headers are parted by a character that JSON cannot have in it; a body of bytes begins with another one, in hex. Flags have
 -- one character for each event: e is erased, w belongs to a stream that waits, b is both. Everything is text, and told in a way that no
 -- setting of the session changes.
@@ -179,23 +202,32 @@ DECLARE
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM <parked>) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '')$select$;
-  found text := 'found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags';
-  reads text := (SELECT string_agg(replace($read$
-          WHEN slots[1] = <slot> THEN
-            <select> INTO <found>
-              FROM (SELECT * FROM (
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), <stored>$select$;
+  found text := 'found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored';
+  -- Cut where enough is stored, which is known before anything is unpacked; one event there always is.
+  cut text := $cut$(SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM <limited> AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < $cut$;
+  limited text := $limited$(SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_<slot> e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
                       SELECT * FROM :"schema".outbox_events_<slot> e
                        WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;$read$, '<slot>', n::text), '' ORDER BY n)
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most)$limited$;
+  reads text := (SELECT string_agg(replace($read$
+          WHEN slots[1] = <slot> AND NOT large THEN
+            $read$ || replace(columns, '<stored>', '0') || ' INTO ' || found || $read$
+              FROM $read$ || limited || $read$ AS w;
+          WHEN slots[1] = <slot> THEN
+            $read$ || replace(columns, '<stored>', 'sum(w.size)') || ' INTO ' || found || $read$
+              FROM $read$ || replace(cut, '<limited>', limited) || 'most_stored;', '<slot>', n::text), '' ORDER BY n)
     FROM generate_series(0, 7) AS n);
 BEGIN
-  EXECUTE replace(replace(replace(replace($create$
+  EXECUTE replace(replace(replace(replace(replace($create$
 CREATE FUNCTION :"schema".outbox_read(
-  my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer
+  my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer
 ) RETURNS TABLE (
   shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text,
   ids text, topics text, keys text, seqs text, uuids text, enqueued_ms text, bodies text, headers text, flags text
@@ -219,16 +251,18 @@ DECLARE
   resumed boolean;
   found_events integer;
   most integer;
-  -- What does not fit into one value, there or here, is read in smaller pieces.
+  -- What is large is read in smaller pieces; what was packed tightly, in still smaller ones: all of it must fit into one value.
+  most_stored CONSTANT bigint := 4000000;
   most_bytes CONSTANT bigint := 8000000;
+  stored bigint;
+  large boolean;
   bytes bigint;
   written pg_lsn;
   here record;
   -- What is on disk here may not be on the standby yet, and visible all the same: a COMMIT that is cancelled, or terminated, while it
   -- waits for the standby is a commit.
   alone boolean := current_setting('synchronous_standby_names') = '';
-  -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
-  stride integer := greatest(1, max_events * shard_count / 1250);
+  stride integer;
 BEGIN
   SELECT * INTO here FROM :"schema".outbox_here(my_dispatcher);
   FOR i IN 1 .. cardinality(my_shards) LOOP
@@ -242,11 +276,13 @@ BEGIN
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
     IF c.fence IS DISTINCT FROM my_fences[i] THEN
       SELECT INTO verdict, life, prev, next, version, last_id, parked_due_ms, stale, whole, <found>
-                  'lost', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+                  'lost', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
       RETURN NEXT;
       CONTINUE;
     END IF;
     buckets := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
+    stride := greatest(1, max_events[i] * shard_count / 1250);
     resumed := NOT c.done;
     IF c.done THEN
       a := c.next;
@@ -278,7 +314,10 @@ BEGIN
       IF resumed AND floor > 0 THEN
         SELECT * INTO few_buckets, few_xids FROM :"schema".outbox_window_parts(slots, buckets, a, z);
       END IF;
-      most := max_events;
+      -- Where nothing is stored apart, no event has more than fits on a page, and none needs to be measured: an eighth of the time.
+      large := (SELECT bool_or(pg_relation_size(r.reltoastrelid) > 0)
+                  FROM unnest(slots) AS n JOIN pg_class r ON r.oid = format('%I.outbox_events_%s', :'schema', n)::regclass);
+      most := max_events[i];
       LOOP
         BEGIN
           -- Mostly there is one slot, and the plan for it is kept. One plan for all slots would lock all of them, and wait for whoever
@@ -293,15 +332,15 @@ BEGIN
                              SELECT * FROM %s AS v WHERE v.bucket = p.bucket AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
             EXECUTE format($query$<dynamic>
-                FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS w$query$, :'schema', events)
+                FROM <cut>$12$query$, :'schema', events)
               INTO <found>
               USING my_shards[i], buckets, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, running, few_buckets, few_xids, most,
-                    my_dispatcher, z;<reads>
+                    my_dispatcher, z, most_stored;<reads>
           END CASE;
           bytes := octet_length(bodies) + octet_length(headers);
           EXIT WHEN found_events <= 1 OR bytes <= most_bytes;
           most := greatest(1, found_events * (most_bytes / 2) / bytes);
-        EXCEPTION WHEN program_limit_exceeded THEN
+        EXCEPTION WHEN program_limit_exceeded OR out_of_memory OR internal_error THEN
           IF most = 1 THEN RAISE; END IF;
           most := greatest(1, most / 8);
         END;
@@ -328,14 +367,15 @@ BEGIN
     parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
                         FROM :"schema".outbox_parked p
                        WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
-    whole := CASE WHEN found_events < most THEN 'whole' END;
+    whole := CASE WHEN found_events < most AND COALESCE(stored, 0) < most_stored THEN 'whole' END;
     RETURN NEXT;
   END LOOP;
 END
 $body$ $create$,
     '<reads>', reads),
-    '<dynamic>', replace(columns, '<parked>', '%I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1')),
-    '<select>', replace(columns, '<parked>', $parked$:"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]$parked$)),
+    '<cut>', replace(cut, '<limited>', '(SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9)')),
+    '<dynamic>', replace(replace(columns, '<stored>', 'sum(w.size)'), '<parked>', '%I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1')),
+    '<parked>', $parked$:"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]$parked$),
     '<found>', found);
 END
 $do$;
@@ -345,11 +385,11 @@ REVOKE EXECUTE ON FUNCTION :"schema".outbox_move, :"schema".outbox_read FROM PUB
 -- Whoever dispatches so far goes on to.
 DO $do$
 DECLARE
-  who regrole;
+  who text;
 BEGIN
-  FOR who IN SELECT DISTINCT granted.grantee::regrole
+  FOR who IN SELECT DISTINCT CASE granted.grantee WHEN 0 THEN 'PUBLIC' ELSE granted.grantee::regrole::text END
                FROM pg_proc p CROSS JOIN LATERAL aclexplode(p.proacl) AS granted
-              WHERE p.oid = to_regproc($name$:"schema".outbox_fetch$name$) AND granted.grantee NOT IN (0, p.proowner) LOOP
+              WHERE p.oid = to_regproc($name$:"schema".outbox_fetch$name$) AND granted.grantee <> p.proowner LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %1$I.outbox_move, %1$I.outbox_read TO %2$s', :'schema', who);
   END LOOP;
 END

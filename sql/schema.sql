@@ -895,7 +895,7 @@ END
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
 DECLARE
   here record;
-  moved integer;
+  moved smallint[];
 BEGIN
   -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
   PERFORM set_config('synchronous_commit', 'off', true);
@@ -906,6 +906,7 @@ BEGIN
   IF here.elsewhere THEN
     RETURN 0;
   END IF;
+  WITH inserted AS (
   INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
   SELECT my_dispatcher, m.shard, m.version + 1, m.fence, m.prev, m.next, m.after_id, m.done, m.seen_id
     FROM unnest(my_shards, my_fences, my_versions, my_lives, new_prevs, new_nexts, new_afters, new_dones, new_seens)
@@ -913,16 +914,16 @@ BEGIN
     CROSS JOIN LATERAL (SELECT o.version, o.fence FROM "lockstep".outbox_cursors o
                          WHERE o.dispatcher = my_dispatcher AND o.shard = m.shard ORDER BY o.version DESC LIMIT 1) AS c
    WHERE c.version = m.version AND c.fence = m.fence AND m.life = here.life
-      ON CONFLICT DO NOTHING;
-  GET DIAGNOSTICS moved = ROW_COUNT;
+      ON CONFLICT DO NOTHING RETURNING shard)
+  SELECT array_agg(i.shard) INTO moved FROM inserted i;
   FOR i IN 1 .. cardinality(my_shards) LOOP
-    IF my_versions[i] % 100 = 0 THEN
-      -- Only what is older than the last: whether this call has moved it or not.
+    -- Only behind a cursor that was moved just now: after a crash the one that the caller has read may not be there any more.
+    IF my_versions[i] % 100 = 0 AND my_shards[i] = ANY(moved) THEN
       DELETE FROM "lockstep".outbox_cursors o
        WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] AND o.version < my_versions[i];
     END IF;
   END LOOP;
-  RETURN moved;
+  RETURN COALESCE(cardinality(moved), 0);
 END
 function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -971,7 +972,7 @@ BEGIN
     RETURN;
   END IF;
   RETURN QUERY
-  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, (extract(epoch FROM e.enqueued_at) * 1000)::bigint, e.payload::text,
+  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, (date_part('epoch', e.enqueued_at) * 1000)::bigint, e.payload::text,
          encode(e.bytes, 'hex'), e.headers::text, e.tombstone
     FROM (SELECT * FROM "lockstep".outbox_parked d
            WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
@@ -1059,7 +1060,7 @@ BEGIN
       ON CONFLICT DO NOTHING;
   RETURN FOUND;
 END
-function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued_ms text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, plan_cache_mode=force_generic_plan, jit=off
+function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued_ms text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, plan_cache_mode=force_generic_plan, jit=off
 DECLARE
   c "lockstep".outbox_cursors;
   a pg_snapshot;
@@ -1076,16 +1077,18 @@ DECLARE
   resumed boolean;
   found_events integer;
   most integer;
-  -- What does not fit into one value, there or here, is read in smaller pieces.
+  -- What is large is read in smaller pieces; what was packed tightly, in still smaller ones: all of it must fit into one value.
+  most_stored CONSTANT bigint := 4000000;
   most_bytes CONSTANT bigint := 8000000;
+  stored bigint;
+  large boolean;
   bytes bigint;
   written pg_lsn;
   here record;
   -- What is on disk here may not be on the standby yet, and visible all the same: a COMMIT that is cancelled, or terminated, while it
   -- waits for the standby is a commit.
   alone boolean := current_setting('synchronous_standby_names') = '';
-  -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
-  stride integer := greatest(1, max_events * shard_count / 1250);
+  stride integer;
 BEGIN
   SELECT * INTO here FROM "lockstep".outbox_here(my_dispatcher);
   FOR i IN 1 .. cardinality(my_shards) LOOP
@@ -1098,12 +1101,14 @@ BEGIN
     SELECT * INTO c FROM "lockstep".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
     IF c.fence IS DISTINCT FROM my_fences[i] THEN
-      SELECT INTO verdict, life, prev, next, version, last_id, parked_due_ms, stale, whole, found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
-                  'lost', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+      SELECT INTO verdict, life, prev, next, version, last_id, parked_due_ms, stale, whole, found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                  'lost', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
       RETURN NEXT;
       CONTINUE;
     END IF;
     buckets := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
+    stride := greatest(1, max_events[i] * shard_count / 1250);
     resumed := NOT c.done;
     IF c.done THEN
       a := c.next;
@@ -1135,7 +1140,10 @@ BEGIN
       IF resumed AND floor > 0 THEN
         SELECT * INTO few_buckets, few_xids FROM "lockstep".outbox_window_parts(slots, buckets, a, z);
       END IF;
-      most := max_events;
+      -- Where nothing is stored apart, no event has more than fits on a page, and none needs to be measured: an eighth of the time.
+      large := (SELECT bool_or(pg_relation_size(r.reltoastrelid) > 0)
+                  FROM unnest(slots) AS n JOIN pg_class r ON r.oid = format('%I.outbox_events_%s', 'lockstep', n)::regclass);
+      most := max_events[i];
       LOOP
         BEGIN
           -- Mostly there is one slot, and the plan for it is kept. One plan for all slots would lock all of them, and wait for whoever
@@ -1154,23 +1162,57 @@ BEGIN
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM %I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '')
-                FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS w$query$, 'lockstep', events)
-              INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size)
+                FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < $12$query$, 'lockstep', events)
+              INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               USING my_shards[i], buckets, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, running, few_buckets, few_xids, most,
-                    my_dispatcher, z;
+                    my_dispatcher, z, most_stored;
+          WHEN slots[1] = 0 AND NOT large THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_0 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_0 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 0 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
-              FROM (SELECT * FROM (
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_0 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
                       SELECT * FROM "lockstep".outbox_events_0 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+          WHEN slots[1] = 1 AND NOT large THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_1 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_1 e
                        WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 1 THEN
@@ -1179,12 +1221,29 @@ BEGIN
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
-              FROM (SELECT * FROM (
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_1 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
                       SELECT * FROM "lockstep".outbox_events_1 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+          WHEN slots[1] = 2 AND NOT large THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_2 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_2 e
                        WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 2 THEN
@@ -1193,12 +1252,29 @@ BEGIN
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
-              FROM (SELECT * FROM (
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_2 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
                       SELECT * FROM "lockstep".outbox_events_2 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+          WHEN slots[1] = 3 AND NOT large THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_3 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_3 e
                        WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 3 THEN
@@ -1207,12 +1283,29 @@ BEGIN
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
-              FROM (SELECT * FROM (
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_3 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
                       SELECT * FROM "lockstep".outbox_events_3 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+          WHEN slots[1] = 4 AND NOT large THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_4 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_4 e
                        WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 4 THEN
@@ -1221,12 +1314,29 @@ BEGIN
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
-              FROM (SELECT * FROM (
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_4 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
                       SELECT * FROM "lockstep".outbox_events_4 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+          WHEN slots[1] = 5 AND NOT large THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_5 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_5 e
                        WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 5 THEN
@@ -1235,12 +1345,29 @@ BEGIN
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
-              FROM (SELECT * FROM (
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_5 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
                       SELECT * FROM "lockstep".outbox_events_5 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+          WHEN slots[1] = 6 AND NOT large THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_6 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_6 e
                        WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 6 THEN
@@ -1249,12 +1376,29 @@ BEGIN
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
-              FROM (SELECT * FROM (
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_6 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
                       SELECT * FROM "lockstep".outbox_events_6 e
+                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+          WHEN slots[1] = 7 AND NOT large THEN
+            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
+               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
+               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT * FROM (
+                      SELECT * FROM "lockstep".outbox_events_7 e
+                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                      UNION ALL
+                      SELECT * FROM "lockstep".outbox_events_7 e
                        WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 7 THEN
@@ -1263,19 +1407,22 @@ BEGIN
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
                string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, '') INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags
-              FROM (SELECT * FROM (
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_7 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
                       SELECT * FROM "lockstep".outbox_events_7 e
                        WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
+                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
           END CASE;
           bytes := octet_length(bodies) + octet_length(headers);
           EXIT WHEN found_events <= 1 OR bytes <= most_bytes;
           most := greatest(1, found_events * (most_bytes / 2) / bytes);
-        EXCEPTION WHEN program_limit_exceeded THEN
+        EXCEPTION WHEN program_limit_exceeded OR out_of_memory OR internal_error THEN
           IF most = 1 THEN RAISE; END IF;
           most := greatest(1, most / 8);
         END;
@@ -1302,7 +1449,7 @@ BEGIN
     parked_due_ms := (SELECT ceil(extract(epoch FROM min(p.next_attempt_at) - clock_timestamp()) * 1000)::bigint
                         FROM "lockstep".outbox_parked p
                        WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
-    whole := CASE WHEN found_events < most THEN 'whole' END;
+    whole := CASE WHEN found_events < most AND COALESCE(stored, 0) < most_stored THEN 'whole' END;
     RETURN NEXT;
   END LOOP;
 END

@@ -24,7 +24,8 @@ export function eventsIn(columns: EventColumns, fence: bigint): { events: Fetche
   if (columns.ids === null) return { events, waiting }
   const [positions, seqs, times] = [numbersOf(columns.ids), numbersOf(columns.seqs), numbersOf(columns.enqueued_ms)]
   const [topics, keys] = [JSON.parse(columns.topics) as string[], JSON.parse(columns.keys) as string[]]
-  const ids = columns.uuids.slice(1, -1).split(',')
+  // Not pieces of one text: an id that somebody keeps would keep all of them.
+  const ids = JSON.parse(`["${columns.uuids.slice(1, -1).replaceAll(',', '","')}"]`) as string[]
   const [bodies, headers] = [columns.bodies.split(PARTS), columns.headers.split(PARTS)]
   for (let place = 0; place < positions.length; place++) {
     const flag = columns.flags[place]

@@ -173,7 +173,7 @@ describe('parked streams', () => {
     await taking
     await next.query(`SELECT lockstep.enqueue('t', 'a', '1')`)
     const { rows } = await next.query(
-      `SELECT * FROM lockstep.outbox_read('default', ARRAY[0]::smallint[], ARRAY[2]::bigint[], 1, 500)`,
+      `SELECT * FROM lockstep.outbox_read('default', ARRAY[0]::smallint[], ARRAY[2]::bigint[], ARRAY[500], 1)`,
     )
     const [window] = rows as Record<string, string>[]
     // It may have come in time; then the stream is like any other.

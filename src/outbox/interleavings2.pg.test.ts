@@ -185,7 +185,7 @@ describe('parked streams', () => {
     await lockstep.outbox.pause({ topic: 't', key: 'a' })
     await enqueue('a', 'secret')
     const { rows } = await owner.query(
-      `SELECT * FROM lockstep.outbox_read('default', ARRAY[0]::smallint[], ARRAY[1]::bigint[], 1, 500)`,
+      `SELECT * FROM lockstep.outbox_read('default', ARRAY[0]::smallint[], ARRAY[1]::bigint[], ARRAY[500], 1)`,
     )
     const [window] = rows as Record<string, string>[]
     expect(window).toMatchObject({ ids: expect.stringMatching(/^\{\d+\}$/) as string, flags: 'w' })

@@ -98,11 +98,10 @@ describe('a rebase', () => {
       'lockstep',
       'default',
       [
-        { shard: 0, fence: 1n, advance: undefined, unpark: [{ topic: 't', key: 'a' }] },
-        { shard: 1, fence: 1n, advance, unpark: [] },
+        { shard: 0, fence: 1n, advance: undefined, unpark: [{ topic: 't', key: 'a' }], most: 10 },
+        { shard: 1, fence: 1n, advance, unpark: [], most: 10 },
       ],
       2,
-      10,
     )
     const rebase = (): Promise<unknown> => outbox.rebase({ deliver: 'undelivered' })
     // The message waits where it looks what is put aside of the stream.

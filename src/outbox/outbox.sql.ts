@@ -41,6 +41,8 @@ export interface ShardQuestion {
   readonly fence: bigint
   readonly advance: Advance | undefined
   readonly unpark: readonly { readonly topic: string; readonly key: string }[]
+  /** So many events at the most. */
+  readonly most: number
 }
 
 /** The functions look again after they have waited: that needs a level at which each statement sees what is committed by then. */
@@ -91,7 +93,6 @@ export function moveAndFetch(
   dispatcher: string,
   questions: readonly ShardQuestion[],
   shards: number,
-  maxEvents: number,
 ): string {
   const name = quoteLiteral(dispatcher)
   const advances = moved(schema, name, questions)
@@ -110,8 +111,9 @@ export function moveAndFetch(
       : `BEGIN ISOLATION LEVEL READ COMMITTED; ${moves.map((each) => `SELECT ${each};`).join(' ')} COMMIT;`
   const shardList = questions.map(({ shard }) => shard).join(', ')
   const fenceList = questions.map(({ fence }) => String(fence)).join(', ')
+  const mostList = questions.map(({ most }) => most).join(', ')
   return `${move} BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
-    SELECT * FROM ${schema}.outbox_read(${name}, ARRAY[${shardList}]::smallint[], ARRAY[${fenceList}]::bigint[], ${shards}, ${maxEvents});
+    SELECT * FROM ${schema}.outbox_read(${name}, ARRAY[${shardList}]::smallint[], ARRAY[${fenceList}]::bigint[], ARRAY[${mostList}], ${shards});
     COMMIT`
 }
 
@@ -218,7 +220,7 @@ export function rebase(
 
 /** The columns by which an event is read. */
 const EVENT_COLUMNS = `e.id::text AS event_id, e.topic, e.key, e.seq::text AS seq, e.uuid::text AS uuid,
-  (extract(epoch FROM e.enqueued_at) * 1000)::bigint::text AS enqueued_ms, e.payload::text AS payload,
+  (date_part('epoch', e.enqueued_at) * 1000)::bigint::text AS enqueued_ms, e.payload::text AS payload,
   encode(e.bytes, 'hex') AS hex, e.headers::text AS headers, CASE WHEN e.erased THEN 'erased' END AS tombstone`
 
 /** Retained events of one stream from a number on. */

@@ -86,8 +86,8 @@ export class Reader {
   /** Those that wait, and those that are being asked for. */
   readonly #unanswered = new Set<Request>()
   #running = 0
-  /** So many events are asked for: fewer where they are large. */
-  #most: number
+  /** How many events of a shard are asked for, where that is fewer than a batch: because they are large, or the last question failed. */
+  readonly #most = new Map<number, number>()
   #lastId = ''
   #pauseMs = IDLE_MS
   /** Whether the last look found as much as is worth another at once. */
@@ -103,7 +103,6 @@ export class Reader {
     this.#dispatcher = setting.dispatcher
     this.#shards = setting.shards
     this.#batch = setting.batch
-    this.#most = setting.batch
     this.#failed = setting.failed
   }
 
@@ -164,6 +163,9 @@ export class Reader {
         } catch (error) {
           const impatient = performance.now()
           for (const request of requests) {
+            // It may have been too much for the server.
+            const { number } = request.shard
+            this.#most.set(number, Math.max(1, (this.#most.get(number) ?? this.#batch) >> 3))
             if (request.until <= impatient) request.resolve('lost')
             else this.#waiting.push(request)
           }
@@ -207,9 +209,10 @@ export class Reader {
   async #ask(requests: Request[]): Promise<void> {
     const { driver, quotedSchema, silence } = this.#grounds
     const questions = requests.map(({ shard, advance }) => {
-      return { shard: shard.number, fence: shard.fence, advance, unpark: [...shard.caughtUp] }
+      const most = this.#most.get(shard.number) ?? this.#batch
+      return { shard: shard.number, fence: shard.fence, advance, unpark: [...shard.caughtUp], most }
     })
-    const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards, this.#most)
+    const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards)
     const rows = await onPrimary(this.#grounds, async (connection) => rowsOf(await connection.script(text)))
     // Whatever was to be moved has been, or the rows tell where they are instead.
     requests.forEach((request, index) => {
@@ -257,7 +260,7 @@ export class Reader {
   ): { windows: Map<number, Window | 'lost'>; newLife: boolean; visible: boolean; events: number; lastId: string } {
     const windows = new Map<number, Window | 'lost'>()
     const fences = new Map(requests.map(({ shard }) => [shard.number, shard.fence]))
-    let [newLife, visible, total, bytes, lastId] = [false, false, 0, 0, this.#lastId]
+    let [newLife, visible, total, lastId] = [false, false, 0, this.#lastId]
     for (const row of rows) {
       const shard = Number(row.shard)
       if (row.verdict === 'lost') windows.set(shard, 'lost')
@@ -267,15 +270,20 @@ export class Reader {
         const { events, waiting } = eventsIn(row, fences.get(shard) ?? 0n)
         if (row.verdict === 'visible' && events.length > 0) visible = true
         total += events.length
-        if (row.ids !== null) bytes += row.bodies.length + row.headers.length
+        if (row.ids !== null) this.#learnSize(shard, events.length, row.bodies.length + row.headers.length)
         lastId = seenId
         const parkedDueMs = row.parked_due_ms === null ? undefined : Number(row.parked_due_ms)
         const [whole, stale] = [row.whole !== null, row.stale !== null]
         windows.set(shard, { events, waiting, life, prev, next, version, whole, parkedDueMs, stale, seenId })
       }
     }
-    if (total > 0) this.#most = Math.max(1, Math.min(this.#batch, Math.floor((PIECE_BYTES * total) / bytes)))
     return { windows, newLife, visible, events: total, lastId }
+  }
+
+  #learnSize(shard: number, events: number, bytes: number): void {
+    const most = Math.max(1, Math.floor((PIECE_BYTES * events) / bytes))
+    if (most < this.#batch) this.#most.set(shard, most)
+    else this.#most.delete(shard)
   }
 
   #setPace(events: number, lastId: string): void {
