@@ -116,7 +116,8 @@ function keptTrying(opening: Opening): string {
   const named = shape * 8 + locks.length
   let text = tryings.get(named)
   if (text === undefined) {
-    text = `SELECT ${tryLocksByParameter(locks, grantedBy(opening))}, pg_backend_pid()::text`
+    // As they come: what is kept is read as text, whatever it is.
+    text = `SELECT ${tryLocksByParameter(locks, withXid ? 'pg_current_xact_id()' : grantedBy(opening))}, pg_backend_pid()`
     tryings.set(named, text)
   }
   return text
