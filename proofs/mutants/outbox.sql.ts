@@ -17,7 +17,7 @@ export const outbox: readonly Mutant[] = [
   {
     name: 'tick-without-own-xid',
     why: 'A tick leaves out the transaction that records it: what that one writes is taken for delivered, or comes too late.',
-    file: 'sql/0006_outbox.sql',
+    file: 'sql/0012_outbox_read.sql',
     find: `(SELECT pg_snapshot_xip(now) AS x
                                           UNION SELECT me WHERE me < pg_snapshot_xmax(now)) AS r`,
     replace: '(SELECT pg_snapshot_xip(now) AS x) AS r',
@@ -30,15 +30,15 @@ export const outbox: readonly Mutant[] = [
   {
     name: 'window-without-horizon',
     why: 'A window takes in what was committed after its end, too: events that others of their stream come before.',
-    file: 'sql/0007_outbox_dispatch.sql',
-    find: 'WHERE pg_visible_in_snapshot(w.xid, z) ORDER BY w.id LIMIT max_events;$read$',
-    replace: 'ORDER BY w.id LIMIT max_events;$read$',
+    file: 'sql/0012_outbox_read.sql',
+    find: 'WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most)$limited$',
+    replace: 'ORDER BY v.id LIMIT most)$limited$',
     caughtBy: { by: 'attack', attack: 'order', goal: 'first deliveries out of order, or with a gap' },
   },
   {
     name: 'open-writers-forgotten',
     why: 'Of transactions that were open at the last look, and have smaller ids than what was delivered, nothing is read any more.',
-    file: 'sql/0007_outbox_dispatch.sql',
+    file: 'sql/0012_outbox_read.sql',
     find: 'WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets)',
     replace: 'WHERE false AND e.bucket = ANY(buckets)',
     caughtBy: { by: 'lab', scenario: 'outbox', fault: 'none', invariant: 'order per key' },
@@ -66,19 +66,15 @@ export const outbox: readonly Mutant[] = [
   {
     name: 'cursor-without-fence',
     why: "Who has lost its shard moves the cursor all the same, and nobody looks at fence and version: it is the next one's.",
-    file: 'sql/0007_outbox_dispatch.sql',
-    find: `
-  SELECT my_dispatcher, my_shard, my_version + 1, my_fence, new_prev, new_next, new_after, new_done, new_seen
-    FROM (SELECT o.version, o.fence FROM :"schema".outbox_cursors o
-           WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1) AS c
-   WHERE c.version = my_version AND c.fence = my_fence
-`,
-    replace: `
-  SELECT my_dispatcher, my_shard, c.version + 1, c.fence, new_prev, new_next, new_after, new_done, new_seen
-    FROM (SELECT o.version, o.fence FROM :"schema".outbox_cursors o
-           WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1) AS c
-`,
+    file: 'sql/0012_outbox_read.sql',
+    find: 'SELECT my_dispatcher, m.shard, m.version + 1, m.fence, m.prev',
+    replace: 'SELECT my_dispatcher, m.shard, c.version + 1, c.fence, m.prev',
     and: [
+      {
+        file: 'sql/0012_outbox_read.sql',
+        find: 'WHERE c.version = m.version AND c.fence = m.fence AND m.life = here.life',
+        replace: 'WHERE m.life = here.life',
+      },
       {
         file: 'src/outbox/shard.ts',
         find: 'if (report.down !== undefined || this.lease.signal.aborted) {',
@@ -97,9 +93,21 @@ export const outbox: readonly Mutant[] = [
     },
   },
   {
+    name: 'old-cursors-without-move',
+    why: 'Older cursors are taken away also where the last one was not moved: after a crash none may be left.',
+    file: 'sql/0012_outbox_read.sql',
+    find: ' AND my_shards[i] = ANY(moved) THEN',
+    replace: ' THEN',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/move.pg.test.ts',
+      test: 'nothing is taken away for the sake of a cursor that a crash has taken back',
+    },
+  },
+  {
     name: 'woken-by-sequence',
     why: 'The dispatcher reads only when the sequence has moved, which it does before the commit.',
-    file: 'sql/0007_outbox_dispatch.sql',
+    file: 'sql/0012_outbox_read.sql',
     find: `
     resumed := NOT c.done;
 `,
@@ -116,8 +124,8 @@ export const outbox: readonly Mutant[] = [
   {
     name: 'stream-not-parked',
     why: 'After an event that was refused, the later ones of its stream are sent as if nothing had happened.',
-    file: 'src/outbox/reader.ts',
-    find: 'if (row.waits !== null) waiting.add(events.length)',
+    file: 'src/outbox/eventColumns.ts',
+    find: "if (flag === 'w' || flag === 'b') waiting.add(place)",
     replace: '',
     caughtBy: {
       by: 'test',
