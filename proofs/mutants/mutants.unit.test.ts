@@ -1,8 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
-import { ROOT } from './brokenCopy.ts'
+import { makeBrokenCopy, removeCopy, ROOT } from './brokenCopy.ts'
 import { readAttack, readLab, readTest } from './catching.ts'
+import { runCommand } from './command.ts'
 import { LEAST_MUTANTS, mutants } from './index.ts'
 import { type Patch, patched, patchesOf, PatchDoesNotFit } from './mutant.ts'
 
@@ -30,6 +31,16 @@ test.each(mutants)('what is to find $name out is there', ({ caughtBy }) => {
   if (caughtBy.by === 'attack') expect(attacks).toMatch(new RegExp(`^  '?${caughtBy.attack}'?[:,]`, 'm'))
   else if (caughtBy.by === 'test') expect(read(caughtBy.file)).toContain(caughtBy.test)
   else expect(existsSync(join(ROOT, `proofs/scenarios/${caughtBy.scenario}.ts`))).toBe(true)
+})
+
+test('a copy has all that an attack loads', { timeout: 60_000 }, async () => {
+  const copy = await makeBrokenCopy(undefined)
+  try {
+    const { code, err } = await runCommand(copy, ['--import', 'tsx', 'proofs/attacks/main.ts', '--help'], 50_000)
+    expect({ code, err }).toMatchObject({ code: 0, err: expect.stringContaining('order') as string })
+  } finally {
+    await removeCopy(copy)
+  }
 })
 
 describe('a patch', () => {
