@@ -16,7 +16,7 @@ interface Size {
 }
 
 const SIZES: Readonly<Record<Thoroughness, Size>> = {
-  full: { ms: 60_000, rounds: 5, singles: 500, many: 20_000, fewer: 4000, longestMs: 2000 },
+  full: { ms: 60_000, rounds: 5, singles: 500, many: 60_000, fewer: 4000, longestMs: 2000 },
   quick: { ms: 12_000, rounds: 2, singles: 200, many: 10_000, fewer: 2000, longestMs: 1000 },
   smoke: { ms: 300, rounds: 1, singles: 16, many: 2000, fewer: 1000, longestMs: 200 },
 }

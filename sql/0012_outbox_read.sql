@@ -204,9 +204,11 @@ DECLARE
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM <parked>) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), <stored>$select$;
   found text := 'found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored';
-  -- Cut where enough is stored, which is known before anything is unpacked; one event there always is.
+  -- Cut where there is enough, by what is known before anything is unpacked: bytes become hex, what was packed may become ninety times as
+  -- much and mostly becomes less than ten times. One event there always is.
   cut text := $cut$(SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM <limited> AS l) AS s
                    ) AS w WHERE COALESCE(w.before, 0) < $cut$;
   limited text := $limited$(SELECT * FROM (
@@ -314,7 +316,7 @@ BEGIN
       IF resumed AND floor > 0 THEN
         SELECT * INTO few_buckets, few_xids FROM :"schema".outbox_window_parts(slots, buckets, a, z);
       END IF;
-      -- Where nothing is stored apart, no event has more than fits on a page, and none needs to be measured: an eighth of the time.
+      -- Where nothing is stored apart, every event fits on a page, and none needs to be measured: that is an eighth of the time.
       large := (SELECT bool_or(pg_relation_size(r.reltoastrelid) > 0)
                   FROM unnest(slots) AS n JOIN pg_class r ON r.oid = format('%I.outbox_events_%s', :'schema', n)::regclass);
       most := max_events[i];

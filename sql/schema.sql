@@ -1140,7 +1140,7 @@ BEGIN
       IF resumed AND floor > 0 THEN
         SELECT * INTO few_buckets, few_xids FROM "lockstep".outbox_window_parts(slots, buckets, a, z);
       END IF;
-      -- Where nothing is stored apart, no event has more than fits on a page, and none needs to be measured: an eighth of the time.
+      -- Where nothing is stored apart, every event fits on a page, and none needs to be measured: that is an eighth of the time.
       large := (SELECT bool_or(pg_relation_size(r.reltoastrelid) > 0)
                   FROM unnest(slots) AS n JOIN pg_class r ON r.oid = format('%I.outbox_events_%s', 'lockstep', n)::regclass);
       most := max_events[i];
@@ -1164,7 +1164,8 @@ BEGIN
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM %I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size)
                 FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS l) AS s
                    ) AS w WHERE COALESCE(w.before, 0) < $12$query$, 'lockstep', events)
               INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
@@ -1192,7 +1193,8 @@ BEGIN
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_0 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1223,7 +1225,8 @@ BEGIN
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_1 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1254,7 +1257,8 @@ BEGIN
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_2 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1285,7 +1289,8 @@ BEGIN
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_3 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1316,7 +1321,8 @@ BEGIN
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_4 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1347,7 +1353,8 @@ BEGIN
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_5 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1378,7 +1385,8 @@ BEGIN
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_6 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1409,7 +1417,8 @@ BEGIN
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload), pg_column_size(l.bytes), 0)
+                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                 octet_length(l.bytes) * 2, 0)::bigint
                                         + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_7 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor

@@ -1,6 +1,6 @@
 import { setImmediate as immediately, setTimeout as sleep } from 'node:timers/promises'
 import { readIncarnation, type StatementResult, withConnection } from '../postgres/index.ts'
-import type { Grounds, Stream } from '../transactions/index.ts'
+import { type Grounds, type Stream, tellsOfLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { madeElsewhere } from './elsewhere.ts'
 import { eventsIn, type EventColumns } from './eventColumns.ts'
@@ -164,8 +164,7 @@ export class Reader {
           const impatient = performance.now()
           for (const request of requests) {
             // It may have been too much for the server.
-            const { number } = request.shard
-            this.#most.set(number, Math.max(1, (this.#most.get(number) ?? this.#batch) >> 3))
+            if (!tellsOfLostConnection(error)) this.#askForLess(request.shard.number)
             if (request.until <= impatient) request.resolve('lost')
             else this.#waiting.push(request)
           }
@@ -270,7 +269,8 @@ export class Reader {
         const { events, waiting } = eventsIn(row, fences.get(shard) ?? 0n)
         if (row.verdict === 'visible' && events.length > 0) visible = true
         total += events.length
-        if (row.ids !== null) this.#learnSize(shard, events.length, row.bodies.length + row.headers.length)
+        if (row.ids === null) this.#most.delete(shard)
+        else this.#learnSize(shard, events.length, row.bodies.length + row.headers.length)
         lastId = seenId
         const parkedDueMs = row.parked_due_ms === null ? undefined : Number(row.parked_due_ms)
         const [whole, stale] = [row.whole !== null, row.stale !== null]
@@ -278,6 +278,10 @@ export class Reader {
       }
     }
     return { windows, newLife, visible, events: total, lastId }
+  }
+
+  #askForLess(shard: number): void {
+    this.#most.set(shard, Math.max(1, (this.#most.get(shard) ?? this.#batch) >> 3))
   }
 
   #learnSize(shard: number, events: number, bytes: number): void {

@@ -130,7 +130,8 @@ export class Shard implements ReadingShard {
 
   #advanceTo(window: Window, afterId: number, done: boolean, waiting: string | undefined): Advance {
     this.#refreshAt = performance.now() + REFRESH_MS
-    this.#sent.clear()
+    // What was sent of a window that is read in other pieces now stays so.
+    for (const position of this.#sent) if (done || position <= afterId) this.#sent.delete(position)
     const { version, life, prev, next, seenId } = window
     return { version, life, prev, next, afterId, done, seenId, waiting }
   }
