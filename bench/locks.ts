@@ -13,7 +13,7 @@ import { ADD, COMMIT, CREATE, handOverByHand, openByHand, ROLLBACK } from './loc
 import { openPool } from './harness/openPool.ts'
 
 const SIZES: Readonly<Record<Thoroughness, { pairs: number; count: number }>> = {
-  full: { pairs: 40, count: 250 },
+  full: { pairs: 60, count: 250 },
   quick: { pairs: 16, count: 200 },
   smoke: { pairs: 2, count: 20 },
 }

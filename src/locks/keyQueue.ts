@@ -39,13 +39,18 @@ interface Entry {
   readonly waiting: Waiter[]
 }
 
+/** Beyond that, those that nobody wants are forgotten. */
+const KEPT_ENTRIES = 1000
+
 /**
  * The callers of one process, in order of arrival, per key. Only the first of them goes to the server, so that five hundred
  * callers of one key hold one connection and not the whole pool. Shared callers go in together, but not before one of them has
  * the server's lock: until then one of them asks for all.
  */
 export class KeyQueue {
+  /** Those that nobody wants any more are kept for a while: a Map with something new in it all the time is work for the collector. */
   readonly #entries = new Map<bigint, Entry>()
+  #sweepAt = KEPT_ENTRIES
 
   /** Enters at once, or not at all. */
   tryEnter(locks: LockSet): Ticket | undefined {
@@ -99,20 +104,27 @@ export class KeyQueue {
 
   /** The number of keys that somebody holds or waits for. */
   get size(): number {
-    return this.#entries.size
+    return this.keys().length
   }
 
   /** Every key that somebody holds or waits for, for those who want to look. */
   keys(): QueuedKey[] {
-    return [...this.#entries].map(([id, { key, waiting }]) => ({ id, key, waiting: waiting.length }))
+    const wanted = [...this.#entries].filter(([, entry]) => !isIdle(entry))
+    return wanted.map(([id, { key, waiting }]) => ({ id, key, waiting: waiting.length }))
   }
 
   #entry({ id, key }: LockRequest): Entry {
     let entry = this.#entries.get(id)
     if (entry === undefined) {
+      if (this.#entries.size >= this.#sweepAt) this.#sweep()
       this.#entries.set(id, (entry = { key, exclusive: false, confirmed: 0, asking: 0, waiting: [] }))
     }
     return entry
+  }
+
+  #sweep(): void {
+    for (const [id, entry] of this.#entries) if (isIdle(entry)) this.#entries.delete(id)
+    this.#sweepAt = Math.max(KEPT_ENTRIES, this.#entries.size * 2)
   }
 
   #tryEnter(lock: LockRequest): boolean {
@@ -138,7 +150,7 @@ export class KeyQueue {
       forget = patience.onEnd(() => {
         entry.waiting.splice(entry.waiting.indexOf(waiter), 1)
         // The one that gives up may have been an exclusive caller with shared ones behind it.
-        this.#advance(lock.id, entry)
+        this.#advance(entry)
         resolve(false)
       })
     })
@@ -149,7 +161,7 @@ export class KeyQueue {
     const entry = this.#entry(lock)
     entry.asking--
     entry.confirmed++
-    this.#advance(lock.id, entry)
+    this.#advance(entry)
   }
 
   #leave(lock: LockRequest, confirmed: boolean): void {
@@ -157,10 +169,10 @@ export class KeyQueue {
     if (!lock.shared) entry.exclusive = false
     else if (confirmed) entry.confirmed--
     else entry.asking--
-    this.#advance(lock.id, entry)
+    this.#advance(entry)
   }
 
-  #advance(id: bigint, entry: Entry): void {
+  #advance(entry: Entry): void {
     for (;;) {
       const next = entry.waiting[0]
       if (next === undefined || !hasRoom(entry, next.shared)) break
@@ -168,8 +180,11 @@ export class KeyQueue {
       admit(entry, next.shared)
       next.grant()
     }
-    if (!entry.exclusive && entry.confirmed + entry.asking === 0 && entry.waiting.length === 0) this.#entries.delete(id)
   }
+}
+
+function isIdle(entry: Entry): boolean {
+  return !entry.exclusive && entry.confirmed + entry.asking === 0 && entry.waiting.length === 0
 }
 
 function hasRoom(entry: Entry, shared: boolean): boolean {

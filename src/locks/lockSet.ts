@@ -26,6 +26,10 @@ export const MAX_KEYS = 256
  * if they were sorted by name.
  */
 export function lockSet(ids: RecentLockIds, exclusive: Keys | undefined, shared: Keys | undefined): LockSet {
+  // Most calls have one key.
+  if (typeof exclusive === 'string' && shared === undefined) {
+    return [{ id: ids.idOf(exclusive), key: exclusive, shared: false }]
+  }
   const requests = new Map<bigint, LockRequest>()
   for (const key of listOf('lock', exclusive)) {
     const id = ids.idOf(key)

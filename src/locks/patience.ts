@@ -22,10 +22,12 @@ export class Patience {
   readonly #waitMs: number | false
   readonly #caller: AbortSignal | undefined
   readonly #closing: Closing
-  readonly #listeners = new Set<() => void>()
+  /** Made by the first who waits: most callers never do. */
+  #listeners: Set<() => void> | undefined
   #timer: NodeJS.Timeout | undefined
   #stopHearingClosing: (() => void) | undefined
   #ended = false
+  #end: (() => void) | undefined
 
   constructor(waitMs: number | false, caller: AbortSignal | undefined, closing: Closing) {
     this.#waitMs = waitMs
@@ -34,19 +36,19 @@ export class Patience {
   }
 
   /**
-   * Calls back once when the patience ends for any reason, at once if it has ended. The answer takes it back. Timer and listeners
-   * are set up by the first who asks: most callers never wait.
+   * Calls back once when the patience ends for any reason, at once if it has ended. The answer takes it back.
    */
   onEnd(listener: () => void): () => void {
     if (this.#ended || this.aborted || this.#timeLeftMs() <= 0) {
       listener()
       return () => undefined
     }
-    if (this.#listeners.size === 0) this.#arm()
-    this.#listeners.add(listener)
+    const listeners = (this.#listeners ??= new Set())
+    if (listeners.size === 0) this.#arm()
+    listeners.add(listener)
     return () => {
-      this.#listeners.delete(listener)
-      if (this.#listeners.size === 0) this.#disarm()
+      listeners.delete(listener)
+      if (listeners.size === 0) this.#disarm()
     }
   }
 
@@ -115,9 +117,10 @@ export class Patience {
   }
 
   #arm(): void {
-    this.#caller?.addEventListener('abort', this.#end)
-    this.#stopHearingClosing = this.#closing.onClose(this.#end)
-    if (this.#waitMs !== false) this.#timer = setTimeout(this.#end, this.#timeLeftMs())
+    const end = (this.#end ??= () => this.#finish())
+    this.#caller?.addEventListener('abort', end)
+    this.#stopHearingClosing = this.#closing.onClose(end)
+    if (this.#waitMs !== false) this.#timer = setTimeout(end, this.#timeLeftMs())
   }
 
   /** What is left until the clock ends it. */
@@ -127,15 +130,15 @@ export class Patience {
 
   #disarm(): void {
     clearTimeout(this.#timer)
-    this.#caller?.removeEventListener('abort', this.#end)
+    if (this.#end !== undefined) this.#caller?.removeEventListener('abort', this.#end)
     this.#stopHearingClosing?.()
   }
 
-  readonly #end = (): void => {
+  #finish(): void {
     this.#ended = true
     this.#disarm()
-    for (const listener of this.#listeners) listener()
-    this.#listeners.clear()
+    for (const listener of this.#listeners ?? []) listener()
+    this.#listeners?.clear()
   }
 }
 

@@ -55,6 +55,11 @@ function inOurNames(result: StatementResult): StatementResult {
   return { ...result, rows }
 }
 
+/** Without values and options postgres.js sends a plain message. Every option costs: it copies them the slow way, one by one. */
+const NO_VALUES: unknown[] = []
+const PREPARED = { prepare: true }
+const PREPARED_WITHOUT_VALUES = { simple: false, prepare: true }
+
 type Heard = (payload: string | undefined) => void
 
 /** The seam on postgres.js. */
@@ -170,8 +175,7 @@ class PostgresJsConnection implements Connection {
   script(text: string): Promise<StatementResult[]> {
     const capture = this.#isUnknown
     if (capture && text.length > MAX_TELLING_CHARACTERS) return this.#captureFirst(() => this.script(text))
-    const options = capture ? { simple: true, onexecute: this.#capture } : { simple: true }
-    return this.#ask(text, [], options, (result) => {
+    return this.#ask(text, NO_VALUES, capture ? { onexecute: this.#capture } : undefined, (result) => {
       const results = isSeveral(result) ? result : [result]
       this.#learn(results[0]?.state?.pid)
       const answers = results.map(toStatementResult)
@@ -183,7 +187,8 @@ class PostgresJsConnection implements Connection {
     if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values))
     // Prepared as postgres.js prepares its own, unless the caller turned that off: unprepared, a statement with values takes two
     // round trips.
-    return this.#ask(text, values, { simple: false, prepare: true }, (result) => {
+    const options = values.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
+    return this.#ask(text, [...values], options, (result) => {
       return toStatementResult(result as PostgresJsResult) as StatementResult<Row>
     })
   }
@@ -191,7 +196,7 @@ class PostgresJsConnection implements Connection {
   /** One after the other: sent together, COMMIT would go alone where postgres.js cannot write a value of the statement before. */
   commit(closing: readonly Statement[]): Promise<Commit> {
     if (closing.length > 0) return this.#commitAfter(closing)
-    return this.#ask(COMMIT, [], { simple: true }, (result) => ({
+    return this.#ask(COMMIT, NO_VALUES, undefined, (result) => ({
       command: (result as PostgresJsResult).command ?? '',
     }))
   }
@@ -207,13 +212,13 @@ class PostgresJsConnection implements Connection {
 
   #ask<T>(
     text: string,
-    values: readonly unknown[],
-    options: object,
+    values: unknown[],
+    options: object | undefined,
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
   ): Promise<T> {
     if (this.#returned && this.#pool !== undefined) return Promise.reject(alreadyReturned())
     if (this.lost) return Promise.reject(alreadyLost())
-    const answer = this.client.unsafe(text, [...values] as never[], options) as Promise<unknown>
+    const answer = this.client.unsafe(text, values as never[], options) as Promise<unknown>
     return answer.then(
       (result) => {
         if (!this.#isUnknown) return read(result as PostgresJsResult | PostgresJsResult[])

@@ -7,16 +7,24 @@ export interface Pending {
   readonly onSilence: (() => void) | undefined
 }
 
+/** Its neighbours in the list of all; undefined at the ends, and both where it is in no list. */
+interface Listed extends Pending {
+  listed: boolean
+  before: Listed | undefined
+  after: Listed | undefined
+}
+
 /** Looking more often than this would cost more than it tells. */
 const MAX_LOOK_MS = 250
 
 /**
  * Destroys connections that have been silent for too long; what waits for an answer on them fails then. One timer for all: a
- * timer for each message would be a good part of a transaction's cost.
+ * timer for each message would be a good part of a transaction's cost. A list and not a Set: one that things go into and out of all
+ * the time is made anew again and again, each remembers the next, and the garbage collector copies what all of them had held.
  */
 export class SilenceWatch {
   readonly silenceMs: number
-  readonly #pending = new Set<Pending>()
+  #first: Listed | undefined
   #timer: NodeJS.Timeout | undefined
 
   constructor(silenceMs: number) {
@@ -28,19 +36,29 @@ export class SilenceWatch {
    * again after `goOn`.
    */
   start(connection: Connection, mayTakeMs = 0, onSilence?: () => void): Pending {
-    const pending = { connection, deadline: performance.now() + mayTakeMs + this.silenceMs, onSilence }
-    this.#pending.add(pending)
+    const deadline = performance.now() + mayTakeMs + this.silenceMs
+    const after = this.#first
+    const pending: Listed = { connection, deadline, onSilence, listed: true, before: undefined, after }
+    if (after !== undefined) after.before = pending
+    this.#first = pending
     if (this.#timer === undefined) this.#look()
     return pending
   }
 
   stop(pending: Pending): void {
-    this.#pending.delete(pending)
+    const { listed, before, after } = pending as Listed
+    if (!listed) return
+    if (before === undefined) this.#first = after
+    else before.after = after
+    if (after !== undefined) after.before = before
+    const ended = pending as Listed
+    ended.listed = false
+    ended.before = ended.after = undefined
   }
 
   /** Watches on. False where nothing is waited for any more. */
   goOn(pending: Pending): boolean {
-    if (!this.#pending.has(pending)) return false
+    if (!(pending as Listed).listed) return false
     pending.deadline = performance.now() + this.silenceMs
     return true
   }
@@ -63,21 +81,29 @@ export class SilenceWatch {
     this.#timer = setTimeout(
       () => {
         const now = performance.now()
-        for (const pending of this.#pending) {
-          if (pending.deadline > now) continue
+        for (const pending of this.#late(now)) {
           if (pending.onSilence === undefined) {
-            this.#pending.delete(pending)
+            this.stop(pending)
             pending.connection.destroy()
-          } else {
+          } else if (pending.listed) {
             pending.deadline = Infinity
             pending.onSilence()
           }
         }
         this.#timer = undefined
-        if (this.#pending.size > 0) this.#look()
+        if (this.#first !== undefined) this.#look()
       },
       Math.min(MAX_LOOK_MS, this.silenceMs / 4),
     )
     this.#timer.unref()
+  }
+
+  /** A list of its own: what is done about one can end others. */
+  #late(now: number): Listed[] {
+    const late: Listed[] = []
+    for (let pending = this.#first; pending !== undefined; pending = pending.after) {
+      if (pending.deadline <= now) late.push(pending)
+    }
+    return late
   }
 }
