@@ -50,7 +50,6 @@ import {
   runTransaction,
   type Transaction,
   type TransactionOptions,
-  type TransactionPlan,
 } from './transactions/index.ts'
 
 /** The client of the driver that a Lockstep works with: what `tx.client` is. */
@@ -156,25 +155,23 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    *   await tx.query('UPDATE wallets SET balance = $1 WHERE id = $2', [rows[0]!.balance + 1, id])
    * })
    */
-  transaction<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>, Events>) => Promise<T>): Promise<T> {
-    let plan: TransactionPlan
-    try {
-      plan = planTransaction(this.#grounds, options)
-      if (typeof fn !== 'function') {
-        throw new InvalidOption('transaction() was given no function.', {
-          advice: 'Call transaction(options, async (tx) => …).',
-        })
-      }
-    } catch (error) {
-      return Promise.reject(error)
+  async transaction<T>(
+    options: TransactionOptions,
+    fn: (tx: Transaction<ClientOf<P>, Events>) => Promise<T>,
+  ): Promise<T> {
+    const plan = planTransaction(this.#grounds, options)
+    if (typeof fn !== 'function') {
+      throw new InvalidOption('transaction() was given no function.', {
+        advice: 'Call transaction(options, async (tx) => …).',
+      })
     }
-    // Neither async nor through #counted: every promise more costs all transactions a part of a percent.
+    // Not through #counted: one function more would cost every transaction a percent.
     this.#running++
-    return runTransaction(this.#grounds, plan, fn as unknown as (tx: Transaction) => Promise<T>, this.#ended)
-  }
-
-  readonly #ended = (): void => {
-    if (--this.#running === 0) this.#whenIdle?.()
+    try {
+      return await runTransaction(this.#grounds, plan, fn as unknown as (tx: Transaction) => Promise<T>)
+    } finally {
+      if (--this.#running === 0) this.#whenIdle?.()
+    }
   }
 
   /** `close()` waits for what runs in here. */
@@ -183,7 +180,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     try {
       return await work()
     } finally {
-      this.#ended()
+      if (--this.#running === 0) this.#whenIdle?.()
     }
   }
 

@@ -13,16 +13,9 @@ import { judge, pauseMs } from './retry.ts'
 import { rollOut } from './rollOut.ts'
 
 /** Runs the function in a transaction with its locks, and again where that can help. */
-export function runTransaction<T>(
-  grounds: Grounds,
-  declared: TransactionPlan,
-  fn: Body<T>,
-  ended?: () => void,
-): Promise<T> {
+export function runTransaction<T>(grounds: Grounds, declared: TransactionPlan, fn: Body<T>): Promise<T> {
   const { rollout } = grounds
-  if (rollout === undefined) return runAttempts(grounds, declared, fn, ended)
-  const running = runRolledOut(grounds, rollout, declared, fn)
-  return ended === undefined ? running : running.finally(ended)
+  return rollout === undefined ? runAttempts(grounds, declared, fn) : runRolledOut(grounds, rollout, declared, fn)
 }
 
 /** The same with only some of the keys locked. */
@@ -60,20 +53,16 @@ const HARM: ReadonlySet<LockstepErrorCode> = new Set([
   'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN',
 ])
 
-async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, ended?: () => void): Promise<T> {
-  try {
-    const outer = frameToJoin(grounds, plan)
-    if (outer !== undefined) return await outer.tx.nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
-    if (plan.closing.closed) throw closedError(plan.allKeys)
-    if (plan.locks.length > 0 && isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
-    for (let attempt = 1; ; attempt++) {
-      const result = await attemptOnce(grounds, plan, fn, attempt)
-      if (result.end === 'committed') return result.value
-      const committed = await beforeNextAttempt(grounds, plan, result, attempt)
-      if (committed !== undefined) return committed.value
-    }
-  } finally {
-    ended?.()
+async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>): Promise<T> {
+  const outer = frameToJoin(grounds, plan)
+  if (outer !== undefined) return outer.tx.nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
+  if (plan.closing.closed) throw closedError(plan.allKeys)
+  if (plan.locks.length > 0 && isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
+  for (let attempt = 1; ; attempt++) {
+    const result = await attemptOnce(grounds, plan, fn, attempt)
+    if (result.end === 'committed') return result.value
+    const committed = await beforeNextAttempt(grounds, plan, result, attempt)
+    if (committed !== undefined) return committed.value
   }
 }
 

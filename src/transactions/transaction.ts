@@ -96,24 +96,15 @@ const IN_FAILED_TRANSACTION = '25P02'
 /** Where each statement has a snapshot of its own. In PostgreSQL the two are the same; a joined transaction may be either. */
 const READS_FRESH: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
 
-/** Texts that came of late. More than that would be texts with values in them, of which each comes once. */
+/** Texts that were to be sent with COMMIT of late. More than that would be texts with values in them, of which each comes once. */
+const recentTexts = new Set<string>()
 const MAX_RECENT_TEXTS = 200
-/** Longer ones are not worth being kept. */
-const MAX_RECENT_LENGTH = 10_000
-const recentAtCommit = new Set<string>()
-/** Looked at: none of them begins or ends a transaction. */
-const harmless = new Set<string>()
 
-function remember(texts: Set<string>, text: string): void {
-  if (text.length > MAX_RECENT_LENGTH) return
-  if (texts.size >= MAX_RECENT_TEXTS) texts.clear()
-  texts.add(text)
-}
-
-/** Whether a text for COMMIT came before, not long ago. */
+/** Whether the text came before, not long ago. */
 function recurs(text: string): boolean {
-  if (recentAtCommit.has(text)) return true
-  remember(recentAtCommit, text)
+  if (recentTexts.has(text)) return true
+  if (recentTexts.size >= MAX_RECENT_TEXTS) recentTexts.clear()
+  recentTexts.add(text)
   return false
 }
 
@@ -197,38 +188,27 @@ export class OpenTransaction implements Transaction {
         advice: 'Pass the text of one statement, and its values as a list.',
       })
     }
-    if (harmless.has(text)) return
     if (isTransactionControl(text)) {
       throw new TransactionControl(`tx.query() was given ${JSON.stringify(text.trim().slice(0, 30))}.`, {
         advice: 'Return from the function to commit, throw to roll back, use tx.savepoint() for a part.',
       })
     }
-    remember(harmless, text)
   }
 
-  #run<Row>(text: string, values: readonly unknown[] | undefined): Promise<StatementResult<Row>> {
-    let connection: Connection
-    let answer: Promise<StatementResult<Row>>
+  async #run<Row>(text: string, values: readonly unknown[] | undefined): Promise<StatementResult<Row>> {
+    this.#checkStatement(text)
+    const connection = this.#connection
     try {
-      this.#checkStatement(text)
-      connection = this.#connection
-      answer = connection.query<Row>(text, values)
+      const result = await connection.query<Row>(text, values)
+      // A statement that succeeds proves that an earlier failure was undone.
+      this.firstFailure = undefined
+      return result
     } catch (error) {
-      return Promise.reject(error)
+      this.firstFailure ??= error
+      // pg's lost connection has no code of its own.
+      if (connection.lost && codeOf(error) === undefined) throw alreadyLost(error)
+      throw error
     }
-    return answer.then(
-      (result) => {
-        // A statement that succeeds proves that an earlier failure was undone.
-        this.firstFailure = undefined
-        return result
-      },
-      (error: unknown) => {
-        this.firstFailure ??= error
-        // pg's lost connection has no code of its own.
-        if (connection.lost && codeOf(error) === undefined) throw alreadyLost(error)
-        throw error
-      },
-    )
   }
 
   async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {
