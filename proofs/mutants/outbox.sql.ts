@@ -36,6 +36,20 @@ export const outbox: readonly Mutant[] = [
     caughtBy: { by: 'attack', attack: 'order', goal: 'first deliveries out of order, or with a gap' },
   },
   {
+    name: 'enqueue-on-the-callers-path',
+    why: 'Enqueuing runs with the rights of the owner: an operator of the caller that comes before the real one would, too.',
+    file: 'sql/0012_outbox_read.sql',
+    find: `) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET`,
+    replace: `) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/searchPath.pg.test.ts',
+      test: 'nothing on the path of whoever enqueues runs with the rights of the owner',
+    },
+  },
+  {
     name: 'open-writers-forgotten',
     why: 'Of transactions that were open at the last look, and have smaller ids than what was delivered, nothing is read any more.',
     file: 'sql/0012_outbox_read.sql',
