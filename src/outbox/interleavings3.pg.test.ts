@@ -112,9 +112,9 @@ describe('retention', () => {
     let dropping: Promise<unknown> | undefined
     // It waits for a third of a second only, and not before the cursors are past the tick: seen at once, or in the next round.
     const seenBlocked = async (): Promise<boolean> => {
-      let over = false
-      dropping = lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 3_600_000 }).finally(() => (over = true))
-      while (!over) if ((await bench.admin.query(blocked)).rowCount === 1) return true
+      const round = { over: false }
+      dropping = lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 3_600_000 }).finally(() => (round.over = true))
+      while (!round.over) if ((await bench.admin.query(blocked)).rowCount === 1) return true
       return false
     }
     await expect.poll(seenBlocked, SOON).toBe(true)
