@@ -25,7 +25,7 @@ interface Size {
 
 const SIZES: Readonly<Record<Thoroughness, Size>> = {
   full: {
-    rounds: 9,
+    rounds: 25,
     singles: 2000,
     cells: [
       { keys: 1000, backlog: 10_000, judged: false },

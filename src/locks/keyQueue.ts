@@ -39,7 +39,7 @@ interface Entry {
   readonly waiting: Waiter[]
 }
 
-/** Beyond that, those that nobody wants are forgotten. */
+/** More than that are not kept for those who may come again. */
 const KEPT_ENTRIES = 1000
 
 /**
@@ -48,9 +48,8 @@ const KEPT_ENTRIES = 1000
  * the server's lock: until then one of them asks for all.
  */
 export class KeyQueue {
-  /** Those that nobody wants any more are kept for a while: a Map with something new in it all the time is work for the collector. */
+  /** Some that nobody wants any more are kept: a Map with something new in it all the time is work for the collector. */
   readonly #entries = new Map<bigint, Entry>()
-  #sweepAt = KEPT_ENTRIES
 
   /** Enters at once, or not at all. */
   tryEnter(locks: LockSet): Ticket | undefined {
@@ -116,15 +115,9 @@ export class KeyQueue {
   #entry({ id, key }: LockRequest): Entry {
     let entry = this.#entries.get(id)
     if (entry === undefined) {
-      if (this.#entries.size >= this.#sweepAt) this.#sweep()
       this.#entries.set(id, (entry = { key, exclusive: false, confirmed: 0, asking: 0, waiting: [] }))
     }
     return entry
-  }
-
-  #sweep(): void {
-    for (const [id, entry] of this.#entries) if (isIdle(entry)) this.#entries.delete(id)
-    this.#sweepAt = Math.max(KEPT_ENTRIES, this.#entries.size * 2)
   }
 
   #tryEnter(lock: LockRequest): boolean {
@@ -170,6 +163,7 @@ export class KeyQueue {
     else if (confirmed) entry.confirmed--
     else entry.asking--
     this.#advance(entry)
+    if (this.#entries.size > KEPT_ENTRIES && isIdle(entry)) this.#entries.delete(lock.id)
   }
 
   #advance(entry: Entry): void {

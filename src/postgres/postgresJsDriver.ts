@@ -56,7 +56,7 @@ function inOurNames(result: StatementResult): StatementResult {
 }
 
 /** Without values and options postgres.js sends a plain message. Every option costs: it copies them the slow way, one by one. */
-const NO_VALUES: unknown[] = []
+const NO_VALUES = Object.freeze([]) as unknown as unknown[]
 const PREPARED = { prepare: true }
 const PREPARED_WITHOUT_VALUES = { simple: false, prepare: true }
 
@@ -187,8 +187,9 @@ class PostgresJsConnection implements Connection {
     if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values))
     // Prepared as postgres.js prepares its own, unless the caller turned that off: unprepared, a statement with values takes two
     // round trips.
-    const options = values.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
-    return this.#ask(text, [...values], options, (result) => {
+    const copy = [...values]
+    const options = copy.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
+    return this.#ask(text, copy, options, (result) => {
       return toStatementResult(result as PostgresJsResult) as StatementResult<Row>
     })
   }

@@ -82,10 +82,11 @@ export class SilenceWatch {
       () => {
         const now = performance.now()
         for (const pending of this.#late(now)) {
+          if (!pending.listed) continue
           if (pending.onSilence === undefined) {
             this.stop(pending)
             pending.connection.destroy()
-          } else if (pending.listed) {
+          } else {
             pending.deadline = Infinity
             pending.onSilence()
           }
