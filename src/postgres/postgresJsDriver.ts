@@ -56,7 +56,6 @@ function inOurNames(result: StatementResult): StatementResult {
 }
 
 /** Without values and options postgres.js sends a plain message. Every option costs: it copies them the slow way, one by one. */
-const NO_VALUES = Object.freeze([]) as unknown as unknown[]
 const PREPARED = { prepare: true }
 const PREPARED_WITHOUT_VALUES = { simple: false, prepare: true }
 
@@ -175,7 +174,7 @@ class PostgresJsConnection implements Connection {
   script(text: string): Promise<StatementResult[]> {
     const capture = this.#isUnknown
     if (capture && text.length > MAX_TELLING_CHARACTERS) return this.#captureFirst(() => this.script(text))
-    return this.#ask(text, NO_VALUES, capture ? { onexecute: this.#capture } : undefined, (result) => {
+    return this.#ask(text, [], capture ? { onexecute: this.#capture } : undefined, (result) => {
       const results = isSeveral(result) ? result : [result]
       this.#learn(results[0]?.state?.pid)
       const answers = results.map(toStatementResult)
@@ -197,7 +196,7 @@ class PostgresJsConnection implements Connection {
   /** One after the other: sent together, COMMIT would go alone where postgres.js cannot write a value of the statement before. */
   commit(closing: readonly Statement[]): Promise<Commit> {
     if (closing.length > 0) return this.#commitAfter(closing)
-    return this.#ask(COMMIT, NO_VALUES, undefined, (result) => ({
+    return this.#ask(COMMIT, [], undefined, (result) => ({
       command: (result as PostgresJsResult).command ?? '',
     }))
   }
