@@ -15,7 +15,7 @@ ${Object.values(benches)
 
   Without a name: all of them, about 25 minutes; kept in bench/results, drawn in docs/pictures, filled into docs/guides/benchmarks.md.
 
-  --quick        ends within 60 s each
+  --quick        ends within 60 s each: for a look, with few rounds, whose ratios move more
   --smoke        only shows that it works; goals are printed and not judged
   --json         one JSON object on the last line
   --verbose      prints what it is compared with, and how that is set
