@@ -225,3 +225,19 @@ test('a thousand callers of one key, each in its turn', async () => {
   )
   expect(queue.size).toBe(0)
 })
+
+test('among thousands of keys that come and go, one that is held stays held, and who waits for it gets it', async () => {
+  const queue = new KeyQueue()
+  const held = queue.tryEnter([lock(1)])
+  const next = queue.enter([lock(1)], new Impatience())
+  for (let id = 2; id < 3000; id++) queue.tryEnter([lock(id)])?.release()
+  expect(queue.tryEnter([lock(1)])).toBeUndefined()
+  expect(queue.keys()).toEqual([expect.objectContaining({ waiting: 1 })])
+  const other = queue.tryEnter([lock(5000)])
+  held?.release()
+  const ticket = await next
+  expect(queue.tryEnter([lock(1)])).toBeUndefined()
+  ticket?.release()
+  other?.release()
+  expect(queue.size).toBe(0)
+})

@@ -43,8 +43,8 @@ interface Failure {
 }
 
 /**
- * Waits for the locks, runs the function and commits, once. One function from the queue to COMMIT: with AsyncLocalStorage every
- * promise costs, and what goes well needs no other.
+ * Waits for the locks, runs the function and commits, once. One function from the queue to COMMIT; what else can
+ * become of it has functions of its own, below.
  */
 export async function attemptOnce<T>(
   grounds: Grounds,
