@@ -7,6 +7,7 @@ import { combine } from './combine.ts'
 import { commit } from './commit.ts'
 import { consoleAttack } from './console.ts'
 import { crash } from './crash.ts'
+import { edges } from './edges.ts'
 import { http } from './http.ts'
 import { kafkaTransactions } from './kafkaTransactions.ts'
 import { keys } from './keys.ts'
@@ -53,6 +54,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   zombie,
   silence,
   restart,
+  edges,
   http,
   order,
   crash,

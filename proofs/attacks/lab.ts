@@ -42,8 +42,11 @@ export interface Client {
 const DATABASE = 'postgres'
 
 /** Opens a lab. Its server is real, and so is everything that is done to it. */
-export async function openLab(settings: Record<string, string> = {}): Promise<Lab> {
-  const server = await startPostgres({ settings: { max_connections: '200', ...settings } })
+export async function openLab(settings: Record<string, string> = {}, binariesFrom?: string): Promise<Lab> {
+  const server = await startPostgres({
+    settings: { max_connections: '200', ...settings },
+    ...(binariesFrom !== undefined && { binariesFrom }),
+  })
   const bouncer = await startPgBouncer({ postgresPort: server.port, poolMode: 'transaction', defaultPoolSize: 40 })
   const admin = quiet(new pg.Pool({ connectionString: server.url(DATABASE), application_name: 'lab' }))
   await new Lockstep(admin).migrate()

@@ -1,0 +1,4 @@
+import type { Edge } from './edge.ts'
+
+/** Every edge, in the order in which they are attacked. */
+export const edgeList: readonly Edge[] = []
