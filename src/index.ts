@@ -43,7 +43,7 @@ export type {
   Leases,
   LeaseWaiter,
 } from './leases/index.ts'
-export type { ActContext, Found, LongOnceOptions, OnceOptions, OnceResult } from './once/index.ts'
+export type { ActContext, Found, LongOnceOptions, OnceOptions } from './once/index.ts'
 export {
   type BatchContext,
   type Delivery,
@@ -84,8 +84,12 @@ export {
 export type {
   Isolation,
   JoinOptions,
+  NestedOnceOptions,
+  NestedOptions,
+  OnceResult,
   RetryOptions,
   Strategy,
   Transaction,
   TransactionOptions,
+  Transactor,
 } from './transactions/index.ts'

@@ -23,7 +23,7 @@ import {
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
 import { type Dispatcher, type DispatcherOptions, EnqueuingRoom, Outbox } from './outbox/index.ts'
-import { type LongOnceOptions, once, onceLong, type OnceOptions, type OnceResult } from './once/index.ts'
+import { isLongForm, type LongOnceOptions, once, onceLong, type OnceOptions, onceWithin } from './once/index.ts'
 import {
   checkReadiness,
   checkSchemaName,
@@ -41,12 +41,16 @@ import {
   SilenceWatch,
 } from './postgres/index.ts'
 import {
+  detached,
   type EventMap,
   type Grounds,
   type JoinOptions,
   joinTransaction,
+  type OnceResult,
+  outsideTransactions,
   planDefaults,
   planTransaction,
+  refuseInside,
   runTransaction,
   type Transaction,
   type TransactionOptions,
@@ -60,6 +64,8 @@ export type ClientOf<P extends Pool> = P extends { reserve(): Promise<infer Clie
     : unknown
 
 const DEFAULT_SILENCE_MS = 30_000
+/** For whoever calls it inside a transaction. */
+const ONCE = { call: 'lockstep.once()', instead: 'tx.once()' }
 const DEFAULT_SLOW_WAIT_MS = 100
 
 /**
@@ -130,6 +136,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       trigger: rollout && options.rollback && new RolloutTrigger(schema, rollout, options.rollback),
       shadows: new ShadowWatch(schema, driver, silence, this.#closing),
       enqueuing,
+      once: onceWithin,
       slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {
         return readiness()
@@ -147,7 +154,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
 
   /**
    * Runs the function in a transaction whose locks were granted before its first read. It commits when the function returns and
-   * rolls back when it throws.
+   * rolls back when it throws. Inside the function of another transaction of this Lockstep it is refused: use `tx.transaction()`.
    *
    * @example
    * await lockstep.transaction({ lock: key`Wallet:${id}`, isolation: 'serializable' }, async (tx) => {
@@ -198,6 +205,19 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   }
 
   /**
+   * Runs the function outside of every transaction that the calling code runs in, and returns what it returns. For work that does not
+   * belong to that transaction: what it commits stays when that one rolls back. Do not wait in it for what that transaction holds.
+   *
+   * @example
+   * // A queue that requests share starts the job of one request in the async context of another.
+   * queue.add(() => lockstep.detached(() => lockstep.transaction({}, (tx) => tx.query('INSERT INTO visits VALUES ($1)', [id]))))
+   */
+  detached<T>(fn: () => T): T {
+    if (typeof fn === 'function') return detached(fn)
+    throw new InvalidOption('detached() was given no function.', { advice: 'Call lockstep.detached(() => …).' })
+  }
+
+  /**
    * Finds a thing or creates it, under the key's lock: of all callers, in all processes, exactly one creates it.
    *
    * @example
@@ -221,9 +241,11 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     key: Key,
     options: OnceOptions<Value, ClientOf<P>> | LongOnceOptions<Value, Pending, Outcome, ClientOf<P>>,
   ): Promise<OnceResult<Value>> {
-    const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
-      this.transaction(wanted, fn as unknown as (tx: Transaction<ClientOf<P>, Events>) => Promise<T>)
-    return typeof options === 'object' && options !== null && 'act' in options
+    const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> => {
+      refuseInside(this.#grounds, [key], ONCE)
+      return this.transaction(wanted, fn as unknown as (tx: Transaction<ClientOf<P>, Events>) => Promise<T>)
+    }
+    return isLongForm(options)
       ? this.#counted(() => onceLong(transact, this.leases, key, options))
       : once(transact, key, options)
   }
@@ -278,7 +300,9 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   dispatcher(options: DispatcherOptions): Dispatcher {
     const dispatcher = this.outbox.dispatcher(options)
-    return { name: dispatcher.name, run: (given) => this.#counted(() => dispatcher.run(given)) }
+    // It delivers for everybody, whoever started it.
+    const run: Dispatcher['run'] = (given) => outsideTransactions(() => this.#counted(() => dispatcher.run(given)))
+    return { name: dispatcher.name, run }
   }
 
   /** The inbox of a consumer: what is delivered at least once has its effect exactly once, in order; what is missing is told. */

@@ -103,7 +103,8 @@ function checkCount(name: string, count: unknown): number {
 
 function calledInside(key: Key): NestedTransaction {
   return new NestedTransaction(`A combined call on ${key} was made from inside a transaction.`, {
-    advice: 'It is served by a transaction of its own, which could wait for this one. Call it before or after.',
+    advice:
+      'It is served by a transaction of its own, which could wait for this one. Call it before or after; code that does not belong to the transaction runs inside lockstep.detached(fn).',
     keys: [key],
   })
 }

@@ -25,6 +25,7 @@ export interface ConsoleLockstep {
   readonly locks: Locks
   readonly leases: Pick<Leases, 'list' | 'history' | 'forceRelease'>
   readonly outbox: Pick<Outbox, 'status' | 'parked' | 'retry' | 'skip' | 'pause' | 'resume'>
+  detached<T>(fn: () => T): T
   transaction<T>(options: { readonly retry: false; readonly waitMs: number }, fn: (tx: Asks) => Promise<T>): Promise<T>
 }
 

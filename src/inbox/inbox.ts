@@ -1,5 +1,11 @@
 import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
-import type { EventMap, Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
+import {
+  type EventMap,
+  type Grounds,
+  refuseInside,
+  type Transaction,
+  type TransactionOptions,
+} from '../transactions/index.ts'
 import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
 import { type BatchVerdict, questionOf, valuesOf, verdictsOn } from './acceptMany.ts'
 import { accept, acceptRuns, type AcceptRow, position, type PositionRow, type RunRow, start } from './inbox.sql.ts'
@@ -35,6 +41,10 @@ export interface AcceptManyOptions {
 /** What `handle()` takes beside the event: also the options of its transaction. */
 export interface HandleOptions extends AcceptOptions, TransactionOptions {}
 
+/** For whoever calls them inside a transaction. */
+const HANDLE = { call: 'inbox.handle()', instead: 'inbox.accept(tx, event)' }
+const POSITION = { call: 'inbox.position()', instead: 'inbox.position(tx, stream)' }
+
 /** PostgreSQL's largest. */
 const MAX_IDLE_MS = 2_147_483_647
 
@@ -57,13 +67,15 @@ type Transact<Client, Events extends object> = <T>(
 /** The inbox of one consumer: as `lockstep.inbox(consumer)`. */
 export class Inbox<Client = unknown, Events extends object = EventMap> {
   readonly consumer: string
+  readonly #grounds: Grounds
   readonly #schema: string
   readonly #accept: string
   readonly #acceptRuns: string
   readonly #transact: Transact<Client, Events>
 
-  constructor(grounds: Pick<Grounds, 'quotedSchema'>, transact: Transact<Client, Events>, consumer: string) {
+  constructor(grounds: Grounds, transact: Transact<Client, Events>, consumer: string) {
     this.consumer = checkConsumer(consumer)
+    this.#grounds = grounds
     this.#schema = grounds.quotedSchema
     this.#accept = accept(this.#schema)
     this.#acceptRuns = acceptRuns(this.#schema)
@@ -72,7 +84,8 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
 
   /**
    * Handles an event exactly once: in one transaction it is accepted, and the handler is run for `first` alone. After a conflict both
-   * are done again. To acknowledge an event, wait until this has returned; if it throws, nothing was written.
+   * are done again. To acknowledge an event, wait until this has returned; if it throws, nothing was written. Inside a transaction of
+   * the same Lockstep it is refused: use `accept()` with its `tx`.
    *
    * @example
    * await inbox.handle(event, async (tx, { payload }) => {
@@ -91,6 +104,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
       })
     }
     const { start: _start, ...wanted } = options
+    refuseInside(this.#grounds, [], HANDLE)
     return this.#transact(wanted, async (tx) => {
       const verdict = await this.#ask(tx, values)
       if (verdict === 'first') await handler(tx, event)
@@ -151,10 +165,16 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   }
 
   /** How far this consumer is in a stream; undefined where it has not begun. */
-  async position(stream: InboxStream): Promise<InboxPosition | undefined> {
-    const { topic, key } = checkStream(stream)
-    const values = [this.consumer, topic, key]
-    const { rows } = await this.#transact({}, (tx) => tx.query<PositionRow>(position(this.#schema), values))
+  async position(stream: InboxStream): Promise<InboxPosition | undefined>
+  /** The same as the transaction sees it, with what was accepted in it. */
+  async position(tx: InboxTransaction, stream: InboxStream): Promise<InboxPosition | undefined>
+  async position(first: InboxStream | InboxTransaction, second?: InboxStream): Promise<InboxPosition | undefined> {
+    const { topic, key } = checkStream((second ?? first) as InboxStream)
+    const ask = (tx: InboxTransaction): ReturnType<typeof tx.query<PositionRow>> =>
+      tx.query<PositionRow>(position(this.#schema), [this.consumer, topic, key])
+    if (second === undefined) refuseInside(this.#grounds, [], POSITION)
+    else checkTransaction('position', first)
+    const { rows } = await (second === undefined ? this.#transact({}, ask) : ask(first as InboxTransaction))
     const [row] = rows
     return row && { seq: Number(row.seq), id: row.uuid ?? undefined }
   }

@@ -1,7 +1,7 @@
 import { LeaseLost, type LeaseLostReason } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { leaseLost, leaseReleased } from '../observe/index.ts'
-import type { Transaction, TransactionOptions } from '../transactions/index.ts'
+import { outsideTransactions, type Transaction, type TransactionOptions } from '../transactions/index.ts'
 import { elapsedMs, type Moment, thisMoment } from './clock.ts'
 import type { LeasePlan } from './options.ts'
 
@@ -20,6 +20,17 @@ export interface Lease<Client = unknown> {
   /** A transaction that cannot commit once somebody else has the lease. */
   transaction<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
   transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  /**
+   * The same for a transaction that is open: from here on it cannot commit once somebody else has the lease. In a savepoint that is
+   * rolled back it is undone.
+   *
+   * @example
+   * await lockstep.transaction({ lock: key`Ledger:${id}` }, async (tx) => {
+   *   await lease.guard(tx)
+   *   await tx.query('UPDATE ledger SET state = $1 WHERE id = $2', ['closed', id])
+   * })
+   */
+  guard(tx: Transaction<Client>): Promise<void>
   /** Gives it back. May be called again, and after it was lost. */
   release(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
@@ -31,6 +42,7 @@ export interface LeaseRoom {
   forget(lease: HeldLease): void
   release(lease: HeldLease): Promise<void>
   transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T>
+  guard(lease: HeldLease, tx: Transaction): Promise<void>
 }
 
 /** The part of the ttl that is not trusted: it covers late timers and the way of the abort to whoever listens. */
@@ -109,6 +121,10 @@ export class HeldLease implements Lease {
     return this.#room.transact(this, options, fn)
   }
 
+  guard(tx: Transaction): Promise<void> {
+    return this.#room.guard(this, tx)
+  }
+
   /** The database has confirmed it, in answer to what was asked at that moment. */
   renewed(askedAt: Moment): void {
     // The answer to an earlier question may come later.
@@ -132,7 +148,8 @@ export class HeldLease implements Lease {
         reason,
       })
     }
-    this.#controller.abort(this.#error(reason))
+    // Those who listen may open transactions: they do not belong to the one in which the loss was noticed.
+    outsideTransactions(() => this.#controller.abort(this.#error(reason)))
   }
 
   /** Not stopped by anybody's signal: giving back is the one thing that must always be tried. */

@@ -13,7 +13,7 @@ import { Pending } from './pending.ts'
 import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
 import { type HistoryEntry, historyOf, inspect, type LeaseDetails, type LeaseInfo, listLeases } from './seeing.ts'
 import { giveBack, leaseHeld, type Obstacle, takeLease } from './take.ts'
-import { transactUnder } from './transactUnder.ts'
+import { guardOpen, transactUnder } from './transactUnder.ts'
 
 /** How many ends of leases are remembered, of all keys together. */
 const KEEP_HISTORY = 10_000
@@ -50,6 +50,7 @@ export class Leases<Client = unknown> {
       release: (lease: HeldLease) => this.#release(lease),
       transact: <T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>) =>
         this.#transact(lease, options, fn),
+      guard: (lease: HeldLease, tx: Transaction) => guardOpen(grounds, lease, tx),
     }
   }
 

@@ -22,5 +22,5 @@
  * other side honours the id, there is one thing. A stopped creator that goes on cannot write any more (see leases/), and what it does
  * outside it does under the same id. `act` that fails is abandoned, if the caller says how, or left to the next.
  */
-export { type ActContext, type Found, type LongOnceOptions, onceLong } from './long.ts'
-export { once, type OnceOptions, type OnceResult } from './once.ts'
+export { type ActContext, type Found, isLongForm, type LongOnceOptions, onceLong } from './long.ts'
+export { once, type OnceOptions, onceWithin } from './once.ts'

@@ -1,25 +1,18 @@
 import { InvalidOption } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { codeOf, findCause, UNIQUE_VIOLATION } from '../postgres/index.ts'
-import type { Transaction, TransactionOptions } from '../transactions/index.ts'
+import type {
+  NestedOnceOptions,
+  OnceResult,
+  Transaction,
+  TransactionOptions,
+  Transactor,
+} from '../transactions/index.ts'
+import { isLongForm, longFormInside } from './long.ts'
 
 /** What `lockstep.once()` takes beside the key. */
-export interface OnceOptions<Value, Client = unknown> extends Pick<
-  TransactionOptions,
-  'isolation' | 'waitMs' | 'signal' | 'retry'
-> {
-  /** Looks for the thing; `undefined` or `null` where it is not there. */
-  readonly find: (tx: Transaction<Client>) => Promise<Value | undefined | null>
-  /** Creates it, in the same transaction. */
-  readonly create: (tx: Transaction<Client>) => Promise<NonNullable<Value>>
-}
-
-/** What there is now, and who made it. */
-export interface OnceResult<Value> {
-  readonly value: NonNullable<Value>
-  /** True for the one caller whose `create` was committed. */
-  readonly created: boolean
-}
+export interface OnceOptions<Value, Client = unknown>
+  extends NestedOnceOptions<Value, Client>, Pick<TransactionOptions, 'waitMs' | 'signal' | 'retry'> {}
 
 type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
 
@@ -50,4 +43,14 @@ export async function once<Value, Client>(
       throw error
     })
   }
+}
+
+/** The same as a part of an open transaction, which must hold the key. */
+export async function onceWithin<Value>(
+  tx: Transactor,
+  key: Key,
+  options: NestedOnceOptions<Value>,
+): Promise<OnceResult<Value>> {
+  if (isLongForm<unknown>(options)) throw longFormInside(key)
+  return once((wanted, fn) => tx.transaction(wanted, fn), key, options)
 }

@@ -47,7 +47,8 @@ export {
   type StreamNumbers,
 } from './enqueuing.ts'
 export type { Grounds } from './grounds.ts'
-export { isInsideTransaction, outsideTransactions } from './nesting.ts'
+export { isInsideTransaction } from './frames.ts'
+export { detached, outsideTransactions, refuseInside } from './nesting.ts'
 export { tellsOfLostConnection } from './retry.ts'
 export {
   checkWaitMs,
@@ -61,5 +62,13 @@ export {
 } from './options.ts'
 export { runTransaction } from './run.ts'
 export { Stay } from './stay.ts'
-export { abandon, isUndone, rootOf, type Transaction } from './transaction.ts'
+export { abandon, isOf, isUndone, rootOf } from './transaction.ts'
+export type {
+  NestedOnce,
+  NestedOnceOptions,
+  NestedOptions,
+  OnceResult,
+  Transaction,
+  Transactor,
+} from './transactionInterface.ts'
 export type { Isolation } from './transactions.sql.ts'

@@ -2,7 +2,7 @@ import { DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
 import type { Keys } from '../locks/index.ts'
 import { codeOf, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
 import type { Grounds } from './grounds.ts'
-import { planTransaction, type TransactionPlan } from './options.ts'
+import { planTransaction, readsFresh, type TransactionPlan } from './options.ts'
 import { OpenTransaction } from './transaction.ts'
 import { beginJoin, type Isolation, joinLocks, releaseSavepoint, rollbackToSavepoint } from './transactions.sql.ts'
 
@@ -15,8 +15,6 @@ export interface JoinOptions {
 }
 
 const SAVEPOINT = 'lockstep_join'
-/** In PostgreSQL the two are the same. */
-const SAFE_LEVELS: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
 
 /**
  * Works inside a transaction that the caller opened, on the caller's client. What is read after it is guarded by the locks; what
@@ -40,6 +38,9 @@ export async function joinTransaction(
     })
     const row = results.at(-1)?.rows[0] as unknown
     const { isolation, standby } = row as { isolation: Isolation; standby: string }
+    const { enqueuing } = grounds
+    const joined = (): OpenTransaction =>
+      new OpenTransaction(connection, { isolation, enqueuing, grounds, plan, joined: true })
     const refusal = standby === 'true' ? standbyRefused() : refusalOf(isolation, plan)
     if (refusal !== undefined) {
       await connection.script(releaseSavepoint(SAVEPOINT))
@@ -47,7 +48,7 @@ export async function joinTransaction(
     }
     if (plan.locks.length === 0) {
       await connection.script(releaseSavepoint(SAVEPOINT))
-      return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
+      return joined()
     }
     const startedAt = performance.now()
     // lock_timeout 0 would mean: for ever.
@@ -61,7 +62,7 @@ export async function joinTransaction(
       if (!connection.lost && !(error instanceof LockTimeout)) await connection.script(rollbackToSavepoint(SAVEPOINT))
       throw error
     }
-    return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
+    return joined()
   } finally {
     // Only our listeners: the client stays the caller's.
     connection.release()
@@ -76,7 +77,7 @@ function canSend(client: unknown, methods: readonly string[]): boolean {
 const MAX_LOCK_TIMEOUT_MS = 2_147_483_647
 
 function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | undefined {
-  if (plan.locks.length === 0 || SAFE_LEVELS.has(isolation)) return undefined
+  if (plan.locks.length === 0 || readsFresh(isolation)) return undefined
   return new JoinRefused(
     `The joined transaction is ${isolation.toUpperCase()}: its snapshot is older than any lock taken now.`,
     {

@@ -79,12 +79,19 @@ export interface TransactionPlan {
 }
 
 const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
+/** Where each statement has a snapshot of its own. In PostgreSQL the two are the same; a joined transaction may be either. */
+const READS_FRESH: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
 const DEFAULT_ATTEMPTS = 10
 const DEFAULT_WAIT_MS = 30_000
 /** setTimeout and lock_timeout both end here. */
 const MAX_WAIT_MS = 2_147_483_647
 const MAX_ATTEMPTS = 1000
 const MAX_STREAMS = 100
+
+/** Whether each statement of a transaction with this isolation sees what was committed before it. */
+export function readsFresh(isolation: Isolation): boolean {
+  return READS_FRESH.has(isolation)
+}
 
 /** What a plan is made with. */
 interface PlanGrounds {
