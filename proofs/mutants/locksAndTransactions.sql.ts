@@ -55,6 +55,38 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'attack', attack: 'commit', goal: 'crashes: told that nobody knows' },
   },
   {
+    name: 'strangers-join',
+    why: 'A transaction joins the one that is open in its async context: a job of a shared queue joins that of another request.',
+    file: 'src/transactions/run.ts',
+    find: '  refuseInside(grounds, declared.allKeys)\n',
+    replace:
+      '  const outer = openFrames().find((frame) => frame.grounds === grounds)\n  if (outer !== undefined) return outer.tx.nest((tx) => fn(tx))\n',
+    and: [
+      {
+        file: 'src/transactions/run.ts',
+        find: "import { isInsideTransaction } from './frames.ts'",
+        replace: "import { isInsideTransaction, openFrames } from './frames.ts'",
+      },
+    ],
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/jobQueue.pg.test.ts',
+      test: 'refuses a job in another request’s transaction',
+    },
+  },
+  {
+    name: 'part-without-its-lock',
+    why: 'A part of a transaction asks for a lock that the transaction does not hold, and runs without it.',
+    file: 'src/transactions/nested.ts',
+    find: '  const [first] = missing\n',
+    replace: '  const [first] = missing.slice(missing.length)\n',
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/nesting.pg.test.ts',
+      test: 'without the lock it is refused, naming the keys, and the outer goes on',
+    },
+  },
+  {
     name: 'rows-as-named',
     why: 'lockRows() locks rows in the order in which the caller names them.',
     file: 'src/rows/rows.sql.ts',
