@@ -116,7 +116,7 @@ export class LockAborted extends LockstepError {
   readonly code = 'LOCKSTEP_LOCK_ABORTED'
 }
 
-/** A transaction inside a transaction that asks for what the outer one does not have: it would wait for itself for ever. */
+/** A transaction inside a transaction that is not a part of it, or asks for what it does not have. */
 export class NestedTransaction extends LockstepError {
   readonly code = 'LOCKSTEP_NESTED_TRANSACTION'
 }

@@ -33,6 +33,7 @@ export { type ClientOf, Lockstep } from './lockstep.ts'
 export type { LockstepOptions } from './lockstepOptions.ts'
 export type {
   ForceReleaseOptions,
+  GuardedTransaction,
   HistoryEntry,
   LeaderOptions,
   Lease,

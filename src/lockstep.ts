@@ -64,7 +64,7 @@ export type ClientOf<P extends Pool> = P extends { reserve(): Promise<infer Clie
     : unknown
 
 const DEFAULT_SILENCE_MS = 30_000
-/** For whoever calls it inside a transaction. */
+/** What a caller inside a transaction has to use instead. */
 const ONCE = { call: 'lockstep.once()', instead: 'tx.once()' }
 const DEFAULT_SLOW_WAIT_MS = 100
 
@@ -300,7 +300,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   dispatcher(options: DispatcherOptions): Dispatcher {
     const dispatcher = this.outbox.dispatcher(options)
-    // It delivers for everybody, whoever started it.
+    // It delivers for all: a transaction around the call that started it has nothing to do with it.
     const run: Dispatcher['run'] = (given) => outsideTransactions(() => this.#counted(() => dispatcher.run(given)))
     return { name: dispatcher.name, run }
   }

@@ -117,7 +117,7 @@ export class Inquiry {
 
   /** In a transaction without a lock that takes no id: it leaves nothing behind, and so it may be cut off at any time. */
   #query<Row>(text: string, values: readonly string[]): Promise<StatementResult<Row>> {
-    // It looks for everybody, in whoever's transaction the question came up.
+    // It asks for all viewers: a transaction around the first of them has nothing to do with it.
     return this.#lockstep.detached(() =>
       this.#lockstep.transaction({ retry: false, waitMs: WAIT_MS }, (tx) => tx.query<Row>(text, values)),
     )

@@ -41,7 +41,7 @@ export interface AcceptManyOptions {
 /** What `handle()` takes beside the event: also the options of its transaction. */
 export interface HandleOptions extends AcceptOptions, TransactionOptions {}
 
-/** For whoever calls them inside a transaction. */
+/** What a caller inside a transaction has to use instead. */
 const HANDLE = { call: 'inbox.handle()', instead: 'inbox.accept(tx, event)' }
 const POSITION = { call: 'inbox.position()', instead: 'inbox.position(tx, stream)' }
 

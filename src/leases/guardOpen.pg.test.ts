@@ -31,7 +31,7 @@ describe.each(DRIVERS)('lease.guard(tx), %s', (driver) => {
     await lease.release()
   })
 
-  test('a lease that somebody else has by now is lost, and nothing is written', async () => {
+  test('a lease that another holder has by now is lost, and nothing is written', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const lease = await one.leases.acquire(name)
@@ -74,7 +74,7 @@ describe.each(DRIVERS)('lease.guard(tx), %s', (driver) => {
     await lease.release()
   })
 
-  test('whoever hears of a loss that was noticed inside a transaction can open one', async () => {
+  test('a listener of lease.signal can open a transaction when the loss was noticed inside one', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const lease = await lockstep.leases.acquire(name)

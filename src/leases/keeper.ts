@@ -48,7 +48,7 @@ export class Keeper {
     if (next >= this.#dueAt || next === Infinity) return
     clearTimeout(this.#timer)
     this.#dueAt = next
-    // It beats for all leases, whoever's transaction the first of them was acquired in.
+    // It beats for all leases: a transaction in which the first was acquired has nothing to do with it.
     this.#timer = outsideTransactions(() => setTimeout(() => this.#beat(), Math.max(0, next - performance.now())))
     // Whoever holds a lease has other reasons to stay; one that was forgotten must not keep the process.
     this.#timer.unref()

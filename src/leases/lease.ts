@@ -5,6 +5,9 @@ import { outsideTransactions, type Transaction, type TransactionOptions } from '
 import { elapsedMs, type Moment, thisMoment } from './clock.ts'
 import type { LeasePlan } from './options.ts'
 
+/** An open transaction of the Lockstep that the lease is of: what `transaction()` and `join()` give. */
+export type GuardedTransaction = Pick<Transaction, 'isolation' | 'query' | 'queryAtCommit'>
+
 /** A lease in the holder's hands. */
 export interface Lease<Client = unknown> {
   readonly key: Key
@@ -21,8 +24,8 @@ export interface Lease<Client = unknown> {
   transaction<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
   transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
   /**
-   * The same for a transaction that is open: from here on it cannot commit once somebody else has the lease. In a savepoint that is
-   * rolled back it is undone.
+   * The same for a transaction that is open: from here on it cannot commit once another holder has the lease. In a savepoint that is
+   * rolled back the guard is undone.
    *
    * @example
    * await lockstep.transaction({ lock: key`Ledger:${id}` }, async (tx) => {
@@ -30,7 +33,7 @@ export interface Lease<Client = unknown> {
    *   await tx.query('UPDATE ledger SET state = $1 WHERE id = $2', ['closed', id])
    * })
    */
-  guard(tx: Transaction<Client>): Promise<void>
+  guard(tx: GuardedTransaction): Promise<void>
   /** Gives it back. May be called again, and after it was lost. */
   release(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
@@ -42,7 +45,7 @@ export interface LeaseRoom {
   forget(lease: HeldLease): void
   release(lease: HeldLease): Promise<void>
   transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T>
-  guard(lease: HeldLease, tx: Transaction): Promise<void>
+  guard(lease: HeldLease, tx: GuardedTransaction): Promise<void>
 }
 
 /** The part of the ttl that is not trusted: it covers late timers and the way of the abort to whoever listens. */
@@ -121,7 +124,7 @@ export class HeldLease implements Lease {
     return this.#room.transact(this, options, fn)
   }
 
-  guard(tx: Transaction): Promise<void> {
+  guard(tx: GuardedTransaction): Promise<void> {
     return this.#room.guard(this, tx)
   }
 
@@ -148,7 +151,7 @@ export class HeldLease implements Lease {
         reason,
       })
     }
-    // Those who listen may open transactions: they do not belong to the one in which the loss was noticed.
+    // A listener can open a transaction: it does not belong to the one in which the loss was noticed.
     outsideTransactions(() => this.#controller.abort(this.#error(reason)))
   }
 

@@ -6,7 +6,7 @@ import { withConnection } from '../postgres/index.ts'
 import type { Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { forceRelease, type ForceReleaseOptions } from './forceRelease.ts'
 import { Keeper } from './keeper.ts'
-import { type Grant, HeldLease, type Lease } from './lease.ts'
+import { type Grant, type GuardedTransaction, HeldLease, type Lease } from './lease.ts'
 import { cleanUp } from './leases.sql.ts'
 import { givenUp, WaitingLine } from './line.ts'
 import { Pending } from './pending.ts'
@@ -50,7 +50,7 @@ export class Leases<Client = unknown> {
       release: (lease: HeldLease) => this.#release(lease),
       transact: <T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>) =>
         this.#transact(lease, options, fn),
-      guard: (lease: HeldLease, tx: Transaction) => guardOpen(grounds, lease, tx),
+      guard: (lease: HeldLease, tx: GuardedTransaction) => guardOpen(grounds, lease, tx),
     }
   }
 

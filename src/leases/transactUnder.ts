@@ -10,14 +10,14 @@ import {
   type Transaction,
   type TransactionOptions,
 } from '../transactions/index.ts'
-import type { HeldLease } from './lease.ts'
+import type { GuardedTransaction, HeldLease } from './lease.ts'
 import { guard } from './leases.sql.ts'
 import { isLost } from './take.ts'
 
 /** Who holds a lease is served to its end, also while its Lockstep is being closed. */
 const NEVER = new Closing()
 
-/** For whoever calls it inside a transaction. */
+/** What a caller inside a transaction has to use instead. */
 const TRANSACTION = { call: 'lease.transaction()', instead: 'lease.guard(tx)' }
 
 /** A transaction that cannot commit once somebody else has the lease. */
@@ -53,8 +53,8 @@ export async function transactUnder<T>(
   }
 }
 
-/** The guard of an open transaction of the caller's: from here on it cannot commit once somebody else has the lease. */
-export async function guardOpen(grounds: Grounds, lease: HeldLease, tx: Transaction): Promise<void> {
+/** Guards an open transaction of the caller's: from here on it cannot commit once another holder has the lease. */
+export async function guardOpen(grounds: Grounds, lease: HeldLease, tx: GuardedTransaction): Promise<void> {
   if (!isOf(tx, grounds)) {
     throw new InvalidOption('lease.guard() was given no transaction of the Lockstep that the lease is of.', {
       advice: 'Pass the `tx` of lockstep.transaction(), or what lockstep.join(client) gives.',
@@ -66,7 +66,7 @@ export async function guardOpen(grounds: Grounds, lease: HeldLease, tx: Transact
 }
 
 /** Keeps the next holder out to the end of the transaction, and has the server end that with our trust. */
-async function lockRow({ quotedSchema }: Grounds, lease: HeldLease, tx: Transaction): Promise<void> {
+async function lockRow({ quotedSchema }: Grounds, lease: HeldLease, tx: GuardedTransaction): Promise<void> {
   const values = [lease.key, lease.token, String(boundMsOf(lease)), String(lease.fence)]
   const { rowCount } = await tx.query(guard(quotedSchema), values)
   if (rowCount === 0) lease.lose('taken away')

@@ -15,6 +15,8 @@
  * constraint stops the second insert, `once` looks again, and gives what the other path made; without such a constraint there
  * are two. The lock makes the race rare in practice, the constraint makes it impossible: have both.
  *
+ * **As a part of a transaction** that holds the key: `tx.once()`, a savepoint. It is created, and undone, with that transaction.
+ *
  * **The long form** is for creating outside the database, which takes seconds: an order at an exchange. States of the thing: nothing →
  * begun (a row with an id of our own making, seen by everyone) → done. Under a lease: `find`, and `begin` if there is nothing, in one
  * guarded transaction; `act` outside, with the id, holding no connection; `finish` in a guarded transaction. A creator that dies or

@@ -159,7 +159,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(await open(lockstep, symbol)).toMatchObject({ created: false })
   })
 
-  test('tx.once() finds what somebody without the lock inserted meanwhile', async () => {
+  test('tx.once() finds what a writer without the lock inserted meanwhile', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('nested legacy')
     const { find, create } = position(symbol, 'guarded')

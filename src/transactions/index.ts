@@ -29,8 +29,11 @@
  * **The claim's border.** SERIALIZABLE transactions under *different* keys can still collide, for example on a small table that
  * both read by sequential scan. Then they are retried like any other.
  *
- * **Nesting.** A transaction inside a transaction is a savepoint of it when its locks are held and its isolation is the same;
- * everything else is refused: it would wait for the code that it is called from.
+ * **I6 Nesting is explicit.** `tx.transaction()` is a savepoint of its transaction, if that one holds its locks and has its isolation.
+ * `lockstep.transaction()` in the async context of an open transaction of the same Lockstep is refused, with both ways out: `tx`, or
+ * `lockstep.detached(fn)`. The context alone proves nothing: a job queue that requests share runs the job of one in the context of
+ * another, which may roll back. In the context of another Lockstep it runs, unless that context holds one of its locks on the same
+ * database, or every connection of its pool: then it would wait for itself. A context ends with its transaction.
  *
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.

@@ -50,7 +50,7 @@ describe.each(DRIVERS)('a job queue that requests share, %s', (driver) => {
     return (await b)[0] as PromiseSettledResult<void>
   }
 
-  test('refuses a job in another request’s transaction: nobody is told "committed" for what is not there', async () => {
+  test('refuses a job in another request’s transaction: none is reported as committed without its row', async () => {
     const { lockstep } = bench.open(driver)
     const outcome = await twoRequests(lockstep, () => lockstep.transaction({}, (tx) => note(tx, 'of B')))
     expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'LOCKSTEP_NESTED_TRANSACTION' } })
@@ -58,7 +58,7 @@ describe.each(DRIVERS)('a job queue that requests share, %s', (driver) => {
     expect(await bench.notes()).toEqual([])
   })
 
-  test('keeps the row of a job that runs in detached(), whatever becomes of the other request', async () => {
+  test('keeps the row of a job that runs in detached() when the other request rolls back', async () => {
     const { lockstep } = bench.open(driver)
     const outcome = await twoRequests(lockstep, () =>
       lockstep.detached(() => lockstep.transaction({ lock: 'Order:b' }, (tx) => note(tx, 'of B'))),

@@ -15,8 +15,8 @@ export interface Opener {
 const TRANSACTION: Opener = { call: 'lockstep.transaction()', instead: 'tx.transaction()' }
 
 /**
- * Refuses a call in the async context of an open transaction of the same Lockstep. Whether it belongs to that transaction, nobody can
- * know: a job queue that requests share runs the job of one in the context of another.
+ * Refuses a call in the async context of an open transaction of the same Lockstep. Whether it belongs to that transaction cannot be
+ * known: a job queue that requests share runs the job of one in the context of another.
  */
 export function refuseInside(grounds: Grounds, keys: readonly string[], { call, instead } = TRANSACTION): void {
   for (const frame of openFrames()) {
@@ -82,10 +82,9 @@ export function explainWait(grounds: Grounds, plan: TransactionPlan, error: Lock
   const around = framesAround()
   if (around.length === 0) return error
   const reasons: string[] = []
-  const clash = around.find((frame) => clashOf(frame, plan.locks) !== undefined)
-  if (clash !== undefined) {
-    reasons.push(`${clashOf(clash, plan.locks) as string} is held by the transaction that this call was made from.`)
-  }
+  const clashes = around.filter((frame) => isOnSame(frame.grounds, grounds)).map((frame) => clashOf(frame, plan.locks))
+  const clash = clashes.find((each) => each !== undefined)
+  if (clash !== undefined) reasons.push(`${clash} is held by the transaction that this call was made from.`)
   const holders = holdersOn(grounds, around)
   if (error.waitedFor === 'connection' && holders.length > 0) {
     const count = `${holders.length} of the ${grounds.driver.poolSize} connections of this pool`
@@ -132,8 +131,14 @@ function heldBy({ plan }: Frame): string {
 }
 
 async function onSameDatabase(one: Grounds, other: Grounds): Promise<boolean> {
-  if (one.pool === other.pool) return true
-  const [here, there] = await Promise.all([one.ready(), other.ready()])
+  if (one.pool !== other.pool) await Promise.all([one.ready(), other.ready()])
+  return isOnSame(one, other)
+}
+
+/** Whether both are known to be on one database. */
+function isOnSame({ pool, readiness: here }: Grounds, { pool: otherPool, readiness: there }: Grounds): boolean {
+  if (pool === otherPool) return true
+  if (here === undefined || there === undefined) return false
   return (
     here.incarnation.system === there.incarnation.system && here.incarnation.database === there.incarnation.database
   )

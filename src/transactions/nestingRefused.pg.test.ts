@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, holding, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { InvalidOption, LockTimeout, NestedTransaction } from '../index.ts'
 
@@ -152,7 +152,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     })
   })
 
-  test('callers that each hold one connection and want another one are told so', async () => {
+  test('callers that each hold one connection and want another one get an error that says so', async () => {
     const one = bench.open(driver, { max: 2 })
     const two = one.again()
     const inside = [signal(), signal()]
@@ -182,6 +182,19 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
       expect(error).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'connection' })
       expect((error as Error).message).toMatch(/Stock:main.*holds 1 of the 1 connections of this pool.*Order:1/s)
     })
+  })
+
+  test('a wait in another database is not blamed on the caller’s lock of the same name', async () => {
+    const one = bench.open(driver)
+    const two = bench.open(driver, { url: elsewhere.url })
+    const three = bench.open(driver, { url: elsewhere.url })
+    const letGo = await holding(three.lockstep, 'Order:1')
+    await one.lockstep.transaction({ lock: 'Order:1' }, async () => {
+      const error = await failureOf(two.lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => 1))
+      expect(error).toBeInstanceOf(LockTimeout)
+      expect((error as Error).message).not.toContain('made from')
+    })
+    await letGo()
   })
 
   test('the same key in another database is another lock', async () => {

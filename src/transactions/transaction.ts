@@ -120,7 +120,7 @@ export class OpenTransaction implements Transaction {
     return this.#undone || (this.#parent?.undone ?? false)
   }
 
-  /** Whether somebody else opened it, and has its connection. */
+  /** Whether the caller opened it, on a connection of its own (`join`). */
   get isJoined(): boolean {
     return this.#setting.joined === true
   }
@@ -352,7 +352,7 @@ export function abandon(tx: Transaction): void {
 }
 
 /** Whether it is an open transaction of this Lockstep. */
-export function isOf(tx: unknown, grounds: object): tx is Transaction {
+export function isOf(tx: unknown, grounds: object): boolean {
   return tx instanceof OpenTransaction && tx.isOf(grounds)
 }
 

@@ -32,7 +32,7 @@ function look(): void {
 function setAlarm(afterMs: number, ring: () => void): Alarm {
   const alarm = { at: performance.now() + afterMs, ring }
   alarms.add(alarm)
-  // It rings for all, whoever's transaction the first of them waits in.
+  // It rings for all waits: a transaction in which the first began has nothing to do with it.
   timer ??= outsideTransactions(() => setTimeout(look, LATE_MS)).unref()
   return alarm
 }

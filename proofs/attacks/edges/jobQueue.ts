@@ -28,8 +28,8 @@ interface Program {
 /** Runs the function as a part of the transaction. */
 type Part = (fn: (insert: Insert) => Promise<void>) => Promise<void>
 
-/** What a request was told, and which rows it must have if that was "committed". */
-interface Told {
+/** How a request ended, and which rows it must have if it committed. */
+interface Ended {
   readonly kind: 'owner' | 'stranger' | 'detached'
   readonly rows: readonly string[]
   readonly error: unknown
@@ -40,7 +40,7 @@ class ChangedItsMind extends Error {}
 
 /**
  * Requests that share a job queue. The queue starts the job of one request in the async context of another, whose transaction is open
- * and may roll back. Whoever is told "committed" has its row; whoever cannot have it is told an error.
+ * and may roll back. Every request that was reported as committed has its rows; every other one has an error.
  */
 export const jobQueue: Edge = {
   name: 'job-queue',
@@ -49,22 +49,22 @@ export const jobQueue: Edge = {
     const attack = async (program: Program): Promise<Verdict> => {
       await lab.admin.query(CREATE)
       const lanes = Array.from({ length: LANES }, (_, lane) => runLane(program, lane, rounds))
-      const told = (await Promise.all(lanes)).flat()
+      const ended = (await Promise.all(lanes)).flat()
       const { rows } = await lab.admin.query<{ id: string }>(ALL)
-      return judge(told, new Set(rows.map(({ id }) => id)))
+      return judge(ended, new Set(rows.map(({ id }) => id)))
     }
     const client = lab.client(driver, lab.url('direct'), { poolSize: POOL_SIZE })
     const ours = await attack(withLockstep(client.lockstep))
     await client.close()
     const naive = await attack(byHand(lab.pool(POOL_SIZE)))
     return [
-      goal('told "committed", and rows are missing', ours.committedWithoutRow, '=', 0),
-      goal('told an error, and rows are there', ours.failedWithRow, '=', 0),
-      goal('told an error that is neither a refusal nor a rollback', ours.otherErrors, '=', 0),
+      goal('reported as committed, and rows are missing', ours.committedWithoutRow, '=', 0),
+      goal('reported as failed, and rows are there', ours.failedWithRow, '=', 0),
+      goal('errors that are neither a refusal nor a rollback', ours.otherErrors, '=', 0),
       goal('strangers refused', ours.refused, '>=', 1),
       goal('detached jobs that failed', ours.detachedFailed, '=', 0),
       goal('owners that committed', ours.ownersCommitted, '>=', 1),
-      goal('control, told "committed", and rows are missing', naive.committedWithoutRow, '>=', 1),
+      goal('control, reported as committed, and rows are missing', naive.committedWithoutRow, '>=', 1),
     ]
   },
 }
@@ -78,10 +78,10 @@ interface Verdict {
   readonly ownersCommitted: number
 }
 
-function judge(told: readonly Told[], rows: ReadonlySet<string>): Verdict {
-  const count = (test: (each: Told) => boolean): number => told.filter(test).length
-  const hasAll = ({ rows: own }: Told): boolean => own.every((id) => rows.has(id))
-  const isRefused = ({ error }: Told): boolean => error instanceof NestedTransaction
+function judge(ended: readonly Ended[], rows: ReadonlySet<string>): Verdict {
+  const count = (test: (each: Ended) => boolean): number => ended.filter(test).length
+  const hasAll = ({ rows: own }: Ended): boolean => own.every((id) => rows.has(id))
+  const isRefused = ({ error }: Ended): boolean => error instanceof NestedTransaction
   return {
     committedWithoutRow: count((each) => each.error === undefined && !hasAll(each)),
     failedWithRow: count((each) => each.error !== undefined && each.rows.some((id) => rows.has(id))),
@@ -98,9 +98,9 @@ function judge(told: readonly Told[], rows: ReadonlySet<string>): Verdict {
 }
 
 /** One queue, filled again and again: by the owner of an open transaction first, then by strangers. */
-async function runLane(program: Program, lane: number, rounds: number): Promise<Told[]> {
+async function runLane(program: Program, lane: number, rounds: number): Promise<Ended[]> {
   const chance = random(42, 'job-queue', lane)
-  const told: Told[] = []
+  const ended: Ended[] = []
   for (let round = 0; round < rounds; round++) {
     const name = `${lane}-${round}`
     const add = newQueue()
@@ -115,15 +115,15 @@ async function runLane(program: Program, lane: number, rounds: number): Promise<
         await filled
       }),
     )
-    // An owner that fails before is told below.
+    // An owner that fails before that is counted below.
     await Promise.race([begun, owner])
     const strangers = Array.from({ length: STRANGERS }, (_, number) =>
       runStranger(program, `${name}-stranger-${number}`, chance.chance(0.3), add),
     )
     fill()
-    told.push(...(await Promise.all([owner, ...strangers])))
+    ended.push(...(await Promise.all([owner, ...strangers])))
   }
-  return told
+  return ended
 }
 
 async function runOwner(
@@ -131,7 +131,7 @@ async function runOwner(
   name: string,
   chance: Random,
   add: (job: () => Promise<void>) => Promise<void>,
-): Promise<Told> {
+): Promise<Ended> {
   const rows = Array.from({ length: 1 + chance.below(MOST_STATEMENTS) }, (_, number) => `${name}-owner-${number}`)
   const rollsBack = chance.chance(0.5)
   const job = `${name}-owner-job`
@@ -143,7 +143,7 @@ async function runOwner(
   return { kind: 'owner', rows: [job, ...rows], error: await errorOf(ending) }
 }
 
-async function runStranger(program: Program, id: string, detached: boolean, add: Add): Promise<Told> {
+async function runStranger(program: Program, id: string, detached: boolean, add: Add): Promise<Ended> {
   const work = async (insert: Insert): Promise<void> => void (await insert(id))
   const job = (): Promise<void> => (detached ? program.detached(work) : program.transaction(work))
   return { kind: detached ? 'detached' : 'stranger', rows: [id], error: await errorOf(add(job)) }
@@ -158,7 +158,7 @@ async function errorOf(pending: Promise<unknown>): Promise<unknown> {
 
 type Add = (job: () => Promise<void>) => Promise<void>
 
-/** One job at a time, as in p-queue: the end of a job starts the next one, in the async context of whoever added the first. */
+/** One job at a time, as in p-queue: the end of a job starts the next one, in the async context of the caller that added the first. */
 function newQueue(): Add {
   const jobs: (() => Promise<void>)[] = []
   let running = false
