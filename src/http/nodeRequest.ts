@@ -1,6 +1,6 @@
-import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
+import type { IncomingHttpHeaders } from 'node:http'
 import { bytesOfParsed } from './fingerprint.ts'
-import type { Header, Incoming } from './guard.ts'
+import type { Incoming } from './guard.ts'
 
 /** What Express and Fastify requests have in common. */
 export interface ParsedRequest {
@@ -37,14 +37,4 @@ function bodyOf({ headers, rawBody, body }: ParsedRequest, maxBytes: number): Ui
   if (kept === undefined && (declared > 0 || headers['transfer-encoding'] !== undefined)) return 'unread'
   const bytes = bytesOfParsed(kept)
   return bytes.byteLength > maxBytes ? 'too large' : bytes
-}
-
-/** Headers as a list; a header with several values is several of it. */
-export function headersOf(headers: OutgoingHttpHeaders): Header[] {
-  return Object.entries(headers).flatMap(([name, value]) =>
-    (Array.isArray(value) ? value : value === undefined ? [] : [value]).map((each): Header => [
-      name.toLowerCase(),
-      String(each),
-    ]),
-  )
 }

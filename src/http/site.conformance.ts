@@ -17,10 +17,28 @@ export interface Reply {
   readonly json: unknown
 }
 
+/** The framework's own response, as a handler changes it before it answers. */
+export interface Out {
+  status(code: number): void
+  append(name: string, value: string): void
+  remove(name: string): void
+}
+
+/** What an earlier middleware of every site sets on each answer. */
+export const BEFORE: readonly (readonly [string, string])[] = [
+  ['x-request', 'before'],
+  ['x-policy', 'strict'],
+  ['set-cookie', 'visit=1'],
+]
+
 /** A server in the making: routes `POST <path>/:id`. */
 export interface Site<Request> {
   see(request: Request): Seen
-  add<Given>(path: string, guard: Guard<Request, Given>, work: (seen: Seen, given: Given) => Promise<Reply>): void
+  add<Given>(
+    path: string,
+    guard: Guard<Request, Given>,
+    work: (seen: Seen, given: Given, out: Out) => Promise<Reply>,
+  ): void
   listen(): Promise<{ readonly url: string; close(): Promise<void> }>
 }
 
