@@ -17,6 +17,7 @@ import {
 } from './idempotencyOptions.ts'
 import { problem } from './problem.ts'
 import { type Entry, running, StoredAnswers } from './storedAnswers.ts'
+import { unavailable } from './unavailable.ts'
 
 type Verdict = Answer | 'own'
 
@@ -82,7 +83,7 @@ function plainForm<Request>(
         // Without a key there is nothing to wait for, but the handler gets its lease all the same.
         return await lockstep.lease(entry?.lockKey ?? key`Idempotency:${randomUUID()}`, lease, async (given) => {
           held = given
-          const found = entry && (await given.transaction(atOnce(entry), (tx) => answers.look(tx, entry, true)))
+          const found = entry && (await given.transaction(tried(entry), (tx) => answers.look(tx, entry, true)))
           if (found !== undefined) return found
           looked = true
           const draft = await work(given)
@@ -95,12 +96,9 @@ function plainForm<Request>(
           return 'own'
         })
       } catch (error) {
-        if (entry !== undefined && held === undefined && error instanceof LeaseHeld) {
-          return (await answers.lookPlainly(entry)) ?? running(error.leftMs)
-        }
         if (held?.signal.aborted === true) return lost('What this request did may be done again by a retry.')
-        if (!looked && error instanceof LockTimeout) return inTheWay(error, answers, entry, false)
-        throw error
+        if (looked) throw error
+        return refusalOf(error, answers, entry, false)
       }
     },
   }
@@ -123,14 +121,16 @@ function transactionalForm<Request>(
       try {
         // Others' locks may be waited for, a request of the same key not: it is asked for alone first.
         if (entry !== undefined && locks.length > 0) {
-          const found = await lockstep.transaction(atOnce(entry), (tx) => answers.look(tx, entry, false))
+          const { waitMs } = options.transaction ?? {}
+          const asking = { ...tried(entry), ...(waitMs !== undefined && { waitMs }) }
+          const found = await lockstep.transaction(asking, (tx) => answers.look(tx, entry, false))
           if (found !== undefined) return found
         }
         waiting = locks.length > 0
         const wanted =
           entry === undefined
             ? { ...options.transaction, lock: locks }
-            : { ...options.transaction, ...(locks.length === 0 && { waitMs: 0 }), lock: [entry.lockKey, ...locks] }
+            : { ...options.transaction, noWait: !waiting, lock: [entry.lockKey, ...locks] }
         const verdict = await lockstep.transaction(wanted, async (tx) => {
           try {
             const found = entry && (await answers.look(tx, entry, false))
@@ -145,8 +145,8 @@ function transactionalForm<Request>(
       } catch (error) {
         if (error instanceof Undone) return error.verdict
         // Not only the first attempt may find the lock taken: after a conflict another request may be quicker.
-        if (error === thrown || !(error instanceof LockTimeout)) throw error
-        return inTheWay(error, answers, entry, waiting)
+        if (error === thrown) throw error
+        return refusalOf(error, answers, entry, waiting)
       }
     },
   }
@@ -215,23 +215,31 @@ async function locksOf<Request>(request: Request, options: TransactionalOptions<
   return typeof locks === 'string' ? [locks] : locks
 }
 
-function atOnce(entry: Entry): { readonly lock: Key; readonly waitMs: 0 } {
-  return { lock: entry.lockKey, waitMs: 0 }
+/** Its lock is not waited for. A connection to ask through is. */
+function tried(entry: Entry): { readonly lock: Key; readonly noWait: true } {
+  return { lock: entry.lockKey, noWait: true }
 }
 
-/** The first request runs just now; or, where it was waited for, somebody has a lock; or there was no connection to ask through. */
-async function inTheWay(
-  error: LockTimeout,
+/**
+ * What to answer where the handler did not run: there was no connection to ask through; or the first request has ended by now, or still
+ * runs; or, where it was waited for, somebody has a lock. Throws what is none of these.
+ */
+async function refusalOf(
+  error: unknown,
   answers: StoredAnswers,
   entry: Entry | undefined,
   waited: boolean,
 ): Promise<Answer> {
-  if (error.waitedFor === 'connection') {
-    return problem('unavailable', 'Nothing was done. Try again later.', { retryAfterMs: 1000 })
+  const away = unavailable(error)
+  if (away !== undefined) return away
+  if (!(error instanceof LockTimeout) && !(error instanceof LeaseHeld)) throw error
+  try {
+    const found = entry && (await answers.lookPlainly(entry))
+    if (found !== undefined) return found
+  } catch (failure) {
+    return refusalOf(failure, answers, undefined, waited)
   }
-  const found = entry && (await answers.lookPlainly(entry))
-  if (found !== undefined) return found
-  if (!waited) return running(1000)
+  if (!waited) return running(error instanceof LeaseHeld ? error.leftMs : 1000)
   return problem('busy', 'Another request works on this just now. Try again later.', { retryAfterMs: 1000 })
 }
 
