@@ -34,8 +34,8 @@ handlersConform('express', (): Site<Request> => {
       )
     },
     async listen() {
-      app.use((_error: Error, _request: Request, response: Response, _next: () => void) => {
-        response.status(500).end()
+      app.use((error: Error & { status?: number }, _request: Request, response: Response, _next: () => void) => {
+        response.status(error.status ?? 500).end()
       })
       const server = createServer(app)
       await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))

@@ -1,3 +1,4 @@
+import { checkNesting } from './fingerprint.ts'
 import { noAnswer } from './storedAnswers.ts'
 import type { Answer, Draft, Guard, Header, Incoming } from './guard.ts'
 
@@ -59,8 +60,12 @@ export function incomingOf<R>(request: R, raw: Request, readAgain?: () => Promis
     header: (name) => raw.headers.get(name) ?? undefined,
     async body(maxBytes) {
       if (Number(raw.headers.get('content-length') ?? 0) > maxBytes) return 'too large'
-      if (raw.bodyUsed) return readAgain === undefined ? 'unread' : new Uint8Array(await readAgain())
-      return (await readUpTo(raw.clone().body, maxBytes)) ?? 'too large'
+      const isRead = raw.bodyUsed || raw.body?.locked === true
+      const read = isRead ? readAgain : async () => readUpTo(raw.clone().body, maxBytes)
+      if (read === undefined) return 'unread'
+      const body = await read()
+      if (body === undefined || body.byteLength > maxBytes) return 'too large'
+      return checkNesting(new Uint8Array(body), (name) => raw.headers.get(name) ?? undefined)
     },
   }
 }

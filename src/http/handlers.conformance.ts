@@ -2,6 +2,7 @@ import { beforeAll, describe } from 'vitest'
 import type { RunningServer } from '../../proofs/attacks/http/servers.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { answersConform } from './answers.conformance.ts'
 import { attemptsConform } from './attempts.conformance.ts'
 import { exclusiveConforms } from './exclusive.conformance.ts'
 import { idempotentConforms } from './idempotent.conformance.ts'
@@ -22,5 +23,6 @@ export function handlersConform<Request>(name: RunningServer['name'], newSite: (
     exclusiveConforms(name, bench, stage)
     idempotentConforms(driver, bench, stage)
     attemptsConform(stage)
+    answersConform(stage)
   })
 }

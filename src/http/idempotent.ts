@@ -4,7 +4,7 @@ import { key, type Key } from '../locks/index.ts'
 import type { Lease } from '../leases/index.ts'
 import type { EventMap, Transaction } from '../transactions/index.ts'
 import { lost } from './exclusive.ts'
-import { fingerprintOf, lockKeyOf } from './fingerprint.ts'
+import { fingerprintOf, lockKeyOf, MAX_DEPTH, type Unusable } from './fingerprint.ts'
 import type { Answer, Draft, Guard, HttpLockstep, Incoming } from './guard.ts'
 import {
   checkScope,
@@ -187,6 +187,7 @@ async function entryOf<Request>(
   const body = await bodyOf(incoming, plan, options)
   if (body === 'unread') return problem('request-unread', 'Its content type is none that this server reads.')
   if (body === 'too large') return problem('request-too-large', `A body may have ${plan.maxBodyBytes} bytes here.`)
+  if (body === 'too deep') return problem('request-too-deep', `JSON may have ${MAX_DEPTH} levels here.`)
   return {
     scope,
     key: idempotencyKey,
@@ -199,7 +200,7 @@ async function bodyOf<Request>(
   incoming: Incoming<Request>,
   { maxBodyBytes }: IdempotencyPlan,
   options: IdempotentOptions<Request>,
-): Promise<Uint8Array | 'too large' | 'unread'> {
+): Promise<Uint8Array | Unusable> {
   if (options.body === undefined) return incoming.body(maxBodyBytes)
   const body = await options.body(incoming.request)
   const bytes = typeof body === 'string' ? Buffer.from(body) : body

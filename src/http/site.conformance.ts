@@ -46,6 +46,8 @@ export interface PostOptions {
   readonly key?: string
   readonly tenant?: string
   readonly body?: unknown
+  /** Instead of `body`, as it is. */
+  readonly json?: string
 }
 
 /** What each test has: a Lockstep, a server that gets its routes from it, and a client. */
@@ -98,16 +100,16 @@ export function stageFor<Request>(bench: Workbench, driver: DriverName, newSite:
   return stage
 }
 
-function headersOf({ key: idempotencyKey, tenant = 'acme', body }: PostOptions): Record<string, string> {
+function headersOf({ key: idempotencyKey, tenant = 'acme', body, json }: PostOptions): Record<string, string> {
   return {
     'x-tenant': tenant,
     ...(idempotencyKey !== undefined && { 'idempotency-key': idempotencyKey }),
-    ...(body !== undefined && { 'content-type': 'application/json' }),
+    ...((body ?? json) !== undefined && { 'content-type': 'application/json' }),
   }
 }
 
-function bodyOf({ body }: PostOptions): string | null {
-  return body === undefined ? null : JSON.stringify(body)
+function bodyOf({ body, json }: PostOptions): string | null {
+  return json ?? (body === undefined ? null : JSON.stringify(body))
 }
 
 /** Asks, and hangs up without having read an answer. */

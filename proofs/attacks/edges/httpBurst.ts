@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import pg from 'pg'
-import type { Transaction } from 'pg-lockstep'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import { startTransferServers, type Transfer, type TransferServer } from '../http/transferServers.ts'
 import type { Lab } from '../lab.ts'
-import type { Arena, Edge } from './edge.ts'
+import type { Edge } from './edge.ts'
 import { BOOK, CREATE, MOVE, NAIVE_KEY, reset, TAKE_TIME, TOTAL, TRANSFERS } from './httpBurst.sql.ts'
 
 interface Size {
@@ -37,7 +36,8 @@ export const httpBurst: Edge = {
   async run({ lab, driver, scaledDown, tell }) {
     const size = scaledDown ? SCALED_DOWN : FULL
     await lab.admin.query(CREATE)
-    const { lockstep, close } = lab.client(driver, lab.url('direct'), { poolSize: size.poolSize })
+    const client = lab.client(driver, lab.url('direct'), { poolSize: size.poolSize })
+    const { lockstep } = client
     const goals: Goal[] = []
     try {
       await withServers(startTransferServers(lockstep, book), async (servers) => {
@@ -55,7 +55,7 @@ export const httpBurst: Edge = {
       goals.push(goal('control, refused with a wait of 1 s', refused, '>=', 1))
       goals.push(goal('control, failed with a second connection', await naiveFailures(lab, size), '>=', 1))
     } finally {
-      await close()
+      await client.close()
     }
     return goals
   },
@@ -118,8 +118,13 @@ function burst({ url }: TransferServer, transfers: readonly Transfer[]): Promise
   )
 }
 
+/** What a transfer needs of a transaction, be it Lockstep's or a naive one. */
+interface Queries {
+  query(text: string, values: unknown[]): Promise<unknown>
+}
+
 /** In ascending order of the accounts: transfers wait for each other's rows in no circle. */
-async function book(tx: Pick<Transaction, 'query'>, { request, from, to }: Transfer): Promise<object> {
+async function book(tx: Queries, { request, from, to }: Transfer): Promise<object> {
   await tx.query(TAKE_TIME, [TRANSFER_SECONDS])
   const moves = [
     [from, -1],
@@ -156,16 +161,12 @@ async function naiveFailures(lab: Lab, size: Size): Promise<number> {
     transfers.map((transfer) =>
       inTransaction(async (keeper) => {
         await keeper.query(NAIVE_KEY, [transfer.request])
-        await inTransaction((client) => book(asTransaction(client), transfer))
+        await inTransaction((client) => book(client, transfer))
       }),
     ),
   )
   await pool.end()
   return outcomes.filter(({ status }) => status === 'rejected').length
-}
-
-function asTransaction(client: pg.PoolClient): Pick<Transaction, 'query'> {
-  return { query: client.query.bind(client) as unknown as Transaction['query'] }
 }
 
 async function withServers<T>(
