@@ -19,7 +19,7 @@ export interface IdempotentOptions<Request> {
    * protects its reader, such as `content-security-policy` and `cache-control`. Cookies and credentials are refused. Default none.
    */
   readonly headers?: readonly string[]
-  /** The largest body of a request and of an answer. Default 1 MiB. */
+  /** The largest body of a request and of an answer. Default 1 MiB. JSON has 1,000 levels at most. */
   readonly maxBodyBytes?: number
   /** How long an answer is given again. Default 24 hours. */
   readonly ttlMs?: number
@@ -32,7 +32,7 @@ export interface TransactionalOptions<Request> extends IdempotentOptions<Request
   readonly form?: 'transaction'
   /** Locks that the handler needs; granted before its first read. */
   readonly lock?: (request: Request) => Key | readonly Key[] | Promise<Key | readonly Key[]>
-  /** As of `lockstep.transaction()`. `waitMs` is for `lock`. */
+  /** As of `lockstep.transaction()`. `waitMs` is for a connection and for `lock`; the lock of the key itself is never waited for. */
   readonly transaction?: Pick<TransactionOptions, 'isolation' | 'retry' | 'waitMs'>
 }
 

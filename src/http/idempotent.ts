@@ -39,7 +39,8 @@ class Undone extends Error {
  * again.
  *
  * @example
- * const pay = idempotent(lockstep, { scope: (request: Request) => tenantOf(request) })
+ * // The user that was authenticated, never a header that the client fills in by itself.
+ * const pay = idempotent(lockstep, { scope: (request: Request) => request.user.id })
  * app.post('/payments', expressHandler(pay, async (request, response, tx) => {
  *   await tx.query('INSERT INTO payments (amount) VALUES ($1)', [request.body.amount])
  *   response.status(201).json({ paid: true })
