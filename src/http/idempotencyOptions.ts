@@ -5,13 +5,21 @@ import type { TransactionOptions } from '../transactions/index.ts'
 
 /** What both forms of `idempotent()` take. */
 export interface IdempotentOptions<Request> {
-  /** Whose key it is: the tenant, the user, the API key's owner. Nobody gets an answer of another scope. 1 to 255 bytes. */
+  /**
+   * Whose key it is: the user, the tenant, the owner of the API key. No request gets an answer that was stored in another scope, so this must
+   * be a principal that the server has *verified*: of a session, a signed token, an API key that was looked up. A header, a parameter or a
+   * member of the body that the client fills in by itself (`X-Tenant`) is not: a client that sends another one's name and key gets the
+   * other one's stored answer. 1 to 255 bytes.
+   */
   readonly scope: (request: Request) => string | Promise<string>
   /** Whether a request without the header is refused with 400. Where it is not, such a request just runs. Default true. */
   readonly required?: boolean
-  /** Which headers of the answer are stored beside its body. Default `content-type` and `location`. Never cookies or credentials. */
+  /**
+   * Further headers of the answer that are stored and replayed, beside those that always are: what describes the body, `location`, and what
+   * protects its reader, such as `content-security-policy` and `cache-control`. Cookies and credentials are refused. Default none.
+   */
   readonly headers?: readonly string[]
-  /** The largest body of a request and of an answer. Default 1 MiB. */
+  /** The largest body of a request and of an answer. Default 1 MiB. JSON has 1,000 levels at most. */
   readonly maxBodyBytes?: number
   /** How long an answer is given again. Default 24 hours. */
   readonly ttlMs?: number
@@ -24,7 +32,7 @@ export interface TransactionalOptions<Request> extends IdempotentOptions<Request
   readonly form?: 'transaction'
   /** Locks that the handler needs; granted before its first read. */
   readonly lock?: (request: Request) => Key | readonly Key[] | Promise<Key | readonly Key[]>
-  /** As of `lockstep.transaction()`. `waitMs` is for `lock`. */
+  /** As of `lockstep.transaction()`. `waitMs` is for a connection and for `lock`; the lock of the key itself is never waited for. */
   readonly transaction?: Pick<TransactionOptions, 'isolation' | 'retry' | 'waitMs'>
 }
 
@@ -43,12 +51,45 @@ export interface IdempotencyPlan {
   readonly ttlMs: number
 }
 
-const DEFAULT_HEADERS = ['content-type', 'location']
-/** Without it the stored bytes could not be read. */
-const ALWAYS = 'content-encoding'
-/** What opens doors is not stored; what belongs to one connection is not repeated. */
+/** Without these a replay would be another answer: what the body is, where it leads, and what a reader may do with it. */
+const ALWAYS = [
+  'content-type',
+  'content-encoding',
+  'content-language',
+  'content-location',
+  'content-disposition',
+  'content-range',
+  'content-digest',
+  'repr-digest',
+  'location',
+  'etag',
+  'last-modified',
+  'cache-control',
+  'expires',
+  'pragma',
+  'vary',
+  'content-security-policy',
+  'content-security-policy-report-only',
+  'cross-origin-embedder-policy',
+  'cross-origin-opener-policy',
+  'cross-origin-resource-policy',
+  'origin-agent-cluster',
+  'permissions-policy',
+  'referrer-policy',
+  'strict-transport-security',
+  'x-content-type-options',
+  'x-download-options',
+  'x-frame-options',
+  'x-permitted-cross-domain-policies',
+  'x-robots-tag',
+  'x-xss-protection',
+]
+/**
+ * What opens doors is not stored: in the table it could be stolen, and a replay would hand it out again after it was revoked. What belongs
+ * to one connection or one moment is not repeated.
+ */
 const NEVER =
-  /^(set-cookie2?|cookie|(proxy-)?authorization|(proxy-|www-)?authenticate|(proxy-)?authentication-info|.*(token|secret|api-?key|password|session).*|content-length|transfer-encoding|connection|keep-alive|upgrade|trailer|te|date)$/
+  /^(set-cookie2?|cookie|(proxy-)?authorization|(proxy-|www-)?authenticate|(proxy-)?authentication-info|.*(token|secret|api-?key|password|session).*|clear-site-data|content-length|transfer-encoding|connection|proxy-connection|keep-alive|upgrade|trailer|te|date|age)$/
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9a-z-]+$/
 
 const DEFAULT_BODY_BYTES = 1024 * 1024
@@ -62,10 +103,10 @@ export function planIdempotency(options: IdempotentOptions<never>): IdempotencyP
   if (typeof options?.scope !== 'function') {
     throw new InvalidOption('idempotent() was given no `scope`.', {
       advice:
-        'Say whose key it is: { scope: (request) => tenantOf(request) }. One tenant must not get another’s answer.',
+        'Say whose key it is, by what the server has verified: { scope: (request) => request.user.id }. One user must not get another’s answer.',
     })
   }
-  const headers = (options.headers ?? DEFAULT_HEADERS).map((name) => name.toLowerCase())
+  const headers = (options.headers ?? []).map((name) => name.toLowerCase())
   const wrong = headers.find((name) => NEVER.test(name) || !HEADER_NAME.test(name))
   if (wrong !== undefined) {
     throw new InvalidOption(`The header ${JSON.stringify(wrong)} is not stored.`, {
@@ -74,7 +115,7 @@ export function planIdempotency(options: IdempotentOptions<never>): IdempotencyP
   }
   return {
     required: options.required ?? true,
-    headers: new Set([...headers, ALWAYS]),
+    headers: new Set([...ALWAYS, ...headers]),
     maxBodyBytes: checkWhole('maxBodyBytes', options.maxBodyBytes ?? DEFAULT_BODY_BYTES, MAX_BODY_BYTES),
     ttlMs: checkWhole('ttlMs', options.ttlMs ?? DEFAULT_TTL_MS, MAX_TTL_MS),
   }
@@ -97,7 +138,7 @@ export function checkScope(scope: unknown): string {
     scope.isWellFormed()
   if (fits) return scope
   throw new InvalidOption('`scope` gave no text, an empty or forgotten one, or one that is too long.', {
-    advice: `Return 1 to ${MAX_SCOPE_BYTES} bytes that name the tenant; refuse requests without one before this.`,
+    advice: `Return 1 to ${MAX_SCOPE_BYTES} bytes that name the verified user or tenant; refuse requests without one before this.`,
   })
 }
 

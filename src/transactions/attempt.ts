@@ -54,7 +54,8 @@ export async function attemptOnce<T>(
   fn: Body<T>,
   attempt: number,
 ): Promise<Attempt<T>> {
-  const patience = new Patience(attempt === 1 ? plan.firstWaitMs : plan.waitMs, plan.signal, plan.closing)
+  const waitMs = attempt === 1 ? plan.firstWaitMs : plan.waitMs
+  const patience = new Patience(waitMs, plan.signal, plan.closing, plan.noWait)
   const locked = plan.locks.length > 0
   if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
   let ticket: Ticket | undefined

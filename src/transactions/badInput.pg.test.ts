@@ -48,7 +48,7 @@ const notKeys: readonly unknown[] = [null, 42, 42n, true, {}, Symbol('Transfer:4
 const many: readonly Key[] = Array.from({ length: 257 }, (_, index): Key => `Transfer:${index}`)
 
 const allUndefined = Object.fromEntries(
-  ['lock', 'lockShared', 'isolation', 'waitMs', 'signal', 'retry'].map((name) => [name, undefined]),
+  ['lock', 'lockShared', 'isolation', 'waitMs', 'noWait', 'signal', 'retry'].map((name) => [name, undefined]),
 )
 
 const wrongOptions: readonly (readonly [string, unknown])[] = [
@@ -67,6 +67,7 @@ const wrongOptions: readonly (readonly [string, unknown])[] = [
   ['waitMs in words', { waitMs: '100' }],
   ['waitMs true', { waitMs: true }],
   ['waitMs null', { waitMs: null }],
+  ['a text for noWait', { noWait: 'yes' }],
   ['an unknown isolation', { isolation: 'snapshot' }],
   ['an isolation in capitals', { isolation: 'SERIALIZABLE' }],
   ['SQL for an isolation', { isolation: 'serializable; DROP TABLE notes' }],

@@ -30,6 +30,11 @@ export interface TransactionOptions {
    * connection, for the server's lock. `0` asks once and does not wait, `false` waits without limit. Default 30,000.
    */
   readonly waitMs?: number | false
+  /**
+   * Tries the locks and does not wait for them: one that another session holds is `LockTimeout` at once. All of `waitMs` is then for a
+   * connection to ask through. Default false.
+   */
+  readonly noWait?: boolean
   /** Ends the wait. Once the transaction runs, ending it is up to the function. */
   readonly signal?: AbortSignal
   /**
@@ -69,6 +74,7 @@ export interface TransactionPlan {
   readonly waitMs: number | false
   /** The same for the first attempt. */
   readonly firstWaitMs: number | false
+  readonly noWait: boolean
   readonly signal: AbortSignal | undefined
   readonly attempts: number
   /** Whether a COMMIT whose answer was lost is to be looked into. */
@@ -136,6 +142,7 @@ export function planTransaction(
     isolationStated: options.isolation !== undefined,
     waitMs,
     firstWaitMs: waitMs,
+    noWait: checkNoWait(options.noWait),
     signal: options.signal,
     attempts: options.retry === false ? 1 : checkAttempts(options.retry, defaults.attempts),
     resolvesCommit: options.retry !== false,
@@ -218,6 +225,11 @@ export function checkWaitMs(
     })
   }
   return waitMs
+}
+
+function checkNoWait(noWait: unknown = false): boolean {
+  if (typeof noWait === 'boolean') return noWait
+  throw new InvalidOption(`noWait is ${String(noWait)}.`, { advice: 'Use true or false.' })
 }
 
 function checkAttempts(retry: RetryOptions | undefined, otherwise: number): number {
