@@ -1,6 +1,13 @@
+import { checkOptions } from './checkOptions.ts'
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
 import { InvalidOption } from './errors.ts'
-import { checkMilliseconds, checkNames, type LockstepOptions, rolloutSource } from './lockstepOptions.ts'
+import {
+  checkMilliseconds,
+  checkNames,
+  LOCKSTEP_OPTIONS,
+  type LockstepOptions,
+  rolloutSource,
+} from './lockstepOptions.ts'
 import { Inbox } from './inbox/index.ts'
 import {
   advisoryMethod,
@@ -91,6 +98,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   #asking: Promise<Readiness> | undefined
 
   constructor(pool: P, options: LockstepOptions = {}) {
+    checkOptions('new Lockstep()', options, LOCKSTEP_OPTIONS)
     const driver = driverFor(pool)
     const schema = checkSchemaName(options.schema ?? 'lockstep')
     const defaults = planDefaults(options)

@@ -1,5 +1,12 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
-import type { EventMap, Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
+import {
+  type EventMap,
+  type Grounds,
+  type Transaction,
+  TRANSACTION_OPTIONS,
+  type TransactionOptions,
+} from '../transactions/index.ts'
 import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
 import { type BatchVerdict, questionOf, valuesOf, verdictsOn } from './acceptMany.ts'
 import { accept, acceptRuns, type AcceptRow, position, type PositionRow, type RunRow, start } from './inbox.sql.ts'
@@ -21,6 +28,8 @@ export interface AcceptOptions {
   readonly start?: number
 }
 
+const ACCEPT_OPTIONS: OptionNames<AcceptOptions> = { start: true }
+
 /** What `acceptMany()` takes beside the events. */
 export interface AcceptManyOptions {
   /** As of `accept()`; or a function that is given the first event of a stream. */
@@ -32,8 +41,19 @@ export interface AcceptManyOptions {
   readonly idleMs?: number
 }
 
+const ACCEPT_MANY_OPTIONS: OptionNames<AcceptManyOptions> = { start: true, idleMs: true }
+
 /** What `handle()` takes beside the event: also the options of its transaction. */
 export interface HandleOptions extends AcceptOptions, TransactionOptions {}
+
+const HANDLE_OPTIONS: OptionNames<HandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS }
+
+/** What `startAt()` takes beside the number. */
+export interface StartAtOptions {
+  readonly force?: boolean
+}
+
+const START_AT_OPTIONS: OptionNames<StartAtOptions> = { force: true }
 
 /** PostgreSQL's largest. */
 const MAX_IDLE_MS = 2_147_483_647
@@ -84,6 +104,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     handler: (tx: Transaction<Client, Events>, event: Event) => Promise<unknown> | void,
     options: HandleOptions = {},
   ): Promise<InboxVerdict> {
+    checkOptions('handle()', options, HANDLE_OPTIONS)
     const values = this.#valuesOf(event, options)
     if (typeof handler !== 'function') {
       throw new InvalidOption('handle() was given no function.', {
@@ -108,6 +129,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
    * })
    */
   async accept(tx: InboxTransaction, event: InboxEvent, options: AcceptOptions = {}): Promise<InboxVerdict> {
+    checkOptions('accept()', options, ACCEPT_OPTIONS)
     const values = this.#valuesOf(event, options)
     checkTransaction('accept', tx)
     return this.#ask(tx, values)
@@ -126,8 +148,10 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   async acceptMany(
     tx: InboxTransaction,
     events: readonly InboxEvent[],
-    { start: first = 1, idleMs = 0 }: AcceptManyOptions = {},
+    options: AcceptManyOptions = {},
   ): Promise<BatchVerdict[]> {
+    checkOptions('acceptMany()', options, ACCEPT_MANY_OPTIONS)
+    const { start: first = 1, idleMs = 0 } = options
     if (!Array.isArray(events)) {
       throw new InvalidOption('acceptMany() was given no list.', { advice: 'Call acceptMany(tx, events).' })
     }
@@ -173,8 +197,9 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     tx: InboxTransaction,
     stream: InboxStream,
     seq: number,
-    options: { readonly force?: boolean } = {},
+    options: StartAtOptions = {},
   ): Promise<boolean> {
+    checkOptions('startAt()', options, START_AT_OPTIONS)
     const { topic, key } = checkStream(stream)
     checkSeq('seq', seq)
     checkTransaction('startAt', tx)

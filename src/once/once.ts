@@ -1,5 +1,6 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
-import type { Key } from '../locks/index.ts'
+import { checkKey, type Key } from '../locks/index.ts'
 import { codeOf, findCause, UNIQUE_VIOLATION } from '../postgres/index.ts'
 import type { Transaction, TransactionOptions } from '../transactions/index.ts'
 
@@ -12,6 +13,15 @@ export interface OnceOptions<Value, Client = unknown> extends Pick<
   readonly find: (tx: Transaction<Client>) => Promise<Value | undefined | null>
   /** Creates it, in the same transaction. */
   readonly create: (tx: Transaction<Client>) => Promise<NonNullable<Value>>
+}
+
+const ONCE_OPTIONS: OptionNames<OnceOptions<never>> = {
+  find: true,
+  create: true,
+  isolation: true,
+  waitMs: true,
+  signal: true,
+  retry: true,
 }
 
 /** What there is now, and who made it. */
@@ -29,7 +39,9 @@ export async function once<Value, Client>(
   key: Key,
   options: OnceOptions<Value, Client>,
 ): Promise<OnceResult<Value>> {
-  const { find, create, ...rest } = options ?? {}
+  checkKey(key)
+  checkOptions('once()', options, ONCE_OPTIONS)
+  const { find, create, ...rest } = options
   if (typeof find !== 'function' || typeof create !== 'function') {
     throw new InvalidOption('once() needs two functions, `find` and `create`.', {
       advice: 'Call once(key, { find: async (tx) => …, create: async (tx) => … }).',

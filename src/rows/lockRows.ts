@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, RowsLocked, RowsMissing } from '../errors.ts'
 import { codeOf, LOCK_NOT_AVAILABLE, quoteIdentifier } from '../postgres/index.ts'
 import type { Transaction } from '../transactions/index.ts'
@@ -34,6 +35,15 @@ export type LockRowsOptions = CommonOptions &
     | { readonly skipLocked?: false; readonly noWait?: boolean }
   )
 
+const LOCK_ROWS_OPTIONS: OptionNames<LockRowsOptions> = {
+  key: 'never undefined',
+  mode: true,
+  columns: true,
+  allowMissing: true,
+  skipLocked: true,
+  noWait: true,
+}
+
 /** The locked rows, in ascending order of their key. */
 export interface LockedRows<Row> extends Array<Row> {
   /** The row of one of the ids that were asked for. */
@@ -62,6 +72,7 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   ids: readonly RowId[],
   options: LockRowsOptions = {},
 ): Promise<LockedRows<Row>> {
+  checkOptions('lockRows()', options, LOCK_ROWS_OPTIONS)
   const wanted = rowsWanted(table, options)
   const mode = checkMode(options.mode)
   const unlessLocked = checkWaiting(options)

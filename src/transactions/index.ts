@@ -54,6 +54,7 @@ export {
   planDefaults,
   planTransaction,
   type RetryOptions,
+  TRANSACTION_OPTIONS,
   type Strategy,
   type TransactionDefaults,
   type TransactionOptions,

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
 import type { Keys } from '../locks/index.ts'
 import { codeOf, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
@@ -14,6 +15,8 @@ export interface JoinOptions {
   readonly waitMs?: number | false
 }
 
+const JOIN_OPTIONS: OptionNames<JoinOptions> = { lock: 'never undefined', lockShared: 'never undefined', waitMs: true }
+
 const SAVEPOINT = 'lockstep_join'
 /** In PostgreSQL the two are the same. */
 const SAFE_LEVELS: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
@@ -27,6 +30,7 @@ export async function joinTransaction(
   client: unknown,
   options: JoinOptions,
 ): Promise<OpenTransaction> {
+  checkOptions('join()', options, JOIN_OPTIONS)
   const plan = planTransaction(grounds, options)
   if (!canSend(client, grounds.driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) {
     throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, StrategyUnsupported } from '../errors.ts'
 import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
 import { nameOf, type Stream } from './enqueuing.ts'
@@ -11,6 +12,8 @@ export interface RetryOptions {
   /** All tries together, the first included. Default 10. */
   readonly attempts?: number
 }
+
+const RETRY_OPTIONS: OptionNames<RetryOptions> = { attempts: true }
 
 /** What `lockstep.transaction()` takes. */
 export interface TransactionOptions {
@@ -37,6 +40,16 @@ export interface TransactionOptions {
    * the means to find out what became of a COMMIT whose answer was lost.
    */
   readonly retry?: false | RetryOptions
+}
+
+export const TRANSACTION_OPTIONS: OptionNames<TransactionOptions> = {
+  lock: 'never undefined',
+  lockShared: 'never undefined',
+  streams: true,
+  isolation: true,
+  waitMs: true,
+  signal: true,
+  retry: true,
 }
 
 /** How keys are locked: with advisory locks, or with a row for each where there are none. */
@@ -99,11 +112,7 @@ export function planTransaction(
   options: TransactionOptions,
   closing = ownClosing,
 ): TransactionPlan {
-  if (typeof options !== 'object' || options === null) {
-    throw new InvalidOption('The options are not an object.', {
-      advice: 'Call transaction({ lock: key`Operation:${id}` }, fn).',
-    })
-  }
+  checkOptions('transaction()', options, TRANSACTION_OPTIONS)
   const locks = lockSet(ids, options.lock, options.lockShared)
   const isolation = checkIsolation(options.isolation)
   if (defaults.strategy === 'table' && isolation !== 'read committed' && locks.length > 0)
@@ -221,6 +230,7 @@ function checkAttempts(retry: RetryOptions | undefined, otherwise: number): numb
         'Use { attempts }; in a call also false. A Lockstep has no retry: false, because it is a choice of each call.',
     })
   }
+  checkOptions('retry', retry, RETRY_OPTIONS)
   const { attempts = otherwise } = retry
   if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
     throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, {
