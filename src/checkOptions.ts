@@ -22,6 +22,35 @@ type NamesOf<Options> = Options extends unknown ? keyof Options : never
 export type OptionNames<Options> = Readonly<Record<NamesOf<Options>, OptionRule>>
 
 /**
+ * What the compiler can refuse of it: a name that is not known, also in a variable, and a key that may be undefined, also where
+ * `exactOptionalPropertyTypes` is off. Use it in place of the options: `<Given extends Options>(options: Checked<Given, Options, 'lock'>)`.
+ */
+export type Checked<Given, Options, KeyName = never> = Given &
+  // Names that are computed are checked at run time alone.
+  (string extends keyof Given
+    ? unknown
+    : Refused<Exclude<keyof Given, keyof Options>> & NoneForgotten<Given, ForgottenIn<Given, KeyName>>)
+
+// `unknown` where nothing is refused: beside `{}` the compiler takes anything for options, even a list.
+type Refused<Names extends PropertyKey> = [Names] extends [never] ? unknown : Readonly<Record<Names, never>>
+
+type NoneForgotten<Given, Names extends keyof Given> = [Names] extends [never]
+  ? unknown
+  : { readonly [Name in Names]: Exclude<Given[Name], undefined> }
+
+/** An optional property may be left out; one that is there must have a value. */
+type ForgottenIn<Given, KeyName> = keyof {
+  [
+    Name in keyof Given & KeyName as object extends Pick<Given, Name>
+      ? never
+      : undefined extends Given[Name]
+        ? Name
+        : never
+  ]: true
+} &
+  keyof Given
+
+/**
  * Refuses an options object with a name that is not known, and a key that is `undefined`. `where` is how the caller calls it:
  * `transaction()`. It takes about 25 ns: `transaction()` calls it every time.
  */

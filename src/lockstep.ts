@@ -48,6 +48,8 @@ import {
   SilenceWatch,
 } from './postgres/index.ts'
 import {
+  type CheckedJoin,
+  type CheckedTransaction,
   type EventMap,
   type Grounds,
   type JoinOptions,
@@ -163,8 +165,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    *   await tx.query('UPDATE wallets SET balance = $1 WHERE id = $2', [rows[0]!.balance + 1, id])
    * })
    */
-  async transaction<T>(
-    options: TransactionOptions,
+  async transaction<T, Given extends TransactionOptions = TransactionOptions>(
+    options: CheckedTransaction<Given>,
     fn: (tx: Transaction<ClientOf<P>, Events>) => Promise<T>,
   ): Promise<T> {
     const plan = planTransaction(this.#grounds, options)
@@ -200,7 +202,10 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    * await client.query('BEGIN')
    * const tx = await lockstep.join(client, { lock: key`Transfer:${id}` })
    */
-  async join(client: object, options: JoinOptions = {}): Promise<Transaction<ClientOf<P>, Events>> {
+  async join<Given extends JoinOptions = JoinOptions>(
+    client: object,
+    options: CheckedJoin<Given> = {} as CheckedJoin<Given>,
+  ): Promise<Transaction<ClientOf<P>, Events>> {
     if (this.#closing.closed) throw closedError()
     return (await joinTransaction(this.#grounds, client, options)) as unknown as Transaction<ClientOf<P>, Events>
   }

@@ -1,7 +1,7 @@
 import { LeaseLost, type LeaseLostReason } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { leaseLost, leaseReleased } from '../observe/index.ts'
-import type { Transaction, TransactionOptions } from '../transactions/index.ts'
+import type { CheckedTransaction, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { elapsedMs, type Moment, thisMoment } from './clock.ts'
 import type { LeasePlan } from './options.ts'
 
@@ -19,7 +19,10 @@ export interface Lease<Client = unknown> {
   assertHeld(): void
   /** A transaction that cannot commit once somebody else has the lease. */
   transaction<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
-  transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  transaction<T, Given extends TransactionOptions = TransactionOptions>(
+    options: CheckedTransaction<Given>,
+    fn: (tx: Transaction<Client>) => Promise<T>,
+  ): Promise<T>
   /** Gives it back. May be called again, and after it was lost. */
   release(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>

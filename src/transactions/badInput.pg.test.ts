@@ -7,6 +7,7 @@ import {
   DriverUnsupported,
   InvalidKey,
   InvalidOption,
+  type JoinOptions,
   type Key,
   key,
   Lockstep,
@@ -117,7 +118,7 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
   test.each(wrongKeys)('a key %s', async (_, wrong) => {
     for (const options of [{ lock: wrong }, { lockShared: wrong }, { lock: ['Order:1', wrong] }]) {
       expect(await refused(options, INVALID_KEY)).toBeInstanceOf(InvalidKey)
-      const joined = await failureOf(client.lockstep.join(client.pool, options as TransactionOptions))
+      const joined = await failureOf(client.lockstep.join(client.pool, options as JoinOptions))
       expect(joined).toBeInstanceOf(InvalidKey)
     }
     expect(() => client.lockstep.lockId(wrong as 'Order:1')).toThrow(InvalidKey)

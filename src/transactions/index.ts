@@ -35,7 +35,7 @@
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.
  */
-export { type JoinOptions, joinTransaction } from './join.ts'
+export { type CheckedJoin, type JoinOptions, joinTransaction } from './join.ts'
 export {
   type Enqueuing,
   type EventMap,
@@ -50,6 +50,7 @@ export type { Grounds } from './grounds.ts'
 export { isInsideTransaction, outsideTransactions } from './nesting.ts'
 export { tellsOfLostConnection } from './retry.ts'
 export {
+  type CheckedTransaction,
   checkWaitMs,
   planDefaults,
   planTransaction,

@@ -1,4 +1,4 @@
-import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
 import type { Keys } from '../locks/index.ts'
 import { codeOf, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
@@ -16,6 +16,9 @@ export interface JoinOptions {
 }
 
 const JOIN_OPTIONS: OptionNames<JoinOptions> = { lock: 'never undefined', lockShared: 'never undefined', waitMs: true }
+
+/** The same as the compiler checks it: no unknown name, and no key that may be undefined. */
+export type CheckedJoin<Given extends JoinOptions> = Checked<Given, JoinOptions, 'lock' | 'lockShared'>
 
 const SAVEPOINT = 'lockstep_join'
 /** In PostgreSQL the two are the same. */

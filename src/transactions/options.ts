@@ -1,4 +1,4 @@
-import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, StrategyUnsupported } from '../errors.ts'
 import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
 import { nameOf, type Stream } from './enqueuing.ts'
@@ -51,6 +51,13 @@ export const TRANSACTION_OPTIONS: OptionNames<TransactionOptions> = {
   signal: true,
   retry: true,
 }
+
+/** Options as the compiler checks them: no unknown name, and no key that may be undefined. */
+export type CheckedTransaction<Given extends TransactionOptions> = Checked<
+  Given,
+  TransactionOptions,
+  'lock' | 'lockShared'
+>
 
 /** How keys are locked: with advisory locks, or with a row for each where there are none. */
 export type Strategy = 'advisory' | 'table'
