@@ -25,7 +25,7 @@ declare const byPg: Lockstep<EventMap, pg.Pool>
 declare const byPostgresJs: Lockstep<EventMap, postgres.Sql>
 declare const id: string
 declare const number: number
-declare const lease: Lease
+declare const heldLease: Lease
 const fn = async (): Promise<void> => undefined
 
 describe('keys', () => {
@@ -292,7 +292,7 @@ describe('options', () => {
     // @ts-expect-error it is called lock, also in a variable
     void byPg.transaction(misspelled, fn)
     // @ts-expect-error it is called lock, also in a variable
-    void lease.transaction(misspelled, async () => 1)
+    void heldLease.transaction(misspelled, async () => 1)
     // @ts-expect-error it is called lock, also in a variable
     void byPg.join({}, misspelled)
     // @ts-expect-error a list of keys is no set of options

@@ -19,6 +19,26 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'attack', attack: 'wallet', goal: 'serialization failures' },
   },
   {
+    name: 'misspelled-options-pass',
+    why: 'An option that is not known is ignored: `locks` in place of `lock` runs without the lock.',
+    file: 'src/checkOptions.ts',
+    find: 'if (Object.hasOwn(options, name) || !(name in Object.prototype)) throw unknownOption(where, name, known)',
+    replace: 'if (rule !== undefined) throw unknownOption(where, name, known)',
+    caughtBy: {
+      by: 'test',
+      file: 'src/unknownOptions.unit.test.ts',
+      test: 'refuses a name that is not known',
+    },
+  },
+  {
+    name: 'forgotten-key-passes',
+    why: 'A key that is undefined is taken for none: the transaction runs without the lock.',
+    file: 'src/transactions/options.ts',
+    find: "  lock: 'never undefined',\n  lockShared: 'never undefined',\n  streams: true,",
+    replace: '  lock: true,\n  lockShared: true,\n  streams: true,',
+    caughtBy: { by: 'test', file: 'src/unknownOptions.unit.test.ts', test: 'transaction({ lock })' },
+  },
+  {
     name: 'keys-as-named',
     why: 'Several keys are locked in the order in which the caller names them, not in that of their ids.',
     file: 'src/locks/lockSet.ts',
