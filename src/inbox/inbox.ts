@@ -1,6 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
 import {
+  checkTransaction,
   type EventMap,
   type Grounds,
   type Transaction,
@@ -131,7 +132,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   async accept(tx: InboxTransaction, event: InboxEvent, options: AcceptOptions = {}): Promise<InboxVerdict> {
     checkOptions('accept()', options, ACCEPT_OPTIONS)
     const values = this.#valuesOf(event, options)
-    checkTransaction('accept', tx)
+    checkTransaction('accept()', tx)
     return this.#ask(tx, values)
   }
 
@@ -159,7 +160,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     if (!Number.isInteger(idleMs) || idleMs < 0 || idleMs > MAX_IDLE_MS) {
       throw new InvalidOption(`idleMs is ${String(idleMs)}.`, { advice: `Use 0 to ${MAX_IDLE_MS} milliseconds.` })
     }
-    checkTransaction('acceptMany', tx)
+    checkTransaction('acceptMany()', tx)
     if (events.length === 0) return []
     const starts = question.runs.map(({ places: [place] }) => {
       const begins = typeof first === 'function' ? first(question.events[place as number] as InboxEvent) : first
@@ -202,7 +203,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     checkOptions('startAt()', options, START_AT_OPTIONS)
     const { topic, key } = checkStream(stream)
     checkSeq('seq', seq)
-    checkTransaction('startAt', tx)
+    checkTransaction('startAt()', tx)
     const values = [this.consumer, topic, key, String(seq), String(options.force === true)]
     const { rows } = await tx.query<{ started: string }>(start(this.#schema), values)
     return rows[0]?.started === 'true'
@@ -245,12 +246,4 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
       seq,
     })
   }
-}
-
-/** A client of the driver would take it as well, and commit the position by itself. */
-function checkTransaction(method: string, tx: unknown): void {
-  if (typeof tx === 'object' && tx !== null && 'queryAtCommit' in tx) return
-  throw new InvalidOption(`${method}() was given no transaction.`, {
-    advice: 'Pass the tx of lockstep.transaction(), or what lockstep.join(client) gives.',
-  })
 }

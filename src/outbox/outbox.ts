@@ -2,14 +2,16 @@ import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, StreamNotParked } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
 import { quoteLiteral, readIncarnation } from '../postgres/index.ts'
-import type {
-  Enqueuing,
-  EventMap,
-  EventOf,
-  EventToEnqueue,
-  Grounds,
-  PreparedEvent,
-  Stream,
+import {
+  type Enqueuing,
+  type EventMap,
+  type EventOf,
+  type EventToEnqueue,
+  type Grounds,
+  type PreparedEvent,
+  type Stream,
+  wrapCallersClient,
+  writeInCallersTransaction,
 } from '../transactions/index.ts'
 import { type Dispatcher, RunningDispatcher } from './dispatcher.ts'
 import { checkNumber } from './checkNumber.ts'
@@ -142,7 +144,7 @@ export class Outbox<Events extends object = EventMap> {
 
   /**
    * Puts an event into the outbox inside a transaction that the caller opened on a client of its own, READ COMMITTED. It gets its number
-   * at once, and its stream is locked until the caller's COMMIT.
+   * at once, and its stream is locked until the caller's COMMIT. A pool, or a client without BEGIN, is `JoinRefused`.
    *
    * @example
    * await client.query('BEGIN')
@@ -151,11 +153,11 @@ export class Outbox<Events extends object = EventMap> {
    */
   async enqueue(client: object, event: EventOf<Events>): Promise<{ readonly seq: number }> {
     const prepared = this.#enqueuing.prepare(event)
-    const connection = this.#grounds.driver.wrap(client)
+    const connection = wrapCallersClient(this.#grounds, client, 'outbox.enqueue()')
     try {
-      const [statement] = this.#enqueuing.flush([prepared], undefined)
-      const { rows } = await connection.query(statement?.text ?? '', statement?.values)
-      return { seq: Number(Object.values(rows[0] ?? {})[0]) }
+      const statements = this.#enqueuing.flush([prepared], undefined)
+      const written = await writeInCallersTransaction(connection, statements, 'outbox.enqueue()')
+      return { seq: Number(Object.values(written?.rows[0] ?? {})[0]) }
     } finally {
       connection.release()
     }

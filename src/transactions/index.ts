@@ -35,6 +35,7 @@
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.
  */
+export { checkTransaction, homeOf, wrapCallersClient, writeInCallersTransaction } from './callersClient.ts'
 export { type CheckedJoin, type JoinOptions, joinTransaction } from './join.ts'
 export {
   type Enqueuing,
