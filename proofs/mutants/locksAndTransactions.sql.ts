@@ -78,7 +78,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     name: 'rows-as-named',
     why: 'lockRows() locks rows in the order in which the caller names them.',
     file: 'src/rows/rows.sql.ts',
-    find: ' WHERE ${column} = ANY($1)\n ORDER BY ${column}\n',
+    find: ' WHERE ${column} = ANY($1)\n ORDER BY ${sorted(wanted)}\n',
     replace: ' WHERE ${column} = ANY($1)\n ORDER BY array_position($1, ${column})\n',
     caughtBy: { by: 'lab', scenario: 'transfers', fault: 'none', invariant: 'no deadlock' },
   },
