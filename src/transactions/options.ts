@@ -19,7 +19,10 @@ const RETRY_OPTIONS: OptionNames<RetryOptions> = { attempts: true }
 export interface TransactionOptions {
   /** The keys to lock exclusively, before the first read. */
   readonly lock?: Keys
-  /** The keys to lock shared: many readers together, no exclusive holder beside them. */
+  /**
+   * The keys to lock shared: many readers together, no exclusive holder beside them. Those that hold it together do not exclude each
+   * other: whoever writes what the others read takes the key with `lock`.
+   */
   readonly lockShared?: Keys
   /**
    * Streams of the outbox that the transaction will enqueue to. Needed at REPEATABLE READ and SERIALIZABLE, where the last number of
