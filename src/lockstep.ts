@@ -1,6 +1,13 @@
+import { checkOptions } from './checkOptions.ts'
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
 import { InvalidOption } from './errors.ts'
-import { checkMilliseconds, checkNames, type LockstepOptions, rolloutSource } from './lockstepOptions.ts'
+import {
+  checkMilliseconds,
+  checkNames,
+  LOCKSTEP_OPTIONS,
+  type LockstepOptions,
+  rolloutSource,
+} from './lockstepOptions.ts'
 import { Inbox } from './inbox/index.ts'
 import {
   advisoryMethod,
@@ -41,6 +48,8 @@ import {
   SilenceWatch,
 } from './postgres/index.ts'
 import {
+  type CheckedJoin,
+  type CheckedTransaction,
   detached,
   type EventMap,
   type Grounds,
@@ -97,6 +106,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   #asking: Promise<Readiness> | undefined
 
   constructor(pool: P, options: LockstepOptions = {}) {
+    checkOptions('new Lockstep()', options, LOCKSTEP_OPTIONS)
     const driver = driverFor(pool)
     const schema = checkSchemaName(options.schema ?? 'lockstep')
     const defaults = planDefaults(options)
@@ -162,8 +172,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    *   await tx.query('UPDATE wallets SET balance = $1 WHERE id = $2', [rows[0]!.balance + 1, id])
    * })
    */
-  async transaction<T>(
-    options: TransactionOptions,
+  async transaction<T, Given extends TransactionOptions = TransactionOptions>(
+    options: CheckedTransaction<Given>,
     fn: (tx: Transaction<ClientOf<P>, Events>) => Promise<T>,
   ): Promise<T> {
     const plan = planTransaction(this.#grounds, options)
@@ -199,7 +209,10 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    * await client.query('BEGIN')
    * const tx = await lockstep.join(client, { lock: key`Transfer:${id}` })
    */
-  async join(client: object, options: JoinOptions = {}): Promise<Transaction<ClientOf<P>, Events>> {
+  async join<Given extends JoinOptions = JoinOptions>(
+    client: object,
+    options: CheckedJoin<Given> = {} as CheckedJoin<Given>,
+  ): Promise<Transaction<ClientOf<P>, Events>> {
     if (this.#closing.closed) throw closedError()
     return (await joinTransaction(this.#grounds, client, options)) as unknown as Transaction<ClientOf<P>, Events>
   }

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, type Leases, type Locks, type Outbox, type StatementResult } from '../index.ts'
 
 /** What `createConsole()` takes. */
@@ -17,6 +18,14 @@ export interface ConsoleOptions {
    * How much of one connection's time all questions together may take: what takes long is asked less often. 1 is no limit. Default 0.01.
    */
   readonly share?: number
+}
+
+const CONSOLE_OPTIONS: OptionNames<ConsoleOptions> = {
+  base: true,
+  operator: true,
+  token: true,
+  everyMs: true,
+  share: true,
 }
 
 /** What the console needs of a Lockstep. */
@@ -51,6 +60,7 @@ const MOST_EVERY_MS = 60_000
 const DEFAULT_SHARE = 0.01
 
 export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
+  checkOptions('createConsole()', options, CONSOLE_OPTIONS)
   const { base = '/', operator = false, token, everyMs = DEFAULT_EVERY_MS, share = DEFAULT_SHARE } = options
   if (typeof operator !== 'boolean') {
     throw new InvalidOption(`operator is ${String(operator)}.`, { advice: 'Use true or false.' })

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import type { LeaseOptions } from '../leases/index.ts'
@@ -33,15 +34,43 @@ export interface TransactionalOptions<Request> extends IdempotentOptions<Request
   /** Locks that the handler needs; granted before its first read. */
   readonly lock?: (request: Request) => Key | readonly Key[] | Promise<Key | readonly Key[]>
   /** As of `lockstep.transaction()`. `waitMs` is for a connection and for `lock`; the lock of the key itself is never waited for. */
-  readonly transaction?: Pick<TransactionOptions, 'isolation' | 'retry' | 'waitMs'>
+  readonly transaction?: RequestTransaction
 }
+
+/** What of a transaction's options a request can choose. */
+export type RequestTransaction = Pick<TransactionOptions, 'isolation' | 'retry' | 'waitMs'>
+
+const REQUEST_TRANSACTION: OptionNames<RequestTransaction> = { isolation: true, retry: true, waitMs: true }
 
 /** The plain form: the handler does what it wants, and the answer is stored after it. */
 export interface PlainOptions<Request> extends IdempotentOptions<Request> {
   readonly form: 'plain'
   /** How the key is reserved while the handler runs. After a crash it is free again after `ttlMs`, by default 30,000. */
-  readonly lease?: Pick<LeaseOptions, 'ttlMs' | 'maxHoldMs' | 'holder' | 'metadata'>
+  readonly lease?: RequestLease
 }
+
+/** What of a lease's options a request can choose. */
+export type RequestLease = Pick<LeaseOptions, 'ttlMs' | 'maxHoldMs' | 'holder' | 'metadata'>
+
+const REQUEST_LEASE: OptionNames<RequestLease> = { ttlMs: true, maxHoldMs: true, holder: true, metadata: true }
+
+const IDEMPOTENT_OPTIONS: OptionNames<IdempotentOptions<never> & { readonly form?: string }> = {
+  form: true,
+  scope: true,
+  required: true,
+  headers: true,
+  maxBodyBytes: true,
+  ttlMs: true,
+  body: true,
+}
+
+const TRANSACTIONAL_OPTIONS: OptionNames<TransactionalOptions<never>> = {
+  ...IDEMPOTENT_OPTIONS,
+  lock: 'never undefined',
+  transaction: true,
+}
+
+const PLAIN_OPTIONS: OptionNames<PlainOptions<never>> = { ...IDEMPOTENT_OPTIONS, lease: true }
 
 /** The checked options that both forms share. */
 export interface IdempotencyPlan {
@@ -99,8 +128,9 @@ const MAX_TTL_MS = 365 * 24 * 60 * 60 * 1000
 const MAX_SCOPE_BYTES = 255
 const MAX_KEY_BYTES = 255
 
-export function planIdempotency(options: IdempotentOptions<never>): IdempotencyPlan {
-  if (typeof options?.scope !== 'function') {
+export function planIdempotency(options: PlainOptions<never> | TransactionalOptions<never>): IdempotencyPlan {
+  checkForm(options)
+  if (typeof options.scope !== 'function') {
     throw new InvalidOption('idempotent() was given no `scope`.', {
       advice:
         'Say whose key it is, by what the server has verified: { scope: (request) => request.user.id }. One user must not get another’s answer.',
@@ -119,6 +149,25 @@ export function planIdempotency(options: IdempotentOptions<never>): IdempotencyP
     maxBodyBytes: checkWhole('maxBodyBytes', options.maxBodyBytes ?? DEFAULT_BODY_BYTES, MAX_BODY_BYTES),
     ttlMs: checkWhole('ttlMs', options.ttlMs ?? DEFAULT_TTL_MS, MAX_TTL_MS),
   }
+}
+
+function checkForm(options: PlainOptions<never> | TransactionalOptions<never>): void {
+  const plain = (options as object | undefined) !== undefined && options?.form === 'plain'
+  checkOptions('idempotent()', options, plain ? PLAIN_OPTIONS : TRANSACTIONAL_OPTIONS)
+  if (options.form === 'plain') {
+    if (options.lease !== undefined) checkOptions('`lease` of idempotent()', options.lease, REQUEST_LEASE)
+    return
+  }
+  const { form, lock, transaction } = options
+  if (form !== undefined && form !== 'transaction') {
+    throw new InvalidOption(`There is no form ${String(form)}.`, { advice: "Use 'transaction' or 'plain'." })
+  }
+  if (lock !== undefined && typeof lock !== 'function') {
+    throw new InvalidOption('`lock` of idempotent() is no function.', {
+      advice: 'Pass (request) => key`Account:${…}`: each request has a key of its own.',
+    })
+  }
+  if (transaction !== undefined) checkOptions('`transaction` of idempotent()', transaction, REQUEST_TRANSACTION)
 }
 
 function checkWhole(name: string, value: unknown, most: number): number {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { LeaseHeld, LockTimeout } from '../errors.ts'
-import { key, type Key } from '../locks/index.ts'
+import { InvalidOption, LeaseHeld, LockTimeout } from '../errors.ts'
+import { checkKey, key, type Key } from '../locks/index.ts'
 import type { Lease } from '../leases/index.ts'
 import type { EventMap, Transaction } from '../transactions/index.ts'
 import { lost } from './exclusive.ts'
@@ -213,8 +213,13 @@ function isAnswer(entry: Entry | Answer | undefined): entry is Answer {
 }
 
 async function locksOf<Request>(request: Request, options: TransactionalOptions<Request>): Promise<readonly Key[]> {
-  const locks = (await options.lock?.(request)) ?? []
-  return typeof locks === 'string' ? [locks] : locks
+  if (options.lock === undefined) return []
+  const locks: unknown = await options.lock(request)
+  if (typeof locks === 'string') return [checkKey(locks)]
+  if (Array.isArray(locks)) return locks.map((each) => checkKey(each))
+  throw new InvalidOption(`\`lock\` of idempotent() returned ${locks === null ? 'null' : typeof locks}.`, {
+    advice: 'Return a key or a list of keys; [] where the request needs no lock.',
+  })
 }
 
 /** Its lock is not waited for. A connection to ask through is. */

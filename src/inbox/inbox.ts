@@ -1,9 +1,12 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
 import {
+  checkTransaction,
   type EventMap,
   type Grounds,
   refuseInside,
   type Transaction,
+  TRANSACTION_OPTIONS,
   type TransactionOptions,
 } from '../transactions/index.ts'
 import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
@@ -27,6 +30,8 @@ export interface AcceptOptions {
   readonly start?: number
 }
 
+const ACCEPT_OPTIONS: OptionNames<AcceptOptions> = { start: true }
+
 /** What `acceptMany()` takes beside the events. */
 export interface AcceptManyOptions {
   /** As of `accept()`; or a function that is given the first event of a stream. */
@@ -38,12 +43,22 @@ export interface AcceptManyOptions {
   readonly idleMs?: number
 }
 
+const ACCEPT_MANY_OPTIONS: OptionNames<AcceptManyOptions> = { start: true, idleMs: true }
+
 /** What `handle()` takes beside the event: also the options of its transaction. */
 export interface HandleOptions extends AcceptOptions, TransactionOptions {}
 
 /** What a caller inside a transaction has to use instead. */
 const HANDLE = { call: 'inbox.handle()', instead: 'inbox.accept(tx, event)' }
 const POSITION = { call: 'inbox.position()', instead: 'inbox.position(tx, stream)' }
+const HANDLE_OPTIONS: OptionNames<HandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS }
+
+/** What `startAt()` takes beside the number. */
+export interface StartAtOptions {
+  readonly force?: boolean
+}
+
+const START_AT_OPTIONS: OptionNames<StartAtOptions> = { force: true }
 
 /** PostgreSQL's largest. */
 const MAX_IDLE_MS = 2_147_483_647
@@ -97,6 +112,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     handler: (tx: Transaction<Client, Events>, event: Event) => Promise<unknown> | void,
     options: HandleOptions = {},
   ): Promise<InboxVerdict> {
+    checkOptions('handle()', options, HANDLE_OPTIONS)
     const values = this.#valuesOf(event, options)
     if (typeof handler !== 'function') {
       throw new InvalidOption('handle() was given no function.', {
@@ -122,8 +138,9 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
    * })
    */
   async accept(tx: InboxTransaction, event: InboxEvent, options: AcceptOptions = {}): Promise<InboxVerdict> {
+    checkOptions('accept()', options, ACCEPT_OPTIONS)
     const values = this.#valuesOf(event, options)
-    checkTransaction('accept', tx)
+    checkTransaction('accept()', tx)
     return this.#ask(tx, values)
   }
 
@@ -140,8 +157,10 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   async acceptMany(
     tx: InboxTransaction,
     events: readonly InboxEvent[],
-    { start: first = 1, idleMs = 0 }: AcceptManyOptions = {},
+    options: AcceptManyOptions = {},
   ): Promise<BatchVerdict[]> {
+    checkOptions('acceptMany()', options, ACCEPT_MANY_OPTIONS)
+    const { start: first = 1, idleMs = 0 } = options
     if (!Array.isArray(events)) {
       throw new InvalidOption('acceptMany() was given no list.', { advice: 'Call acceptMany(tx, events).' })
     }
@@ -149,7 +168,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     if (!Number.isInteger(idleMs) || idleMs < 0 || idleMs > MAX_IDLE_MS) {
       throw new InvalidOption(`idleMs is ${String(idleMs)}.`, { advice: `Use 0 to ${MAX_IDLE_MS} milliseconds.` })
     }
-    checkTransaction('acceptMany', tx)
+    checkTransaction('acceptMany()', tx)
     if (events.length === 0) return []
     const starts = question.runs.map(({ places: [place] }) => {
       const begins = typeof first === 'function' ? first(question.events[place as number] as InboxEvent) : first
@@ -193,11 +212,12 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     tx: InboxTransaction,
     stream: InboxStream,
     seq: number,
-    options: { readonly force?: boolean } = {},
+    options: StartAtOptions = {},
   ): Promise<boolean> {
+    checkOptions('startAt()', options, START_AT_OPTIONS)
     const { topic, key } = checkStream(stream)
     checkSeq('seq', seq)
-    checkTransaction('startAt', tx)
+    checkTransaction('startAt()', tx)
     const values = [this.consumer, topic, key, String(seq), String(options.force === true)]
     const { rows } = await tx.query<{ started: string }>(start(this.#schema), values)
     return rows[0]?.started === 'true'
@@ -240,12 +260,4 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
       seq,
     })
   }
-}
-
-/** A client of the driver would take it as well, and commit the position by itself. */
-function checkTransaction(method: string, tx: unknown): void {
-  if (typeof tx === 'object' && tx !== null && 'queryAtCommit' in tx) return
-  throw new InvalidOption(`${method}() was given no transaction.`, {
-    advice: 'Pass the tx of lockstep.transaction(), or what lockstep.join(client) gives.',
-  })
 }

@@ -1,7 +1,12 @@
 import { LeaseLost, type LeaseLostReason } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { leaseLost, leaseReleased } from '../observe/index.ts'
-import { outsideTransactions, type Transaction, type TransactionOptions } from '../transactions/index.ts'
+import {
+  type CheckedTransaction,
+  outsideTransactions,
+  type Transaction,
+  type TransactionOptions,
+} from '../transactions/index.ts'
 import { elapsedMs, type Moment, thisMoment } from './clock.ts'
 import type { LeasePlan } from './options.ts'
 
@@ -22,7 +27,10 @@ export interface Lease<Client = unknown> {
   assertHeld(): void
   /** A transaction that cannot commit once somebody else has the lease. */
   transaction<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
-  transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  transaction<T, Given extends TransactionOptions = TransactionOptions>(
+    options: CheckedTransaction<Given>,
+    fn: (tx: Transaction<Client>) => Promise<T>,
+  ): Promise<T>
   /**
    * The same for a transaction that is open: from here on it cannot commit once another holder has the lease. In a savepoint that is
    * rolled back the guard is undone.

@@ -11,7 +11,16 @@ import { cleanUp } from './leases.sql.ts'
 import { givenUp, WaitingLine } from './line.ts'
 import { Pending } from './pending.ts'
 import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
-import { type HistoryEntry, historyOf, inspect, type LeaseDetails, type LeaseInfo, listLeases } from './seeing.ts'
+import {
+  type HistoryEntry,
+  historyOf,
+  inspect,
+  type LeaseDetails,
+  type LeaseHistoryOptions,
+  type LeaseInfo,
+  listLeases,
+  type ListLeasesOptions,
+} from './seeing.ts'
 import { giveBack, leaseHeld, type Obstacle, takeLease } from './take.ts'
 import { guardOpen, transactUnder } from './transactUnder.ts'
 
@@ -93,7 +102,7 @@ export class Leases<Client = unknown> {
   }
 
   /** Who holds what, and who waits; of all keys, or of those that begin with the prefix. */
-  list(options: { readonly prefix?: string; readonly limit?: number } = {}): Promise<LeaseInfo[]> {
+  list(options: ListLeasesOptions = {}): Promise<LeaseInfo[]> {
     return listLeases(this.#grounds, options)
   }
 
@@ -103,7 +112,7 @@ export class Leases<Client = unknown> {
   }
 
   /** How this lease was held before, the last first. */
-  history(key: Key, options: { readonly limit?: number } = {}): Promise<HistoryEntry[]> {
+  history(key: Key, options: LeaseHistoryOptions = {}): Promise<HistoryEntry[]> {
     return historyOf(this.#grounds, checkKey(key), options)
   }
 

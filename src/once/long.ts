@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, LeaseLost, NestedTransaction } from '../errors.ts'
 import { checkKey, type Key } from '../locks/index.ts'
 import type { Lease, LeaseOptions, Leases } from '../leases/index.ts'
@@ -38,6 +39,18 @@ export interface LongOnceOptions<Value, Pending, Outcome, Client = unknown> exte
   readonly abandon?: (tx: Transaction<Client>, pending: Pending, error: unknown) => Promise<void>
 }
 
+const LONG_ONCE_OPTIONS: OptionNames<LongOnceOptions<never, never, never>> = {
+  find: true,
+  begin: true,
+  act: true,
+  finish: true,
+  abandon: true,
+  ttlMs: true,
+  waitMs: true,
+  signal: true,
+  holder: true,
+}
+
 type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
 
 const DEFAULT_WAIT_MS = 30_000
@@ -52,6 +65,7 @@ export async function onceLong<Value, Pending, Outcome, Client>(
   options: LongOnceOptions<Value, Pending, Outcome, Client>,
 ): Promise<OnceResult<Value>> {
   checkKey(key)
+  checkOptions('the long form of once()', options, LONG_ONCE_OPTIONS)
   checkFunctions(key, options)
   if (isInsideTransaction()) throw longFormInside(key)
   const { ttlMs, signal, holder, waitMs = DEFAULT_WAIT_MS } = options

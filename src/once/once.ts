@@ -1,18 +1,27 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
-import type { Key } from '../locks/index.ts'
+import { checkKey, type Key } from '../locks/index.ts'
 import { codeOf, findCause, UNIQUE_VIOLATION } from '../postgres/index.ts'
-import type {
-  NestedOnceOptions,
-  OnceResult,
-  Transaction,
-  TransactionOptions,
-  Transactor,
+import {
+  NESTED_ONCE_OPTIONS,
+  type NestedOnceOptions,
+  type OnceResult,
+  type Transaction,
+  type TransactionOptions,
+  type Transactor,
 } from '../transactions/index.ts'
 import { isLongForm, longFormInside } from './long.ts'
 
 /** What `lockstep.once()` takes beside the key. */
 export interface OnceOptions<Value, Client = unknown>
   extends NestedOnceOptions<Value, Client>, Pick<TransactionOptions, 'waitMs' | 'signal' | 'retry'> {}
+
+const ONCE_OPTIONS: OptionNames<OnceOptions<never>> = {
+  ...NESTED_ONCE_OPTIONS,
+  waitMs: true,
+  signal: true,
+  retry: true,
+}
 
 type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
 
@@ -22,7 +31,9 @@ export async function once<Value, Client>(
   key: Key,
   options: OnceOptions<Value, Client>,
 ): Promise<OnceResult<Value>> {
-  const { find, create, ...rest } = options ?? {}
+  checkKey(key)
+  checkOptions('once()', options, ONCE_OPTIONS)
+  const { find, create, ...rest } = options
   if (typeof find !== 'function' || typeof create !== 'function') {
     throw new InvalidOption('once() needs two functions, `find` and `create`.', {
       advice: 'Call once(key, { find: async (tx) => …, create: async (tx) => … }).',

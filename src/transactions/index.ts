@@ -38,7 +38,8 @@
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.
  */
-export { type JoinOptions, joinTransaction } from './join.ts'
+export { checkTransaction, homeOf, wrapCallersClient, writeInCallersTransaction } from './callersClient.ts'
+export { type CheckedJoin, type JoinOptions, joinTransaction } from './join.ts'
 export {
   type Enqueuing,
   type EventMap,
@@ -54,10 +55,12 @@ export { isInsideTransaction } from './frames.ts'
 export { detached, outsideTransactions, refuseInside } from './nesting.ts'
 export { tellsOfLostConnection } from './retry.ts'
 export {
+  type CheckedTransaction,
   checkWaitMs,
   planDefaults,
   planTransaction,
   type RetryOptions,
+  TRANSACTION_OPTIONS,
   type Strategy,
   type TransactionDefaults,
   type TransactionOptions,
@@ -66,12 +69,13 @@ export {
 export { runTransaction } from './run.ts'
 export { Stay } from './stay.ts'
 export { abandon, isOf, isUndone, rootOf } from './transaction.ts'
-export type {
-  NestedOnce,
-  NestedOnceOptions,
-  NestedOptions,
-  OnceResult,
-  Transaction,
-  Transactor,
+export {
+  NESTED_ONCE_OPTIONS,
+  type NestedOnce,
+  type NestedOnceOptions,
+  type NestedOptions,
+  type OnceResult,
+  type Transaction,
+  type Transactor,
 } from './transactionInterface.ts'
 export type { Isolation } from './transactions.sql.ts'

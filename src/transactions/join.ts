@@ -1,6 +1,8 @@
-import { DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
+import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
+import { JoinRefused, LockTimeout } from '../errors.ts'
 import type { Keys } from '../locks/index.ts'
 import { codeOf, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
+import { noTransaction, wrapCallersClient } from './callersClient.ts'
 import type { Grounds } from './grounds.ts'
 import { planTransaction, readsFresh, type TransactionPlan } from './options.ts'
 import { OpenTransaction } from './transaction.ts'
@@ -14,6 +16,11 @@ export interface JoinOptions {
   readonly waitMs?: number | false
 }
 
+const JOIN_OPTIONS: OptionNames<JoinOptions> = { lock: 'never undefined', lockShared: 'never undefined', waitMs: true }
+
+/** The same as the compiler checks it: no unknown name, and no key that may be undefined. */
+export type CheckedJoin<Given extends JoinOptions> = Checked<Given, JoinOptions, 'lock' | 'lockShared'>
+
 const SAVEPOINT = 'lockstep_join'
 
 /**
@@ -25,16 +32,14 @@ export async function joinTransaction(
   client: unknown,
   options: JoinOptions,
 ): Promise<OpenTransaction> {
+  checkOptions('join()', options, JOIN_OPTIONS)
   const plan = planTransaction(grounds, options)
-  if (!canSend(client, grounds.driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) {
-    throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })
-  }
   // Asking would need another connection, and the joiners may have them all.
   const checksConnections = grounds.readiness?.checksConnections ?? false
-  const connection = grounds.driver.wrap(client)
+  const connection = wrapCallersClient(grounds, client, 'join()')
   try {
     const results = await connection.script(beginJoin(SAVEPOINT)).catch((error: unknown) => {
-      throw codeOf(error) === NO_ACTIVE_TRANSACTION ? noTransaction(error) : error
+      throw codeOf(error) === NO_ACTIVE_TRANSACTION ? noTransaction('join()', error) : error
     })
     const row = results.at(-1)?.rows[0] as unknown
     const { isolation, standby } = row as { isolation: Isolation; standby: string }
@@ -69,11 +74,6 @@ export async function joinTransaction(
   }
 }
 
-function canSend(client: unknown, methods: readonly string[]): boolean {
-  if ((typeof client !== 'object' && typeof client !== 'function') || client === null) return false
-  return methods.every((method) => typeof (client as Record<string, unknown>)[method] === 'function')
-}
-
 const MAX_LOCK_TIMEOUT_MS = 2_147_483_647
 
 function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | undefined {
@@ -86,13 +86,6 @@ function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | u
       keys: plan.allKeys,
     },
   )
-}
-
-function noTransaction(cause: unknown): JoinRefused {
-  return new JoinRefused('The client given to join() has no open transaction.', {
-    advice: 'Send BEGIN on it first, or use lockstep.transaction().',
-    cause,
-  })
 }
 
 function timedOut(plan: TransactionPlan, waitedMs: number): LockTimeout {

@@ -1,12 +1,13 @@
+import { checkOptions } from '../checkOptions.ts'
 import { InvalidOption, NestedTransaction } from '../errors.ts'
 import { nameOf } from './enqueuing.ts'
 import { type Place, runInFrame } from './frames.ts'
 import { planTransaction, readsFresh, type TransactionOptions, type TransactionPlan } from './options.ts'
 import type { OpenTransaction } from './transaction.ts'
-import type { NestedOptions } from './transactionInterface.ts'
+import { NESTED_OPTIONS, type NestedOptions } from './transactionInterface.ts'
 
 /** What only the outermost transaction can do. */
-const OUTERMOST = ['waitMs', 'signal', 'retry'] as const
+const OUTERMOST = ['waitMs', 'noWait', 'signal', 'retry'] as const
 
 /** Runs the function as a part of an open transaction: a savepoint, under locks that are held already. */
 export async function runNested<T>(
@@ -30,13 +31,14 @@ export function runInSavepoint<T>({ grounds, tx, plan }: Place, fn: (tx: OpenTra
 }
 
 function planNested({ grounds }: Place, options: TransactionOptions): TransactionPlan {
-  const plan = planTransaction(grounds, options)
-  const useless = OUTERMOST.filter((name) => options[name] !== undefined)
-  if (useless.length === 0) return plan
-  throw new InvalidOption(`tx.transaction() was given ${useless.map((name) => `\`${name}\``).join(', ')}.`, {
-    advice: 'It waits for nothing and is not run again by itself. Give these options to the outermost transaction.',
-    keys: plan.allKeys,
-  })
+  const useless = OUTERMOST.filter((name) => options?.[name] !== undefined)
+  if (useless.length > 0) {
+    throw new InvalidOption(`tx.transaction() was given ${useless.map((name) => `\`${name}\``).join(', ')}.`, {
+      advice: 'It waits for nothing and is not run again by itself. Give these options to the outermost transaction.',
+    })
+  }
+  checkOptions('tx.transaction()', options, NESTED_OPTIONS)
+  return planTransaction(grounds, options)
 }
 
 /** Refuses what the open transaction does not have. */

@@ -1,3 +1,4 @@
+import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, StrategyUnsupported } from '../errors.ts'
 import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
 import { nameOf, type Stream } from './enqueuing.ts'
@@ -12,11 +13,16 @@ export interface RetryOptions {
   readonly attempts?: number
 }
 
+const RETRY_OPTIONS: OptionNames<RetryOptions> = { attempts: true }
+
 /** What `lockstep.transaction()` takes. */
 export interface TransactionOptions {
   /** The keys to lock exclusively, before the first read. */
   readonly lock?: Keys
-  /** The keys to lock shared: many readers together, no exclusive holder beside them. */
+  /**
+   * The keys to lock shared: many readers together, no exclusive holder beside them. Those that hold it together do not exclude each
+   * other: whoever writes what the others read takes the key with `lock`.
+   */
   readonly lockShared?: Keys
   /**
    * Streams of the outbox that the transaction will enqueue to. Needed at REPEATABLE READ and SERIALIZABLE, where the last number of
@@ -43,6 +49,24 @@ export interface TransactionOptions {
    */
   readonly retry?: false | RetryOptions
 }
+
+export const TRANSACTION_OPTIONS: OptionNames<TransactionOptions> = {
+  lock: 'never undefined',
+  lockShared: 'never undefined',
+  streams: true,
+  isolation: true,
+  waitMs: true,
+  noWait: true,
+  signal: true,
+  retry: true,
+}
+
+/** Options as the compiler checks them: no unknown name, and no key that may be undefined. */
+export type CheckedTransaction<Given extends TransactionOptions> = Checked<
+  Given,
+  TransactionOptions,
+  'lock' | 'lockShared'
+>
 
 /** How keys are locked: with advisory locks, or with a row for each where there are none. */
 export type Strategy = 'advisory' | 'table'
@@ -112,11 +136,7 @@ export function planTransaction(
   options: TransactionOptions,
   closing = ownClosing,
 ): TransactionPlan {
-  if (typeof options !== 'object' || options === null) {
-    throw new InvalidOption('The options are not an object.', {
-      advice: 'Call transaction({ lock: key`Operation:${id}` }, fn).',
-    })
-  }
+  checkOptions('transaction()', options, TRANSACTION_OPTIONS)
   const locks = lockSet(ids, options.lock, options.lockShared)
   const isolation = checkIsolation(options.isolation)
   if (defaults.strategy === 'table' && isolation !== 'read committed' && locks.length > 0)
@@ -240,6 +260,7 @@ function checkAttempts(retry: RetryOptions | undefined, otherwise: number): numb
         'Use { attempts }; in a call also false. A Lockstep has no retry: false, because it is a choice of each call.',
     })
   }
+  checkOptions('retry', retry, RETRY_OPTIONS)
   const { attempts = otherwise } = retry
   if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
     throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, {

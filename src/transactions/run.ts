@@ -110,6 +110,12 @@ function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
   )
 }
 
+function adviceOnConflict({ isolation, sharedKeys }: TransactionPlan): string {
+  if (isolation === 'read committed' || sharedKeys.length === 0)
+    return 'Declare a lock for what the transactions compete for, or make them shorter.'
+  return 'Holders of a shared lock run side by side: whoever writes what the others read needs `lock` in place of `lockShared`.'
+}
+
 function exhausted(
   plan: TransactionPlan,
   attempts: number,
@@ -119,10 +125,7 @@ function exhausted(
   if (attempts === 1)
     return verdict === 'connection' && !(cause instanceof LockstepError) ? connectionLost(plan, cause) : cause
   return new RetriesExhausted(`${attempts} attempts failed, the last with ${codeOf(cause) ?? 'a lost connection'}.`, {
-    advice:
-      verdict === 'conflict'
-        ? 'Nothing was written. Declare a lock for what the transactions compete for, or make them shorter.'
-        : 'Nothing was written. Look at the connection to the server.',
+    advice: `Nothing was written. ${verdict === 'conflict' ? adviceOnConflict(plan) : 'Look at the connection to the server.'}`,
     keys: plan.allKeys,
     cause,
     attempts,

@@ -16,6 +16,7 @@ import {
   type Statement,
   type StatementResult,
 } from '../postgres/index.ts'
+import { refuseAfterEnd, writeInCallersTransaction } from './callersClient.ts'
 import { type Enqueuing, type EventToEnqueue, nameOf, type PreparedEvent, type StreamNumbers } from './enqueuing.ts'
 import type { Place } from './frames.ts'
 import type { Grounds } from './grounds.ts'
@@ -103,8 +104,12 @@ export class OpenTransaction implements Transaction {
 
   readonly #setting: TransactionSetting
 
+  /** The same for all transactions of one Lockstep. */
+  readonly home: object
+
   constructor(connection: Connection, setting: TransactionSetting, parent?: OpenTransaction) {
     this.#held = connection
+    this.home = setting.enqueuing
     this.isolation = setting.isolation
     this.#setting = setting
     this.#parent = parent
@@ -150,9 +155,13 @@ export class OpenTransaction implements Transaction {
   }
 
   query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
-    if (this.#pending === 0 || this.#isCalledFromInside()) return this.#run(text, values)
+    return this.#besideSavepoints(() => this.#run<Row>(text, values))
+  }
+
+  #besideSavepoints<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#pending === 0 || this.#isCalledFromInside()) return work()
     // Beside an open savepoint it would become part of it, and be undone with it.
-    return this.#inTurn(() => this.#run<Row>(text, values))
+    return this.#inTurn(work)
   }
 
   #checkStatement(text: unknown): void {
@@ -172,6 +181,7 @@ export class OpenTransaction implements Transaction {
   async #run<Row>(text: string, values: readonly unknown[] | undefined): Promise<StatementResult<Row>> {
     this.#checkStatement(text)
     const connection = this.#connection
+    if (this.#setting.joined === true) refuseAfterEnd(connection)
     try {
       const result = await connection.query<Row>(text, values)
       // A statement that succeeds proves that an earlier failure was undone.
@@ -205,7 +215,8 @@ export class OpenTransaction implements Transaction {
     const undeclared = readsFresh(isolation) ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))
     if (undeclared !== undefined) throw streamNotDeclared(undeclared, isolation)
     if (joined === true) {
-      for (const { text, values } of enqueuing.flush(prepared, undefined)) await this.query(text, values)
+      const statements = enqueuing.flush(prepared, undefined)
+      await this.#besideSavepoints(() => writeInCallersTransaction(this.#connection, statements, 'join()'))
     } else {
       const buffer = this.#innermost().#events
       for (const event of prepared) buffer.push(event)

@@ -1,3 +1,4 @@
+import type { OptionNames } from '../checkOptions.ts'
 import type { Key } from '../locks/index.ts'
 import type { StatementResult } from '../postgres/index.ts'
 import type { EventMap, EventOf } from './enqueuing.ts'
@@ -62,6 +63,13 @@ export interface Transaction<Client = unknown, Events extends object = EventMap>
  */
 export type NestedOptions = Pick<TransactionOptions, 'lock' | 'lockShared' | 'streams' | 'isolation'>
 
+export const NESTED_OPTIONS: OptionNames<NestedOptions> = {
+  lock: 'never undefined',
+  lockShared: 'never undefined',
+  streams: true,
+  isolation: true,
+}
+
 /** What can run a transaction: a Lockstep, which opens one, or a `tx`, of which it becomes a part. */
 export interface Transactor<Client = unknown, Events extends object = EventMap> {
   transaction<T>(options: NestedOptions, fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
@@ -77,6 +85,8 @@ export interface NestedOnceOptions<Value, Client = unknown, Events extends objec
   /** Creates it, in the same transaction. */
   readonly create: (tx: Transaction<Client, Events>) => Promise<NonNullable<Value>>
 }
+
+export const NESTED_ONCE_OPTIONS: OptionNames<NestedOnceOptions<never>> = { find: true, create: true, isolation: true }
 
 /** What there is now, and who made it. */
 export interface OnceResult<Value> {
