@@ -25,7 +25,6 @@ import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } fro
 import { type Dispatcher, type DispatcherOptions, EnqueuingRoom, Outbox } from './outbox/index.ts'
 import { type LongOnceOptions, once, onceLong, type OnceOptions, type OnceResult } from './once/index.ts'
 import {
-  checkReadiness,
   checkSchemaName,
   diagnose,
   driverFor,
@@ -37,7 +36,6 @@ import {
   type Pool,
   type PostgresJs,
   quoteIdentifier,
-  type Readiness,
   SilenceWatch,
 } from './postgres/index.ts'
 import {
@@ -48,6 +46,7 @@ import {
   planDefaults,
   planTransaction,
   runTransaction,
+  ServerCheck,
   type Transaction,
   type TransactionOptions,
 } from './transactions/index.ts'
@@ -87,8 +86,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   #running = 0
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
-  #readiness: Readiness | undefined
-  #asking: Promise<Readiness> | undefined
+  readonly #check: ServerCheck
 
   constructor(pool: P, options: LockstepOptions = {}) {
     const driver = driverFor(pool)
@@ -97,14 +95,16 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const silence = new SilenceWatch(checkMilliseconds('silenceMs', options.silenceMs ?? DEFAULT_SILENCE_MS))
     this.rollout = new RolloutInDatabase(driver, schema, silence)
     const rollout = rolloutSource(options, this.rollout)
-    const readiness = (): Readiness | undefined => this.#readiness
     // Rows in a table have no number in the lock list that a name could stand for.
     const named = checkNames(options.names) && defaults.strategy !== 'table'
     const names = named
-      ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#readiness !== undefined)
+      ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#check.readiness !== undefined)
       : undefined
     const queue = new KeyQueue()
     const enqueuing = new EnqueuingRoom(quoteIdentifier(schema), options)
+    const method = defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod
+    const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
+    this.#check = check
     this.#names = names
     this.locks = {
       list: async (wanted = {}) => {
@@ -125,16 +125,17 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       silence,
       closing: this.#closing,
       route: { direct: false },
-      method: defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod,
+      method,
       rollout,
       trigger: rollout && options.rollback && new RolloutTrigger(schema, rollout, options.rollback),
       shadows: new ShadowWatch(schema, driver, silence, this.#closing),
       enqueuing,
       slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {
-        return readiness()
+        return check.readiness
       },
-      ready: () => this.#ready(),
+      ready: () => check.ready(),
+      know: (connection, known) => check.know(connection, known),
     }
     this.leases = new Leases(this.#grounds)
     this.outbox = new Outbox(this.#grounds, this.leases, enqueuing)
@@ -301,7 +302,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const result = await migrate(driver, schema, lockId(schema, 'migrate', 'Migrate:global'), options)
-    this.#readiness = undefined
+    await this.#check.migrated()
     return result
   }
 
@@ -310,7 +311,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const probe = 'Doctor:lock-id'
-    return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe) })
+    const tryLocks = (): Promise<boolean> => this.#check.tryAgain()
+    return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe), tryLocks })
   }
 
   /**
@@ -326,18 +328,11 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       await this.#idle
     }
     await this.leases.close()
+    await this.#check.close()
     await written
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
-  }
-
-  #ready(): Promise<Readiness> {
-    if (this.#readiness !== undefined) return Promise.resolve(this.#readiness)
-    this.#asking ??= checkReadiness(this.#grounds.driver, this.#grounds.schema, this.#grounds.silence)
-      .then((readiness) => (this.#readiness = readiness))
-      .finally(() => (this.#asking = undefined))
-    return this.#asking
   }
 }

@@ -7,6 +7,8 @@ export const PROBE = 'SELECT 1'
 
 export const ROLLBACK = 'ROLLBACK'
 
+export const EMPTY_TRANSACTION = 'BEGIN; ROLLBACK'
+
 export function listen(channel: string): string {
   return `LISTEN ${quoteIdentifier(channel)}`
 }
@@ -31,6 +33,51 @@ export function ensureIncarnation(schema: string): string {
     SELECT value::text AS value, epoch::text AS epoch, timeline::text AS timeline,
            system::text AS system, database::text AS database
       FROM ${schema}.ensure_incarnation();
+    COMMIT`
+}
+
+/** As `ensureIncarnation`, with the process that answers and with what is remembered of trials: on this server, and by this route. */
+export function ensureServer(schema: string, strategy: string, route: string, version: number): string {
+  const trials = `FROM ${schema}.lock_trials t
+              WHERE t.system = i.system AND t.strategy = ${quoteLiteral(strategy)} AND t.version >= ${version}`
+  return `
+    BEGIN ISOLATION LEVEL READ COMMITTED;
+    SELECT value::text AS value, epoch::text AS epoch, timeline::text AS timeline,
+           system::text AS system, database::text AS database, pg_backend_pid()::text AS pid,
+           (SELECT count(*) ${trials})::text AS trials,
+           (SELECT string_agg(t.pooled::text, ',') ${trials} AND t.route = ${quoteLiteral(route)}) AS pooled
+      FROM ${schema}.ensure_incarnation() i;
+    COMMIT`
+}
+
+/** Trials that are kept at most; a process on a machine with a pooler of its own adds one. */
+const TRIALS_KEPT = 1000
+
+/** Remembers a trial that showed locks to exclude, and forgets those of other servers and the oldest. */
+export function rememberTrial(
+  schema: string,
+  trial: { route: string; strategy: string; pooled: boolean; version: number },
+): string {
+  return `
+    BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL lock_timeout = '1s';
+    INSERT INTO ${schema}.lock_trials (system, route, strategy, pooled, version)
+    SELECT system, ${quoteLiteral(trial.route)}, ${quoteLiteral(trial.strategy)}, ${trial.pooled}, ${trial.version}
+      FROM ${schema}.ensure_incarnation()
+        ON CONFLICT (system, route, strategy, pooled)
+        DO UPDATE SET version = EXCLUDED.version, tried_at = EXCLUDED.tried_at;
+    DELETE FROM ${schema}.lock_trials
+     WHERE system <> (SELECT system FROM ${schema}.incarnation)
+        OR tried_at < (SELECT tried_at FROM ${schema}.lock_trials ORDER BY tried_at DESC OFFSET ${TRIALS_KEPT} LIMIT 1);
+    COMMIT`
+}
+
+/** Forgets every trial by a route: there, locks do not exclude any more. */
+export function forgetTrials(schema: string, route: string): string {
+  return `
+    BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL lock_timeout = '1s';
+    DELETE FROM ${schema}.lock_trials WHERE route = ${quoteLiteral(route)};
     COMMIT`
 }
 

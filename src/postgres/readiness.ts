@@ -1,17 +1,16 @@
-import { SchemaMissing, SchemaTooOld, StandbyRefused } from '../errors.ts'
+import { LocksIneffective, SchemaMissing, SchemaTooOld, StandbyRefused } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
-import { type Incarnation, readIncarnation } from './incarnation.ts'
+import { type KnownServer, type LockStrategy, readServer } from './lockTrials.ts'
 import { tooNew } from './migrate.ts'
 import { KNOWN_VERSION, NEEDED_VERSION } from './migrations.ts'
-import { CONNECTION_CHECK_PROBE, readiness, ROLLBACK } from './postgres.sql.ts'
-import { codeOf, INVALID_SCHEMA_NAME, UNDEFINED_TABLE } from './sqlstate.ts'
+import { CONNECTION_CHECK_PROBE, EMPTY_TRANSACTION, PROBE, readiness, ROLLBACK } from './postgres.sql.ts'
+import { codeOf, findCause, INVALID_SCHEMA_NAME, UNDEFINED_TABLE } from './sqlstate.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
 import { withConnection } from './withConnection.ts'
 
 /** What is asked of a server once, before the first transaction. */
-export interface Readiness {
-  readonly incarnation: Incarnation
+export interface Readiness extends KnownServer {
   /** Whether the server can notice that a waiting client has gone. */
   readonly checksConnections: boolean
   /** `transaction_timeout` of the server, which ends a session that waits longer; Infinity where there is none. */
@@ -19,22 +18,74 @@ export interface Readiness {
 }
 
 /** Makes sure that this server can keep the promises, or says why not. */
-export async function checkReadiness(driver: Driver, schema: string, silence?: SilenceWatch): Promise<Readiness> {
-  return withConnection(driver, (connection) => checkReadinessOn(connection, schema), silence)
+export async function checkReadiness(
+  driver: Driver,
+  schema: string,
+  silence?: SilenceWatch,
+  strategy?: LockStrategy,
+): Promise<Readiness> {
+  try {
+    return await withConnection(driver, (connection) => checkReadinessOn(connection, schema, strategy), silence)
+  } catch (error) {
+    throw (await transactionsRefused(driver, error, silence)) ?? error
+  }
+}
+
+/** PgBouncer closes a connection with it: in statement mode on BEGIN, and for other reasons. */
+const PROTOCOL_VIOLATION = '08P01'
+
+/** The error for a pooler in statement mode, where a connection that was closed on BEGIN was closed by one. */
+export async function transactionsRefused(
+  driver: Driver,
+  error: unknown,
+  silence?: SilenceWatch,
+): Promise<LocksIneffective | undefined> {
+  const isRefusal = (candidate: unknown): boolean => codeOf(candidate) === PROTOCOL_VIOLATION
+  if (findCause(error, isRefusal) === undefined) return undefined
+  const again = async (connection: Connection): Promise<unknown> => {
+    await connection.script(PROBE)
+    return connection.script(EMPTY_TRANSACTION).then(
+      () => undefined,
+      (refusal: unknown) => {
+        connection.destroy()
+        return refusal
+      },
+    )
+  }
+  if (findCause(await withConnection(driver, again, silence), isRefusal) === undefined) return undefined
+  return new LocksIneffective('A pooler on the way refuses transactions: it is in statement mode.', {
+    reason: 'transactions refused',
+    advice: 'Set its pool_mode to transaction or session, or connect to the server.',
+    cause: error,
+  })
 }
 
 /** The same on a connection that is already at hand. */
-export async function checkReadinessOn(connection: Connection, schema: string): Promise<Readiness> {
+export async function checkReadinessOn(
+  connection: Connection,
+  schema: string,
+  strategy: LockStrategy = 'advisory',
+): Promise<Readiness> {
   const timeoutMs = await checkSchema(connection, schema)
-  const incarnation = await readIncarnation(connection, quoteIdentifier(schema)).catch(async (error: unknown) => {
+  return {
+    ...(await readKnownServer(connection, schema, strategy)),
+    checksConnections: await canCheckConnections(connection),
+    longestStatementMs: timeoutMs === 0 ? Infinity : timeoutMs,
+  }
+}
+
+/** Which server this is, and what its schema remembers of trials of the locks. */
+export async function readKnownServer(
+  connection: Connection,
+  schema: string,
+  strategy: LockStrategy,
+): Promise<KnownServer> {
+  try {
+    return await readServer(connection, quoteIdentifier(schema), strategy)
+  } catch (error) {
     if (!isMissing(error)) throw error
     await connection.script(ROLLBACK)
     throw schemaRenamed(schema, error)
-  })
-  return {
-    incarnation,
-    checksConnections: await canCheckConnections(connection),
-    longestStatementMs: timeoutMs === 0 ? Infinity : timeoutMs,
   }
 }
 

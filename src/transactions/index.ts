@@ -60,6 +60,7 @@ export {
   type TransactionPlan,
 } from './options.ts'
 export { runTransaction } from './run.ts'
+export { ServerCheck } from './serverCheck.ts'
 export { Stay } from './stay.ts'
 export { abandon, isUndone, rootOf, type Transaction } from './transaction.ts'
 export type { Isolation } from './transactions.sql.ts'

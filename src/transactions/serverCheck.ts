@@ -1,0 +1,234 @@
+import { LocksIneffective } from '../errors.ts'
+import type { Closing, LockMethod } from '../locks/index.ts'
+import {
+  checkReadiness,
+  connectWithin,
+  type Connection,
+  type Driver,
+  forgetTrials,
+  quoteIdentifier,
+  type Readiness,
+  readKnownServer,
+  rememberTrial,
+  type SilenceWatch,
+} from '../postgres/index.ts'
+import { type ConnectionKind, type Trial, tryLocks } from './lockTrial.ts'
+
+/** What a check works with. */
+export interface CheckedPool {
+  readonly driver: Driver
+  readonly schema: string
+  readonly method: LockMethod
+  readonly silence: SilenceWatch
+  readonly closing: Closing
+}
+
+/** How long an open pool may take to give the second connection of a trial. */
+const SECOND_CONNECTION_MS = 1000
+/** How many sessions of the pool the doctor looks at. */
+const SESSIONS_TRIED = 5
+/** How long until a trial that had no second connection is repeated: doubled each time. */
+const FIRST_LATER_MS = 1000
+const LONGEST_LATER_MS = 60_000
+
+/**
+ * What is known of the server, asked once for all transactions of a Lockstep: that it is a primary with the schema, and that locks
+ * exclude there. What a trial has shown is remembered in the schema, for this server and this route; the message that asks for the
+ * incarnation brings it along. Otherwise the first call waits for a trial:
+ *
+ * - with two connections of the pool where it has two to give. What it shows is remembered;
+ * - with one where the pool is full at the moment. Then it is repeated in the background until there are two;
+ * - with one where the pool has no more. Then it is made only where nobody has shown by two connections that this server's locks exclude.
+ *
+ * A trial that finds locks ineffective makes every call fail, until one on the same kind of connection finds otherwise. After the first
+ * call nothing is asked again, unless an opening message shows a connection of a kind that was not tried (a balancer that shows as a
+ * pooler in some sessions only), or another incarnation: `know()`.
+ */
+export class ServerCheck {
+  readonly #pool: CheckedPool
+  readonly #quotedSchema: string
+  #readiness: Readiness | undefined
+  #asking: Promise<Readiness> | undefined
+  /** What stops every call, by the kind of connection on which it was found. */
+  readonly #refusals = new Map<ConnectionKind, LocksIneffective>()
+  #timer: NodeJS.Timeout | undefined
+  #laterMs = FIRST_LATER_MS
+  #background: Promise<void> | undefined
+
+  constructor(pool: CheckedPool) {
+    this.#pool = pool
+    this.#quotedSchema = quoteIdentifier(pool.schema)
+  }
+
+  /** Undefined before the first question. */
+  get readiness(): Readiness | undefined {
+    return this.#readiness
+  }
+
+  /** Asked once; a failure is asked again. */
+  ready(): Promise<Readiness> {
+    if (this.#readiness !== undefined) return Promise.resolve(this.#readiness)
+    this.#asking ??= this.#check()
+      .then((readiness) => (this.#readiness = readiness))
+      .finally(() => (this.#asking = undefined))
+    return this.#asking
+  }
+
+  /** After a migration: what was known is asked again, and the locks are tried where nobody has. */
+  async migrated(): Promise<void> {
+    this.#readiness = undefined
+    await this.ready().catch((error: unknown) => {
+      // Whatever else is in the way is in the way of the first call, too. The migration is done.
+      if (error instanceof LocksIneffective) throw error
+    })
+  }
+
+  /**
+   * Tries the locks again, whatever is remembered, and on more connections than two: a balancer may treat each in its own way. Says
+   * whether a second connection took part; throws where locks do not exclude.
+   */
+  async tryAgain(): Promise<boolean> {
+    const { method, silence } = this.#pool
+    return this.#lent(async (first) => {
+      const second = await this.#another()
+      const others: Connection[] = []
+      try {
+        for (let count = 2; second !== undefined && count < SESSIONS_TRIED; count++) {
+          const other = await this.#another()
+          if (other === undefined) break
+          others.push(other)
+        }
+        for (const other of others) {
+          const { refusal } = await tryLocks(method, silence, other, undefined)
+          if (refusal !== undefined) throw refusal
+        }
+        const { excludes, refusal } = await this.#judge(first, second)
+        if (refusal !== undefined) throw refusal
+        return excludes
+      } finally {
+        for (const connection of [second, ...others]) connection?.release()
+      }
+    })
+  }
+
+  /**
+   * Looks at a connection on which an opening message has shown what is not known: another incarnation, or a kind of connection that was
+   * not tried. It has no transaction open. Gives what is known from now on.
+   */
+  async know(connection: Connection, knownBefore: Readiness): Promise<Readiness> {
+    const { driver, schema, method, silence } = this.#pool
+    const pending = silence.start(connection)
+    const here = await readKnownServer(connection, schema, method.name).finally(() => silence.stop(pending))
+    const known = this.#readiness ?? knownBefore
+    const { incarnation, pooled, tried } = here
+    const kind = pooled ? 'pooled' : 'direct'
+    // Another server behind the same pool: what was tried on each says nothing of the two together.
+    const same = incarnation.system === known.incarnation.system && incarnation.database === known.incarnation.database
+    const isTried = same && (known.tried[kind] || covers(driver, here))
+    if (!isTried) await this.#try(connection)
+    this.#throwRefusal()
+    const readiness = { ...known, incarnation, pooled, tried: { ...(same ? known.tried : tried), [kind]: true } }
+    if (this.#readiness !== undefined) this.#readiness = readiness
+    return readiness
+  }
+
+  /** Stops what goes on in the background. */
+  async close(): Promise<void> {
+    clearTimeout(this.#timer)
+    await this.#background
+  }
+
+  async #check(): Promise<Readiness> {
+    const { driver, schema, silence, method } = this.#pool
+    const readiness = await checkReadiness(driver, schema, silence, method.name)
+    const kinds: readonly ConnectionKind[] =
+      this.#refusals.size === 0 && covers(driver, readiness)
+        ? [readiness.pooled ? 'pooled' : 'direct']
+        : [...(await this.#lent((connection) => this.#try(connection))).kinds]
+    this.#throwRefusal()
+    const tried = Object.fromEntries(kinds.map((kind) => [kind, true]))
+    return { ...readiness, tried: { ...readiness.tried, ...tried } }
+  }
+
+  async #try(first: Connection): Promise<Trial> {
+    const second = await this.#another()
+    try {
+      return await this.#judge(first, second)
+    } finally {
+      second?.release()
+    }
+  }
+
+  /** Makes the trial, and remembers what it showed. */
+  async #judge(first: Connection, second: Connection | undefined): Promise<Trial> {
+    const { method, silence } = this.#pool
+    const trial = await tryLocks(method, silence, first, second)
+    for (const kind of trial.kinds) {
+      if (trial.refusal === undefined) this.#refusals.delete(kind)
+      else this.#refusals.set(kind, trial.refusal)
+    }
+    if (trial.refusal !== undefined) {
+      this.#readiness = undefined
+      await forgetTrials(first, this.#quotedSchema)
+    } else if (trial.excludes) {
+      for (const kind of trial.kinds) await rememberTrial(first, this.#quotedSchema, method.name, kind === 'pooled')
+    } else {
+      this.#tryLater()
+    }
+    return trial
+  }
+
+  /** A second connection, where the pool has one to give now. */
+  async #another(): Promise<Connection | undefined> {
+    const { driver } = this.#pool
+    if (driver.poolSize === 1 || !(driver.hasIdle() || driver.hasRoom())) return undefined
+    return connectWithin(driver, SECOND_CONNECTION_MS).catch(() => undefined)
+  }
+
+  async #lent<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+    const { driver, silence } = this.#pool
+    const connection = await connectWithin(driver, silence.silenceMs)
+    try {
+      return await work(connection)
+    } finally {
+      connection.release()
+    }
+  }
+
+  #throwRefusal(): void {
+    for (const refusal of this.#refusals.values()) throw refusal
+  }
+
+  #tryLater(): void {
+    const { driver, closing } = this.#pool
+    if (driver.poolSize === 1 || this.#timer !== undefined || closing.closed) return
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined
+      this.#background = this.#tryInBackground()
+    }, this.#laterMs)
+    this.#timer.unref()
+    this.#laterMs = Math.min(this.#laterMs * 2, LONGEST_LATER_MS)
+  }
+
+  async #tryInBackground(): Promise<void> {
+    const { driver, closing } = this.#pool
+    if (closing.closed) return
+    if (!(driver.hasIdle() || driver.hasRoom())) return this.#tryLater()
+    await this.#lent((connection) => this.#try(connection)).catch(() => this.#tryLater())
+  }
+}
+
+/** Whether a trial is remembered that counts for this connection. Where the pool has no second one, any on this server does. */
+function covers(driver: Driver, { pooled, tried }: Pick<Readiness, 'pooled' | 'tried'>): boolean {
+  return (pooled ? tried.pooled : tried.direct) || (driver.poolSize === 1 && tried.server)
+}
+
+/** Whether an opening message showed nothing that was not known: the incarnation, and the kind of its connection. */
+export function isKnown(
+  { incarnation, tried }: Readiness,
+  pooled: boolean | undefined,
+  told: string | null | undefined,
+): boolean {
+  if (typeof told === 'string' && told !== incarnation.value) return false
+  return pooled === undefined || (pooled ? tried.pooled : tried.direct)
+}
