@@ -1,6 +1,7 @@
-import { DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
-import type { Keys } from '../locks/index.ts'
+import { DriverUnsupported, JoinRefused, LocksIneffective, LockTimeout } from '../errors.ts'
+import { type Keys, Patience } from '../locks/index.ts'
 import { codeOf, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
+import { patiently } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import { planTransaction, type TransactionPlan } from './options.ts'
 import { OpenTransaction } from './transaction.ts'
@@ -31,7 +32,9 @@ export async function joinTransaction(
   if (!canSend(client, grounds.driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) {
     throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })
   }
-  // Asking would need another connection, and the joiners may have them all.
+  // Asking needs another connection, and the joiners may have them all.
+  if (grounds.readiness === undefined && (grounds.driver.hasIdle() || grounds.driver.hasRoom()))
+    await refuseIneffectiveLocks(grounds, plan)
   const checksConnections = grounds.readiness?.checksConnections ?? false
   const connection = grounds.driver.wrap(client)
   try {
@@ -66,6 +69,14 @@ export async function joinTransaction(
     // Only our listeners: the client stays the caller's.
     connection.release()
   }
+}
+
+/** Whatever else is wrong with the server shows on the caller's own connection. */
+async function refuseIneffectiveLocks(grounds: Grounds, plan: TransactionPlan): Promise<void> {
+  const patience = new Patience(plan.waitMs, undefined, plan.closing)
+  await patiently(grounds.ready(), patience, plan.locks).catch((error: unknown) => {
+    if (error instanceof LocksIneffective) throw error
+  })
 }
 
 function canSend(client: unknown, methods: readonly string[]): boolean {

@@ -1,4 +1,4 @@
-import { LocksIneffective } from '../errors.ts'
+import { ConnectionLost, LocksIneffective } from '../errors.ts'
 import type { Closing, LockMethod } from '../locks/index.ts'
 import {
   checkReadiness,
@@ -42,7 +42,8 @@ const LONGEST_LATER_MS = 60_000
  *
  * A trial that finds locks ineffective makes every call fail, until one on the same kind of connection finds otherwise. After the first
  * call nothing is asked again, unless an opening message shows a connection of a kind that was not tried (a balancer that shows as a
- * pooler in some sessions only), or another incarnation: `know()`.
+ * pooler in some sessions only), or another incarnation: `know()`. One of another server counts only after a trial with two
+ * connections, whatever is remembered there: the pool may lead to both.
  */
 export class ServerCheck {
   readonly #pool: CheckedPool
@@ -125,8 +126,9 @@ export class ServerCheck {
     // Another server behind the same pool: what was tried on each says nothing of the two together.
     const same = incarnation.system === known.incarnation.system && incarnation.database === known.incarnation.database
     const isTried = same && (known.tried[kind] || covers(driver, here))
-    if (!isTried) await this.#try(connection)
+    const shown = isTried || (await this.#try(connection)).excludes
     this.#throwRefusal()
+    if (!same && !shown && driver.poolSize > 1) throw reachedAnotherServer()
     const readiness = { ...known, incarnation, pooled, tried: { ...(same ? known.tried : tried), [kind]: true } }
     if (this.#readiness !== undefined) this.#readiness = readiness
     return readiness
@@ -216,6 +218,16 @@ export class ServerCheck {
     if (!(driver.hasIdle() || driver.hasRoom())) return this.#tryLater()
     await this.#lent((connection) => this.#try(connection)).catch(() => this.#tryLater())
   }
+}
+
+/** Another attempt may find two connections: by then this one is back. */
+function reachedAnotherServer(): ConnectionLost {
+  return new ConnectionLost(
+    'The connection leads to another server than those before it, and the pool had no second one to try it.',
+    {
+      advice: 'Nothing was written. If the address was moved to another server, it is tried again.',
+    },
+  )
 }
 
 /** Whether a trial is remembered that counts for this connection. Where the pool has no second one, any on this server does. */
