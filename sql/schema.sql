@@ -1783,6 +1783,7 @@ table lock_trials
   column route text not null
   column strategy text not null
   column pooled boolean not null
+  column connections smallint not null
   column version integer not null
   column tried_at timestamp with time zone not null default clock_timestamp()
   constraint lock_trials_pkey PRIMARY KEY (system, route, strategy, pooled)

@@ -13,7 +13,7 @@ import {
 } from './doctor.sql.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { KNOWN_VERSION, MIGRATIONS_DIRECTORY } from './migrations.ts'
-import { checkReadinessOn, transactionsRefused } from './readiness.ts'
+import { checkReadinessOn } from './readiness.ts'
 import { withConnection } from './withConnection.ts'
 
 /** One thing that the doctor looked at. */
@@ -71,7 +71,7 @@ export async function diagnose(
   oldAfterMs: number = OLD_AFTER_MS,
 ): Promise<Finding[]> {
   // Before a connection is held: a pool may have only one.
-  const tried = await trialOf(driver, probe)
+  const tried = await trialOf(probe)
   return withConnection(driver, async (connection) => {
     const asked = Date.now()
     const [result] = await connection.script(EXAMINE)
@@ -134,16 +134,14 @@ function standby(settings: Settings): Finding {
 /** What a trial of the locks gave: what is wrong with them, or whether two connections took part. */
 type Tried = LocksIneffective | boolean | undefined
 
-async function trialOf(driver: Driver, { tryLocks }: Probe): Promise<Tried> {
+async function trialOf({ tryLocks }: Probe): Promise<Tried> {
   try {
     return await tryLocks?.()
   } catch (error) {
     if (error instanceof LocksIneffective) return error
     // It is a finding of its own.
     if (error instanceof StandbyRefused) return undefined
-    const refused = await transactionsRefused(driver, error)
-    if (refused === undefined) throw error
-    return refused
+    throw error
   }
 }
 

@@ -1,7 +1,14 @@
 import { hostname } from 'node:os'
-import type { Connection } from './connection.ts'
-import { type Incarnation, readIncarnation } from './incarnation.ts'
-import { ensureServer, forgetTrials as forgetting, rememberTrial as remembering, ROLLBACK } from './postgres.sql.ts'
+import type { Connection, StatementResult } from './connection.ts'
+import type { Incarnation } from './incarnation.ts'
+import {
+  ANSWERING_PROCESS,
+  ensureIncarnation,
+  forgetTrials as forgetting,
+  rememberedTrials,
+  rememberTrial as remembering,
+  ROLLBACK,
+} from './postgres.sql.ts'
 import { codeOf, INSUFFICIENT_PRIVILEGE } from './sqlstate.ts'
 
 /** How keys are locked. */
@@ -10,27 +17,25 @@ export type LockStrategy = 'advisory' | 'table'
 /** A later release that tries more has a higher number, and does not count on older trials. */
 const TRIAL_VERSION = 1
 
-/** Where the schema remembers a trial that showed locks to exclude. */
-export interface TriedRoutes {
-  /** By this route, on connections that are direct as far as can be seen. */
-  readonly direct: boolean
-  /** By this route, on connections through a pooler. */
-  readonly pooled: boolean
-  /** On this server, by any route. */
-  readonly server: boolean
-}
+/** Straight to the server as far as can be seen, or through a pooler. */
+export type ConnectionKind = 'direct' | 'pooled'
+
+/** With how many connections of a kind the locks were tried on this server, by this route: 0, 1 or 2. */
+export type TriedKinds = Readonly<Record<ConnectionKind, number>>
+
+const UNTRIED: TriedKinds = { direct: 0, pooled: 0 }
 
 /** The server behind a connection. */
 export interface KnownServer {
   readonly incarnation: Incarnation
-  /** Whether this connection leads through a pooler. */
-  readonly pooled: boolean
-  readonly tried: TriedRoutes
+  /** Of the connection that was asked. */
+  readonly kind: ConnectionKind
+  readonly tried: TriedKinds
 }
 
-/** Whether a connection to this server process leads through a pooler. One that does not say who it talks to may. */
-export function isPooled({ protocolPid }: Connection, pid: string | undefined): boolean {
-  return protocolPid === undefined || protocolPid !== Number(pid)
+/** Whether a connection leads straight to this server process. One that does not say who it talks to may not. */
+export function kindOf({ protocolPid }: Connection, pid: string): ConnectionKind {
+  return protocolPid === Number(pid) ? 'direct' : 'pooled'
 }
 
 /** Reads which server this is, and what its schema remembers of trials, in one message. */
@@ -39,34 +44,23 @@ export async function readServer(
   quotedSchema: string,
   strategy: LockStrategy,
 ): Promise<KnownServer> {
-  const route = routeOf(connection) ?? ''
+  const route = routeOf(connection)
+  const trials = route === undefined ? [] : [rememberedTrials(quotedSchema, strategy, route, TRIAL_VERSION)]
   const results = await connection
-    .script(ensureServer(quotedSchema, strategy, route, TRIAL_VERSION))
-    .catch(async (error: unknown) => {
+    .script(ensureIncarnation(quotedSchema, [ANSWERING_PROCESS, ...trials]))
+    .catch(async (error: unknown): Promise<StatementResult[]> => {
       // The role may use locks and not read the trials: then it tries once in every process.
       if (codeOf(error) !== INSUFFICIENT_PRIVILEGE || connection.lost) throw error
       await connection.script(ROLLBACK)
-      return undefined
+      return connection.script(ensureIncarnation(quotedSchema, [ANSWERING_PROCESS]))
     })
-  if (results === undefined) {
-    const incarnation = await readIncarnation(connection, quotedSchema)
-    return { incarnation, pooled: true, tried: { direct: false, pooled: false, server: false } }
-  }
-  const { epoch, pid, trials, pooled, ...rest } = results[1]?.rows[0] as {
-    value: string
-    epoch: string
-    timeline: string
-    system: string
-    database: string
-    pid: string
-    trials: string
-    pooled: string | null
-  }
-  const kinds = route === '' ? [] : (pooled ?? '').split(',')
+  const row = results[1]?.rows[0] as Omit<Incarnation, 'epoch'> & { epoch: string; pid: string; trials?: string | null }
+  const { epoch, pid, trials: found, ...rest } = row
+  const remembered = (found ?? '').split(',').map((each) => each.split(' '))
   return {
     incarnation: { ...rest, epoch: BigInt(epoch) },
-    pooled: isPooled(connection, pid),
-    tried: { direct: kinds.includes('false'), pooled: kinds.includes('true'), server: Number(trials) > 0 },
+    kind: kindOf(connection, pid),
+    tried: { ...UNTRIED, ...Object.fromEntries(remembered.map(([kind, connections]) => [kind, Number(connections)])) },
   }
 }
 
@@ -79,16 +73,18 @@ function routeOf({ route }: Connection): string | undefined {
   return /^(?:localhost|127\.|::1|\[::1\]|\/)/.test(route) ? `${route} on ${hostname()}` : route
 }
 
-/** Remembers that locks exclude here. What cannot be remembered is tried again by the next process. */
+/** Remembers a trial that found nothing wrong. What cannot be remembered is tried again by the next process. */
 export async function rememberTrial(
   connection: Connection,
   quotedSchema: string,
   strategy: LockStrategy,
-  pooled: boolean,
+  kind: ConnectionKind,
+  connections: number,
 ): Promise<void> {
   const route = routeOf(connection)
   if (route === undefined) return
-  await quietly(connection, remembering(quotedSchema, { route, strategy, pooled, version: TRIAL_VERSION }))
+  const trial = { route, strategy, pooled: kind === 'pooled', connections, version: TRIAL_VERSION }
+  await quietly(connection, remembering(quotedSchema, trial))
 }
 
 /** Has every process that comes by this route try again. */

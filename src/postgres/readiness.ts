@@ -1,11 +1,11 @@
-import { LocksIneffective, SchemaMissing, SchemaTooOld, StandbyRefused } from '../errors.ts'
+import { SchemaMissing, SchemaTooOld, StandbyRefused } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
 import { type KnownServer, type LockStrategy, readServer } from './lockTrials.ts'
 import { tooNew } from './migrate.ts'
 import { KNOWN_VERSION, NEEDED_VERSION } from './migrations.ts'
-import { CONNECTION_CHECK_PROBE, EMPTY_TRANSACTION, PROBE, readiness, ROLLBACK } from './postgres.sql.ts'
-import { codeOf, findCause, INVALID_SCHEMA_NAME, UNDEFINED_TABLE } from './sqlstate.ts'
+import { CONNECTION_CHECK_PROBE, readiness, ROLLBACK } from './postgres.sql.ts'
+import { codeOf, INVALID_SCHEMA_NAME, UNDEFINED_TABLE } from './sqlstate.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
 import { withConnection } from './withConnection.ts'
 
@@ -24,40 +24,7 @@ export async function checkReadiness(
   silence?: SilenceWatch,
   strategy?: LockStrategy,
 ): Promise<Readiness> {
-  try {
-    return await withConnection(driver, (connection) => checkReadinessOn(connection, schema, strategy), silence)
-  } catch (error) {
-    throw (await transactionsRefused(driver, error, silence)) ?? error
-  }
-}
-
-/** PgBouncer closes a connection with it: in statement mode on BEGIN, and for other reasons. */
-const PROTOCOL_VIOLATION = '08P01'
-
-/** The error for a pooler in statement mode, where a connection that was closed on BEGIN was closed by one. */
-export async function transactionsRefused(
-  driver: Driver,
-  error: unknown,
-  silence?: SilenceWatch,
-): Promise<LocksIneffective | undefined> {
-  const isRefusal = (candidate: unknown): boolean => codeOf(candidate) === PROTOCOL_VIOLATION
-  if (findCause(error, isRefusal) === undefined) return undefined
-  const again = async (connection: Connection): Promise<unknown> => {
-    await connection.script(PROBE)
-    return connection.script(EMPTY_TRANSACTION).then(
-      () => undefined,
-      (refusal: unknown) => {
-        connection.destroy()
-        return refusal
-      },
-    )
-  }
-  if (findCause(await withConnection(driver, again, silence), isRefusal) === undefined) return undefined
-  return new LocksIneffective('A pooler on the way refuses transactions: it is in statement mode.', {
-    reason: 'transactions refused',
-    advice: 'Set its pool_mode to transaction or session, or connect to the server.',
-    cause: error,
-  })
+  return withConnection(driver, (connection) => checkReadinessOn(connection, schema, strategy), silence)
 }
 
 /** The same on a connection that is already at hand. */

@@ -50,11 +50,21 @@ interface RememberedTrial {
   readonly route: string
   readonly strategy: string
   readonly pooled: boolean
+  readonly connections: number
 }
 
 async function trials(): Promise<RememberedTrial[]> {
-  const text = 'SELECT route, strategy, pooled FROM lockstep.lock_trials ORDER BY tried_at'
+  const text = 'SELECT route, strategy, pooled, connections FROM lockstep.lock_trials ORDER BY tried_at'
   return (await admin.query<RememberedTrial>(text)).rows
+}
+
+/** What the first call of a process sends. */
+async function roundTrips(driver: DriverName, proxy: Proxy, place: Place): Promise<number> {
+  return lend(driver, place, async (lockstep) => {
+    proxy.roundTrips = 0
+    await transact(lockstep)
+    return proxy.roundTrips
+  })
 }
 
 beforeEach(() => admin.query('DELETE FROM lockstep.lock_trials'))
@@ -96,23 +106,28 @@ describe.each(DRIVERS)('with %s', (driver) => {
   test('the first call tries, the schema remembers, and the next process sends nothing more than before', async () => {
     await using proxy = await direct()
     const place = { url: proxy.url(database.url), max: 2 }
-    const count = (): Promise<number> =>
-      lend(driver, place, async (lockstep) => {
-        proxy.roundTrips = 0
-        await transact(lockstep)
-        return proxy.roundTrips
-      })
-    const [first, second, third] = [await count(), await count(), await count()]
+    const count = (where: Place): Promise<number> => roundTrips(driver, proxy, where)
+    const [first, second, third] = [await count(place), await count(place), await count(place)]
     expect(first).toBeGreaterThan(second + 10)
     expect(third).toBe(second)
-    // Of a pool of one it is enough that somebody has tried this server, by whatever route.
-    await using another = await direct()
-    const alone = await lend(driver, { url: another.url(database.url), max: 1 }, async (lockstep) => {
+    expect(await count({ ...place, max: 1 })).toBe(second)
+    expect(await trials()).toMatchObject([{ pooled: false, connections: 2 }])
+  })
+
+  test('a pool of one tries what one connection can, and that is remembered as such', async () => {
+    await using proxy = await direct()
+    const place = { url: proxy.url(database.url), max: 1 }
+    const count = (where: Place): Promise<number> => roundTrips(driver, proxy, where)
+    const [first, second] = [await count(place), await count(place)]
+    expect(first).toBeGreaterThan(second + 5)
+    expect(await trials()).toMatchObject([{ connections: 1 }])
+    // A pool of two has more to try, and does so without keeping its first call waiting.
+    await lend(driver, { ...place, max: 2 }, async (lockstep) => {
+      proxy.roundTrips = 0
       await transact(lockstep)
-      return another.roundTrips
+      expect(proxy.roundTrips).toBe(second)
+      await expect.poll(trials, { timeout: 20_000 }).toMatchObject([{ connections: 2 }])
     })
-    expect(alone).toBe(second)
-    expect(await trials()).toHaveLength(1)
   })
 
   test('after the first call nothing is asked again', async () => {

@@ -16,3 +16,7 @@ export const DESCRIBE_SERVER = `
   SELECT split_part(version(), ' on ', 1) AS version,
          coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'a local socket') AS address,
          pg_postmaster_start_time()::text AS started`
+
+/** Answered by Pgpool-II itself; a syntax error for everybody else. */
+export const PGPOOL_BALANCES = 'PGPOOL SHOW load_balance_mode'
+export const PGPOOL_NODES = 'SHOW pool_nodes'

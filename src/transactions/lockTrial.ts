@@ -4,8 +4,9 @@ import { listedLocks, type LockMethod, type LockSet } from '../locks/index.ts'
 import {
   codeOf,
   type Connection,
+  type ConnectionKind,
   FEATURE_NOT_SUPPORTED,
-  isPooled,
+  kindOf,
   LOCK_NOT_AVAILABLE,
   READ_ONLY_TRANSACTION,
   type SilenceWatch,
@@ -13,7 +14,14 @@ import {
   StatementForgotten,
   type StatementResult,
 } from '../postgres/index.ts'
-import { CITUS_CATALOG, CITUS_GROUP, DESCRIBE_SERVER, PLAIN_READ } from './lockTrial.sql.ts'
+import {
+  CITUS_CATALOG,
+  CITUS_GROUP,
+  DESCRIBE_SERVER,
+  PGPOOL_BALANCES,
+  PGPOOL_NODES,
+  PLAIN_READ,
+} from './lockTrial.sql.ts'
 import {
   beginKept,
   beginTrying,
@@ -38,6 +46,9 @@ import {
  *    lost its connection in the meantime, nothing is shown, and the trial fails with that.
  * 4. The first rolls back, and the second asks again. Refused: `never granted`. It reads, too.
  *
+ * Last, two places are asked what they are, because a trial cannot tell: Pgpool-II, which balances some sessions and not others, and a
+ * worker of a Citus cluster.
+ *
  * Where there is no second connection, or the server side has none for it, the server's list of locks must show the one of the first
  * (`not listed`); that other connections are excluded is then not shown.
  */
@@ -50,18 +61,19 @@ export interface Trial {
   readonly refusal: LocksIneffective | undefined
 }
 
-/** Straight to the server as far as can be seen, or through a pooler. */
-export type ConnectionKind = 'direct' | 'pooled'
-
 /** How long the first connection may wait for a lock that nobody else knows of. */
 const FREE_LOCK_MS = 1000
-/** Behind a pooler that has no second connection to the server, the second message is never answered. */
-const SECOND_ANSWER_MS = 2000
+/**
+ * Behind a pooler that has no second connection to the server, the second message is not answered while the first one's transaction is
+ * open, and neither is anybody else's.
+ */
+const SECOND_ANSWER_MS = 1000
 
 const BOTH_KINDS: ReadonlySet<ConnectionKind> = new Set(['direct', 'pooled'])
 
 /** An engine that has not even the functions: undefined function, syntax error, feature not supported. */
-const UNSUPPORTED: ReadonlySet<string> = new Set(['42883', '42601', FEATURE_NOT_SUPPORTED])
+const SYNTAX_ERROR = '42601'
+const UNSUPPORTED: ReadonlySet<string> = new Set(['42883', SYNTAX_ERROR, FEATURE_NOT_SUPPORTED])
 
 /** A way in which transactions get their locks. */
 interface Way {
@@ -121,6 +133,7 @@ class LockTrial {
   async run(): Promise<Trial> {
     try {
       for (const way of this.#method.name === 'advisory' ? ADVISORY_WAYS : TABLE_WAYS) await this.#try(way)
+      await this.#refusePgpoolBalancing()
       await this.#refuseCitusWorker()
       return { excludes: this.#second !== undefined, kinds: this.#kinds, refusal: undefined }
     } catch (error) {
@@ -162,7 +175,7 @@ class LockTrial {
     const pid = await this.#open(connection, way, locks, FREE_LOCK_MS)
     if (pid === undefined) {
       throw new Found(
-        connection.memory?.pooled === false ? 'direct' : 'pooled',
+        this.#kind(connection),
         ineffective(
           'never granted',
           `A lock that no session holds was not granted, at ${way.isolation}.`,
@@ -183,7 +196,7 @@ class LockTrial {
       const results = await send(connection, way, openingOf(this.#method, way.isolation, locks), waitMs)
       const { held, pid } = results.at(-1)?.rows[0] as unknown as OpeningRow
       // As a transaction would: what is known of the connection decides how the next one is opened.
-      if (connection.memory !== undefined) connection.memory.pooled = isPooled(connection, pid)
+      if (connection.memory !== undefined) connection.memory.pooled = kindOf(connection, pid) === 'pooled'
       return held === null ? undefined : pid
     } catch (error) {
       if (codeOf(error) !== LOCK_NOT_AVAILABLE) throw error
@@ -215,7 +228,7 @@ class LockTrial {
       ineffective(
         'statements split',
         `At ${isolation}, a read inside the transaction was answered by another server process than the one that holds its lock.`,
-        'Connect to the primary, or have the balancer send all statements of this application there.',
+        BALANCER_ADVICE,
       ),
     )
   }
@@ -252,13 +265,37 @@ class LockTrial {
     )
   }
 
+  /** Pgpool chooses by chance which sessions it balances: those of a trial may not be among them. */
+  async #refusePgpoolBalancing(): Promise<void> {
+    const balancing = await this.#silence.script(this.#first, PGPOOL_BALANCES).catch((error: unknown) => {
+      if (codeOf(error) !== SYNTAX_ERROR) throw error
+      return []
+    })
+    if (balancing[0]?.rows[0]?.['load_balance_mode'] !== 'on') return
+    const [nodes] = await this.#silence.script(this.#first, PGPOOL_NODES)
+    const readers = (nodes?.rows ?? []).filter((row) => row['role'] !== 'primary' && Number(row['lb_weight']) > 0)
+    if (readers.length === 0) return
+    throw new Found(
+      this.#kind(this.#first),
+      ineffective(
+        'statements split',
+        'Pgpool-II balances reads, also inside transactions: its load_balance_mode is on, and a standby has a weight.',
+        BALANCER_ADVICE,
+      ),
+    )
+  }
+
+  #kind({ memory }: Connection): ConnectionKind {
+    return memory?.pooled === false ? 'direct' : 'pooled'
+  }
+
   async #refuseCitusWorker(): Promise<void> {
     const { citus } = await this.#ask<{ citus: string | null }>(this.#first, CITUS_CATALOG)
     if (citus === null) return
     const { own } = await this.#ask<{ own: string }>(this.#first, CITUS_GROUP)
     if (own === '0') return
     throw new Found(
-      this.#first.memory?.pooled === false ? 'direct' : 'pooled',
+      this.#kind(this.#first),
       ineffective(
         'Citus worker',
         `The server is a worker of a Citus cluster (group ${own}): locks taken there do not exclude those on other nodes.`,
@@ -278,6 +315,8 @@ class LockTrial {
   }
 }
 
+const BALANCER_ADVICE =
+  'Connect to the primary, or turn balancing off for this application (Pgpool-II: load_balance_mode).'
 const ENGINE_ADVICE = 'Use PostgreSQL: nothing can be kept exclusive on this server.'
 
 function ineffective(
@@ -287,10 +326,6 @@ function ineffective(
   cause?: unknown,
 ): LocksIneffective {
   return new LocksIneffective(message, { reason, advice, cause })
-}
-
-function kindOf(connection: Connection, pid: string): ConnectionKind {
-  return isPooled(connection, pid) ? 'pooled' : 'direct'
 }
 
 function openingOf(method: LockMethod, isolation: Isolation, locks: LockSet): Opening {

@@ -4,6 +4,7 @@ import {
   checkReadiness,
   connectWithin,
   type Connection,
+  type ConnectionKind,
   type Driver,
   forgetTrials,
   quoteIdentifier,
@@ -12,7 +13,8 @@ import {
   rememberTrial,
   type SilenceWatch,
 } from '../postgres/index.ts'
-import { type ConnectionKind, type Trial, tryLocks } from './lockTrial.ts'
+import { type Trial, tryLocks } from './lockTrial.ts'
+import { transactionsRefused } from './statementMode.ts'
 
 /** What a check works with. */
 export interface CheckedPool {
@@ -29,16 +31,14 @@ const SECOND_CONNECTION_MS = 1000
 const SESSIONS_TRIED = 5
 /** How long until a trial that had no second connection is repeated: doubled each time. */
 const FIRST_LATER_MS = 1000
-const LONGEST_LATER_MS = 60_000
+const LONGEST_LATER_MS = 600_000
 
 /**
  * What is known of the server, asked once for all transactions of a Lockstep: that it is a primary with the schema, and that locks
  * exclude there. What a trial has shown is remembered in the schema, for this server and this route; the message that asks for the
- * incarnation brings it along. Otherwise the first call waits for a trial:
- *
- * - with two connections of the pool where it has two to give. What it shows is remembered;
- * - with one where the pool is full at the moment. Then it is repeated in the background until there are two;
- * - with one where the pool has no more. Then it is made only where nobody has shown by two connections that this server's locks exclude.
+ * incarnation brings it along. Otherwise the first call waits for a trial: with two connections where the pool has them to give, with
+ * one where it has not, be it full at the moment or one in all. One that was made with one connection lets calls through, and is repeated
+ * in the background with two, as soon as the pool has them.
  *
  * A trial that finds locks ineffective makes every call fail, until one on the same kind of connection finds otherwise. After the first
  * call nothing is asked again, unless an opening message shows a connection of a kind that was not tried (a balancer that shows as a
@@ -99,12 +99,12 @@ export class ServerCheck {
           if (other === undefined) break
           others.push(other)
         }
+        const { excludes } = await this.#judge(first, second)
+        this.#throwRefusal()
         for (const other of others) {
           const { refusal } = await tryLocks(method, silence, other, undefined)
           if (refusal !== undefined) throw refusal
         }
-        const { excludes, refusal } = await this.#judge(first, second)
-        if (refusal !== undefined) throw refusal
         return excludes
       } finally {
         for (const connection of [second, ...others]) connection?.release()
@@ -121,15 +121,16 @@ export class ServerCheck {
     const pending = silence.start(connection)
     const here = await readKnownServer(connection, schema, method.name).finally(() => silence.stop(pending))
     const known = this.#readiness ?? knownBefore
-    const { incarnation, pooled, tried } = here
-    const kind = pooled ? 'pooled' : 'direct'
+    const { incarnation, kind, tried } = here
+    // What the opening message showed, and what this one shows: a balancer need not treat them alike.
+    const kinds: readonly ConnectionKind[] = [kind, connection.memory?.pooled === false ? 'direct' : 'pooled']
     // Another server behind the same pool: what was tried on each says nothing of the two together.
     const same = incarnation.system === known.incarnation.system && incarnation.database === known.incarnation.database
-    const isTried = same && (known.tried[kind] || covers(driver, here))
+    const isTried = same && kinds.every((each) => known.tried[each] > 0 || tried[each] > 0)
     const shown = isTried || (await this.#try(connection)).excludes
     this.#throwRefusal()
     if (!same && !shown && driver.poolSize > 1) throw reachedAnotherServer()
-    const readiness = { ...known, incarnation, pooled, tried: { ...(same ? known.tried : tried), [kind]: true } }
+    const readiness = { ...known, incarnation, kind, tried: withKinds(same ? known.tried : tried, kinds) }
     if (this.#readiness !== undefined) this.#readiness = readiness
     return readiness
   }
@@ -143,13 +144,13 @@ export class ServerCheck {
   async #check(): Promise<Readiness> {
     const { driver, schema, silence, method } = this.#pool
     const readiness = await checkReadiness(driver, schema, silence, method.name)
-    const kinds: readonly ConnectionKind[] =
-      this.#refusals.size === 0 && covers(driver, readiness)
-        ? [readiness.pooled ? 'pooled' : 'direct']
-        : [...(await this.#lent((connection) => this.#try(connection))).kinds]
+    const { kind, tried } = readiness
+    let kinds: Iterable<ConnectionKind> = [kind]
+    if (tried[kind] === 0 || this.#refusals.size > 0)
+      ({ kinds } = await this.#lent((connection) => this.#try(connection)))
+    else if (tried[kind] === 1) this.#tryLater()
     this.#throwRefusal()
-    const tried = Object.fromEntries(kinds.map((kind) => [kind, true]))
-    return { ...readiness, tried: { ...readiness.tried, ...tried } }
+    return { ...readiness, tried: withKinds(tried, kinds) }
   }
 
   async #try(first: Connection): Promise<Trial> {
@@ -163,19 +164,21 @@ export class ServerCheck {
 
   /** Makes the trial, and remembers what it showed. */
   async #judge(first: Connection, second: Connection | undefined): Promise<Trial> {
-    const { method, silence } = this.#pool
+    const { driver, method, silence } = this.#pool
     const trial = await tryLocks(method, silence, first, second)
+    // What two connections have shown one alone does not disprove.
+    const clears = trial.excludes || driver.poolSize === 1
     for (const kind of trial.kinds) {
-      if (trial.refusal === undefined) this.#refusals.delete(kind)
-      else this.#refusals.set(kind, trial.refusal)
+      if (trial.refusal !== undefined) this.#refusals.set(kind, trial.refusal)
+      else if (clears) this.#refusals.delete(kind)
     }
     if (trial.refusal !== undefined) {
       this.#readiness = undefined
       await forgetTrials(first, this.#quotedSchema)
-    } else if (trial.excludes) {
-      for (const kind of trial.kinds) await rememberTrial(first, this.#quotedSchema, method.name, kind === 'pooled')
     } else {
-      this.#tryLater()
+      if (!trial.excludes) this.#tryLater()
+      const connections = trial.excludes ? 2 : 1
+      for (const kind of trial.kinds) await rememberTrial(first, this.#quotedSchema, method.name, kind, connections)
     }
     return trial
   }
@@ -192,6 +195,9 @@ export class ServerCheck {
     const connection = await connectWithin(driver, silence.silenceMs)
     try {
       return await work(connection)
+    } catch (error) {
+      connection.release()
+      throw (await transactionsRefused(driver, silence, error)) ?? error
     } finally {
       connection.release()
     }
@@ -230,9 +236,10 @@ function reachedAnotherServer(): ConnectionLost {
   )
 }
 
-/** Whether a trial is remembered that counts for this connection. Where the pool has no second one, any on this server does. */
-function covers(driver: Driver, { pooled, tried }: Pick<Readiness, 'pooled' | 'tried'>): boolean {
-  return (pooled ? tried.pooled : tried.direct) || (driver.poolSize === 1 && tried.server)
+function withKinds(tried: Readiness['tried'], kinds: Iterable<ConnectionKind>): Readiness['tried'] {
+  const more: Partial<Record<ConnectionKind, number>> = {}
+  for (const kind of kinds) more[kind] = Math.max(tried[kind], 1)
+  return { ...tried, ...more }
 }
 
 /** Whether an opening message showed nothing that was not known: the incarnation, and the kind of its connection. */
@@ -242,5 +249,5 @@ export function isKnown(
   told: string | null | undefined,
 ): boolean {
   if (typeof told === 'string' && told !== incarnation.value) return false
-  return pooled === undefined || (pooled ? tried.pooled : tried.direct)
+  return pooled === undefined || (pooled ? tried.pooled : tried.direct) > 0
 }
