@@ -20,6 +20,7 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_CLOSED'
   | 'LOCKSTEP_JOIN_REFUSED'
   | 'LOCKSTEP_STANDBY'
+  | 'LOCKSTEP_LOCKS_INEFFECTIVE'
   | 'LOCKSTEP_SCHEMA_MISSING'
   | 'LOCKSTEP_SCHEMA_TOO_OLD'
   | 'LOCKSTEP_SCHEMA_TOO_NEW'
@@ -176,6 +177,27 @@ export class JoinRefused extends LockstepError {
 /** The server is a standby: locks taken there do not exclude the primary's. */
 export class StandbyRefused extends LockstepError {
   readonly code = 'LOCKSTEP_STANDBY'
+}
+
+/** What a trial of the locks found. */
+export type LocksIneffectiveReason =
+  | 'granted twice'
+  | 'never granted'
+  | 'not listed'
+  | 'statements split'
+  | 'transactions refused'
+  | 'not supported'
+  | 'Citus worker'
+
+/** A trial showed that locks do not exclude here, because of the engine or of what lies between. Nothing was written. */
+export class LocksIneffective extends LockstepError {
+  readonly code = 'LOCKSTEP_LOCKS_INEFFECTIVE'
+  readonly reason: LocksIneffectiveReason
+
+  constructor(message: string, details: LockstepErrorDetails & { reason: LocksIneffectiveReason }) {
+    super(message, details)
+    this.reason = details.reason
+  }
 }
 
 /** The database has no Lockstep schema. */

@@ -32,7 +32,6 @@ import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } fro
 import { type Dispatcher, type DispatcherOptions, EnqueuingRoom, Outbox } from './outbox/index.ts'
 import { isLongForm, type LongOnceOptions, once, onceLong, type OnceOptions, onceWithin } from './once/index.ts'
 import {
-  checkReadiness,
   checkSchemaName,
   diagnose,
   driverFor,
@@ -44,7 +43,6 @@ import {
   type Pool,
   type PostgresJs,
   quoteIdentifier,
-  type Readiness,
   SilenceWatch,
 } from './postgres/index.ts'
 import {
@@ -61,6 +59,7 @@ import {
   planTransaction,
   refuseInside,
   runTransaction,
+  ServerCheck,
   type Transaction,
   type TransactionOptions,
 } from './transactions/index.ts'
@@ -102,8 +101,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   #running = 0
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
-  #readiness: Readiness | undefined
-  #asking: Promise<Readiness> | undefined
+  readonly #check: ServerCheck
 
   constructor(pool: P, options: LockstepOptions = {}) {
     checkOptions('new Lockstep()', options, LOCKSTEP_OPTIONS)
@@ -113,14 +111,16 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const silence = new SilenceWatch(checkMilliseconds('silenceMs', options.silenceMs ?? DEFAULT_SILENCE_MS))
     this.rollout = new RolloutInDatabase(driver, schema, silence)
     const rollout = rolloutSource(options, this.rollout)
-    const readiness = (): Readiness | undefined => this.#readiness
     // Rows in a table have no number in the lock list that a name could stand for.
     const named = checkNames(options.names) && defaults.strategy !== 'table'
     const names = named
-      ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#readiness !== undefined)
+      ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#check.readiness !== undefined)
       : undefined
     const queue = new KeyQueue()
     const enqueuing = new EnqueuingRoom(quoteIdentifier(schema), options)
+    const method = defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod
+    const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
+    this.#check = check
     this.#names = names
     this.locks = {
       list: async (wanted = {}) => {
@@ -141,7 +141,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       silence,
       closing: this.#closing,
       route: { direct: false },
-      method: defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod,
+      method,
       rollout,
       trigger: rollout && options.rollback && new RolloutTrigger(schema, rollout, options.rollback),
       shadows: new ShadowWatch(schema, driver, silence, this.#closing),
@@ -149,9 +149,10 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       once: onceWithin,
       slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {
-        return readiness()
+        return check.readiness
       },
-      ready: () => this.#ready(),
+      ready: () => check.ready(),
+      know: (connection, known) => check.know(connection, known),
     }
     this.leases = new Leases(this.#grounds)
     this.outbox = new Outbox(this.#grounds, this.leases, enqueuing)
@@ -338,7 +339,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const result = await migrate(driver, schema, lockId(schema, 'migrate', 'Migrate:global'), options)
-    this.#readiness = undefined
+    await this.#check.migrated()
     return result
   }
 
@@ -347,7 +348,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const probe = 'Doctor:lock-id'
-    return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe) })
+    const tryLocks = (): Promise<boolean> => this.#check.tryAgain()
+    return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe), tryLocks })
   }
 
   /**
@@ -363,18 +365,11 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       await this.#idle
     }
     await this.leases.close()
+    await this.#check.close()
     await written
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
-  }
-
-  #ready(): Promise<Readiness> {
-    if (this.#readiness !== undefined) return Promise.resolve(this.#readiness)
-    this.#asking ??= checkReadiness(this.#grounds.driver, this.#grounds.schema, this.#grounds.silence)
-      .then((readiness) => (this.#readiness = readiness))
-      .finally(() => (this.#asking = undefined))
-    return this.#asking
   }
 }

@@ -74,6 +74,8 @@ export interface Connection {
   readonly protocolPid: number | undefined
   /** Undefined while the driver does not tell which physical connection this is. */
   readonly memory: ConnectionMemory | undefined
+  /** Where the driver connects to: hosts, ports and database, without user and password. Undefined where it does not show. */
+  readonly route?: string | undefined
   /** The driver's own client. */
   readonly client: unknown
   /** Back to the pool, fit for the next user. */

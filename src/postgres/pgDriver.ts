@@ -35,6 +35,9 @@ export interface PgClient {
   removeListener(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   removeListener(event: 'notification', listener: (message: PgNotification) => void): unknown
   readonly processID?: number | null
+  readonly host?: string
+  readonly port?: number
+  readonly database?: string | undefined
   /** Whether pg sends queries without waiting for the answers to those before. */
   readonly pipeline?: boolean
   /** `I`: in no transaction; `T`: in one; `E`: in one that has failed. */
@@ -208,6 +211,11 @@ class PgConnection implements Connection {
 
   get protocolPid(): number | undefined {
     return this.client.processID ?? undefined
+  }
+
+  get route(): string | undefined {
+    const { host, port, database } = this.client
+    return typeof host === 'string' ? `${host}:${port}/${database}` : undefined
   }
 
   script(text: string): Promise<StatementResult[]> {

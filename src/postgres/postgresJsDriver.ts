@@ -70,6 +70,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
   // postgres.js listens on a connection of its own, for as long as it lives: after a reconnect it does not know what to unlisten.
   const listening = new Map<string, Set<Heard>>()
   const memories = new Memories()
+  const route = routeOf(sql)
   return {
     name: 'postgres',
     poolSize: pool.size,
@@ -77,7 +78,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     hasRoom: () => pool.hasRoom(),
     connect() {
       return pool.reserve().then((reserved) => {
-        const way = { memories, release: () => reserved.release(), leave: () => pool.leave() }
+        const way = { memories, route, release: () => reserved.release(), leave: () => pool.leave() }
         return new PostgresJsConnection(reserved, renames, way)
       })
     },
@@ -123,6 +124,12 @@ function refuseUnsafe({ column, value, row }: Transform): void {
   )
 }
 
+/** Several hosts are tried one after the other until one answers. */
+function routeOf({ options: { host, port, database } }: PostgresJs): string | undefined {
+  if (!Array.isArray(host) || !Array.isArray(port)) return undefined
+  return `${host.map((each, place) => `${each}:${port[place]}`).join(',')}/${String(database)}`
+}
+
 /** More connections than a pool ever has; reconnected ones have new numbers. */
 const MAX_MEMORIES = 1000
 
@@ -144,9 +151,10 @@ class Memories {
   }
 }
 
-/** How a connection goes back to where it came from. */
+/** Where a connection came from, and how it goes back. */
 interface WayBack {
   readonly memories: Memories
+  readonly route: string | undefined
   release(): void
   /** Lets the next caller in. */
   leave(): void
@@ -169,6 +177,10 @@ class PostgresJsConnection implements Connection {
     this.client = client
     this.#renames = renames
     this.#pool = pool
+  }
+
+  get route(): string | undefined {
+    return this.#pool?.route
   }
 
   script(text: string): Promise<StatementResult[]> {

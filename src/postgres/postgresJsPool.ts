@@ -15,7 +15,13 @@ export interface PostgresJsReserved extends PostgresJsClient {
 /** The part of a postgres.js `sql` that Lockstep uses. */
 export interface PostgresJs extends PostgresJsClient {
   reserve(): Promise<PostgresJsReserved>
-  readonly options: { readonly max?: number; readonly transform?: unknown }
+  readonly options: {
+    readonly max?: number
+    readonly transform?: unknown
+    readonly host?: unknown
+    readonly port?: unknown
+    readonly database?: unknown
+  }
   /** On a connection of its own, which it restores by itself. */
   listen(
     channel: string,

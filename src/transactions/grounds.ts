@@ -9,7 +9,7 @@ import type {
   ShadowWatch,
   WaitPlaces,
 } from '../locks/index.ts'
-import type { Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
+import type { Connection, Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
 import type { Enqueuing } from './enqueuing.ts'
 import type { TransactionDefaults } from './options.ts'
 import type { NestedOnce } from './transactionInterface.ts'
@@ -45,4 +45,6 @@ export interface Grounds {
   readonly readiness: Readiness | undefined
   /** Asked once; a failure is asked again. */
   ready(): Promise<Readiness>
+  /** Looks at a connection on which something else was seen than what is known. */
+  know(connection: Connection, known: Readiness): Promise<Readiness>
 }

@@ -67,6 +67,7 @@ export {
   type TransactionPlan,
 } from './options.ts'
 export { runTransaction } from './run.ts'
+export { ServerCheck } from './serverCheck.ts'
 export { Stay } from './stay.ts'
 export { abandon, isOf, isUndone, rootOf } from './transaction.ts'
 export {

@@ -1,8 +1,9 @@
 import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
-import { JoinRefused, LockTimeout } from '../errors.ts'
-import type { Keys } from '../locks/index.ts'
+import { JoinRefused, LocksIneffective, LockTimeout } from '../errors.ts'
+import { type Keys, Patience } from '../locks/index.ts'
 import { codeOf, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
 import { noTransaction, wrapCallersClient } from './callersClient.ts'
+import { patiently } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import { planTransaction, readsFresh, type TransactionPlan } from './options.ts'
 import { OpenTransaction } from './transaction.ts'
@@ -34,7 +35,9 @@ export async function joinTransaction(
 ): Promise<OpenTransaction> {
   checkOptions('join()', options, JOIN_OPTIONS)
   const plan = planTransaction(grounds, options)
-  // Asking would need another connection, and the joiners may have them all.
+  // Asking needs another connection, and the joiners may have them all.
+  if (grounds.readiness === undefined && (grounds.driver.hasIdle() || grounds.driver.hasRoom()))
+    await refuseIneffectiveLocks(grounds, plan)
   const checksConnections = grounds.readiness?.checksConnections ?? false
   const connection = wrapCallersClient(grounds, client, 'join()')
   try {
@@ -72,6 +75,14 @@ export async function joinTransaction(
     // Only our listeners: the client stays the caller's.
     connection.release()
   }
+}
+
+/** Whatever else is wrong with the server shows on the caller's own connection. */
+async function refuseIneffectiveLocks(grounds: Grounds, plan: TransactionPlan): Promise<void> {
+  const patience = new Patience(plan.waitMs, undefined, plan.closing)
+  await patiently(grounds.ready(), patience, plan.locks).catch((error: unknown) => {
+    if (error instanceof LocksIneffective) throw error
+  })
 }
 
 const MAX_LOCK_TIMEOUT_MS = 2_147_483_647

@@ -46,6 +46,7 @@ export interface OpeningRow {
   readonly existing?: string
 }
 
+export const BEGIN = 'BEGIN'
 export const COMMIT = 'COMMIT'
 export const ROLLBACK = 'ROLLBACK'
 /** Fails in a transaction that has failed, and does nothing else. */
