@@ -17,6 +17,7 @@ import {
 } from './idempotencyOptions.ts'
 import { problem } from './problem.ts'
 import { type Entry, running, StoredAnswers } from './storedAnswers.ts'
+import { unavailable } from './unavailable.ts'
 
 type Verdict = Answer | 'own'
 
@@ -98,6 +99,8 @@ function plainForm<Request>(
         if (entry !== undefined && held === undefined && error instanceof LeaseHeld) {
           return (await answers.lookPlainly(entry)) ?? running(error.leftMs)
         }
+        const refusal = held === undefined ? unavailable(error) : undefined
+        if (refusal !== undefined) return refusal
         if (held?.signal.aborted === true) return lost('What this request did may be done again by a retry.')
         if (!looked && error instanceof LockTimeout) return inTheWay(error, answers, entry, false)
         throw error
@@ -226,9 +229,8 @@ async function inTheWay(
   entry: Entry | undefined,
   waited: boolean,
 ): Promise<Answer> {
-  if (error.waitedFor === 'connection') {
-    return problem('unavailable', 'Nothing was done. Try again later.', { retryAfterMs: 1000 })
-  }
+  const refusal = unavailable(error)
+  if (refusal !== undefined) return refusal
   const found = entry && (await answers.lookPlainly(entry))
   if (found !== undefined) return found
   if (!waited) return running(1000)

@@ -4,7 +4,7 @@ import { checkKey, closedError, type Key } from '../locks/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
 import type { Leases } from './leases.ts'
 import { type LeaseOptions, planLease } from './options.ts'
-import { isLost } from './take.ts'
+import { isUnreachable } from './inquiry.ts'
 
 /** Options of `lockstep.leader()`: those of a lease, without those of its waiting. */
 export type LeaderOptions = Pick<LeaseOptions, 'ttlMs' | 'signal' | 'holder' | 'metadata'>
@@ -30,7 +30,7 @@ export async function leader<T, Client>(
       lease = await leases.hold(key, plan)
     } catch (error) {
       if (error instanceof LockAborted) return undefined
-      if (!isLost(error)) throw error
+      if (!isUnreachable(error)) throw error
       await sleep(AWAY_MS * (0.5 + Math.random()))
       continue
     }

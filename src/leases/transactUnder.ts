@@ -10,7 +10,7 @@ import {
 } from '../transactions/index.ts'
 import type { HeldLease } from './lease.ts'
 import { guard } from './leases.sql.ts'
-import { isLost } from './take.ts'
+import { isUnreachable } from './inquiry.ts'
 
 /** Who holds a lease is served to its end, also while its Lockstep is being closed. */
 const NEVER = new Closing()
@@ -52,7 +52,7 @@ export async function transactUnder<T>(
 }
 
 function endedByServer(error: unknown): boolean {
-  return findCause(error, (cause) => meansSessionTimedOut(cause) || isLost(cause)) !== undefined
+  return findCause(error, (cause) => meansSessionTimedOut(cause) || isUnreachable(cause)) !== undefined
 }
 
 function tooLong(lease: HeldLease): LeaseTransactionTooLong {

@@ -6,13 +6,15 @@ import { codeOf } from './sqlstate.ts'
 /**
  * Lends a connection for one piece of work. After an error that is not ours its state is not known, a transaction may still be
  * open on it: then it does not go back to the pool. All of the work must be done before the silence becomes suspicious.
+ * `connectMs`: how long the connection itself may take, by default as long as the work.
  */
 export async function withConnection<T>(
   driver: Driver,
   work: (connection: Connection) => Promise<T>,
   silence?: SilenceWatch,
+  connectMs = silence?.silenceMs,
 ): Promise<T> {
-  const connection = await (silence === undefined ? driver.connect() : connectWithin(driver, silence.silenceMs))
+  const connection = await (connectMs === undefined ? driver.connect() : connectWithin(driver, connectMs))
   const pending = silence?.start(connection)
   try {
     const value = await work(connection)
