@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type LeaseLost, LockAborted } from '../errors.ts'
+import { LockAborted } from '../errors.ts'
 import { checkKey, closedError, type Key } from '../locks/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
 import type { Leases } from './leases.ts'
@@ -13,8 +13,9 @@ export type LeaderOptions = Pick<LeaseOptions, 'ttlMs' | 'signal' | 'holder' | '
 const AWAY_MS = 1000
 
 /**
- * Runs the function in one process at a time. It waits until it is the leader, runs, and stands again when leadership was lost, also
- * while the database is away; it comes back with what the function returned, or when the signal is aborted.
+ * Runs the function in one process at a time. It waits until it is the leader, runs, and stands again when leadership was lost,
+ * whatever the function returned or threw after that, and also while the database is away. It comes back with what the function
+ * returned, or when the signal is aborted.
  */
 export async function leader<T, Client>(
   leases: Leases<Client>,
@@ -43,10 +44,11 @@ export async function leader<T, Client>(
     try {
       const value = await run(lease as unknown as Lease<Client>)
       // One that ends because it has lost the lead stands again.
-      if (!lease.signal.aborted || mustEnd(lease, plan.signal)) return value
+      if (lease.loss === undefined || mustEnd(lease, plan.signal)) return value
     } catch (error) {
-      // Its own end, and nobody else's; anything else is the function's.
-      if (error !== lease.signal.reason || mustEnd(lease, plan.signal)) throw error
+      // What its own signal ended is the function's error, whatever became of the lease.
+      if (plan.signal?.aborted === true) throw error
+      if (lease.loss === undefined || lease.loss.reason === 'closed') throw lease.explain(error)
     } finally {
       forget()
       await lease.release()
@@ -55,5 +57,5 @@ export async function leader<T, Client>(
 }
 
 function mustEnd(lease: HeldLease, signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true || (lease.signal.reason as LeaseLost | undefined)?.reason === 'closed'
+  return signal?.aborted === true || lease.loss?.reason === 'closed'
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { InvalidOption, LeaseHeld } from '../errors.ts'
 import { checkKey, closedError, type Key, Patience } from '../locks/index.ts'
 import { leaseAcquired } from '../observe/index.ts'
-import { withConnection } from '../postgres/index.ts'
+import { LONGEST_TIMER_MS, withConnection } from '../postgres/index.ts'
 import type { Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { forceRelease, type ForceReleaseOptions } from './forceRelease.ts'
 import { Keeper } from './keeper.ts'
@@ -27,8 +27,6 @@ const CLEAN_EVERY = 1000
 const FIRST_ANSWER_MS = 1000
 /** At the end of a wait in line, the database may be asked once more. */
 const GRACE_MS = 100
-/** A longer timer would go off at once. */
-const LONGEST_TIMER_MS = 2_147_483_647
 
 /** One call that asks for a lease. */
 interface Call {
@@ -85,7 +83,10 @@ export class Leases<Client = unknown> {
     }
   }
 
-  /** Runs the function while the lease is held. If it was lost before the function had ended, that is `LeaseLost`. */
+  /**
+   * Runs the function while the lease is held, and releases it. If the lease was lost before the function had ended, that is
+   * `LeaseLost`, whatever the function returned; what it threw is the `cause`. One that the function released is not lost.
+   */
   async run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
     if (typeof fn !== 'function') {
       throw new InvalidOption('lease() was given no function.', {
@@ -95,8 +96,10 @@ export class Leases<Client = unknown> {
     const lease = await this.hold(checkKey(key), planLease(options))
     try {
       const value = await fn(lease as unknown as Lease<Client>)
-      if (!lease.isReleased) lease.assertHeld()
+      if (lease.loss !== undefined) throw lease.loss
       return value
+    } catch (error) {
+      throw lease.explain(error)
     } finally {
       await lease.release()
     }

@@ -30,14 +30,20 @@ export async function withConnection<T>(
   }
 }
 
+/** The longest time that a timer of Node can be set to: one that is longer goes off at once. */
+export const LONGEST_TIMER_MS = 2_147_483_647
+
 /** A connection within the given time: one that is being opened into a silent network never comes. A late one goes straight back. */
 export function connectWithin(driver: Driver, milliseconds: number): Promise<Connection> {
   return new Promise((resolve, reject) => {
     let gaveUp = false
-    const timer = setTimeout(() => {
-      gaveUp = true
-      reject(noConnection(milliseconds))
-    }, milliseconds)
+    const timer = setTimeout(
+      () => {
+        gaveUp = true
+        reject(noConnection(milliseconds))
+      },
+      Math.min(milliseconds, LONGEST_TIMER_MS),
+    )
     driver.connect().then(
       (connection) => {
         clearTimeout(timer)

@@ -1,5 +1,6 @@
 import { InvalidOption, StrategyUnsupported } from '../errors.ts'
 import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
+import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { nameOf, type Stream } from './enqueuing.ts'
 import { exclusiveKeys, sharedKeys } from './rollOut.ts'
 import type { Stay } from './stay.ts'
@@ -82,7 +83,7 @@ const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', '
 const DEFAULT_ATTEMPTS = 10
 const DEFAULT_WAIT_MS = 30_000
 /** setTimeout and lock_timeout both end here. */
-const MAX_WAIT_MS = 2_147_483_647
+const MAX_WAIT_MS = LONGEST_TIMER_MS
 const MAX_ATTEMPTS = 1000
 const MAX_STREAMS = 100
 
