@@ -1,4 +1,10 @@
-import { CommitOutcomeUnknown, InvalidOption, LeaseLost, LeaseTransactionTooLong } from '../errors.ts'
+import {
+  CommitOutcomeUnknown,
+  InvalidOption,
+  LeaseLost,
+  LeaseTransactionTooLong,
+  NestedTransaction,
+} from '../errors.ts'
 import { Closing } from '../locks/index.ts'
 import { findCause, meansSessionTimedOut } from '../postgres/index.ts'
 import {
@@ -9,7 +15,7 @@ import {
   type TransactionOptions,
 } from '../transactions/index.ts'
 import type { HeldLease } from './lease.ts'
-import { guard } from './leases.sql.ts'
+import { guard, SEES_LEASE } from './leases.sql.ts'
 import { isUnreachable } from './inquiry.ts'
 
 /** Who holds a lease is served to its end, also while its Lockstep is being closed. */
@@ -28,7 +34,6 @@ export async function transactUnder<T>(
     })
   }
   lease.assertHeld()
-  const text = guard(grounds.quotedSchema)
   const plan = planTransaction(grounds, options, NEVER)
   let endsAt = Infinity
   try {
@@ -36,11 +41,8 @@ export async function transactUnder<T>(
       lease.assertHeld()
       // The last attempt was ended by the server's bound: the next would take as long.
       if (performance.now() >= endsAt) throw tooLong(lease)
-      const boundMs = Math.max(1, Math.ceil(lease.trustedMs))
-      endsAt = performance.now() + boundMs
-      const { rowCount } = await tx.query(text, [lease.key, lease.token, String(boundMs), String(lease.fence)])
-      if (rowCount === 0) lease.lose('taken away')
-      lease.assertHeld()
+      endsAt = performance.now() + boundMsOf(lease)
+      await lockRow(grounds, lease, tx)
       return fn(tx)
     })
   } catch (error) {
@@ -49,6 +51,30 @@ export async function transactUnder<T>(
     if (lease.trustedMs <= 0) lease.assertHeld()
     throw performance.now() >= endsAt ? tooLong(lease) : error
   }
+}
+
+/** Keeps the next holder out to the end of the transaction, and has the server end that with our trust. */
+async function lockRow({ quotedSchema }: Grounds, lease: HeldLease, tx: Transaction): Promise<void> {
+  const values = [lease.key, lease.token, String(boundMsOf(lease)), String(lease.fence)]
+  const { rowCount } = await tx.query(guard(quotedSchema), values)
+  if (rowCount === 0) {
+    const heldForMs = performance.now() - lease.since.monotonic
+    const { rowCount: seen } = await tx.query(SEES_LEASE, [String(heldForMs)])
+    if (seen === 0) throw acquiredLater(lease)
+    lease.lose('taken away')
+  }
+  lease.assertHeld()
+}
+
+function boundMsOf(lease: HeldLease): number {
+  return Math.max(1, Math.ceil(lease.trustedMs))
+}
+
+function acquiredLater({ key }: HeldLease): NestedTransaction {
+  return new NestedTransaction(`The lease on ${key} was acquired after the snapshot of this transaction was taken.`, {
+    advice: 'It cannot be seen there. Acquire it before the transaction begins, or use READ COMMITTED.',
+    keys: [key],
+  })
 }
 
 function endedByServer(error: unknown): boolean {
