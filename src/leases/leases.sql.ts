@@ -269,7 +269,10 @@ export function history(schema: string): string {
             FROM ${schema}.lease_history WHERE name = $1 ORDER BY id DESC LIMIT $2`
 }
 
-/** Takes away old history, rows of leases that nobody has taken for long, and waiters that are gone; a bounded number at a time. */
+/**
+ * Takes away old history, rows of leases that nobody has taken for long, and waiters that are gone; a bounded number at a time. One at a
+ * time, under a lock: a caller that finds a row locked which nobody has waits for it to be gone.
+ */
 export function cleanUp(schema: string, keepHistory: number, idleMs: number): string {
   const before = `clock_timestamp() - interval '${idleMs} milliseconds'`
   return message(`
@@ -277,6 +280,7 @@ export function cleanUp(schema: string, keepHistory: number, idleMs: number): st
      WHERE id IN (SELECT id FROM ${schema}.lease_history
                    WHERE id <= (SELECT max(id) FROM ${schema}.lease_history) - ${keepHistory} ORDER BY id LIMIT 1000);
     DELETE FROM ${schema}.lease_waiters WHERE expires_at < ${before};
+    SELECT pg_advisory_xact_lock(${schema}.lock_id('leases', 'CleanUp:all'));
     DELETE FROM ${schema}.leases
      WHERE (name, slot) IN (SELECT name, slot FROM ${schema}.leases
                              WHERE expires_at < ${before} LIMIT 1000 FOR UPDATE SKIP LOCKED)`)
