@@ -35,6 +35,8 @@ export interface Client {
 export interface Workbench {
   /** Straight to the server, for looking at it. */
   readonly admin: pg.Pool
+  /** Of the file's own database. */
+  readonly url: string
   /** Closed after the test. */
   open(driver: DriverName, options?: ClientOptions): Client
   /** In front of the server; closed after the test. */
@@ -140,6 +142,7 @@ export function workbench(database: TestDatabase): Workbench {
 
   return {
     admin,
+    url: database.url,
     open(driver, options = {}) {
       const { url = database.url, max = 4, ...rest } = options
       const client = driver === 'pg' ? pgClient(url, max, rest) : postgresJsClient(url, max, rest)
