@@ -29,6 +29,7 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_STRATEGY_UNSUPPORTED'
   | 'LOCKSTEP_ROWS_MISSING'
   | 'LOCKSTEP_ROWS_LOCKED'
+  | 'LOCKSTEP_ROWS_DEADLOCKED'
   | 'LOCKSTEP_QUEUE_FULL'
   | 'LOCKSTEP_BATCH_MISMATCH'
   | 'LOCKSTEP_LEASE_HELD'
@@ -117,7 +118,7 @@ export class LockAborted extends LockstepError {
   readonly code = 'LOCKSTEP_LOCK_ABORTED'
 }
 
-/** A transaction inside a transaction that asks for what the outer one does not have: it would wait for itself for ever. */
+/** A transaction inside a transaction that is not a part of it, or asks for what it does not have. */
 export class NestedTransaction extends LockstepError {
   readonly code = 'LOCKSTEP_NESTED_TRANSACTION'
 }
@@ -168,7 +169,7 @@ export class LockstepClosed extends LockstepError {
   readonly code = 'LOCKSTEP_CLOSED'
 }
 
-/** `join()` was given a client in which the promise cannot be kept. Its transaction is as it was. */
+/** `join()` or `outbox.enqueue()` was given a client in which the promise cannot be kept. Its transaction is as it was. */
 export class JoinRefused extends LockstepError {
   readonly code = 'LOCKSTEP_JOIN_REFUSED'
 }
@@ -253,6 +254,21 @@ export class RowsLocked extends LockstepError {
   constructor(message: string, details: LockstepErrorDetails & { table: string }) {
     super(message, details)
     this.table = details.table
+  }
+}
+
+/** `lockRows()` and another session waited for each other. `transaction()` tries again; `cause` is the server's 40P01. */
+export class RowsDeadlocked extends LockstepError {
+  readonly code = 'LOCKSTEP_ROWS_DEADLOCKED'
+  /** The table, quoted. */
+  readonly table: string
+  /** The columns by which this call orders the rows; then those by which other calls of the same Lockstep do, if any. */
+  readonly orders: readonly string[]
+
+  constructor(message: string, details: LockstepErrorDetails & { table: string; orders: readonly string[] }) {
+    super(message, details)
+    this.table = details.table
+    this.orders = details.orders
   }
 }
 

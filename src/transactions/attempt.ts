@@ -18,11 +18,13 @@ import {
 } from '../postgres/index.ts'
 import { isStillAnswering, lastWords, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
-import { runInFrame } from './nesting.ts'
+import { runInFrame } from './frames.ts'
+import { explainWait } from './nesting.ts'
 import { open, type Opened, type Trace } from './open.ts'
 import type { TransactionPlan } from './options.ts'
 import type { Outcome } from './outcome.ts'
-import { OpenTransaction, type Transaction } from './transaction.ts'
+import { OpenTransaction } from './transaction.ts'
+import type { Transaction } from './transactionInterface.ts'
 import { watchBackend } from './watchBackend.ts'
 import { watchWait } from './waitWatch.ts'
 
@@ -52,7 +54,8 @@ export async function attemptOnce<T>(
   fn: Body<T>,
   attempt: number,
 ): Promise<Attempt<T>> {
-  const patience = new Patience(attempt === 1 ? plan.firstWaitMs : plan.waitMs, plan.signal, plan.closing)
+  const waitMs = attempt === 1 ? plan.firstWaitMs : plan.waitMs
+  const patience = new Patience(waitMs, plan.signal, plan.closing, plan.noWait)
   const locked = plan.locks.length > 0
   if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
   let ticket: Ticket | undefined
@@ -79,7 +82,7 @@ export async function attemptOnce<T>(
     const { connection, trace } = opened
     const { enqueuing, silence } = grounds
     const { isolation } = plan
-    const tx = new OpenTransaction(connection, { isolation, enqueuing, numbers: opened.numbers })
+    const tx = new OpenTransaction(connection, { isolation, enqueuing, grounds, plan, numbers: opened.numbers })
     let result: Attempt<T>
     let value: T | undefined
     let sent = false
@@ -119,7 +122,8 @@ export async function attemptOnce<T>(
       lockReleased.publish({ schema: grounds.schema, keys, sharedKeys, holdMs, outcome: outcomeOf(result.end) })
     }
     return result
-  } catch (error) {
+  } catch (caught) {
+    const error = caught instanceof LockTimeout ? explainWait(grounds, plan, caught) : caught
     if (locked) reportFailedWait(grounds, plan, patience, error)
     const lost = error instanceof ConnectionLost || meansConnectionLost(error)
     return { end: 'failed', error, lost, trace: undefined }
@@ -238,7 +242,7 @@ function leftOpen(plan: TransactionPlan): LockstepError {
   return new TransactionRolledBack(
     'The function returned while a savepoint or an inner transaction was still running.',
     {
-      advice: 'Await every tx.savepoint() and every inner transaction() inside the function. Nothing was written.',
+      advice: 'Await every tx.savepoint(), tx.transaction() and tx.once() inside the function. Nothing was written.',
       keys: plan.allKeys,
     },
   )

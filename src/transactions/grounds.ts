@@ -12,6 +12,7 @@ import type {
 import type { Connection, Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
 import type { Enqueuing } from './enqueuing.ts'
 import type { TransactionDefaults } from './options.ts'
+import type { NestedOnce } from './transactionInterface.ts'
 
 /** What one Lockstep shares among its transactions. */
 export interface Grounds {
@@ -36,6 +37,8 @@ export interface Grounds {
   readonly shadows: ShadowWatch
   /** How events get into the outbox. */
   readonly enqueuing: Enqueuing
+  /** How `tx.once()` is done. */
+  readonly once: NestedOnce
   /** A wait that lasts longer is told as slow. */
   readonly slowWaitMs: number
   /** What is known of the server; undefined before the first question. */

@@ -7,6 +7,7 @@ import {
   TransactionEnded,
   TransactionRolledBack,
 } from '../errors.ts'
+import type { Key } from '../locks/index.ts'
 import {
   alreadyLost,
   codeOf,
@@ -15,16 +16,14 @@ import {
   type Statement,
   type StatementResult,
 } from '../postgres/index.ts'
-import {
-  type Enqueuing,
-  type EventMap,
-  type EventOf,
-  type EventToEnqueue,
-  nameOf,
-  type PreparedEvent,
-  type StreamNumbers,
-} from './enqueuing.ts'
+import { refuseAfterEnd, writeInCallersTransaction } from './callersClient.ts'
+import { type Enqueuing, type EventToEnqueue, nameOf, type PreparedEvent, type StreamNumbers } from './enqueuing.ts'
+import type { Place } from './frames.ts'
+import type { Grounds } from './grounds.ts'
 import { guardClient } from './guardClient.ts'
+import { runInSavepoint, runNested } from './nested.ts'
+import { readsFresh, type TransactionPlan } from './options.ts'
+import type { NestedOnceOptions, NestedOptions, OnceResult, Transaction } from './transactionInterface.ts'
 import {
   type Isolation,
   isTransactionControl,
@@ -32,40 +31,6 @@ import {
   rollbackToSavepoint,
   savepoint as savepointSql,
 } from './transactions.sql.ts'
-
-/** An open transaction, in the caller's hands. */
-export interface Transaction<Client = unknown, Events extends object = EventMap> {
-  readonly isolation: Isolation
-  /**
-   * Runs one statement.
-   *
-   * @example
-   * const { rows } = await tx.query<{ balance: string }>('SELECT balance FROM accounts WHERE id = $1', [id])
-   */
-  query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>
-  /**
-   * Has a statement whose rows are not wanted sent together with COMMIT, after everything else: one round trip less while the locks
-   * are held. Where it fails, the transaction fails. In a transaction of the caller's own (`join`) it runs at once.
-   *
-   * @example
-   * await tx.queryAtCommit('UPDATE accounts SET balance = balance + $1 WHERE id = $2', [amount, id])
-   */
-  queryAtCommit(text: string, values?: readonly unknown[]): Promise<void>
-  /**
-   * Puts an event into the outbox, with the transaction or not at all. It gets the next number of its stream (topic and key) right
-   * before COMMIT; in a transaction of the caller's own (`join`) at once.
-   *
-   * @example
-   * await tx.enqueue({ topic: 'trades', key: portfolioId, payload: { id: 101, quantity: 5 } })
-   */
-  enqueue(event: EventOf<Events>): Promise<void>
-  /** The same for many events, in their order. */
-  enqueueMany(events: readonly EventOf<Events>[]): Promise<void>
-  /** Runs the function in a savepoint: if it throws, what it did is undone and the transaction goes on. */
-  savepoint<T>(fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
-  /** The driver's own client, for query builders. It is good as long as the transaction. */
-  readonly client: Client
-}
 
 /** A savepoint that the current code runs in, and what is around it: perhaps another Lockstep's. */
 interface SavepointFrame {
@@ -83,8 +48,8 @@ function openSavepoint(): SavepointFrame | undefined {
 }
 
 /** Runs the function as if it were called from outside of every savepoint. */
-export function outsideSavepoints(fn: () => void): void {
-  savepoints.run(undefined, fn)
+export function outsideSavepoints<T>(fn: () => T): T {
+  return savepoints.run(undefined, fn)
 }
 
 /** No savepoint of ours has the name of anybody else's. */
@@ -92,9 +57,6 @@ const PROCESS = randomBytes(4).toString('hex')
 
 /** Every statement after a failed one, until the transaction or its savepoint is rolled back. */
 const IN_FAILED_TRANSACTION = '25P02'
-
-/** Where each statement has a snapshot of its own. In PostgreSQL the two are the same; a joined transaction may be either. */
-const READS_FRESH: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
 
 /** Texts that were to be sent with COMMIT of late. More than that would be texts with values in them, of which each comes once. */
 const recentTexts = new Set<string>()
@@ -112,6 +74,9 @@ function recurs(text: string): boolean {
 export interface TransactionSetting {
   readonly isolation: Isolation
   readonly enqueuing: Enqueuing
+  readonly grounds: Grounds
+  /** The call that opened it: its locks are held. */
+  readonly plan: TransactionPlan
   /** Of the streams that were declared; undefined where numbers can be read when they are needed. */
   readonly numbers?: StreamNumbers | undefined
   /** Whether somebody else sends COMMIT. */
@@ -139,8 +104,12 @@ export class OpenTransaction implements Transaction {
 
   readonly #setting: TransactionSetting
 
+  /** The same for all transactions of one Lockstep. */
+  readonly home: object
+
   constructor(connection: Connection, setting: TransactionSetting, parent?: OpenTransaction) {
     this.#held = connection
+    this.home = setting.enqueuing
     this.isolation = setting.isolation
     this.#setting = setting
     this.#parent = parent
@@ -154,6 +123,16 @@ export class OpenTransaction implements Transaction {
   /** Whether it, or a savepoint around it, was rolled back. */
   get undone(): boolean {
     return this.#undone || (this.#parent?.undone ?? false)
+  }
+
+  /** Whether the caller opened it, on a connection of its own (`join`). */
+  get isJoined(): boolean {
+    return this.#setting.joined === true
+  }
+
+  /** Whether it is a transaction of this Lockstep. */
+  isOf(grounds: object): boolean {
+    return this.#setting.grounds === grounds
   }
 
   get ended(): boolean {
@@ -176,9 +155,13 @@ export class OpenTransaction implements Transaction {
   }
 
   query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
-    if (this.#pending === 0 || this.#isCalledFromInside()) return this.#run(text, values)
+    return this.#besideSavepoints(() => this.#run<Row>(text, values))
+  }
+
+  #besideSavepoints<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#pending === 0 || this.#isCalledFromInside()) return work()
     // Beside an open savepoint it would become part of it, and be undone with it.
-    return this.#inTurn(() => this.#run<Row>(text, values))
+    return this.#inTurn(work)
   }
 
   #checkStatement(text: unknown): void {
@@ -198,6 +181,7 @@ export class OpenTransaction implements Transaction {
   async #run<Row>(text: string, values: readonly unknown[] | undefined): Promise<StatementResult<Row>> {
     this.#checkStatement(text)
     const connection = this.#connection
+    if (this.#setting.joined === true) refuseAfterEnd(connection)
     try {
       const result = await connection.query<Row>(text, values)
       // A statement that succeeds proves that an earlier failure was undone.
@@ -228,10 +212,11 @@ export class OpenTransaction implements Transaction {
       throw new InvalidOption('enqueueMany() was given no list.', { advice: 'Pass a list of { topic, key, payload }.' })
     }
     const prepared = events.map((event: EventToEnqueue) => enqueuing.prepare(event))
-    const undeclared = READS_FRESH.has(isolation) ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))
+    const undeclared = readsFresh(isolation) ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))
     if (undeclared !== undefined) throw streamNotDeclared(undeclared, isolation)
     if (joined === true) {
-      for (const { text, values } of enqueuing.flush(prepared, undefined)) await this.query(text, values)
+      const statements = enqueuing.flush(prepared, undefined)
+      await this.#besideSavepoints(() => writeInCallersTransaction(this.#connection, statements, 'join()'))
     } else {
       const buffer = this.#innermost().#events
       for (const event of prepared) buffer.push(event)
@@ -250,10 +235,22 @@ export class OpenTransaction implements Transaction {
   }
 
   savepoint<T>(fn: (tx: Transaction) => Promise<T>): Promise<T> {
-    return this.nest(fn)
+    return runInSavepoint(this.#place, fn)
   }
 
-  /** As `savepoint`, with the library's own class. */
+  transaction<T>(options: NestedOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
+    return runNested(this.#place, options, fn)
+  }
+
+  once<Value>(key: Key, options: NestedOnceOptions<Value>): Promise<OnceResult<Value>> {
+    return this.#setting.grounds.once(this, key, options)
+  }
+
+  get #place(): Place {
+    return { grounds: this.#setting.grounds, plan: this.#setting.plan, tx: this }
+  }
+
+  /** As `savepoint`, without telling the code inside where it is. */
   async nest<T>(fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
     this.assertOpen()
     // Called from inside one of its own savepoints it would wait for itself: there it is a savepoint of that savepoint.
@@ -363,6 +360,11 @@ export function isUndone(tx: Transaction): boolean {
  */
 export function abandon(tx: Transaction): void {
   if (tx instanceof OpenTransaction) tx.root.abandon()
+}
+
+/** Whether it is an open transaction of this Lockstep. */
+export function isOf(tx: unknown, grounds: object): boolean {
+  return tx instanceof OpenTransaction && tx.isOf(grounds)
 }
 
 /** What is one and the same for a transaction and all savepoints in it. */

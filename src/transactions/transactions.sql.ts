@@ -13,7 +13,7 @@ import {
   type LockMethod,
   unlockLeftovers,
 } from '../locks/index.ts'
-import { quoteLiteral, type Statement, type StatementResult } from '../postgres/index.ts'
+import { quoteLiteral, type Statement, type StatementResult, withValues } from '../postgres/index.ts'
 import type { Stream } from './enqueuing.ts'
 
 /** The isolation levels that mean something in PostgreSQL; READ UNCOMMITTED is READ COMMITTED there. */
@@ -244,6 +244,12 @@ export function releaseSavepoint(name: string): string {
 
 export function rollbackToSavepoint(name: string): string {
   return `ROLLBACK TO SAVEPOINT ${name}; RELEASE SAVEPOINT ${name}`
+}
+
+/** One message that writes nothing where no transaction is open: SAVEPOINT fails there with 25P01, and the rest is not run. */
+export function onlyInTransaction(statement: Statement): string {
+  const name = 'lockstep_inside'
+  return `${savepoint(name)}; ${releaseSavepoint(name)}; ${withValues(statement)}`
 }
 
 /** Fails with 25P01 where no transaction is open. */

@@ -1,5 +1,6 @@
 import type { Check } from './check.ts'
 import { root } from './repository.ts'
+import { checkedOptions } from './tidy/checkedOptions.ts'
 import { documentLinks } from './tidy/documentLinks.ts'
 import { errorCodes } from './tidy/errorCodes.ts'
 import { fileLength } from './tidy/fileLength.ts'
@@ -20,6 +21,7 @@ const rules: readonly Rule[] = [
   roomEssay,
   sqlApart,
   quietLibrary,
+  checkedOptions,
   errorCodes,
   documentLinks,
   noMachinePaths,

@@ -1,4 +1,6 @@
 import type { Edge } from './edge.ts'
+import { httpBurst } from './httpBurst.ts'
+import { jobQueue } from './jobQueue.ts'
 
 /** Every edge, in the order in which they are attacked. */
-export const edgeList: readonly Edge[] = []
+export const edgeList: readonly Edge[] = [jobQueue, httpBurst]
