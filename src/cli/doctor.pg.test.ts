@@ -112,7 +112,8 @@ describe.skipIf(missingOfBalanced() !== undefined)('a primary and its standby', 
   async function migrated(options?: Parameters<typeof startBalanced>[0]): Promise<Balanced> {
     const servers = await startBalanced(options)
     const pool = new pg.Pool({ connectionString: servers.primary.url(), max: 2 })
-    await new Lockstep(pool).migrate().finally(() => pool.end())
+    await new Lockstep(pool).migrate()
+    await pool.end()
     await servers.caughtUp()
     return servers
   }

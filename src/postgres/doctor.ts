@@ -134,9 +134,9 @@ function standby(settings: Settings): Finding {
 /** What a trial of the locks gave: what is wrong with them, or whether two connections took part. */
 type Tried = LocksIneffective | boolean | undefined
 
-async function trialOf({ tryLocks }: Probe): Promise<Tried> {
+async function trialOf(probe: Probe): Promise<Tried> {
   try {
-    return await tryLocks?.()
+    return await probe.tryLocks?.()
   } catch (error) {
     if (error instanceof LocksIneffective) return error
     // It is a finding of its own.

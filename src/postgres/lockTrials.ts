@@ -49,9 +49,10 @@ export async function readServer(
   const results = await connection
     .script(ensureIncarnation(quotedSchema, [ANSWERING_PROCESS, ...trials]))
     .catch(async (error: unknown): Promise<StatementResult[]> => {
-      // The role may use locks and not read the trials: then it tries once in every process.
-      if (codeOf(error) !== INSUFFICIENT_PRIVILEGE || connection.lost) throw error
+      if (connection.lost) throw error
       await connection.script(ROLLBACK)
+      // The role may use locks and not read the trials: then it tries once in every process.
+      if (codeOf(error) !== INSUFFICIENT_PRIVILEGE) throw error
       return connection.script(ensureIncarnation(quotedSchema, [ANSWERING_PROCESS]))
     })
   const row = results[1]?.rows[0] as Omit<Incarnation, 'epoch'> & { epoch: string; pid: string; trials?: string | null }

@@ -50,9 +50,7 @@ export async function readKnownServer(
   try {
     return await readServer(connection, quoteIdentifier(schema), strategy)
   } catch (error) {
-    if (!isMissing(error)) throw error
-    await connection.script(ROLLBACK)
-    throw schemaRenamed(schema, error)
+    throw isMissing(error) ? schemaRenamed(schema, error) : error
   }
 }
 

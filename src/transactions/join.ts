@@ -77,9 +77,12 @@ export async function joinTransaction(
   }
 }
 
+/** How long the first joiners wait for that: postgres.js does not tell that it has no connection left. */
+const TRIAL_MS = 1000
+
 /** Whatever else is wrong with the server shows on the caller's own connection. */
 async function refuseIneffectiveLocks(grounds: Grounds, plan: TransactionPlan): Promise<void> {
-  const patience = new Patience(plan.waitMs, undefined, plan.closing)
+  const patience = new Patience(TRIAL_MS, undefined, plan.closing)
   await patiently(grounds.ready(), patience, plan.locks).catch((error: unknown) => {
     if (error instanceof LocksIneffective) throw error
   })

@@ -194,7 +194,8 @@ class LockTrial {
     const pending = this.#silence.start(connection, waitMs)
     try {
       const results = await send(connection, way, openingOf(this.#method, way.isolation, locks), waitMs)
-      const { held, pid } = results.at(-1)?.rows[0] as unknown as OpeningRow
+      const row = results.at(-1)?.rows[0] as unknown
+      const { held, pid } = row as OpeningRow
       // As a transaction would: what is known of the connection decides how the next one is opened.
       if (connection.memory !== undefined) connection.memory.pooled = kindOf(connection, pid) === 'pooled'
       return held === null ? undefined : pid

@@ -1,4 +1,4 @@
-import { ConnectionLost, LocksIneffective } from '../errors.ts'
+import { ConnectionLost, LocksIneffective, LockstepError } from '../errors.ts'
 import type { Closing, LockMethod } from '../locks/index.ts'
 import {
   checkReadiness,
@@ -75,13 +75,17 @@ export class ServerCheck {
     return this.#asking
   }
 
-  /** After a migration: what was known is asked again, and the locks are tried where nobody has. */
+  /** After a migration: the next call asks again, and the locks are tried where nobody has. */
   async migrated(): Promise<void> {
+    const { driver, schema, method } = this.#pool
     this.#readiness = undefined
-    await this.ready().catch((error: unknown) => {
-      // Whatever else is in the way is in the way of the first call, too. The migration is done.
-      if (error instanceof LocksIneffective) throw error
-    })
+    const prove = async (connection: Connection): Promise<void> => {
+      const { kind, tried } = await readKnownServer(connection, schema, method.name)
+      if (tried[kind] < Math.min(driver.poolSize, 2)) await this.#try(connection)
+    }
+    // Whatever else is in the way is in the way of the first call, too. The migration is done.
+    await this.#lent(prove).catch(() => undefined)
+    this.#throwRefusal()
   }
 
   /**
@@ -196,6 +200,7 @@ export class ServerCheck {
     try {
       return await work(connection)
     } catch (error) {
+      if (!(error instanceof LockstepError)) connection.destroy()
       connection.release()
       throw (await transactionsRefused(driver, silence, error)) ?? error
     } finally {
