@@ -34,6 +34,10 @@ export async function joinTransaction(
   // Asking would need another connection, and the joiners may have them all.
   const checksConnections = grounds.readiness?.checksConnections ?? false
   const connection = grounds.driver.wrap(client)
+  const { enqueuing } = grounds
+  const { waitMs: turnMs, closing } = plan
+  const opened = (isolation: Isolation): OpenTransaction =>
+    new OpenTransaction(connection, { isolation, enqueuing, joined: true, waitMs: turnMs, closing })
   try {
     const results = await connection.script(beginJoin(SAVEPOINT)).catch((error: unknown) => {
       throw codeOf(error) === NO_ACTIVE_TRANSACTION ? noTransaction(error) : error
@@ -47,7 +51,7 @@ export async function joinTransaction(
     }
     if (plan.locks.length === 0) {
       await connection.script(releaseSavepoint(SAVEPOINT))
-      return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
+      return opened(isolation)
     }
     const startedAt = performance.now()
     // lock_timeout 0 would mean: for ever.
@@ -61,7 +65,7 @@ export async function joinTransaction(
       if (!connection.lost && !(error instanceof LockTimeout)) await connection.script(rollbackToSavepoint(SAVEPOINT))
       throw error
     }
-    return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
+    return opened(isolation)
   } finally {
     // Only our listeners: the client stays the caller's.
     connection.release()

@@ -4,7 +4,8 @@ import { Patience } from '../locks/index.ts'
 import { patiently } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
-import { type OpenTransaction, outsideSavepoints } from './transaction.ts'
+import { outsideSavepoints } from './scope.ts'
+import type { OpenTransaction } from './transaction.ts'
 
 /** A transaction that the current code runs in. */
 export interface Frame {

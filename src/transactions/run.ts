@@ -3,8 +3,9 @@ import { CommitOutcomeUnknown, LockstepError, type LockstepErrorCode, RetriesExh
 import { closedError, Patience, type RolloutSource } from '../locks/index.ts'
 import { transactionRetried } from '../observe/index.ts'
 import { codeOf, meansSessionTimedOut } from '../postgres/index.ts'
-import { type Attempt, attemptOnce, type Body, connectionLost } from './attempt.ts'
+import { type Attempt, attemptOnce, type Body } from './attempt.ts'
 import { patiently } from './connections.ts'
+import { connectionLost, endedEarly } from './ending.ts'
 import type { Grounds } from './grounds.ts'
 import { frameToJoin, isInsideTransaction, refuseWaitingForSelf, runInFrame } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
@@ -55,7 +56,7 @@ const HARM: ReadonlySet<LockstepErrorCode> = new Set([
 
 async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>): Promise<T> {
   const outer = frameToJoin(grounds, plan)
-  if (outer !== undefined) return outer.tx.nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
+  if (outer !== undefined) return outer.tx.innermostHere().nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
   if (plan.closing.closed) throw closedError(plan.allKeys)
   if (plan.locks.length > 0 && isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
   for (let attempt = 1; ; attempt++) {
@@ -79,7 +80,9 @@ async function beforeNextAttempt<T>(
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
   } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
     // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
-    await resolveOutcome(grounds, result.trace)
+    const outcome = await resolveOutcome(grounds, result.trace)
+    // COMMIT was not sent by us.
+    if (outcome === 'committed') throw endedEarly(plan, outcome, result.error)
   }
   const lost = result.end === 'uncertain' || result.lost
   const { verdict, reason } =
