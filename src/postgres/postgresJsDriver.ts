@@ -18,7 +18,7 @@ import {
   PostgresJsPool,
   unsupported,
 } from './postgresJsPool.ts'
-import { neverSent } from './postgresJsValues.ts'
+import { neverSent, undefinedAmong } from './postgresJsValues.ts'
 import { postgresJsVirtualClient } from './postgresJsVirtualClient.ts'
 import { endsSession } from './sqlstate.ts'
 import type { VirtualSession } from './virtualClient.ts'
@@ -194,6 +194,8 @@ class PostgresJsConnection implements Connection {
     if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values))
     // Prepared as postgres.js prepares its own, unless the caller turned that off: unprepared, a statement with values takes two
     // round trips.
+    const refusal = undefinedAmong(this.#sql, values)
+    if (refusal !== undefined) return Promise.reject(refusal)
     const copy = [...values]
     const options = copy.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
     return this.#ask(text, copy, options, (result) => {

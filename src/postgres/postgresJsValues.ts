@@ -17,14 +17,30 @@ interface WritingOptions {
 const MAX_PARAMETERS = 65_534
 
 /**
+ * The error for an undefined value, where postgres.js would refuse it; otherwise undefined. To be asked first: postgres.js itself
+ * rejects whatever is on its way then, and forgets the one that has the value.
+ */
+export function undefinedAmong(sql: PostgresJs, values: readonly unknown[]): Error | undefined {
+  if (!values.some((each) => plainOf(each) === undefined) || allowsUndefined(sql)) return undefined
+  const error = new Error('UNDEFINED_VALUE: Undefined values are not allowed')
+  return Object.assign(error, { code: UNDEFINED_VALUE })
+}
+
+const UNDEFINED_VALUE = 'UNDEFINED_VALUE'
+
+function allowsUndefined(sql: PostgresJs): boolean {
+  return (sql.options as WritingOptions).transform?.undefined !== undefined
+}
+
+/**
  * Whether postgres.js refused a statement before it sent it, because of its own values. Its word alone is not enough: where another
  * statement is on its way, postgres.js rejects that one with the error of the one that comes after it.
  */
 export function neverSent(sql: PostgresJs, error: unknown, values: readonly unknown[]): boolean {
-  const { serializers, transform } = sql.options as WritingOptions
+  const { serializers } = sql.options as WritingOptions
   switch (codeOf(error)) {
-    case 'UNDEFINED_VALUE':
-      return transform?.undefined === undefined && values.some((each) => plainOf(each) === undefined)
+    case UNDEFINED_VALUE:
+      return undefinedAmong(sql, values) !== undefined
     case 'MAX_PARAMETERS_EXCEEDED':
       return values.length >= MAX_PARAMETERS
     case undefined: {

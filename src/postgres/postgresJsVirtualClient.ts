@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs'
 import { TransactionControl } from '../errors.ts'
 import type { PostgresJs, PostgresJsClient } from './postgresJsPool.ts'
-import { neverSent } from './postgresJsValues.ts'
+import { neverSent, undefinedAmong } from './postgresJsValues.ts'
 import { notify } from './postgres.sql.ts'
 import { type Controlled, refuseToEnd, type VirtualSession } from './virtualClient.ts'
 
@@ -99,6 +99,8 @@ class VirtualSql {
     this.#session.submit({
       text: query.onlyDescribe === true ? undefined : textOf(query),
       send: (answered) => {
+        const refusal = undefinedAmong(this.#pool, valuesOf(query))
+        if (refusal !== undefined) return query.reject(refusal)
         hear(query, (failed, error) => {
           if (failed) answered({ error, neverSent: () => neverSent(this.#pool, error, valuesOf(query)) })
           else answered()
