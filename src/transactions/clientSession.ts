@@ -38,8 +38,12 @@ export class ClientSession implements VirtualSession {
     this.#isCheckout = isCheckout
   }
 
-  assertUsable(): void {
+  #assertKept(): void {
     if (this.#released) throw alreadyReleased()
+  }
+
+  assertUsable(): void {
+    this.#assertKept()
     this.#tx.assertUsable()
     // postgres.js may have given a lost connection to another caller by now.
     if (this.#tx.connection.lost) throw alreadyLost()
@@ -121,10 +125,12 @@ export class ClientSession implements VirtualSession {
     scope.take(
       () => {
         const { connection } = scope
-        statement.send((failure) => {
-          if (failure === undefined) scope.succeeded()
-          else scope.failed(connection, failure.error, () => !failure.neverSent())
-        })
+        if (this.#released) statement.refuse(alreadyReleased())
+        else
+          statement.send((failure) => {
+            if (failure === undefined) scope.succeeded()
+            else scope.failed(connection, failure.error, () => !failure.neverSent())
+          })
         settle()
       },
       (error) => {
@@ -155,9 +161,13 @@ export class ClientSession implements VirtualSession {
     this.#commitFailed = false
     const scope = this.#current
     const access = accessMode(modes.readOnly)
-    const inner = await scope.whenInnermost(() => scope.begin(BEGUN, access))
+    const inner = await scope.whenInnermost(async () => {
+      this.#assertKept()
+      return scope.begin(BEGUN, access)
+    })
+    this.#begun.push(inner)
     if (this.#released) await inner.rollBack()
-    else this.#begun.push(inner)
+    this.#assertKept()
     return 'begin'
   }
 
