@@ -12,7 +12,9 @@ export type LockstepErrorCode =
   | 'LOCKSTEP_NESTED_TRANSACTION'
   | 'LOCKSTEP_TRANSACTION_ENDED'
   | 'LOCKSTEP_TRANSACTION_CONTROL'
+  | 'LOCKSTEP_TRANSACTION_ENDED_EARLY'
   | 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
+  | 'LOCKSTEP_SAVEPOINT_OPEN'
   | 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN'
   | 'LOCKSTEP_RETRIES_EXHAUSTED'
   | 'LOCKSTEP_CONNECTION_LOST'
@@ -128,12 +130,39 @@ export class TransactionEnded extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_ENDED'
 }
 
-/** `tx.query()` was given BEGIN, COMMIT or ROLLBACK: these are Lockstep's to send. */
+/** A statement would have begun or ended the transaction: that is Lockstep's to do. It was not sent. */
 export class TransactionControl extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_CONTROL'
 }
 
-/** COMMIT was answered with ROLLBACK: a statement had failed and its error was swallowed. Nothing was written. */
+/**
+ * The transaction had ended before its function did, by a COMMIT or ROLLBACK that Lockstep did not send. From then on nothing was locked.
+ * It is not run again.
+ */
+export class TransactionEndedEarly extends LockstepError {
+  readonly code = 'LOCKSTEP_TRANSACTION_ENDED_EARLY'
+  /** What became of what was written before that, as far as the server tells. */
+  readonly outcome: 'committed' | 'rolledBack' | 'unknown'
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly outcome: TransactionEndedEarly['outcome'] }) {
+    super(message, details)
+    this.outcome = details.outcome
+  }
+}
+
+/** A statement of an outer tx was not sent, because a savepoint or an inner transaction is open: it would be undone with that. */
+export class SavepointOpen extends LockstepError {
+  readonly code = 'LOCKSTEP_SAVEPOINT_OPEN'
+  /** How long it waited for the end of that; 0 where that end could not come before its own. */
+  readonly waitedMs: number
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly waitedMs: number }) {
+    super(message, details)
+    this.waitedMs = details.waitedMs
+  }
+}
+
+/** The transaction could not be committed: a statement had failed and its error was caught. Nothing was written. */
 export class TransactionRolledBack extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
 }

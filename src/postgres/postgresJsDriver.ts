@@ -9,7 +9,8 @@ import {
   type Statement,
   type StatementResult,
 } from './connection.ts'
-import { COMMIT, PROBE } from './postgres.sql.ts'
+import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
+import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
 import {
   type PhysicalConnection,
   type PostgresJs,
@@ -17,7 +18,10 @@ import {
   PostgresJsPool,
   unsupported,
 } from './postgresJsPool.ts'
+import { neverSent, undefinedAmong } from './postgresJsValues.ts'
+import { postgresJsVirtualClient } from './postgresJsVirtualClient.ts'
 import { endsSession } from './sqlstate.ts'
+import type { VirtualSession } from './virtualClient.ts'
 
 export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsPool.ts'
 
@@ -79,7 +83,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     connect() {
       return pool.reserve().then((reserved) => {
         const way = { memories, route, release: () => reserved.release(), leave: () => pool.leave() }
-        return new PostgresJsConnection(reserved, renames, way)
+        return new PostgresJsConnection(reserved, sql, renames, way)
       })
     },
     async listen(channel, heard) {
@@ -103,7 +107,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
       return () => Promise.resolve(void listeners.delete(heard))
     },
     wrap(client) {
-      return new PostgresJsConnection(client as PostgresJsClient, renames, undefined)
+      return new PostgresJsConnection(client as PostgresJsClient, sql, renames, undefined)
     },
   }
 }
@@ -162,10 +166,13 @@ interface WayBack {
 
 class PostgresJsConnection implements Connection {
   lost = false
+  onLost: Connection['onLost']
   protocolPid: number | undefined
   /** Known with the first answer. */
   memory: ConnectionMemory | undefined
   readonly client: PostgresJsClient
+  /** The pool that it is of. */
+  readonly #sql: PostgresJs
   readonly #renames: boolean
   /** Undefined where the client is the caller's. */
   readonly #pool: WayBack | undefined
@@ -173,8 +180,9 @@ class PostgresJsConnection implements Connection {
   #closed = false
   #returned = false
 
-  constructor(client: PostgresJsClient, renames: boolean, pool: WayBack | undefined) {
+  constructor(client: PostgresJsClient, sql: PostgresJs, renames: boolean, pool: WayBack | undefined) {
     this.client = client
+    this.#sql = sql
     this.#renames = renames
     this.#pool = pool
   }
@@ -198,6 +206,8 @@ class PostgresJsConnection implements Connection {
     if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values))
     // Prepared as postgres.js prepares its own, unless the caller turned that off: unprepared, a statement with values takes two
     // round trips.
+    const refusal = undefinedAmong(this.#sql, values)
+    if (refusal !== undefined) return Promise.reject(refusal)
     const copy = [...values]
     const options = copy.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
     return this.#ask(text, copy, options, (result) => {
@@ -206,20 +216,41 @@ class PostgresJsConnection implements Connection {
   }
 
   /** One after the other: sent together, COMMIT would go alone where postgres.js cannot write a value of the statement before. */
-  commit(closing: readonly Statement[]): Promise<Commit> {
-    if (closing.length > 0) return this.#commitAfter(closing)
+  commit(closing: readonly Statement[], check?: string): Promise<Commit> {
+    if (closing.length > 0) return this.#commitAfter(closing, check)
+    if (check !== undefined) return this.#commitChecked(check)
     return this.#ask(COMMIT, [], undefined, (result) => ({
       command: (result as PostgresJsResult).command ?? '',
     }))
   }
 
-  async #commitAfter(closing: readonly Statement[]): Promise<Commit> {
+  async #commitChecked(check: string): Promise<Commit> {
     try {
+      return { command: (await this.script(commitAfter(check))).at(-1)?.command ?? '' }
+    } catch (error) {
+      const refusal = refusalByCheck(error)
+      if (refusal === undefined) throw error
+      return refusal
+    }
+  }
+
+  /** The check goes first: nothing of what follows may be run outside of the transaction. None of it can end that. */
+  async #commitAfter(closing: readonly Statement[], check: string | undefined): Promise<Commit> {
+    try {
+      if (check !== undefined) await this.script(check)
       for (const { text, values } of closing) await this.query(text, values)
     } catch (failure) {
-      return { command: '', failure }
+      return { command: '', failure, endedEarly: isEndedEarly(failure) }
     }
     return this.commit([])
+  }
+
+  virtualClient(session: VirtualSession): unknown {
+    return postgresJsVirtualClient(this.client, this.#sql, session)
+  }
+
+  neverSent(error: unknown, values: readonly unknown[]): boolean {
+    return neverSent(this.#sql, error, values)
   }
 
   #ask<T>(
@@ -240,7 +271,7 @@ class PostgresJsConnection implements Connection {
       },
       (error: unknown) => {
         // The query is rejected a moment before the close hook runs.
-        if (endsSession(error)) this.lost = true
+        if (endsSession(error)) this.#seeEnd(error)
         throw error
       },
     )
@@ -257,6 +288,13 @@ class PostgresJsConnection implements Connection {
     this.memory = this.#pool?.memories.of(pid)
   }
 
+  #seeEnd(cause?: unknown): void {
+    this.lost = true
+    const { onLost } = this
+    this.onLost = undefined
+    onLost?.(cause)
+  }
+
   release(): void {
     this.#return(this.lost)
   }
@@ -268,7 +306,7 @@ class PostgresJsConnection implements Connection {
   #return(destroy: boolean): void {
     if (this.#returned) return
     this.#returned = true
-    if (destroy) this.lost = true
+    if (destroy) this.#seeEnd()
     // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
     if (this.#closed || this.#pool === undefined) return
     if (destroy && this.#physical) {
@@ -289,9 +327,9 @@ class PostgresJsConnection implements Connection {
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
     physical.onclose = () => {
-      this.lost = true
       this.#closed = true
       this.#pool?.leave()
+      this.#seeEnd()
     }
     return true
   }
