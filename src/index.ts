@@ -72,7 +72,7 @@ export {
   type SinkFunction,
   type Stream,
 } from './outbox/index.ts'
-export type { Finding, MigrateOptions, MigrateResult, Pool, StatementResult } from './postgres/index.ts'
+export type { DoctorOptions, Finding, MigrateOptions, MigrateResult, Pool, StatementResult } from './postgres/index.ts'
 export {
   type LockedRows,
   lockRows,

@@ -34,6 +34,7 @@ import { isLongForm, type LongOnceOptions, once, onceLong, type OnceOptions, onc
 import {
   checkSchemaName,
   diagnose,
+  type DoctorOptions,
   driverFor,
   type Finding,
   migrate,
@@ -44,6 +45,7 @@ import {
   type PostgresJs,
   quoteIdentifier,
   SilenceWatch,
+  wantsTrial,
 } from './postgres/index.ts'
 import {
   type CheckedJoin,
@@ -343,12 +345,18 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     return result
   }
 
-  /** Looks for what would weaken the promises here: pooler, standby, clock, settings. Each finding says what to do. */
-  async doctor(): Promise<Finding[]> {
+  /**
+   * Tries the locks, and looks for what would weaken the promises here: pooler, standby, clock, settings. Each finding says what to do.
+   *
+   * @example
+   * const failed = (await lockstep.doctor()).filter(({ level }) => level === 'fail')
+   */
+  async doctor(options: DoctorOptions = {}): Promise<Finding[]> {
+    const trial = wantsTrial(options)
     if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const probe = 'Doctor:lock-id'
-    const tryLocks = (): Promise<boolean> => this.#check.tryAgain()
+    const tryLocks = trial ? (): Promise<boolean> => this.#check.tryAgain() : undefined
     return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe), tryLocks })
   }
 

@@ -22,6 +22,7 @@ interface DebianPackage {
 
 const packages: readonly DebianPackage[] = [
   { name: 'pgbouncer', program: 'pgbouncer', tests: 'everything through a transaction pooler' },
+  { name: 'pgpool2', program: 'pgpool', tests: 'the doctor behind a balancer' },
   { name: 'redis-server', program: 'redis-server', tests: 'the Redis sink, the comparison of leases with Redis' },
   { name: 'nats-server', program: 'nats-server', tests: 'the NATS sink' },
   { name: 'rabbitmq-server', program: 'rabbitmq-server', tests: 'the RabbitMQ sink' },

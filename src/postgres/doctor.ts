@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { LockstepError, LocksIneffective, type LocksIneffectiveReason, StandbyRefused } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
 import { describeSchemaOn } from './describeSchema.ts'
@@ -54,13 +55,27 @@ const LONG_KEEPALIVE_S = 300
 const POOLER_TRIES = 3
 const OLD_AFTER_MS = 5 * 60_000
 
+/** Options of `doctor()`. */
+export interface DoctorOptions {
+  /** Whether the locks are tried, with several connections and as every first call by a new route does it. Default true. */
+  readonly trial?: boolean
+}
+
+const DOCTOR_OPTIONS: OptionNames<DoctorOptions> = { trial: true }
+
+/** Whether the locks are to be tried. */
+export function wantsTrial(options: DoctorOptions): boolean {
+  checkOptions('doctor()', options, DOCTOR_OPTIONS)
+  return options.trial ?? true
+}
+
 /** What the doctor tries. */
 export interface Probe {
   /** A key, and the id that the library gives it. */
   readonly key: string
   readonly id: bigint
   /** Tries the locks: whether two connections took part. Rejects with a `LocksIneffective` where they do not exclude. */
-  tryLocks?(): Promise<boolean>
+  tryLocks?: (() => Promise<boolean>) | undefined
 }
 
 /** Examines a server. A transaction that has been open for longer than `oldAfterMs` is reported. */

@@ -31,7 +31,7 @@ export {
   type StatementResult,
 } from './connection.ts'
 export { describeSchema } from './describeSchema.ts'
-export { diagnose, type Finding } from './doctor.ts'
+export { diagnose, type DoctorOptions, type Finding, wantsTrial } from './doctor.ts'
 export { driverFor, isPool, type Pool } from './driver.ts'
 export { checkSchemaName, quoteIdentifier, quoteLiteral, withValues } from './identifiers.ts'
 export { type Incarnation, readIncarnation } from './incarnation.ts'

@@ -98,7 +98,12 @@ export async function tryLocks(
   first: Connection,
   second: Connection | undefined,
 ): Promise<Trial> {
-  return new LockTrial(method, silence, first, second).run()
+  return new LockTrial(method, silence, first, second).run(true)
+}
+
+/** The same on one more connection, of a route that was asked what it is. */
+export async function tryMore(method: LockMethod, silence: SilenceWatch, connection: Connection): Promise<Trial> {
+  return new LockTrial(method, silence, connection, undefined).run(false)
 }
 
 /** What a step of the trial found. */
@@ -130,11 +135,11 @@ class LockTrial {
     this.#second = second
   }
 
-  async run(): Promise<Trial> {
+  async run(asks: boolean): Promise<Trial> {
     try {
       for (const way of this.#method.name === 'advisory' ? ADVISORY_WAYS : TABLE_WAYS) await this.#try(way)
-      await this.#refusePgpoolBalancing()
-      await this.#refuseCitusWorker()
+      if (asks) await this.#refusePgpoolBalancing()
+      if (asks) await this.#refuseCitusWorker()
       return { excludes: this.#second !== undefined, kinds: this.#kinds, refusal: undefined }
     } catch (error) {
       if (error instanceof Found) return { excludes: false, kinds: new Set([error.kind]), refusal: error.refusal }

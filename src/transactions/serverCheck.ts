@@ -13,7 +13,7 @@ import {
   rememberTrial,
   type SilenceWatch,
 } from '../postgres/index.ts'
-import { type Trial, tryLocks } from './lockTrial.ts'
+import { type Trial, tryLocks, tryMore } from './lockTrial.ts'
 import { transactionsRefused } from './statementMode.ts'
 
 /** What a check works with. */
@@ -98,7 +98,7 @@ export class ServerCheck {
       const second = await this.#another()
       const others: Connection[] = []
       try {
-        for (let count = 2; second !== undefined && count < SESSIONS_TRIED; count++) {
+        while (others.length + 2 < SESSIONS_TRIED) {
           const other = await this.#another()
           if (other === undefined) break
           others.push(other)
@@ -106,7 +106,7 @@ export class ServerCheck {
         const { excludes } = await this.#judge(first, second)
         this.#throwRefusal()
         for (const other of others) {
-          const { refusal } = await tryLocks(method, silence, other, undefined)
+          const { refusal } = await tryMore(method, silence, other)
           if (refusal !== undefined) throw refusal
         }
         return excludes

@@ -32,6 +32,7 @@ test.each([
   ['src/console/consoleOptions.ts', '../checkOptions.ts'],
   ['src/cli/commandLine.ts', '../nearest.ts'],
   ['src/checkOptions.ts', './errors.ts'],
+  ['src/errors.ts', './lockstepError.ts'],
 ])('%s may import %s', (file, specifier) => {
   expect(messages(file, specifier)).toEqual([])
 })
@@ -51,6 +52,8 @@ test.each([
   ['src/observe/events.ts', '../postgres/index.ts'],
   ['src/observe/events.ts', '../errors.ts'],
   ['src/errors.ts', './locks/index.ts'],
+  ['src/errors.ts', './checkOptions.ts'],
+  ['src/locks/acquire.ts', '../lockstepError.ts'],
   ['src/checkOptions.ts', './locks/index.ts'],
   ['src/locks/acquire.ts', '../lockstep.ts'],
   ['src/locks/acquire.ts', '../index.ts'],
