@@ -1,5 +1,12 @@
 import { ConnectionLost, type LockstepError, TransactionEndedEarly, TransactionRolledBack } from '../errors.ts'
-import { codeOf, type Commit, IN_FAILED_TRANSACTION, isSqlState } from '../postgres/index.ts'
+import {
+  codeOf,
+  type Commit,
+  type Connection,
+  IN_FAILED_TRANSACTION,
+  isSqlState,
+  type SilenceWatch,
+} from '../postgres/index.ts'
 import type { Attempt, Failure } from './attempt.ts'
 import { isStillAnswering, lastWords, rollBack } from './connections.ts'
 import type { Grounds } from './grounds.ts'
@@ -8,7 +15,7 @@ import type { TransactionPlan } from './options.ts'
 import { type Outcome, resolveOutcome } from './outcome.ts'
 import { inDoubt, leftOpen } from './scope.ts'
 import type { OpenTransaction } from './transaction.ts'
-import { rollbackAndAsk, rollbackSame } from './transactions.sql.ts'
+import { ROLLBACK, rollbackAndAsk, rollbackSame } from './transactions.sql.ts'
 
 /** The function threw: what it did is rolled back. */
 export async function undo(
@@ -50,7 +57,7 @@ export async function notCommitted(
 ): Promise<Failure> {
   const { connection, trace } = opened
   if (isEarly === true) {
-    const outcome = (await rollBackHandedOut(grounds, opened)) ?? 'unknown'
+    const outcome = (await rollBackHandedOut(grounds, opened, false)) ?? 'unknown'
     return { end: 'failed', error: endedEarly(plan, outcome, tx.firstFailure), lost: false, trace }
   }
   if (failure === undefined) {
@@ -105,37 +112,45 @@ async function dropSession(grounds: Grounds, { connection, trace }: Opened): Pro
   return outcome === 'committed' ? outcome : undefined
 }
 
-/** The answer is defined where it was not the transaction that was opened: what became of that. */
-async function rollBackHandedOut(grounds: Grounds, { connection, mark, trace }: Opened): Promise<Outcome | undefined> {
-  const { silence } = grounds
-  let same: boolean | undefined
+/**
+ * Rolls back, and finds out whether it was the transaction that was opened, where that is not known to be false. The answer is defined
+ * where it was not: what became of that.
+ */
+async function rollBackHandedOut(
+  { silence }: Grounds,
+  { connection, mark, trace }: Opened,
+  known?: false,
+): Promise<Outcome | undefined> {
+  let same: boolean | undefined = known
   try {
-    const [first] = await silence.script(connection, rollbackSame(mark, trace !== undefined))
-    same = first?.rows[0]?.['same'] === 'true'
-    if (same) {
-      connection.release()
-      return undefined
+    if (same === undefined) same = await isRolledBackSame(connection, silence, rollbackSame(mark, trace !== undefined))
+    if (same !== true) {
+      const asking = trace === undefined ? ROLLBACK : rollbackAndAsk(trace.xid)
+      const status = (await silence.script(connection, asking)).at(-1)?.rows[0]?.['status']
+      if (status === 'committed') return 'committed'
+      if (same === false) return status === 'aborted' ? 'rolledBack' : 'unknown'
     }
-  } catch (error) {
-    // In a failed transaction nothing can be asked before ROLLBACK.
-    if (codeOf(error) !== IN_FAILED_TRANSACTION) {
-      connection.destroy()
-      return undefined
-    }
-  }
-  if (trace === undefined) {
-    await rollBack(connection, silence)
-    return same === false ? 'unknown' : undefined
-  }
-  try {
-    const results = await silence.script(connection, rollbackAndAsk(trace.xid))
-    connection.release()
-    const status = results.at(-1)?.rows[0]?.['status']
-    if (status === 'committed') return 'committed'
-    return same === false ? 'rolledBack' : undefined
+    return undefined
   } catch {
     connection.destroy()
     return same === false ? 'unknown' : undefined
+  } finally {
+    connection.release()
+  }
+}
+
+/** Undefined in a transaction that has failed: there nothing can be asked before ROLLBACK. */
+async function isRolledBackSame(
+  connection: Connection,
+  silence: SilenceWatch,
+  asking: string,
+): Promise<boolean | undefined> {
+  try {
+    const [first] = await silence.script(connection, asking)
+    return first?.rows[0]?.['same'] === 'true'
+  } catch (error) {
+    if (codeOf(error) === IN_FAILED_TRANSACTION) return undefined
+    throw error
   }
 }
 
