@@ -10,11 +10,13 @@ import {
   type StatementResult,
 } from './connection.ts'
 import { COMMIT, PROBE } from './postgres.sql.ts'
+import type { Pin } from './postgresJsPin.ts'
 import {
   type PhysicalConnection,
   type PostgresJs,
   type PostgresJsClient,
   PostgresJsPool,
+  type PostgresJsReserved,
   unsupported,
 } from './postgresJsPool.ts'
 import { endsSession } from './sqlstate.ts'
@@ -76,10 +78,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     hasIdle: () => pool.hasIdle(),
     hasRoom: () => pool.hasRoom(),
     connect() {
-      return pool.reserve().then((reserved) => {
-        const way = { memories, release: () => reserved.release(), leave: () => pool.leave() }
-        return new PostgresJsConnection(reserved, renames, way)
-      })
+      return pool.take((client, pin) => new PostgresJsConnection(client, renames, { pool, memories, client, pin }))
     },
     async listen(channel, heard) {
       const listeners = listening.get(channel) ?? new Set<Heard>()
@@ -144,12 +143,12 @@ class Memories {
   }
 }
 
-/** How a connection goes back to where it came from. */
-interface WayBack {
+/** Where a connection comes from. */
+interface Origin {
+  readonly pool: PostgresJsPool
   readonly memories: Memories
-  release(): void
-  /** Lets the next caller in. */
-  leave(): void
+  readonly client: PostgresJsReserved
+  readonly pin: Pin | undefined
 }
 
 class PostgresJsConnection implements Connection {
@@ -160,15 +159,16 @@ class PostgresJsConnection implements Connection {
   readonly client: PostgresJsClient
   readonly #renames: boolean
   /** Undefined where the client is the caller's. */
-  readonly #pool: WayBack | undefined
+  readonly #origin: Origin | undefined
   #physical: PhysicalConnection | undefined
   #closed = false
   #returned = false
 
-  constructor(client: PostgresJsClient, renames: boolean, pool: WayBack | undefined) {
+  constructor(client: PostgresJsClient, renames: boolean, origin: Origin | undefined) {
     this.client = client
     this.#renames = renames
-    this.#pool = pool
+    this.#origin = origin
+    if (origin?.pin !== undefined) this.#capture(origin.pin.physical)
   }
 
   script(text: string): Promise<StatementResult[]> {
@@ -216,7 +216,7 @@ class PostgresJsConnection implements Connection {
     options: object | undefined,
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
   ): Promise<T> {
-    if (this.#returned && this.#pool !== undefined) return Promise.reject(alreadyReturned())
+    if (this.#returned && this.#origin !== undefined) return Promise.reject(alreadyReturned())
     if (this.lost) return Promise.reject(alreadyLost())
     const answer = this.client.unsafe(text, values as never[], options) as Promise<unknown>
     return answer.then(
@@ -236,13 +236,13 @@ class PostgresJsConnection implements Connection {
 
   /** Whether it is ours and we do not know yet which physical connection it is. */
   get #isUnknown(): boolean {
-    return this.#pool !== undefined && this.#physical === undefined
+    return this.#origin !== undefined && this.#physical === undefined
   }
 
   #learn(pid: number | undefined): void {
     if (pid === undefined || this.protocolPid !== undefined) return
     this.protocolPid = pid
-    this.memory = this.#pool?.memories.of(pid)
+    this.memory = this.#origin?.memories.of(pid)
   }
 
   release(): void {
@@ -258,7 +258,7 @@ class PostgresJsConnection implements Connection {
     this.#returned = true
     if (destroy) this.lost = true
     // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
-    if (this.#closed || this.#pool === undefined) return
+    if (this.#closed || this.#origin === undefined) return
     if (destroy && this.#physical) {
       // Else a `sql.end()` before the socket is closed would wait for somebody to release it.
       this.#physical.reserved = null
@@ -266,8 +266,7 @@ class PostgresJsConnection implements Connection {
       return this.#physical.terminate()
     }
     if (this.#physical) this.#physical.onclose = null
-    this.#pool.release()
-    this.#pool.leave()
+    this.#origin.pool.release(this.#origin.client, this.#origin.pin)
   }
 
   /**
@@ -276,10 +275,13 @@ class PostgresJsConnection implements Connection {
    */
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
+    const pool = this.#origin?.pool
+    pool?.know(physical)
     physical.onclose = () => {
       this.lost = true
       this.#closed = true
-      this.#pool?.leave()
+      pool?.forget(physical)
+      pool?.leave()
     }
     return true
   }
