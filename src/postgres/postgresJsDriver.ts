@@ -11,11 +11,13 @@ import {
 } from './connection.ts'
 import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
 import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
+import type { Pin } from './postgresJsPin.ts'
 import {
   type PhysicalConnection,
   type PostgresJs,
   type PostgresJsClient,
   PostgresJsPool,
+  type PostgresJsReserved,
   unsupported,
 } from './postgresJsPool.ts'
 import { neverSent, undefinedAmong } from './postgresJsValues.ts'
@@ -81,10 +83,9 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     hasIdle: () => pool.hasIdle(),
     hasRoom: () => pool.hasRoom(),
     connect() {
-      return pool.reserve().then((reserved) => {
-        const way = { memories, route, release: () => reserved.release(), leave: () => pool.leave() }
-        return new PostgresJsConnection(reserved, sql, renames, way)
-      })
+      return pool.take(
+        (client, pin) => new PostgresJsConnection(client, sql, renames, { pool, memories, route, client, pin }),
+      )
     },
     async listen(channel, heard) {
       const listeners = listening.get(channel) ?? new Set<Heard>()
@@ -155,13 +156,13 @@ class Memories {
   }
 }
 
-/** Where a connection came from, and how it goes back. */
-interface WayBack {
+/** Where a connection comes from. */
+interface Origin {
+  readonly pool: PostgresJsPool
   readonly memories: Memories
   readonly route: string | undefined
-  release(): void
-  /** Lets the next caller in. */
-  leave(): void
+  readonly client: PostgresJsReserved
+  readonly pin: Pin | undefined
 }
 
 class PostgresJsConnection implements Connection {
@@ -175,20 +176,21 @@ class PostgresJsConnection implements Connection {
   readonly #sql: PostgresJs
   readonly #renames: boolean
   /** Undefined where the client is the caller's. */
-  readonly #pool: WayBack | undefined
+  readonly #origin: Origin | undefined
   #physical: PhysicalConnection | undefined
   #closed = false
   #returned = false
 
-  constructor(client: PostgresJsClient, sql: PostgresJs, renames: boolean, pool: WayBack | undefined) {
+  constructor(client: PostgresJsClient, sql: PostgresJs, renames: boolean, origin: Origin | undefined) {
     this.client = client
     this.#sql = sql
     this.#renames = renames
-    this.#pool = pool
+    this.#origin = origin
+    if (origin?.pin !== undefined) this.#capture(origin.pin.physical)
   }
 
   get route(): string | undefined {
-    return this.#pool?.route
+    return this.#origin?.route
   }
 
   script(text: string): Promise<StatementResult[]> {
@@ -259,7 +261,7 @@ class PostgresJsConnection implements Connection {
     options: object | undefined,
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
   ): Promise<T> {
-    if (this.#returned && this.#pool !== undefined) return Promise.reject(alreadyReturned())
+    if (this.#returned && this.#origin !== undefined) return Promise.reject(alreadyReturned())
     if (this.lost) return Promise.reject(alreadyLost())
     const answer = this.client.unsafe(text, values as never[], options) as Promise<unknown>
     return answer.then(
@@ -279,13 +281,13 @@ class PostgresJsConnection implements Connection {
 
   /** Whether it is ours and we do not know yet which physical connection it is. */
   get #isUnknown(): boolean {
-    return this.#pool !== undefined && this.#physical === undefined
+    return this.#origin !== undefined && this.#physical === undefined
   }
 
   #learn(pid: number | undefined): void {
     if (pid === undefined || this.protocolPid !== undefined) return
     this.protocolPid = pid
-    this.memory = this.#pool?.memories.of(pid)
+    this.memory = this.#origin?.memories.of(pid)
   }
 
   #seeEnd(cause?: unknown): void {
@@ -308,7 +310,7 @@ class PostgresJsConnection implements Connection {
     this.#returned = true
     if (destroy) this.#seeEnd()
     // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
-    if (this.#closed || this.#pool === undefined) return
+    if (this.#closed || this.#origin === undefined) return
     if (destroy && this.#physical) {
       // Else a `sql.end()` before the socket is closed would wait for somebody to release it.
       this.#physical.reserved = null
@@ -316,8 +318,7 @@ class PostgresJsConnection implements Connection {
       return this.#physical.terminate()
     }
     if (this.#physical) this.#physical.onclose = null
-    this.#pool.release()
-    this.#pool.leave()
+    this.#origin.pool.release(this.#origin.client, this.#origin.pin)
   }
 
   /**
@@ -326,9 +327,12 @@ class PostgresJsConnection implements Connection {
    */
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
+    const pool = this.#origin?.pool
+    pool?.know(physical)
     physical.onclose = () => {
       this.#closed = true
-      this.#pool?.leave()
+      pool?.forget(physical)
+      pool?.leave()
       this.#seeEnd()
     }
     return true
