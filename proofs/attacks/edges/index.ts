@@ -1,6 +1,8 @@
+import { doctor } from './doctor.ts'
 import type { Edge } from './edge.ts'
 import { httpBurst } from './httpBurst.ts'
+import { ineffectiveLocks } from './ineffectiveLocks.ts'
 import { jobQueue } from './jobQueue.ts'
 
 /** Every edge, in the order in which they are attacked. */
-export const edgeList: readonly Edge[] = [jobQueue, httpBurst]
+export const edgeList: readonly Edge[] = [jobQueue, httpBurst, ineffectiveLocks, doctor]
