@@ -39,6 +39,25 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'test', file: 'src/unknownOptions.unit.test.ts', test: 'transaction({ lock })' },
   },
   {
+    name: 'locks-trusted-untried',
+    why: 'The first call does not try whether locks exclude: on an engine that ignores them, everybody gets every lock.',
+    file: 'src/transactions/serverCheck.ts',
+    find: 'if (tried[kind] === 0 || this.#refusals.size > 0)',
+    replace: 'if (this.#refusals.size > 0)',
+    and: [
+      {
+        file: 'src/transactions/serverCheck.ts',
+        find: 'return pooled === undefined || (pooled ? tried.pooled : tried.direct) > 0',
+        replace: 'return true',
+      },
+    ],
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/lockTrial.pg.test.ts',
+      test: 'a server that accepts locks and ignores them stops every call',
+    },
+  },
+  {
     name: 'keys-as-named',
     why: 'Several keys are locked in the order in which the caller names them, not in that of their ids.',
     file: 'src/locks/lockSet.ts',

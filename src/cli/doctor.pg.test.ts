@@ -138,8 +138,11 @@ describe.skipIf(missingOfBalanced() !== undefined)('a primary and its standby', 
     }
   })
 
-  test('Pgpool without load balancing passes', TIMEOUT, async () => {
-    await using servers = await migrated({ settings: { load_balance_mode: 'off' } })
+  test.each([
+    ['without load balancing', { settings: { load_balance_mode: 'off' } }],
+    ['with a weight of 0 for the standby', { weights: { primary: 1, standby: 0 } }],
+  ])('Pgpool %s passes', TIMEOUT, async (_, options) => {
+    await using servers = await migrated(options)
     for (const driver of DRIVERS) expect((await doctor(driver, servers.pgpool.url('postgres'))).failed).toEqual([])
     expect(await firstCall(servers.pgpool.url('postgres'))).toBe('inside')
   })

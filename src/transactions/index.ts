@@ -35,6 +35,9 @@
  * another, which may roll back. In the context of another Lockstep it runs, unless that context holds one of its locks on the same
  * database, or every connection of its pool: then it would wait for itself. A context ends with its transaction.
  *
+ * **Tried before trusted.** Some engines accept advisory locks and ignore them, and some routes lead to several servers. Before the first
+ * transaction two connections try it, once for each server and route (see serverCheck.ts); where locks do not exclude, every call fails.
+ *
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.
  */

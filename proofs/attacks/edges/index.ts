@@ -1,7 +1,9 @@
+import { doctor } from './doctor.ts'
 import type { Edge } from './edge.ts'
 import { httpBurst } from './httpBurst.ts'
+import { ineffectiveLocks } from './ineffectiveLocks.ts'
 import { jobQueue } from './jobQueue.ts'
 import { leaseConnection } from './leaseConnection.ts'
 
 /** Every edge, in the order in which they are attacked. */
-export const edgeList: readonly Edge[] = [jobQueue, leaseConnection, httpBurst]
+export const edgeList: readonly Edge[] = [jobQueue, leaseConnection, httpBurst, ineffectiveLocks, doctor]
