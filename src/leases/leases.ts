@@ -35,8 +35,6 @@ interface Call {
   readonly plan: LeasePlan
   readonly patience: Patience
   readonly inquiry: Inquiry
-  /** How long the database may take until its first answer. */
-  readonly firstAnswerMs: number
 }
 
 /** The leases of one Lockstep. */
@@ -132,14 +130,8 @@ export class Leases<Client = unknown> {
     const patience = new Patience(plan.waitMs, plan.signal, closing)
     if (patience.aborted) throw givenUp(key, plan.signal)
     const token = randomUUID()
-    const grant = await this.#untilGivenUp({
-      key,
-      token,
-      plan,
-      patience,
-      inquiry: new Inquiry(schema, key, plan),
-      firstAnswerMs: this.#firstAnswerMs(plan),
-    })
+    const inquiry = new Inquiry(schema, key, plan)
+    const grant = await this.#untilGivenUp({ key, token, plan, patience, inquiry })
     const lease = new HeldLease(this.#room, key, token, plan, grant)
     this.#keeper.keep(lease)
     if (leaseAcquired.hasSubscribers) {
@@ -148,7 +140,7 @@ export class Leases<Client = unknown> {
     return lease
   }
 
-  /** With a wait, that; without one, and without an end to it, as long as a few tries take. */
+  /** How long the database may take to answer at all: as long as the caller waits; where it does not, or without an end, a few tries. */
   #firstAnswerMs({ waitMs }: LeasePlan): number {
     if (waitMs === 0 || waitMs === false) return TRIES * Math.min(this.#grounds.silence.silenceMs, ONE_TRY_MS)
     return Math.min(Math.max(waitMs, FIRST_ANSWER_MS) + GRACE_MS, LONGEST_TIMER_MS)
@@ -165,7 +157,7 @@ export class Leases<Client = unknown> {
       // A wait without an end has this clock for the first answer alone.
       const timer = setTimeout(() => {
         if (plan.waitMs !== false || !inquiry.isAnswered) reject(inquiry.giveUp(patience.waitedMs))
-      }, call.firstAnswerMs)
+      }, this.#firstAnswerMs(plan))
       const asking = (plan.waitMs === 0 ? this.#ask(call) : this.#askOrWait(call))
         .then(
           async (grant) => {
@@ -183,11 +175,7 @@ export class Leases<Client = unknown> {
   }
 
   async #ask(call: Call): Promise<Grant> {
-    const taken = await takeLease(this.#grounds, this.#pending, {
-      ...call,
-      tries: TRIES,
-      connectMs: call.firstAnswerMs,
-    })
+    const taken = await takeLease(this.#grounds, this.#pending, { ...call, tries: TRIES })
     if (taken.granted) return taken.grant
     throw leaseHeld(call.key, taken.by, 0)
   }
@@ -208,7 +196,7 @@ export class Leases<Client = unknown> {
     }
     let waiting: Promise<Grant> | undefined
     const tries = plan.waitMs === false ? TRIES : Infinity
-    const asking = takeLease(this.#grounds, this.#pending, { ...call, tries, connectMs: call.firstAnswerMs })
+    const asking = takeLease(this.#grounds, this.#pending, { ...call, tries })
       .then((taken) => {
         if (taken.granted) return taken.grant
         waiting = this.#line.wait(call)
