@@ -61,8 +61,8 @@ export class Leases<Client = unknown> {
   }
 
   /**
-   * Acquires the lease, or throws `LeaseHeld` when it is not to be had in time. Give it back with `release()`, or hold it with
-   * `await using`.
+   * Acquires the lease, or throws `LeaseHeld` when it is not to be had in time; where the database could not be asked, `LockTimeout` or
+   * `ConnectionLost`. Give it back with `release()`, or hold it with `await using`.
    *
    * @example
    * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
@@ -71,7 +71,7 @@ export class Leases<Client = unknown> {
     return (await this.hold(checkKey(key), planLease(options))) as unknown as Lease<Client>
   }
 
-  /** As `acquire`, with undefined where it is held by somebody else. */
+  /** As `acquire`, with undefined where the database says that somebody else holds it. */
   async tryAcquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client> | undefined> {
     try {
       return await this.acquire(key, options)
