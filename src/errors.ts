@@ -249,7 +249,7 @@ export class BatchMismatch extends LockstepError {
   readonly code = 'LOCKSTEP_BATCH_MISMATCH'
 }
 
-/** Somebody else has the lease, or is ahead in line for it. */
+/** The database said, in this call, that somebody else has the lease or is ahead in line for it. */
 export class LeaseHeld extends LockstepError {
   readonly code = 'LOCKSTEP_LEASE_HELD'
   /** Who has it; undefined where it is free and others are ahead in line. */
@@ -280,7 +280,10 @@ export class LeaseHeld extends LockstepError {
 /** Why a lease is not held any more. */
 export type LeaseLostReason = 'not renewed in time' | 'taken away' | 'held too long' | 'closed' | 'released'
 
-/** The lease is not held any more, or it is not certain. Nothing that its transactions have not committed yet will be. */
+/**
+ * The lease is not held any more, or it is not certain. Nothing that its transactions have not committed yet will be. `cause`: what the
+ * holder's function threw after the loss.
+ */
 export class LeaseLost extends LockstepError {
   readonly code = 'LOCKSTEP_LEASE_LOST'
   readonly reason: LeaseLostReason

@@ -44,8 +44,6 @@ interface Call {
   readonly plan: LeasePlan
   readonly patience: Patience
   readonly inquiry: Inquiry
-  /** How long the database may take until its first answer. */
-  readonly firstAnswerMs: number
 }
 
 /** The leases of one Lockstep. */
@@ -73,8 +71,8 @@ export class Leases<Client = unknown> {
   }
 
   /**
-   * Acquires the lease, or throws `LeaseHeld` when it is not to be had in time. Give it back with `release()`, or hold it with
-   * `await using`.
+   * Acquires the lease, or throws `LeaseHeld` when it is not to be had in time; where the database could not be asked, `LockTimeout` or
+   * `ConnectionLost`. Give it back with `release()`, or hold it with `await using`.
    *
    * @example
    * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
@@ -83,7 +81,7 @@ export class Leases<Client = unknown> {
     return (await this.hold(checkKey(key), planLease(options))) as unknown as Lease<Client>
   }
 
-  /** As `acquire`, with undefined where it is held by somebody else. */
+  /** As `acquire`, with undefined where the database says that somebody else holds it. */
   async tryAcquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client> | undefined> {
     try {
       return await this.acquire(key, options)
@@ -142,14 +140,8 @@ export class Leases<Client = unknown> {
     const patience = new Patience(plan.waitMs, plan.signal, closing)
     if (patience.aborted) throw givenUp(key, plan.signal)
     const token = randomUUID()
-    const grant = await this.#untilGivenUp({
-      key,
-      token,
-      plan,
-      patience,
-      inquiry: new Inquiry(schema, key, plan),
-      firstAnswerMs: this.#firstAnswerMs(plan),
-    })
+    const inquiry = new Inquiry(schema, key, plan)
+    const grant = await this.#untilGivenUp({ key, token, plan, patience, inquiry })
     const lease = new HeldLease(this.#room, key, token, plan, grant)
     this.#keeper.keep(lease)
     if (leaseAcquired.hasSubscribers) {
@@ -158,7 +150,7 @@ export class Leases<Client = unknown> {
     return lease
   }
 
-  /** With a wait, that; without one, and without an end to it, as long as a few tries take. */
+  /** How long the database may take to answer at all: as long as the caller waits; where it does not, or without an end, a few tries. */
   #firstAnswerMs({ waitMs }: LeasePlan): number {
     if (waitMs === 0 || waitMs === false) return TRIES * Math.min(this.#grounds.silence.silenceMs, ONE_TRY_MS)
     return Math.min(Math.max(waitMs, FIRST_ANSWER_MS) + GRACE_MS, LONGEST_TIMER_MS)
@@ -175,7 +167,7 @@ export class Leases<Client = unknown> {
       // A wait without an end has this clock for the first answer alone.
       const timer = setTimeout(() => {
         if (plan.waitMs !== false || !inquiry.isAnswered) reject(inquiry.giveUp(patience.waitedMs))
-      }, call.firstAnswerMs)
+      }, this.#firstAnswerMs(plan))
       const asking = (plan.waitMs === 0 ? this.#ask(call) : this.#askOrWait(call))
         .then(
           async (grant) => {
@@ -193,11 +185,7 @@ export class Leases<Client = unknown> {
   }
 
   async #ask(call: Call): Promise<Grant> {
-    const taken = await takeLease(this.#grounds, this.#pending, {
-      ...call,
-      tries: TRIES,
-      connectMs: call.firstAnswerMs,
-    })
+    const taken = await takeLease(this.#grounds, this.#pending, { ...call, tries: TRIES })
     if (taken.granted) return taken.grant
     throw leaseHeld(call.key, taken.by, 0)
   }
@@ -218,7 +206,7 @@ export class Leases<Client = unknown> {
     }
     let waiting: Promise<Grant> | undefined
     const tries = plan.waitMs === false ? TRIES : Infinity
-    const asking = takeLease(this.#grounds, this.#pending, { ...call, tries, connectMs: call.firstAnswerMs })
+    const asking = takeLease(this.#grounds, this.#pending, { ...call, tries })
       .then((taken) => {
         if (taken.granted) return taken.grant
         waiting = this.#line.wait(call)

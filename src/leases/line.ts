@@ -8,7 +8,7 @@ import { leaveLine, look, type LookRow, standInLine } from './leases.sql.ts'
 import type { LeasePlan } from './options.ts'
 import type { Pending } from './pending.ts'
 import { send } from './send.ts'
-import { giveBack, ONE_TRY_MS, PAUSE_MS, takeLease } from './take.ts'
+import { giveBack, PAUSE_MS, takeLease } from './take.ts'
 import { WakeUp } from './wakeUp.ts'
 
 /** A waiter that is not kept alive is passed over after this time. */
@@ -269,7 +269,7 @@ export class WaitingLine {
     try {
       do {
         waiter.again = false
-        const taken = await takeLease(this.#grounds, this.#pending, { ...waiter, connectMs: ONE_TRY_MS })
+        const taken = await takeLease(this.#grounds, this.#pending, waiter)
         if (taken.granted) {
           if (waiter.left) {
             void this.#pending.track(giveBack(this.#grounds, waiter.key, waiter.token, waiter.plan.ttlMs))

@@ -33,8 +33,6 @@ export interface Question {
   readonly place?: string | undefined
   /** How often it is asked again where the database cannot be reached; without it, until the inquiry ends. */
   readonly tries?: number
-  /** How long one try waits for a connection. */
-  readonly connectMs: number
 }
 
 /**
@@ -42,10 +40,11 @@ export interface Question {
  * come to light either, the lease is given back, in case it was granted.
  */
 export async function takeLease(grounds: Grounds, pending: Pending, question: Question): Promise<Taken> {
-  const { key, token, plan, inquiry, place, tries = Infinity, connectMs } = question
+  const { key, token, plan, inquiry, place, tries = Infinity } = question
   const { ttlMs, permits, holder, metadata, history } = plan
   const text = take(grounds.quotedSchema, { name: key, token, ttlMs, permits, holder, metadata, place, history })
-  const answerMs = Math.min(grounds.silence.silenceMs, ttlMs / 2, ONE_TRY_MS)
+  const connectMs = Math.min(grounds.silence.silenceMs, ONE_TRY_MS)
+  const answerMs = Math.min(connectMs, ttlMs / 2)
   const startedAt = performance.now()
   // Whether a question was sent of which nobody knows what became.
   let unsure = false

@@ -166,9 +166,9 @@ async function attack(fault: Fault, field: Field): Promise<Goal[]> {
 }
 
 /** All connections of the pool at once, so that all are open. */
-async function busy({ query, lockstep }: Client): Promise<void> {
-  await Promise.all(Array.from({ length: POOL_SIZE }, () => query('SELECT pg_sleep(0.05)')))
-  await lockstep.leases.inspect(key`Job:${'none'}`)
+async function busy(client: Client): Promise<void> {
+  await Promise.all(Array.from({ length: POOL_SIZE }, () => client.query('SELECT pg_sleep(0.05)')))
+  await client.lockstep.leases.inspect(key`Job:${'none'}`)
 }
 
 /** Every contender of every process asks for the job. */
