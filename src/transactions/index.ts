@@ -18,6 +18,7 @@
  * caller's function runs. When it throws: ROLLBACK. When it returns: COMMIT, and then one of
  * - COMMIT is confirmed: done.
  * - COMMIT is answered with ROLLBACK: a failed statement's error was swallowed. The server reports no error; we do.
+ * - the check before COMMIT fails: somebody else had ended the transaction. Nothing more is run.
  * - the server answers with an error (a deferred constraint, 40001): rolled back.
  * - no answer: *uncertain*. The transaction's id came with the opening message, before COMMIT was sent; another connection asks the
  *   server for its fate, in the same incarnation only. Still in progress: that session is terminated first, and asked again.
@@ -28,6 +29,26 @@
  *
  * **The claim's border.** SERIALIZABLE transactions under *different* keys can still collide, for example on a small table that
  * both read by sequential scan. Then they are retried like any other.
+ *
+ * **Scopes.** One connection, a stack of open scopes: the transaction, savepoints of it, and what a client began with BEGIN, which is a
+ * savepoint, too. A statement belongs to the scope of the tx or the client that it was sent through. It is sent while that is the
+ * innermost one. While another is open inside, it would become a part of that, and be undone with it: so it waits for its turn, for
+ * the transaction's `waitMs` at most, because what it waits for may wait for it. Called from inside of what it would wait for, it is
+ * refused at once. A lost connection, and the end of the transaction, refuse all that wait.
+ *
+ * **The client.** `tx.client` is a virtual client: BEGIN on it opens a savepoint, COMMIT releases it, ROLLBACK rolls it back. What else
+ * begins or ends a transaction is refused before it is sent. A COMMIT in which a statement had failed is an error, and rolled back.
+ * What a client has begun and not ended when the function returns takes the transaction with it, as a savepoint does.
+ *
+ * **The check.** What reaches the server past all that cannot be kept from ending the transaction; it can be kept from looking
+ * committed. The opening message brings the transaction's mark: its id, or with `retry: false` the time at which it began. Where the
+ * client was in the caller's hands, a statement in the message of COMMIT, before everything else in it, fails unless the mark is still the
+ * transaction's own. Then nothing of that message is run, and the call fails with `TransactionEndedEarly`, never retried. A rollback
+ * asks the same. Without the client nothing can have ended it: through `tx.query()` goes one statement at a time, whose first words are
+ * looked at, and inside a transaction block CALL, DO and functions cannot commit.
+ *
+ * **In doubt.** A statement that fails without a SQLSTATE has failed in the driver: the server may have executed it, or may be at it.
+ * Unless the driver never sent it, nothing more is sent and nothing is committed, savepoint or not; the session is ended.
  *
  * **Nesting.** A transaction inside a transaction is a savepoint of it when its locks are held and its isolation is the same;
  * everything else is refused: it would wait for the code that it is called from.
