@@ -1,5 +1,11 @@
 import type { PgCallback, PgClient } from './pgDriver.ts'
-import { type Controlled, refuseToEnd, type VirtualSession, type VirtualStatement } from './virtualClient.ts'
+import {
+  type Answered,
+  type Controlled,
+  refuseToEnd,
+  type VirtualSession,
+  type VirtualStatement,
+} from './virtualClient.ts'
 
 /** What `client.query()` takes instead of a text: it writes to the wire by itself. */
 interface Submittable {
@@ -136,26 +142,34 @@ class PgVirtualClient {
       const copy = typeof config === 'string' ? config : copyOf(config)
       return this.#askWithCallback(text, Array.isArray(values) ? [copy, values] : [copy], neverSent, answer)
     }
-    return new Promise((resolve, reject) => {
+    // pg gives its errors the stack of who has asked: where it is sent at once, no promise stands between the two.
+    let isCalling = true
+    let sent: Promise<unknown> | undefined
+    const later = new Promise((resolve, reject) => {
       this.#session.submit({
         text,
         send: (answered) => {
-          const pending = this.#ask(given)
-          pending.then(
-            () => answered(),
-            (error: unknown) => answered({ error, neverSent }),
-          )
-          resolve(pending)
+          const pending = this.#ask(given, neverSent, answered)
+          if (isCalling) sent = pending
+          else resolve(pending)
         },
         carriedOut: (what) => resolve(resultOf(what)),
         refuse: reject,
       })
     })
+    isCalling = false
+    return sent ?? later
   }
 
-  /** As a promise: pg gives its errors the stack of who has asked. */
-  async #ask(given: unknown[]): Promise<unknown> {
-    return this.#raw.query(...given)
+  async #ask(given: unknown[], neverSent: () => boolean, answered: Answered): Promise<unknown> {
+    try {
+      const result = await this.#raw.query(...given)
+      answered()
+      return result
+    } catch (error) {
+      answered({ error, neverSent })
+      throw error
+    }
   }
 
   #askWithCallback(text: string | undefined, sent: unknown[], neverSent: () => boolean, answer: PgCallback): void {

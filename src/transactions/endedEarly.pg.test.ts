@@ -137,7 +137,7 @@ describe('pg: past every client of ours', () => {
     const pool = new pg.Pool({ connectionString: database.url, max: 1 })
     const lockstep = new Lockstep(pool)
     let raw: pg.PoolClient | undefined
-    pool.on('acquire', (client) => (raw = client as pg.PoolClient))
+    pool.on('acquire', (client) => (raw = client))
     const ended = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'before')
       await raw?.query('COMMIT')

@@ -47,7 +47,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
       const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
         const orm = await open(tx.client)
         await orm.insert('plain')
-        await orm.transaction((part) => part.insert('inner') as Promise<void>)
+        await orm.transaction((part) => part.insert('inner'))
         throw new Error('outer')
       })
       await expect(outer).rejects.toThrow('outer')
@@ -84,9 +84,9 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
         await orm.insert('before')
         const swallowing = orm.transaction(async (part) => {
           await part.insert('undone')
-          await Promise.resolve(part.insert('before')).catch(() => undefined)
+          await part.insert('before').catch(() => undefined)
         })
-        expect(causes(await failureOf(Promise.resolve(swallowing)))).toContainEqual(expect.any(TransactionRolledBack))
+        expect(causes(await failureOf(swallowing))).toContainEqual(expect.any(TransactionRolledBack))
         await orm.insert('after')
       })
       expect(await bench.notes()).toEqual(['after', 'before'])
@@ -95,14 +95,14 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
     test('its transactions run one after the other, also where they are started together', async () => {
       const { lockstep } = bench.open(driver)
       await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
-        const run = async (name: string, fails: boolean): Promise<void> => {
+        const run = async (id: string, fails: boolean): Promise<void> => {
           // Those that send BEGIN on what they are given need a client each.
           const client = takes === 'pool' ? tx.client : await (tx.client as unknown as pg.Pool).connect()
           const orm = await open(client)
           await orm.transaction(async (part) => {
-            await part.insert(name)
-            await part.insert(`${name} again`)
-            if (fails) throw new Error(name)
+            await part.insert(id)
+            await part.insert(`${id} again`)
+            if (fails) throw new Error(id)
           })
         }
         const ends = await Promise.allSettled([run('a', false), run('b', true), note(tx, 'ours'), run('c', false)])
@@ -117,9 +117,9 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
         const orm = await open(tx.client)
         await orm.transaction(async (part) => {
           await part.insert('outer')
-          const inner = orm.transaction((nested) => nested.insert('inner') as Promise<void>)
+          const inner = orm.transaction((nested) => nested.insert('inner'))
           if (takes === 'client') await inner
-          else expect(causes(await failureOf(Promise.resolve(inner)))).toContainEqual(expect.any(SavepointOpen))
+          else expect(causes(await failureOf(inner))).toContainEqual(expect.any(SavepointOpen))
         })
       })
       expect(await bench.notes()).toEqual(takes === 'client' ? ['inner', 'outer'] : ['outer'])
@@ -135,8 +135,8 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
             await inner.insert('undone')
             throw new Error('nested')
           })
-          await expect(Promise.resolve(failing)).rejects.toThrow('nested')
-          await part.nested((inner) => inner.insert('kept too') as Promise<void>)
+          await expect(failing).rejects.toThrow('nested')
+          await part.nested((inner) => inner.insert('kept too'))
         })
       })
       expect(await bench.notes()).toEqual(['kept', 'kept too'])

@@ -3,16 +3,16 @@ import type { Orm, OrmDriver, OrmPart } from './orms.ts'
 
 interface DrizzleDatabase {
   insert(table: unknown): { values(row: object): PromiseLike<unknown> }
-  transaction(work: (part: DrizzleDatabase) => Promise<void>): Promise<unknown>
+  transaction(work: (part: DrizzleDatabase) => Promise<unknown>): Promise<unknown>
 }
 
 interface DrizzleDriver {
-  drizzle(client: unknown): DrizzleDatabase
+  readonly drizzle: (client: unknown) => DrizzleDatabase
 }
 
 interface PgCore {
-  pgTable(name: string, columns: object): unknown
-  text(name: string): { primaryKey(): unknown }
+  readonly pgTable: (name: string, columns: object) => unknown
+  readonly text: (name: string) => { primaryKey(): unknown }
 }
 
 function open(module: string, client: unknown): Orm {

@@ -1,7 +1,7 @@
 import { loadOrm } from './load.ts'
 import type { OrmDriver, OrmPart } from './orms.ts'
 
-type KnexWork = (part: KnexDatabase) => Promise<void>
+type KnexWork = (part: KnexDatabase) => Promise<unknown>
 
 interface KnexDatabase {
   (table: string): { insert(row: object): PromiseLike<unknown> & { connection(client: unknown): PromiseLike<unknown> } }

@@ -3,7 +3,7 @@ import type { Orm, OrmDriver, OrmPart } from './orms.ts'
 
 interface KyselyDatabase {
   insertInto(table: string): { values(row: object): Command }
-  transaction(): { execute(work: (part: KyselyDatabase) => Promise<void>): Promise<unknown> }
+  transaction(): { execute(work: (part: KyselyDatabase) => Promise<unknown>): Promise<unknown> }
 }
 
 interface Command<Answer = unknown> {

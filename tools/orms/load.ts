@@ -18,6 +18,7 @@ export function ensureOrms(): void {
 const load = createRequire(import.meta.url)
 
 /** The module of an ORM. Its types are stated by who uses it: it need not be there when the code is checked. */
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- as import() of a name that is known
 export function loadOrm<Module>(name: string): Module {
   return load(name) as Module
 }

@@ -4,7 +4,7 @@ import type { OrmDriver, OrmPart } from './orms.ts'
 interface EntityManager {
   save(entity: unknown, row: object): Promise<unknown>
   insert(entity: unknown, row: object): Promise<unknown>
-  transaction(work: (manager: EntityManager) => Promise<void>): Promise<unknown>
+  transaction(work: (manager: EntityManager) => Promise<unknown>): Promise<unknown>
 }
 
 interface DataSource {
