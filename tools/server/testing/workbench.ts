@@ -87,6 +87,11 @@ export async function holding(lockstep: Lockstep, lock: Keys): Promise<() => Pro
   }
 }
 
+/** Makes the first call: it tries the locks, with statements and connections of its own that a test does not want to count. */
+export async function firstCall(lockstep: Lockstep): Promise<void> {
+  await lockstep.transaction({}, async () => undefined)
+}
+
 /** How a call failed; fails itself where it did not. */
 export function failureOf(pending: Promise<unknown>): Promise<unknown> {
   const failure = pending.then(
