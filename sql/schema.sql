@@ -1809,6 +1809,16 @@ table lock_rows
   column id bigint not null
   constraint lock_rows_pkey PRIMARY KEY (id)
   CREATE UNIQUE INDEX lock_rows_pkey ON lockstep.lock_rows USING btree (id)
+table lock_trials
+  column system bigint not null
+  column route text not null
+  column strategy text not null
+  column pooled boolean not null
+  column connections smallint not null
+  column version integer not null
+  column tried_at timestamp with time zone not null default clock_timestamp()
+  constraint lock_trials_pkey PRIMARY KEY (system, route, strategy, pooled)
+  CREATE UNIQUE INDEX lock_trials_pkey ON lockstep.lock_trials USING btree (system, route, strategy, pooled)
 table migrations
   column version integer not null
   column name text not null

@@ -19,6 +19,26 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'attack', attack: 'wallet', goal: 'serialization failures' },
   },
   {
+    name: 'misspelled-options-pass',
+    why: 'An option that is not known is ignored: `locks` in place of `lock` runs without the lock.',
+    file: 'src/checkOptions.ts',
+    find: 'if (Object.hasOwn(options, name) || !(name in Object.prototype)) throw unknownOption(where, name, known)',
+    replace: 'if (rule !== undefined) throw unknownOption(where, name, known)',
+    caughtBy: {
+      by: 'test',
+      file: 'src/unknownOptions.unit.test.ts',
+      test: 'refuses a name that is not known',
+    },
+  },
+  {
+    name: 'forgotten-key-passes',
+    why: 'A key that is undefined is taken for none: the transaction runs without the lock.',
+    file: 'src/transactions/options.ts',
+    find: "  lock: 'never undefined',\n  lockShared: 'never undefined',\n  streams: true,",
+    replace: '  lock: true,\n  lockShared: true,\n  streams: true,',
+    caughtBy: { by: 'test', file: 'src/unknownOptions.unit.test.ts', test: 'transaction({ lock })' },
+  },
+  {
     name: 'keys-as-named',
     why: 'Several keys are locked in the order in which the caller names them, not in that of their ids.',
     file: 'src/locks/lockSet.ts',
@@ -55,10 +75,42 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'attack', attack: 'commit', goal: 'crashes: told that nobody knows' },
   },
   {
+    name: 'strangers-join',
+    why: 'A transaction joins the one that is open in its async context: a job of a shared queue joins that of another request.',
+    file: 'src/transactions/run.ts',
+    find: '  refuseInside(grounds, declared.allKeys)\n',
+    replace:
+      '  const outer = openFrames().find((frame) => frame.grounds === grounds)\n  if (outer !== undefined) return outer.tx.nest((tx) => fn(tx))\n',
+    and: [
+      {
+        file: 'src/transactions/run.ts',
+        find: "import { isInsideTransaction } from './frames.ts'",
+        replace: "import { isInsideTransaction, openFrames } from './frames.ts'",
+      },
+    ],
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/jobQueue.pg.test.ts',
+      test: 'refuses a job in another request’s transaction',
+    },
+  },
+  {
+    name: 'part-without-its-lock',
+    why: 'A part of a transaction asks for a lock that the transaction does not hold, and runs without it.',
+    file: 'src/transactions/nested.ts',
+    find: '  const [first] = missing\n',
+    replace: '  const [first] = missing.slice(missing.length)\n',
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/nesting.pg.test.ts',
+      test: 'without the lock it is refused, naming the keys, and the outer goes on',
+    },
+  },
+  {
     name: 'rows-as-named',
     why: 'lockRows() locks rows in the order in which the caller names them.',
     file: 'src/rows/rows.sql.ts',
-    find: ' WHERE ${column} = ANY($1)\n ORDER BY ${column}\n',
+    find: ' WHERE ${column} = ANY($1)\n ORDER BY ${sorted(wanted)}\n',
     replace: ' WHERE ${column} = ANY($1)\n ORDER BY array_position($1, ${column})\n',
     caughtBy: { by: 'lab', scenario: 'transfers', fault: 'none', invariant: 'no deadlock' },
   },

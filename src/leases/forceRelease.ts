@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, LeaseBusy } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { codeOf, LOCK_NOT_AVAILABLE, SilenceWatch, withConnection } from '../postgres/index.ts'
@@ -15,6 +16,13 @@ export interface ForceReleaseOptions {
   readonly terminate?: boolean
 }
 
+const FORCE_RELEASE_OPTIONS: OptionNames<ForceReleaseOptions> = {
+  by: true,
+  reason: true,
+  waitMs: true,
+  terminate: true,
+}
+
 const DEFAULT_WAIT_MS = 5000
 const LOOK_MS = 50
 
@@ -23,7 +31,8 @@ export async function forceRelease(
   key: Key,
   options: ForceReleaseOptions,
 ): Promise<{ readonly released: number }> {
-  const { by, reason, terminate = false, waitMs: given } = (options ?? {}) as Partial<ForceReleaseOptions>
+  checkOptions('forceRelease()', options, FORCE_RELEASE_OPTIONS)
+  const { by, reason, terminate = false, waitMs: given } = options
   const waitMs = checkWaitMs(given, DEFAULT_WAIT_MS)
   if (waitMs === false) {
     throw new InvalidOption('waitMs is false.', {

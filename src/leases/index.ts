@@ -25,7 +25,7 @@
  * heartbeat changes no such column and does not wait. Outside READ COMMITTED the row's end is not looked at: the snapshot has an old one.
  * A holder that is frozen inside its transaction is ended by the server
  * at the end of its trust (`idle_in_transaction_session_timeout`; `transaction_timeout` from 17 on), so a lease.transaction must be
- * shorter than the ttl.
+ * shorter than the ttl. `lease.guard(tx)` does the same in a transaction that is open.
  *
  * **L4 Waiting.** First come, first served, over all processes: each waiter has a row, kept alive by its process, and nobody who
  * comes later overtakes, not even one that finds the lease free. A waiter that is gone is passed over after six seconds. No waiter
@@ -39,7 +39,7 @@
  */
 export type { ForceReleaseOptions } from './forceRelease.ts'
 export { leader, type LeaderOptions } from './leader.ts'
-export type { Lease } from './lease.ts'
+export type { GuardedTransaction, Lease } from './lease.ts'
 export { Leases } from './leases.ts'
-export type { LeaseOptions } from './options.ts'
+export { LEASE_OPTIONS, type LeaseOptions } from './options.ts'
 export type { HistoryEntry, LeaseDetails, LeaseHolder, LeaseInfo, LeaseWaiter } from './seeing.ts'

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { LockAborted } from '../errors.ts'
 import { checkKey, closedError, type Key } from '../locks/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
@@ -8,6 +9,8 @@ import { isUnreachable } from './inquiry.ts'
 
 /** Options of `lockstep.leader()`: those of a lease, without those of its waiting. */
 export type LeaderOptions = Pick<LeaseOptions, 'ttlMs' | 'signal' | 'holder' | 'metadata'>
+
+const LEADER_OPTIONS: OptionNames<LeaderOptions> = { ttlMs: true, signal: true, holder: true, metadata: true }
 
 /** While the database is away, it is asked this often. */
 const AWAY_MS = 1000
@@ -24,6 +27,7 @@ export async function leader<T, Client>(
   options: LeaderOptions = {},
 ): Promise<T | undefined> {
   checkKey(key)
+  checkOptions('leader()', options, LEADER_OPTIONS)
   const plan = planLease({ ...options, waitMs: false })
   for (;;) {
     let lease: HeldLease

@@ -6,15 +6,24 @@ import { LONGEST_TIMER_MS, withConnection } from '../postgres/index.ts'
 import type { Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { forceRelease, type ForceReleaseOptions } from './forceRelease.ts'
 import { Keeper } from './keeper.ts'
-import { type Grant, HeldLease, type Lease } from './lease.ts'
+import { type Grant, type GuardedTransaction, HeldLease, type Lease } from './lease.ts'
 import { cleanUp } from './leases.sql.ts'
 import { Inquiry, leaseHeld } from './inquiry.ts'
 import { givenUp, WaitingLine } from './line.ts'
 import { Pending } from './pending.ts'
 import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
-import { type HistoryEntry, historyOf, inspect, type LeaseDetails, type LeaseInfo, listLeases } from './seeing.ts'
+import {
+  type HistoryEntry,
+  historyOf,
+  inspect,
+  type LeaseDetails,
+  type LeaseHistoryOptions,
+  type LeaseInfo,
+  listLeases,
+  type ListLeasesOptions,
+} from './seeing.ts'
 import { giveBack, ONE_TRY_MS, takeLease, TRIES } from './take.ts'
-import { transactUnder } from './transactUnder.ts'
+import { guardOpen, transactUnder } from './transactUnder.ts'
 
 /** How many ends of leases are remembered, of all keys together. */
 const KEEP_HISTORY = 10_000
@@ -57,6 +66,7 @@ export class Leases<Client = unknown> {
       release: (lease: HeldLease) => this.#release(lease),
       transact: <T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>) =>
         this.#transact(lease, options, fn),
+      guard: (lease: HeldLease, tx: GuardedTransaction) => guardOpen(grounds, lease, tx),
     }
   }
 
@@ -104,7 +114,7 @@ export class Leases<Client = unknown> {
   }
 
   /** Who holds what, and who waits; of all keys, or of those that begin with the prefix. */
-  list(options: { readonly prefix?: string; readonly limit?: number } = {}): Promise<LeaseInfo[]> {
+  list(options: ListLeasesOptions = {}): Promise<LeaseInfo[]> {
     return listLeases(this.#grounds, options)
   }
 
@@ -114,7 +124,7 @@ export class Leases<Client = unknown> {
   }
 
   /** How this lease was held before, the last first. */
-  history(key: Key, options: { readonly limit?: number } = {}): Promise<HistoryEntry[]> {
+  history(key: Key, options: LeaseHistoryOptions = {}): Promise<HistoryEntry[]> {
     return historyOf(this.#grounds, checkKey(key), options)
   }
 

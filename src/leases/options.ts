@@ -1,4 +1,5 @@
 import { hostname } from 'node:os'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { checkWaitMs } from '../transactions/index.ts'
@@ -23,6 +24,17 @@ export interface LeaseOptions {
   readonly history?: boolean
 }
 
+export const LEASE_OPTIONS: OptionNames<LeaseOptions> = {
+  ttlMs: true,
+  waitMs: true,
+  signal: true,
+  permits: true,
+  holder: true,
+  metadata: true,
+  maxHoldMs: true,
+  history: true,
+}
+
 /** The checked options. */
 export interface LeasePlan {
   readonly ttlMs: number
@@ -44,9 +56,7 @@ const MAX_HOLDER_BYTES = 255
 const MAX_METADATA_BYTES = 4096
 
 export function planLease(options: LeaseOptions): LeasePlan {
-  if (typeof options !== 'object' || options === null) {
-    throw new InvalidOption('The options are not an object.', { advice: 'Pass { ttlMs: 30_000 }, or {}.' })
-  }
+  checkOptions('a lease', options, LEASE_OPTIONS)
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }

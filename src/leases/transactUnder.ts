@@ -9,17 +9,22 @@ import { Closing } from '../locks/index.ts'
 import { findCause, meansSessionTimedOut } from '../postgres/index.ts'
 import {
   type Grounds,
+  isOf,
   planTransaction,
+  refuseInside,
   runTransaction,
   type Transaction,
   type TransactionOptions,
 } from '../transactions/index.ts'
-import type { HeldLease } from './lease.ts'
-import { guard, SEES_LEASE } from './leases.sql.ts'
 import { isUnreachable } from './inquiry.ts'
+import type { GuardedTransaction, HeldLease } from './lease.ts'
+import { guard, SEES_LEASE } from './leases.sql.ts'
 
 /** Who holds a lease is served to its end, also while its Lockstep is being closed. */
 const NEVER = new Closing()
+
+/** What a caller inside a transaction has to use instead. */
+const TRANSACTION = { call: 'lease.transaction()', instead: 'lease.guard(tx)' }
 
 /** A transaction that cannot commit once somebody else has the lease. */
 export async function transactUnder<T>(
@@ -35,6 +40,7 @@ export async function transactUnder<T>(
   }
   lease.assertHeld()
   const plan = planTransaction(grounds, options, NEVER)
+  refuseInside(grounds, [lease.key], TRANSACTION)
   let endsAt = Infinity
   try {
     return await runTransaction(grounds, plan, async (tx) => {
@@ -53,8 +59,20 @@ export async function transactUnder<T>(
   }
 }
 
+/** Guards an open transaction of the caller's: from here on it cannot commit once another holder has the lease. */
+export async function guardOpen(grounds: Grounds, lease: HeldLease, tx: GuardedTransaction): Promise<void> {
+  if (!isOf(tx, grounds)) {
+    throw new InvalidOption('lease.guard() was given no transaction of the Lockstep that the lease is of.', {
+      advice: 'Pass the `tx` of lockstep.transaction(), or what lockstep.join(client) gives.',
+      keys: [lease.key],
+    })
+  }
+  lease.assertHeld()
+  await lockRow(grounds, lease, tx)
+}
+
 /** Keeps the next holder out to the end of the transaction, and has the server end that with our trust. */
-async function lockRow({ quotedSchema }: Grounds, lease: HeldLease, tx: Transaction): Promise<void> {
+async function lockRow({ quotedSchema }: Grounds, lease: HeldLease, tx: GuardedTransaction): Promise<void> {
   const values = [lease.key, lease.token, String(boundMsOf(lease)), String(lease.fence)]
   const { rowCount } = await tx.query(guard(quotedSchema), values)
   if (rowCount === 0) {

@@ -96,15 +96,20 @@ export interface RolloutSwitchedBack {
 
 /** One row of a call of `lockRows()`. */
 export interface RowLocked {
-  /** The values of the key columns, as text. */
+  /** The values of the columns that the call orders rows by, as text. Empty if it was a call of another transaction. */
   readonly id: readonly string[]
+  /** Those columns, quoted. */
+  readonly orderBy: readonly string[]
   /** Where the call was made. */
   readonly stack: string
 }
 
-/** A transaction has locked rows of one table in two calls, and a row of the later one comes before one of the earlier. */
+/**
+ * Rows of one table were locked out of order: a transaction has locked some in two calls, and a row of the later one comes before one of
+ * the earlier; or two calls, of one transaction or of two, order them by different columns.
+ */
 export interface RowsOutOfOrder {
-  /** The table, and its key columns in brackets. */
+  /** The table, and in brackets the columns by which the later call orders its rows. */
   readonly table: string
   readonly earlier: RowLocked
   readonly later: RowLocked

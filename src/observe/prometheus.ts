@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { type EventMessage, type EventName, on } from './events.ts'
 import { DEFAULT_MAX_VALUES, LabelBound, operationOf, OTHER } from './labelBound.ts'
 import { outboxMetrics } from './prometheusOutbox.ts'
@@ -51,6 +52,8 @@ export interface LockstepMetricsOptions {
   readonly maxLabelValues?: number
 }
 
+const METRICS_OPTIONS: OptionNames<LockstepMetricsOptions> = { register: true, byKey: true, maxLabelValues: true }
+
 /** The operation of a transaction that has no key. */
 const NONE = 'none'
 /** Why an attempt failed where the driver gave no code, which it does only for a lost connection. */
@@ -72,6 +75,7 @@ const BUCKETS_CALLS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
  * const stop = lockstepMetrics(client)
  */
 export function lockstepMetrics(client: PrometheusClient, options: LockstepMetricsOptions = {}): () => void {
+  checkOptions('lockstepMetrics()', options, METRICS_OPTIONS)
   const { byKey = false, maxLabelValues = DEFAULT_MAX_VALUES } = options
   if (!Number.isInteger(maxLabelValues) || maxLabelValues < 1)
     throw new RangeError(`maxLabelValues is ${maxLabelValues}. Use a whole number above 0.`)

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
@@ -23,6 +24,15 @@ export interface RedisSinkOptions {
   readonly maxEventBytes?: number
   /** After so long without an answer an event's fate is unknown. Default 10 s. */
   readonly timeoutMs?: number
+}
+
+const REDIS_OPTIONS: OptionNames<RedisSinkOptions> = {
+  client: true,
+  stream: true,
+  start: true,
+  maxLength: true,
+  maxEventBytes: true,
+  timeoutMs: true,
 }
 
 const DEFAULT_NAME = 'lockstep:{topic}:{key}'
@@ -56,7 +66,8 @@ const LOST: Delivery = { unknown: 'the shard was lost before it was sent' }
  * await lockstep.dispatcher({ sink: redisSink({ client }) }).run({ signal })
  */
 export function redisSink(options: RedisSinkOptions): Sink {
-  const { client, maxLength, maxEventBytes = DEFAULT_MAX_EVENT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options ?? {}
+  checkOptions('redisSink()', options, REDIS_OPTIONS)
+  const { client, maxLength, maxEventBytes = DEFAULT_MAX_EVENT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options
   const askAll = asker(client)
   const nameOf = names(options.stream)
   const startAt = startOf(options.start)

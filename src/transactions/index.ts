@@ -29,13 +29,17 @@
  * **The claim's border.** SERIALIZABLE transactions under *different* keys can still collide, for example on a small table that
  * both read by sequential scan. Then they are retried like any other.
  *
- * **Nesting.** A transaction inside a transaction is a savepoint of it when its locks are held and its isolation is the same;
- * everything else is refused: it would wait for the code that it is called from.
+ * **I6 Nesting is explicit.** `tx.transaction()` is a savepoint of its transaction, if that one holds its locks and has its isolation.
+ * `lockstep.transaction()` in the async context of an open transaction of the same Lockstep is refused, with both ways out: `tx`, or
+ * `lockstep.detached(fn)`. The context alone proves nothing: a job queue that requests share runs the job of one in the context of
+ * another, which may roll back. In the context of another Lockstep it runs, unless that context holds one of its locks on the same
+ * database, or every connection of its pool: then it would wait for itself. A context ends with its transaction.
  *
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.
  */
-export { type JoinOptions, joinTransaction } from './join.ts'
+export { checkTransaction, homeOf, wrapCallersClient, writeInCallersTransaction } from './callersClient.ts'
+export { type CheckedJoin, type JoinOptions, joinTransaction } from './join.ts'
 export {
   type Enqueuing,
   type EventMap,
@@ -47,19 +51,32 @@ export {
   type StreamNumbers,
 } from './enqueuing.ts'
 export type { Grounds } from './grounds.ts'
-export { isInsideTransaction, outsideTransactions } from './nesting.ts'
+export { isInsideTransaction } from './frames.ts'
+export { detached, outsideTransactions, refuseInside } from './nesting.ts'
 export { tellsOfLostConnection } from './retry.ts'
 export {
+  type CheckedTransaction,
   checkWaitMs,
   planDefaults,
   planTransaction,
   type RetryOptions,
+  TRANSACTION_OPTIONS,
   type Strategy,
   type TransactionDefaults,
   type TransactionOptions,
   type TransactionPlan,
 } from './options.ts'
 export { runTransaction } from './run.ts'
+export { ServerCheck } from './serverCheck.ts'
 export { Stay } from './stay.ts'
-export { abandon, isUndone, rootOf, type Transaction } from './transaction.ts'
+export { abandon, isOf, isUndone, rootOf } from './transaction.ts'
+export {
+  NESTED_ONCE_OPTIONS,
+  type NestedOnce,
+  type NestedOnceOptions,
+  type NestedOptions,
+  type OnceResult,
+  type Transaction,
+  type Transactor,
+} from './transactionInterface.ts'
 export type { Isolation } from './transactions.sql.ts'

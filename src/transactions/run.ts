@@ -3,10 +3,12 @@ import { CommitOutcomeUnknown, LockstepError, type LockstepErrorCode, RetriesExh
 import { closedError, Patience, type RolloutSource } from '../locks/index.ts'
 import { transactionRetried } from '../observe/index.ts'
 import { codeOf, meansSessionTimedOut } from '../postgres/index.ts'
-import { type Attempt, attemptOnce, type Body, connectionLost } from './attempt.ts'
+import { type Attempt, attemptOnce, type Body } from './attempt.ts'
 import { patiently } from './connections.ts'
+import { connectionLost, endedEarly } from './ending.ts'
+import { isInsideTransaction } from './frames.ts'
 import type { Grounds } from './grounds.ts'
-import { frameToJoin, isInsideTransaction, refuseWaitingForSelf, runInFrame } from './nesting.ts'
+import { refuseInside, refuseWaitingForSelf } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
 import { resolveCommit, resolveOutcome } from './outcome.ts'
 import { judge, pauseMs } from './retry.ts'
@@ -14,6 +16,7 @@ import { rollOut } from './rollOut.ts'
 
 /** Runs the function in a transaction with its locks, and again where that can help. */
 export function runTransaction<T>(grounds: Grounds, declared: TransactionPlan, fn: Body<T>): Promise<T> {
+  refuseInside(grounds, declared.allKeys)
   const { rollout } = grounds
   return rollout === undefined ? runAttempts(grounds, declared, fn) : runRolledOut(grounds, rollout, declared, fn)
 }
@@ -54,10 +57,8 @@ const HARM: ReadonlySet<LockstepErrorCode> = new Set([
 ])
 
 async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>): Promise<T> {
-  const outer = frameToJoin(grounds, plan)
-  if (outer !== undefined) return outer.tx.nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
   if (plan.closing.closed) throw closedError(plan.allKeys)
-  if (plan.locks.length > 0 && isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
+  if (isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
   for (let attempt = 1; ; attempt++) {
     const result = await attemptOnce(grounds, plan, fn, attempt)
     if (result.end === 'committed') return result.value
@@ -79,7 +80,9 @@ async function beforeNextAttempt<T>(
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
   } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
     // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
-    await resolveOutcome(grounds, result.trace)
+    const outcome = await resolveOutcome(grounds, result.trace)
+    // COMMIT was not sent by us.
+    if (outcome === 'committed') throw endedEarly(plan, outcome, result.error)
   }
   const lost = result.end === 'uncertain' || result.lost
   const { verdict, reason } =
@@ -110,6 +113,12 @@ function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
   )
 }
 
+function adviceOnConflict({ isolation, sharedKeys }: TransactionPlan): string {
+  if (isolation === 'read committed' || sharedKeys.length === 0)
+    return 'Declare a lock for what the transactions compete for, or make them shorter.'
+  return 'Holders of a shared lock run side by side: whoever writes what the others read needs `lock` in place of `lockShared`.'
+}
+
 function exhausted(
   plan: TransactionPlan,
   attempts: number,
@@ -119,10 +128,7 @@ function exhausted(
   if (attempts === 1)
     return verdict === 'connection' && !(cause instanceof LockstepError) ? connectionLost(plan, cause) : cause
   return new RetriesExhausted(`${attempts} attempts failed, the last with ${codeOf(cause) ?? 'a lost connection'}.`, {
-    advice:
-      verdict === 'conflict'
-        ? 'Nothing was written. Declare a lock for what the transactions compete for, or make them shorter.'
-        : 'Nothing was written. Look at the connection to the server.',
+    advice: `Nothing was written. ${verdict === 'conflict' ? adviceOnConflict(plan) : 'Look at the connection to the server.'}`,
     keys: plan.allKeys,
     cause,
     attempts,

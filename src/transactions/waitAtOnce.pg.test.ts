@@ -137,6 +137,23 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     expect(await client.lockstep.transaction({ ...HOT, waitMs: 0 }, () => Promise.resolve('free'))).toBe('free')
   })
 
+  test.each(['read committed', 'serializable'] as const)(
+    'noWait refuses a lock that is taken at once, and waits for a connection, %s',
+    async (isolation) => {
+      const client = bench.open(driver, { max: 1, names: false })
+      const options = { ...HOT, noWait: true, isolation, waitMs: false } as const
+      const letGo = await hold(driver)
+      const error = await failureOf(client.lockstep.transaction(options, () => Promise.resolve()))
+      expect(error).toBeInstanceOf(LockTimeout)
+      expect(error).toMatchObject({ waitedFor: 'server' })
+      await letGo()
+      const free = await occupy(client)
+      const waiting = client.lockstep.transaction(options, () => Promise.resolve('had'))
+      await free()
+      expect(await waiting).toBe('had')
+    },
+  )
+
   test(
     'ended in every way, a wait gives its place, its connection and its lock back',
     { timeout: 60_000 },
