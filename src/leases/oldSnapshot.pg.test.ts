@@ -12,8 +12,11 @@ const TTL_MS = 600
 let names = 0
 const fresh = () => key`OldSnapshot:${++names}`
 
-/** Guards an open transaction with the lease. */
-const guarded = (lease: Lease, _tx: Transaction, id: string): Promise<void> => lease.transaction((tx) => note(tx, id))
+/** Guards an open transaction with the lease, and writes. */
+async function guarded(lease: Lease, tx: Transaction, id: string): Promise<void> {
+  await lease.guard(tx)
+  await note(tx, id)
+}
 
 /** Takes the transaction's snapshot. */
 const look = (tx: Transaction): Promise<unknown> => tx.query('SELECT count(*) FROM notes')
