@@ -88,7 +88,7 @@ class PgVirtualClient {
   }
 
   #call(property: string | symbol, method: Method, given: unknown[]): unknown {
-    this.#session.assertUsable()
+    this.#session.assertOpen()
     if (typeof property === 'string' && ADDING.has(property)) {
       this.#listeners.push({ event: String(given[0]), listener: given[1] as Listener })
     }
@@ -124,7 +124,7 @@ class PgVirtualClient {
   }
 
   #query(given: unknown[]): unknown {
-    this.#session.assertUsable()
+    this.#session.assertOpen()
     const [config, values, callback] = given
     if (config === undefined || config === null) return this.#raw.query(...given)
     if (isSubmittable(config)) return this.#submit(config, given)

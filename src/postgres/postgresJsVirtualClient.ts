@@ -63,7 +63,7 @@ class VirtualSql {
     ])
     this.proxy = new Proxy(raw, {
       apply: (target, _self, given: unknown[]) => {
-        session.assertUsable()
+        session.assertOpen()
         return this.#made(Reflect.apply(target, undefined, given))
       },
       get: (target, property) => {
@@ -80,7 +80,7 @@ class VirtualSql {
   #guarded(method: Method): unknown {
     return new Proxy(method, {
       apply: (target, _self, given: never[]) => {
-        this.#session.assertUsable()
+        this.#session.assertOpen()
         return this.#made(Reflect.apply(target, this.#raw, given))
       },
     })
@@ -114,7 +114,7 @@ class VirtualSql {
 
   /** It is read here: postgres.js would send it without asking. */
   #file(given: unknown[]): unknown {
-    this.#session.assertUsable()
+    this.#session.assertOpen()
     const query = this.#raw.file(...given)
     const { handler } = this.#raw.unsafe('') as unknown as LazyQuery
     const read: Handler = (made) => {

@@ -24,8 +24,8 @@ export type Answered = (failure?: { readonly error: unknown; readonly neverSent:
  * driver's side knows how statements look; this one knows whose turn it is, and what BEGIN means.
  */
 export interface VirtualSession {
-  /** Throws where nothing can be sent any more. */
-  assertUsable(): void
+  /** Throws where it has ended. */
+  assertOpen(): void
   submit(statement: VirtualStatement): void
   /** Another client that shares the same connection. */
   checkout(): VirtualSession

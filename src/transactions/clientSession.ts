@@ -38,19 +38,20 @@ export class ClientSession implements VirtualSession {
     this.#isCheckout = isCheckout
   }
 
-  #assertKept(): void {
+  assertOpen(): void {
     if (this.#released) throw alreadyReleased()
+    this.#tx.assertOpen()
   }
 
-  assertUsable(): void {
-    this.#assertKept()
+  #assertUsable(): void {
+    this.assertOpen()
     this.#tx.assertUsable()
     // postgres.js may have given a lost connection to another caller by now.
     if (this.#tx.connection.lost) throw alreadyLost()
   }
 
   checkout(): ClientSession {
-    this.assertUsable()
+    this.#assertUsable()
     return new ClientSession(this.#tx, true)
   }
 
@@ -80,7 +81,7 @@ export class ClientSession implements VirtualSession {
   }
 
   async nest<T>(modes: string, fn: (client: VirtualSession) => Promise<T>): Promise<T> {
-    this.assertUsable()
+    this.#assertUsable()
     const [begin] = readControls(beginWith(modes)).controls
     const access = this.#checkModes(begin?.kind === 'begin' ? begin : { unknown: modes }, modes)
     return this.#current.nest((inner) => fn(new ClientSession(inner)), BEGUN, access)
@@ -96,7 +97,8 @@ export class ClientSession implements VirtualSession {
     try {
       control = statement.text === undefined ? undefined : this.#check(statement.text, statement.asItIs === true)
       // What has failed for good is still rolled back without another error.
-      if (control?.kind !== 'rollback') this.assertUsable()
+      if (control?.kind === 'rollback') this.assertOpen()
+      else this.#assertUsable()
     } catch (error) {
       return statement.refuse(error)
     }
@@ -124,13 +126,8 @@ export class ClientSession implements VirtualSession {
     let waits = false
     scope.take(
       () => {
-        const { connection } = scope
         if (this.#released) statement.refuse(alreadyReleased())
-        else
-          statement.send((failure) => {
-            if (failure === undefined) scope.succeeded()
-            else scope.failed(connection, failure.error, () => !failure.neverSent())
-          })
+        else this.#sendIn(scope, statement)
         settle()
       },
       (error) => {
@@ -139,6 +136,18 @@ export class ClientSession implements VirtualSession {
       },
     )
     if (!settled) waits = this.#busy = true
+  }
+
+  #sendIn(scope: OpenTransaction, statement: VirtualStatement): void {
+    const { connection } = scope
+    try {
+      statement.send((failure) => {
+        if (failure === undefined) scope.succeeded()
+        else scope.failed(connection, failure.error, () => !failure.neverSent())
+      })
+    } catch (error) {
+      statement.refuse(error)
+    }
   }
 
   async #carryOut(control: Control, statement: VirtualStatement): Promise<void> {
@@ -162,12 +171,12 @@ export class ClientSession implements VirtualSession {
     const scope = this.#current
     const access = accessMode(modes.readOnly)
     const inner = await scope.whenInnermost(async () => {
-      this.#assertKept()
+      this.assertOpen()
       return scope.begin(BEGUN, access)
     })
     this.#begun.push(inner)
     if (this.#released) await inner.rollBack()
-    this.#assertKept()
+    this.assertOpen()
     return 'begin'
   }
 
