@@ -151,6 +151,8 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const lease = await one.leases.acquire(name)
+    // Opening a connection may take longer than the first answer.
+    await other.leases.inspect(name)
     const outcomes = await told([1, 2, 3].map(() => other.leases.tryAcquire(name, { waitMs: 1 })))
     await lease.release()
     expect(outcomes).toEqual(['held', 'held', 'held'])
