@@ -75,9 +75,9 @@ export async function attemptOnce<T>(
     }
     const { connection, trace } = opened
     const { enqueuing, silence } = grounds
-    const { isolation, waitMs, closing: closes } = plan
+    const { isolation, waitMs: turnMs, closing: closes } = plan
     const { numbers } = opened
-    const setting = { isolation, enqueuing, grounds, plan, numbers, waitMs, closing: closes }
+    const setting = { isolation, enqueuing, grounds, plan, numbers, waitMs: turnMs, closing: closes }
     const tx = new OpenTransaction(connection, setting)
     let result: Attempt<T>
     let value: T | undefined
