@@ -61,12 +61,39 @@ export class TransactionEnded extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_ENDED'
 }
 
-/** `tx.query()` was given BEGIN, COMMIT or ROLLBACK: these are Lockstep's to send. */
+/** A statement would have begun or ended the transaction: that is Lockstep's to do. It was not sent. */
 export class TransactionControl extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_CONTROL'
 }
 
-/** COMMIT was answered with ROLLBACK: a statement had failed and its error was swallowed. Nothing was written. */
+/**
+ * The transaction had ended before its function did, by a COMMIT or ROLLBACK that Lockstep did not send. From then on nothing was locked.
+ * It is not run again.
+ */
+export class TransactionEndedEarly extends LockstepError {
+  readonly code = 'LOCKSTEP_TRANSACTION_ENDED_EARLY'
+  /** What became of what was written before that, as far as the server tells. */
+  readonly outcome: 'committed' | 'rolledBack' | 'unknown'
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly outcome: TransactionEndedEarly['outcome'] }) {
+    super(message, details)
+    this.outcome = details.outcome
+  }
+}
+
+/** A statement of an outer tx was not sent, because a savepoint or an inner transaction is open: it would be undone with that. */
+export class SavepointOpen extends LockstepError {
+  readonly code = 'LOCKSTEP_SAVEPOINT_OPEN'
+  /** How long it waited for the end of that; 0 where that end could not come before its own. */
+  readonly waitedMs: number
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly waitedMs: number }) {
+    super(message, details)
+    this.waitedMs = details.waitedMs
+  }
+}
+
+/** The transaction could not be committed: a statement had failed and its error was caught. Nothing was written. */
 export class TransactionRolledBack extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
 }
@@ -222,7 +249,7 @@ export class BatchMismatch extends LockstepError {
   readonly code = 'LOCKSTEP_BATCH_MISMATCH'
 }
 
-/** Somebody else has the lease, or is ahead in line for it. */
+/** The database said, in this call, that somebody else has the lease or is ahead in line for it. */
 export class LeaseHeld extends LockstepError {
   readonly code = 'LOCKSTEP_LEASE_HELD'
   /** Who has it; undefined where it is free and others are ahead in line. */
@@ -253,7 +280,10 @@ export class LeaseHeld extends LockstepError {
 /** Why a lease is not held any more. */
 export type LeaseLostReason = 'not renewed in time' | 'taken away' | 'held too long' | 'closed' | 'released'
 
-/** The lease is not held any more, or it is not certain. Nothing that its transactions have not committed yet will be. */
+/**
+ * The lease is not held any more, or it is not certain. Nothing that its transactions have not committed yet will be. `cause`: what the
+ * holder's function threw after the loss.
+ */
 export class LeaseLost extends LockstepError {
   readonly code = 'LOCKSTEP_LEASE_LOST'
   readonly reason: LeaseLostReason

@@ -126,6 +126,30 @@ export const locksAndTransactions: readonly Mutant[] = [
     },
   },
   {
+    name: 'begin-of-an-orm-passes-through',
+    why: 'BEGIN and COMMIT of an ORM are sent as they are: its COMMIT ends the transaction, and lets go of the lock.',
+    file: 'src/transactions/clientSession.ts',
+    find: 'const control = controls.find(endsOrBegins)',
+    replace: 'const control = controls.find(() => false)',
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/virtualClient.pg.test.ts',
+      test: 'is a savepoint: the lock stays held, and the outer rollback undoes it',
+    },
+  },
+  {
+    name: 'commit-without-check',
+    why: 'COMMIT is sent without a look whether the transaction is still the one that was opened: a hidden one has ended it.',
+    file: 'src/transactions/attempt.ts',
+    find: 'tx.handedOut ? checkSame(opened.mark, trace !== undefined) : undefined,',
+    replace: 'undefined,',
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/endedEarly.pg.test.ts',
+      test: 'is never reported as committed',
+    },
+  },
+  {
     name: 'rows-as-named',
     why: 'lockRows() locks rows in the order in which the caller names them.',
     file: 'src/rows/rows.sql.ts',

@@ -4,6 +4,7 @@ import type { Key } from '../locks/index.ts'
 import { type Lease, LEASE_OPTIONS, type LeaseOptions } from '../leases/index.ts'
 import type { Answer, Guard, HttpLockstep } from './guard.ts'
 import { problem } from './problem.ts'
+import { unavailable } from './unavailable.ts'
 
 /** What `exclusive()` takes. */
 export interface ExclusiveOptions<Request> {
@@ -45,6 +46,8 @@ export function exclusive<Request, Client = unknown>(
         return 'own'
       } catch (error) {
         if (lease === undefined && error instanceof LeaseHeld) return busy(error, options.revealHolder === true)
+        const refusal = lease === undefined ? unavailable(error) : undefined
+        if (refusal !== undefined) return refusal
         // Whatever was thrown after the loss: it comes of it.
         if (lease?.signal.aborted === true) return lost('Somebody else may be at it by now.')
         throw error

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { LeaseBusy } from '../errors.ts'
+import { InvalidOption, LeaseBusy } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { codeOf, LOCK_NOT_AVAILABLE, SilenceWatch, withConnection } from '../postgres/index.ts'
 import { checkWaitMs, type Grounds } from '../transactions/index.ts'
@@ -33,7 +33,12 @@ export async function forceRelease(
 ): Promise<{ readonly released: number }> {
   checkOptions('forceRelease()', options, FORCE_RELEASE_OPTIONS)
   const { by, reason, terminate = false, waitMs: given } = options
-  const waitMs = checkWaitMs(given, DEFAULT_WAIT_MS) as number
+  const waitMs = checkWaitMs(given, DEFAULT_WAIT_MS)
+  if (waitMs === false) {
+    throw new InvalidOption('waitMs is false.', {
+      advice: 'Taking a lease away has an end: use a number of milliseconds.',
+    })
+  }
   const text = forceReleaseSql(
     grounds.quotedSchema,
     key,

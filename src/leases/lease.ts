@@ -107,21 +107,29 @@ export class HeldLease implements Lease {
     return this.#controller.signal
   }
 
-  /** Whether its holder has given it back. */
-  get isReleased(): boolean {
-    return this.#state === 'released'
-  }
-
   get trustedMs(): number {
     if (this.#state !== 'held') return 0
     return Math.max(0, this.plan.ttlMs * (1 - MARGIN) - elapsedMs(this.#trustedFrom))
   }
 
   assertHeld(): void {
+    const { loss } = this
+    if (loss !== undefined) throw loss
+    if (this.#state === 'released') throw this.#error('released')
+  }
+
+  /** How it was lost; undefined while it is held, and where its holder released it. */
+  get loss(): LeaseLost | undefined {
     // A process that was stopped may come here before its timers.
     if (this.#state === 'held' && this.trustedMs <= 0) this.lose('not renewed in time')
-    if (this.#state === 'held') return
-    throw this.#state === 'lost' ? (this.signal.reason as LeaseLost) : this.#error('released')
+    return this.#state === 'lost' ? (this.signal.reason as LeaseLost) : undefined
+  }
+
+  /** After a loss, whatever the holder's function threw comes of it: the loss, with that error as its cause. */
+  explain(error: unknown): unknown {
+    const { loss } = this
+    if (loss === undefined || (error instanceof LeaseLost && error.fence === this.fence)) return error
+    return this.#error(loss.reason, error)
   }
 
   transaction<T>(
@@ -174,8 +182,7 @@ export class HeldLease implements Lease {
   }
 
   async #release(): Promise<void> {
-    const held = this.#state === 'held'
-    if (held) {
+    if (this.loss === undefined) {
       this.#state = 'released'
       this.#end()
       if (leaseReleased.hasSubscribers) {
@@ -207,12 +214,13 @@ export class HeldLease implements Lease {
     this.#timer.unref()
   }
 
-  #error(reason: LeaseLostReason): LeaseLost {
+  #error(reason: LeaseLostReason, cause?: unknown): LeaseLost {
     return new LeaseLost(`The lease on ${this.key} is lost: ${EXPLAINED[reason]}.`, {
       advice: 'Stop what needs it: no lease.transaction() can begin any more. Acquire it again to go on.',
       keys: [this.key],
       reason,
       fence: this.fence,
+      cause,
     })
   }
 }

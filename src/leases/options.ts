@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
+import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { checkWaitMs } from '../transactions/index.ts'
 
 /** What an acquirer may say. */
@@ -67,7 +68,7 @@ export function planLease(options: LeaseOptions): LeasePlan {
     holder: checkText('holder', options.holder ?? `${hostname()}:${process.pid}`, MAX_HOLDER_BYTES),
     metadata: options.metadata === undefined ? undefined : checkMetadata(options.metadata),
     maxHoldMs:
-      options.maxHoldMs === undefined ? undefined : checkWhole('maxHoldMs', options.maxHoldMs, 1, 2_147_483_647),
+      options.maxHoldMs === undefined ? undefined : checkWhole('maxHoldMs', options.maxHoldMs, 1, LONGEST_TIMER_MS),
     history: checkHistory(options.history),
   }
 }

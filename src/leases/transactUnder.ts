@@ -1,4 +1,10 @@
-import { CommitOutcomeUnknown, InvalidOption, LeaseLost, LeaseTransactionTooLong } from '../errors.ts'
+import {
+  CommitOutcomeUnknown,
+  InvalidOption,
+  LeaseLost,
+  LeaseTransactionTooLong,
+  NestedTransaction,
+} from '../errors.ts'
 import { Closing } from '../locks/index.ts'
 import { findCause, meansSessionTimedOut } from '../postgres/index.ts'
 import {
@@ -10,9 +16,9 @@ import {
   type Transaction,
   type TransactionOptions,
 } from '../transactions/index.ts'
+import { isUnreachable } from './inquiry.ts'
 import type { GuardedTransaction, HeldLease } from './lease.ts'
-import { guard } from './leases.sql.ts'
-import { isLost } from './take.ts'
+import { guard, SEES_LEASE } from './leases.sql.ts'
 
 /** Who holds a lease is served to its end, also while its Lockstep is being closed. */
 const NEVER = new Closing()
@@ -69,7 +75,12 @@ export async function guardOpen(grounds: Grounds, lease: HeldLease, tx: GuardedT
 async function lockRow({ quotedSchema }: Grounds, lease: HeldLease, tx: GuardedTransaction): Promise<void> {
   const values = [lease.key, lease.token, String(boundMsOf(lease)), String(lease.fence)]
   const { rowCount } = await tx.query(guard(quotedSchema), values)
-  if (rowCount === 0) lease.lose('taken away')
+  if (rowCount === 0) {
+    const heldForMs = performance.now() - lease.since.monotonic
+    const { rowCount: seen } = await tx.query(SEES_LEASE, [String(heldForMs)])
+    if (seen === 0) throw acquiredLater(lease)
+    lease.lose('taken away')
+  }
   lease.assertHeld()
 }
 
@@ -77,8 +88,15 @@ function boundMsOf(lease: HeldLease): number {
   return Math.max(1, Math.ceil(lease.trustedMs))
 }
 
+function acquiredLater({ key }: HeldLease): NestedTransaction {
+  return new NestedTransaction(`The lease on ${key} was acquired after the snapshot of this transaction was taken.`, {
+    advice: 'It cannot be seen there. Acquire it before the transaction begins, or use READ COMMITTED.',
+    keys: [key],
+  })
+}
+
 function endedByServer(error: unknown): boolean {
-  return findCause(error, (cause) => meansSessionTimedOut(cause) || isLost(cause)) !== undefined
+  return findCause(error, (cause) => meansSessionTimedOut(cause) || isUnreachable(cause)) !== undefined
 }
 
 function tooLong(lease: HeldLease): LeaseTransactionTooLong {

@@ -161,6 +161,11 @@ export interface LeaseRefused extends LeaseEvent {
   readonly waits: boolean
 }
 
+/** The database could not be asked for a lease. The caller asks again while its wait lasts; a leader, until it has it. */
+export interface LeaseUnreachable extends LeaseEvent {
+  readonly error: unknown
+}
+
 /** A heartbeat was answered. `unknown`: not this time; it is tried again. */
 export interface LeaseRenewed extends LeaseEvent {
   readonly fence: bigint
@@ -266,6 +271,7 @@ export const combineBatch = eventChannel<CombineBatch>('combine.batch')
 export const combineRefused = eventChannel<CombineRefused>('combine.refused')
 export const leaseAcquired = eventChannel<LeaseAcquired>('lease.acquired')
 export const leaseRefused = eventChannel<LeaseRefused>('lease.refused')
+export const leaseUnreachable = eventChannel<LeaseUnreachable>('lease.unreachable')
 export const leaseRenewed = eventChannel<LeaseRenewed>('lease.renewed')
 export const leaseLost = eventChannel<LeaseLostEvent>('lease.lost')
 export const leaseReleased = eventChannel<LeaseReleased>('lease.released')
@@ -297,6 +303,7 @@ export const events = {
   'combine.refused': combineRefused,
   'lease.acquired': leaseAcquired,
   'lease.refused': leaseRefused,
+  'lease.unreachable': leaseUnreachable,
   'lease.renewed': leaseRenewed,
   'lease.lost': leaseLost,
   'lease.released': leaseReleased,

@@ -26,3 +26,4 @@
  */
 export { type ActContext, type Found, isLongForm, type LongOnceOptions, onceLong } from './long.ts'
 export { once, type OnceOptions, onceWithin } from './once.ts'
+export type { OnceResult } from '../transactions/index.ts'

@@ -7,6 +7,27 @@ export const PROBE = 'SELECT 1'
 
 export const ROLLBACK = 'ROLLBACK'
 
+/** A setting that no server has: its name stands in the error by which the check before COMMIT fails. */
+export const ENDED_EARLY = 'lockstep.transaction_ended_early'
+
+/**
+ * Fails unless the condition holds, and with it the rest of its message. It asks for a setting that does not exist: without a function of
+ * our own there is no other way to fail with a name. The condition must not be constant, or the planner would decide it beforehand.
+ */
+export function failUnlessSame(condition: string): string {
+  return `SELECT current_setting(CASE WHEN ${condition} THEN 'transaction_isolation' ELSE '${ENDED_EARLY}' END)`
+}
+
+/** The check and COMMIT in one message of the simple protocol, in which nothing is run after an error. */
+export function commitAfter(check: string): string {
+  return `${check}; ${COMMIT}`
+}
+
+/** NOTIFY, with its channel and payload as parameters. */
+export function notify(): string {
+  return 'SELECT pg_notify($1, $2)'
+}
+
 export function listen(channel: string): string {
   return `LISTEN ${quoteIdentifier(channel)}`
 }

@@ -9,15 +9,21 @@ import {
   type Statement,
   type StatementResult,
 } from './connection.ts'
-import { COMMIT, PROBE } from './postgres.sql.ts'
+import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
+import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
+import type { Pin } from './postgresJsPin.ts'
 import {
   type PhysicalConnection,
   type PostgresJs,
   type PostgresJsClient,
   PostgresJsPool,
+  type PostgresJsReserved,
   unsupported,
 } from './postgresJsPool.ts'
+import { neverSent, undefinedAmong } from './postgresJsValues.ts'
+import { postgresJsVirtualClient } from './postgresJsVirtualClient.ts'
 import { endsSession } from './sqlstate.ts'
+import type { VirtualSession } from './virtualClient.ts'
 
 export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsPool.ts'
 
@@ -77,10 +83,9 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     hasIdle: () => pool.hasIdle(),
     hasRoom: () => pool.hasRoom(),
     connect() {
-      return pool.reserve().then((reserved) => {
-        const way = { memories, route, release: () => reserved.release(), leave: () => pool.leave() }
-        return new PostgresJsConnection(reserved, renames, way)
-      })
+      return pool.take(
+        (client, pin) => new PostgresJsConnection(client, sql, renames, { pool, memories, route, client, pin }),
+      )
     },
     async listen(channel, heard) {
       const listeners = listening.get(channel) ?? new Set<Heard>()
@@ -103,7 +108,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
       return () => Promise.resolve(void listeners.delete(heard))
     },
     wrap(client) {
-      return new PostgresJsConnection(client as PostgresJsClient, renames, undefined)
+      return new PostgresJsConnection(client as PostgresJsClient, sql, renames, undefined)
     },
   }
 }
@@ -151,36 +156,41 @@ class Memories {
   }
 }
 
-/** Where a connection came from, and how it goes back. */
-interface WayBack {
+/** Where a connection comes from. */
+interface Origin {
+  readonly pool: PostgresJsPool
   readonly memories: Memories
   readonly route: string | undefined
-  release(): void
-  /** Lets the next caller in. */
-  leave(): void
+  readonly client: PostgresJsReserved
+  readonly pin: Pin | undefined
 }
 
 class PostgresJsConnection implements Connection {
   lost = false
+  onLost: Connection['onLost']
   protocolPid: number | undefined
   /** Known with the first answer. */
   memory: ConnectionMemory | undefined
   readonly client: PostgresJsClient
+  /** The pool that it is of. */
+  readonly #sql: PostgresJs
   readonly #renames: boolean
   /** Undefined where the client is the caller's. */
-  readonly #pool: WayBack | undefined
+  readonly #origin: Origin | undefined
   #physical: PhysicalConnection | undefined
   #closed = false
   #returned = false
 
-  constructor(client: PostgresJsClient, renames: boolean, pool: WayBack | undefined) {
+  constructor(client: PostgresJsClient, sql: PostgresJs, renames: boolean, origin: Origin | undefined) {
     this.client = client
+    this.#sql = sql
     this.#renames = renames
-    this.#pool = pool
+    this.#origin = origin
+    if (origin?.pin !== undefined) this.#capture(origin.pin.physical)
   }
 
   get route(): string | undefined {
-    return this.#pool?.route
+    return this.#origin?.route
   }
 
   script(text: string): Promise<StatementResult[]> {
@@ -198,6 +208,8 @@ class PostgresJsConnection implements Connection {
     if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values))
     // Prepared as postgres.js prepares its own, unless the caller turned that off: unprepared, a statement with values takes two
     // round trips.
+    const refusal = undefinedAmong(this.#sql, values)
+    if (refusal !== undefined) return Promise.reject(refusal)
     const copy = [...values]
     const options = copy.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
     return this.#ask(text, copy, options, (result) => {
@@ -206,20 +218,41 @@ class PostgresJsConnection implements Connection {
   }
 
   /** One after the other: sent together, COMMIT would go alone where postgres.js cannot write a value of the statement before. */
-  commit(closing: readonly Statement[]): Promise<Commit> {
-    if (closing.length > 0) return this.#commitAfter(closing)
+  commit(closing: readonly Statement[], check?: string): Promise<Commit> {
+    if (closing.length > 0) return this.#commitAfter(closing, check)
+    if (check !== undefined) return this.#commitChecked(check)
     return this.#ask(COMMIT, [], undefined, (result) => ({
       command: (result as PostgresJsResult).command ?? '',
     }))
   }
 
-  async #commitAfter(closing: readonly Statement[]): Promise<Commit> {
+  async #commitChecked(check: string): Promise<Commit> {
     try {
+      return { command: (await this.script(commitAfter(check))).at(-1)?.command ?? '' }
+    } catch (error) {
+      const refusal = refusalByCheck(error)
+      if (refusal === undefined) throw error
+      return refusal
+    }
+  }
+
+  /** The check goes first: nothing of what follows may be run outside of the transaction. None of it can end that. */
+  async #commitAfter(closing: readonly Statement[], check: string | undefined): Promise<Commit> {
+    try {
+      if (check !== undefined) await this.script(check)
       for (const { text, values } of closing) await this.query(text, values)
     } catch (failure) {
-      return { command: '', failure }
+      return { command: '', failure, endedEarly: isEndedEarly(failure) }
     }
     return this.commit([])
+  }
+
+  virtualClient(session: VirtualSession): unknown {
+    return postgresJsVirtualClient(this.client, this.#sql, session)
+  }
+
+  neverSent(error: unknown, values: readonly unknown[]): boolean {
+    return neverSent(this.#sql, error, values)
   }
 
   #ask<T>(
@@ -228,7 +261,7 @@ class PostgresJsConnection implements Connection {
     options: object | undefined,
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
   ): Promise<T> {
-    if (this.#returned && this.#pool !== undefined) return Promise.reject(alreadyReturned())
+    if (this.#returned && this.#origin !== undefined) return Promise.reject(alreadyReturned())
     if (this.lost) return Promise.reject(alreadyLost())
     const answer = this.client.unsafe(text, values as never[], options) as Promise<unknown>
     return answer.then(
@@ -240,7 +273,7 @@ class PostgresJsConnection implements Connection {
       },
       (error: unknown) => {
         // The query is rejected a moment before the close hook runs.
-        if (endsSession(error)) this.lost = true
+        if (endsSession(error)) this.#seeEnd(error)
         throw error
       },
     )
@@ -248,13 +281,20 @@ class PostgresJsConnection implements Connection {
 
   /** Whether it is ours and we do not know yet which physical connection it is. */
   get #isUnknown(): boolean {
-    return this.#pool !== undefined && this.#physical === undefined
+    return this.#origin !== undefined && this.#physical === undefined
   }
 
   #learn(pid: number | undefined): void {
     if (pid === undefined || this.protocolPid !== undefined) return
     this.protocolPid = pid
-    this.memory = this.#pool?.memories.of(pid)
+    this.memory = this.#origin?.memories.of(pid)
+  }
+
+  #seeEnd(cause?: unknown): void {
+    this.lost = true
+    const { onLost } = this
+    this.onLost = undefined
+    onLost?.(cause)
   }
 
   release(): void {
@@ -268,9 +308,9 @@ class PostgresJsConnection implements Connection {
   #return(destroy: boolean): void {
     if (this.#returned) return
     this.#returned = true
-    if (destroy) this.lost = true
+    if (destroy) this.#seeEnd()
     // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
-    if (this.#closed || this.#pool === undefined) return
+    if (this.#closed || this.#origin === undefined) return
     if (destroy && this.#physical) {
       // Else a `sql.end()` before the socket is closed would wait for somebody to release it.
       this.#physical.reserved = null
@@ -278,8 +318,7 @@ class PostgresJsConnection implements Connection {
       return this.#physical.terminate()
     }
     if (this.#physical) this.#physical.onclose = null
-    this.#pool.release()
-    this.#pool.leave()
+    this.#origin.pool.release(this.#origin.client, this.#origin.pin)
   }
 
   /**
@@ -288,10 +327,13 @@ class PostgresJsConnection implements Connection {
    */
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
+    const pool = this.#origin?.pool
+    pool?.know(physical)
     physical.onclose = () => {
-      this.lost = true
       this.#closed = true
-      this.#pool?.leave()
+      pool?.forget(physical)
+      pool?.leave()
+      this.#seeEnd()
     }
     return true
   }

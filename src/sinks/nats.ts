@@ -1,6 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import { type BatchContext, type Delivery, type OutboxEvent, type Sink, streamsSideBySide } from '../outbox/index.ts'
+import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { inTime } from './inTime.ts'
 import { nameTemplate } from './nameTemplate.ts'
 import { JetStream, type NatsClient } from './natsClient.ts'
@@ -68,8 +69,10 @@ const CLOSED: Delivery = { unknown: 'the sink is closed' }
 export function natsSink(options: NatsSinkOptions): Sink {
   checkOptions('natsSink()', options, NATS_OPTIONS)
   const { client, apiPrefix = DEFAULT_API, timeoutMs = DEFAULT_TIMEOUT_MS } = options
-  if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1) {
-    throw new InvalidOption(`timeoutMs is ${String(timeoutMs)}.`, { advice: 'Pass a whole number from 1.' })
+  if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > LONGEST_TIMER_MS) {
+    throw new InvalidOption(`timeoutMs is ${String(timeoutMs)}.`, {
+      advice: `Pass a whole number from 1 to ${LONGEST_TIMER_MS}.`,
+    })
   }
   checkName('apiPrefix', apiPrefix, /^[^\s*>]+$/)
   const jetStream = new JetStream(client, apiPrefix, timeoutMs)

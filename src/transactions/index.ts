@@ -18,6 +18,7 @@
  * caller's function runs. When it throws: ROLLBACK. When it returns: COMMIT, and then one of
  * - COMMIT is confirmed: done.
  * - COMMIT is answered with ROLLBACK: a failed statement's error was swallowed. The server reports no error; we do.
+ * - the check before COMMIT fails: somebody else had ended the transaction. Nothing more is run.
  * - the server answers with an error (a deferred constraint, 40001): rolled back.
  * - no answer: *uncertain*. The transaction's id came with the opening message, before COMMIT was sent; another connection asks the
  *   server for its fate, in the same incarnation only. Still in progress: that session is terminated first, and asked again.
@@ -37,6 +38,26 @@
  *
  * **Tried before trusted.** Some engines accept advisory locks and ignore them, and some routes lead to several servers. Before the first
  * transaction two connections try it, once for each server and route (see serverCheck.ts); where locks do not exclude, every call fails.
+ *
+ * **Scopes.** One connection, a stack of open scopes: the transaction, savepoints of it, and what a client began with BEGIN, which is a
+ * savepoint, too. A statement belongs to the scope of the tx or the client that it was sent through. It is sent while that is the
+ * innermost one. While another is open inside, it would become a part of that, and be undone with it: so it waits for its turn, for
+ * the transaction's `waitMs` at most, because what it waits for may wait for it. Called from inside of what it would wait for, it is
+ * refused at once. A lost connection, and the end of the transaction, refuse all that wait.
+ *
+ * **The client.** `tx.client` is a virtual client: BEGIN on it opens a savepoint, COMMIT releases it, ROLLBACK rolls it back. What else
+ * begins or ends a transaction is refused before it is sent. A COMMIT in which a statement had failed is an error, and rolled back.
+ * What a client has begun and not ended when the function returns takes the transaction with it, as a savepoint does.
+ *
+ * **The check.** What reaches the server past all that cannot be kept from ending the transaction; it can be kept from looking
+ * committed. The opening message brings the transaction's mark: its id, or with `retry: false` the time at which it began. Where the
+ * client was in the caller's hands, a statement in the message of COMMIT, before everything else in it, fails unless the mark is still the
+ * transaction's own. Then nothing of that message is run, and the call fails with `TransactionEndedEarly`, never retried. A rollback
+ * asks the same. Without the client nothing can have ended it: through `tx.query()` goes one statement at a time, whose first words are
+ * looked at, and inside a transaction block CALL, DO and functions cannot commit.
+ *
+ * **In doubt.** A statement that fails without a SQLSTATE has failed in the driver: the server may have executed it, or may be at it.
+ * Unless the driver never sent it, nothing more is sent and nothing is committed, savepoint or not; the session is ended.
  *
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.

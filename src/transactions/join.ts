@@ -47,8 +47,9 @@ export async function joinTransaction(
     const row = results.at(-1)?.rows[0] as unknown
     const { isolation, standby } = row as { isolation: Isolation; standby: string }
     const { enqueuing } = grounds
+    const { waitMs: turnMs, closing } = plan
     const joined = (): OpenTransaction =>
-      new OpenTransaction(connection, { isolation, enqueuing, grounds, plan, joined: true })
+      new OpenTransaction(connection, { isolation, enqueuing, grounds, plan, waitMs: turnMs, closing, joined: true })
     const refusal = standby === 'true' ? standbyRefused() : refusalOf(isolation, plan)
     if (refusal !== undefined) {
       await connection.script(releaseSavepoint(SAVEPOINT))

@@ -4,7 +4,7 @@ import { patiently } from './connections.ts'
 import { type Frame, framesAround, openFrames, runLeavingFrames, runWithoutFrames } from './frames.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
-import { outsideSavepoints } from './transaction.ts'
+import { outsideSavepoints } from './scope.ts'
 
 /** A call that opens a transaction, and what does the same as a part of an open one. */
 export interface Opener {

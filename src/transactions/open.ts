@@ -50,6 +50,7 @@ export interface Opened {
   /** Undefined where commits are not looked into. */
   readonly trace: Trace | undefined
   readonly contended: boolean
+  readonly mark: string
   /** The last numbers of the streams that were declared. */
   readonly numbers?: StreamNumbers | undefined
 }
@@ -274,7 +275,8 @@ class WayIn {
     const trace =
       incarnation !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, incarnation } : undefined
     if (this.#plan.shadows.length > 0) this.#followShadows(results)
-    return { connection: this.#connection, trace, contended: this.#contended, numbers: this.#numbersIn(results) }
+    const numbers = this.#numbersIn(results)
+    return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, numbers }
   }
 
   #numbersIn(results: readonly StatementResult[]): StreamNumbers | undefined {

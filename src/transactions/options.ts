@@ -1,6 +1,7 @@
 import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, StrategyUnsupported } from '../errors.ts'
 import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
+import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { nameOf, type Stream } from './enqueuing.ts'
 import { exclusiveKeys, sharedKeys } from './rollOut.ts'
 import type { Stay } from './stay.ts'
@@ -114,7 +115,7 @@ const READS_FRESH: ReadonlySet<string> = new Set(['read committed', 'read uncomm
 const DEFAULT_ATTEMPTS = 10
 const DEFAULT_WAIT_MS = 30_000
 /** setTimeout and lock_timeout both end here. */
-const MAX_WAIT_MS = 2_147_483_647
+const MAX_WAIT_MS = LONGEST_TIMER_MS
 const MAX_ATTEMPTS = 1000
 const MAX_STREAMS = 100
 

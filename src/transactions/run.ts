@@ -3,8 +3,9 @@ import { CommitOutcomeUnknown, LockstepError, type LockstepErrorCode, RetriesExh
 import { closedError, Patience, type RolloutSource } from '../locks/index.ts'
 import { transactionRetried } from '../observe/index.ts'
 import { codeOf, meansSessionTimedOut } from '../postgres/index.ts'
-import { type Attempt, attemptOnce, type Body, connectionLost } from './attempt.ts'
+import { type Attempt, attemptOnce, type Body } from './attempt.ts'
 import { patiently } from './connections.ts'
+import { connectionLost, endedEarly } from './ending.ts'
 import { isInsideTransaction } from './frames.ts'
 import type { Grounds } from './grounds.ts'
 import { refuseInside, refuseWaitingForSelf } from './nesting.ts'
@@ -79,7 +80,9 @@ async function beforeNextAttempt<T>(
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
   } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
     // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
-    await resolveOutcome(grounds, result.trace)
+    const outcome = await resolveOutcome(grounds, result.trace)
+    // COMMIT was not sent by us.
+    if (outcome === 'committed') throw endedEarly(plan, outcome, result.error)
   }
   const lost = result.end === 'uncertain' || result.lost
   const { verdict, reason } =

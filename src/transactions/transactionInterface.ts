@@ -53,7 +53,14 @@ export interface Transaction<Client = unknown, Events extends object = EventMap>
    * const { value } = await tx.once(key`Position:${symbol}`, { find, create })
    */
   once<Value>(key: Key, options: NestedOnceOptions<Value, Client, Events>): Promise<OnceResult<Value>>
-  /** The driver's own client, for query builders. It is good as long as the transaction. */
+  /**
+   * A client of the driver, for query builders and ORMs. On it BEGIN opens a savepoint, COMMIT releases it and ROLLBACK rolls it back.
+   * `await tx.client.connect()` (postgres.js: `reserve()`) gives another one, so that it can stand in for a pool. It is good as long as
+   * the transaction.
+   *
+   * @example
+   * await drizzle(tx.client).transaction(async (part) => part.insert(orders).values({ id }))
+   */
   readonly client: Client
 }
 

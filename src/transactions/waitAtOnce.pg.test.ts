@@ -63,16 +63,25 @@ async function waitingFor(count: number): Promise<string[]> {
 }
 
 /** On a busy machine what was learned may be forgotten again, or the first slice be over, before anybody has looked: then once more. */
-async function firstSlice(client: Client, driver: (typeof DRIVERS)[number], expected: RegExp, tries = 5) {
-  const letGo = await hold(driver)
-  await learn(client)
-  const shown = client.lockstep.transaction(HOT, async (tx) => (await tx.query(`SELECT ${SHOW}`)).rows)
-  const [sent] = await waitingFor(1)
-  if (expected.test(sent ?? '')) return { shown, letGo }
-  await letGo()
-  await shown
-  if (tries === 1) throw new Error(`At first it sent ${sent}`)
-  return firstSlice(client, driver, expected, tries - 1)
+async function firstSlice(
+  client: Client,
+  driver: (typeof DRIVERS)[number],
+  expected: RegExp,
+  options: TransactionOptions = HOT,
+) {
+  for (let tries = 1; ; tries++) {
+    const letGo = await hold(driver)
+    await learn(client, options)
+    const shown = client.lockstep.transaction(options, async (tx) => {
+      const held = await bench.locksHeld()
+      return { held, rows: (await tx.query(`SELECT ${SHOW}`)).rows }
+    })
+    const [sent] = await waitingFor(1)
+    if (expected.test(sent ?? '')) return { shown, letGo }
+    await letGo()
+    await shown
+    if (tries === 10) throw new Error(`At first it sent ${sent}`)
+  }
 }
 
 const SHOW = Object.keys(SETTINGS)
@@ -90,25 +99,19 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
       if (slices === 'several')
         await expect.poll(async () => (await waitingFor(1))[0], { timeout: 5000 }).toMatch(/^ROLLBACK/)
       await letGo()
-      expect(await shown).toEqual([SETTINGS])
+      expect(await shown).toMatchObject({ rows: [SETTINGS] })
       expect(await client.query(`SELECT ${SHOW}`)).toEqual([SETTINGS])
     }
   })
 
   test('several locks, one of them shared: granted in order, settings put back, told as contended', async () => {
     const client = bench.open(driver, { names: false })
-    const letGo = await hold(driver)
     const options = { lock: [key`Order:a`, HOT.lock], lockShared: key`Order:b` }
-    await learn(client, options)
+    const { shown, letGo } = await firstSlice(client, driver, driver === 'pg' ? /^BEGIN/ : /^ROLLBACK/, options)
     const acquired: boolean[] = []
     const stop = on('lock.acquired', ({ keys, contended }) => void (keys.length === 2 && acquired.push(contended)))
-    const shown = client.lockstep.transaction(options, async (tx) => {
-      expect(await bench.locksHeld()).toBe(3)
-      return (await tx.query(`SELECT ${SHOW}`)).rows
-    })
-    expect((await waitingFor(1))[0]).toMatch(driver === 'pg' ? /^BEGIN/ : /^ROLLBACK/)
     await letGo()
-    expect(await shown).toEqual([SETTINGS])
+    expect(await shown).toEqual({ held: 3, rows: [SETTINGS] })
     // Free by now: waited for at once all the same, and told as what it was.
     await client.lockstep.transaction(options, () => Promise.resolve())
     stop()
