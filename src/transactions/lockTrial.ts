@@ -6,6 +6,7 @@ import {
   type Connection,
   type ConnectionKind,
   FEATURE_NOT_SUPPORTED,
+  isSqlState,
   kindOf,
   LOCK_NOT_AVAILABLE,
   READ_ONLY_TRANSACTION,
@@ -72,8 +73,7 @@ const SECOND_ANSWER_MS = 1000
 const BOTH_KINDS: ReadonlySet<ConnectionKind> = new Set(['direct', 'pooled'])
 
 /** An engine that has not even the functions: undefined function, syntax error, feature not supported. */
-const SYNTAX_ERROR = '42601'
-const UNSUPPORTED: ReadonlySet<string> = new Set(['42883', SYNTAX_ERROR, FEATURE_NOT_SUPPORTED])
+const UNSUPPORTED: ReadonlySet<string> = new Set(['42883', '42601', FEATURE_NOT_SUPPORTED])
 
 /** A way in which transactions get their locks. */
 interface Way {
@@ -274,7 +274,7 @@ class LockTrial {
   /** Pgpool chooses by chance which sessions it balances: those of a trial may not be among them. */
   async #refusePgpoolBalancing(): Promise<void> {
     const balancing = await this.#silence.script(this.#first, PGPOOL_BALANCES).catch((error: unknown) => {
-      if (codeOf(error) !== SYNTAX_ERROR) throw error
+      if (!isSqlState(error) || this.#first.lost) throw error
       return []
     })
     if (balancing[0]?.rows[0]?.['load_balance_mode'] !== 'on') return

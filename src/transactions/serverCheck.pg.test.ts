@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import pg from 'pg'
@@ -155,6 +156,24 @@ test('a worker of a Citus cluster is refused, its coordinator is not', async () 
     await client.query('DROP TABLE pg_catalog.pg_dist_local_group; RESET allow_system_table_mods')
     client.release()
   }
+})
+
+test('an incarnation that had ended and comes back is another server: the locks are tried again', async () => {
+  await using proxy = await direct()
+  await withPool(proxy.url(database.url), 2, async (pool, lockstep) => {
+    const moveTo = async (value: string): Promise<number[]> => {
+      await admin.query('UPDATE lockstep.incarnation SET value = $1', [value])
+      await admin.query('DELETE FROM lockstep.lock_trials')
+      for (let left = pool.totalCount; left > 0; left--) (await pool.connect()).release(true)
+      await transact(lockstep)
+      return trials()
+    }
+    await transact(lockstep)
+    const { rows } = await admin.query<{ value: string }>('SELECT value FROM lockstep.incarnation')
+    // A crash, or a standby that was promoted: the same server goes on.
+    expect(await moveTo(randomUUID())).toEqual([])
+    expect(await moveTo(rows[0]?.value ?? '')).toEqual([2])
+  })
 })
 
 /** A balancer that gives each connection the next server of its list. */

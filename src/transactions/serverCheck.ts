@@ -32,6 +32,8 @@ const SESSIONS_TRIED = 5
 /** How long until a trial that had no second connection is repeated: doubled each time. */
 const FIRST_LATER_MS = 1000
 const LONGEST_LATER_MS = 600_000
+/** More crashes than a process lives through. */
+const PAST_REMEMBERED = 1000
 
 /**
  * What is known of the server, asked once for all transactions of a Lockstep: that it is a primary with the schema, and that locks
@@ -52,6 +54,8 @@ export class ServerCheck {
   #asking: Promise<Readiness> | undefined
   /** What stops every call, by the kind of connection on which it was found. */
   readonly #refusals = new Map<ConnectionKind, LocksIneffective>()
+  /** Incarnations that have ended. */
+  readonly #past = new Set<string>()
   #timer: NodeJS.Timeout | undefined
   #laterMs = FIRST_LATER_MS
   #background: Promise<void> | undefined
@@ -84,7 +88,9 @@ export class ServerCheck {
       if (tried[kind] < Math.min(driver.poolSize, 2)) await this.#try(connection)
     }
     // Whatever else is in the way is in the way of the first call, too. The migration is done.
-    await this.#lent(prove).catch(() => undefined)
+    await this.#lent(prove).catch((error: unknown) => {
+      if (error instanceof LocksIneffective) throw error
+    })
     this.#throwRefusal()
   }
 
@@ -128,8 +134,15 @@ export class ServerCheck {
     const { incarnation, kind, tried } = here
     // What the opening message showed, and what this one shows: a balancer need not treat them alike.
     const kinds: readonly ConnectionKind[] = [kind, connection.memory?.pooled === false ? 'direct' : 'pooled']
-    // Another server behind the same pool: what was tried on each says nothing of the two together.
-    const same = incarnation.system === known.incarnation.system && incarnation.database === known.incarnation.database
+    // Another server behind the same pool: what was tried on each says nothing of the two together. A primary and a standby that was
+    // promoted beside it have the same identifier: one of them shows an incarnation that had ended.
+    const last = known.incarnation
+    if (this.#past.size > PAST_REMEMBERED) this.#past.clear()
+    if (incarnation.value !== last.value) this.#past.add(last.value)
+    const same =
+      incarnation.system === last.system &&
+      incarnation.database === last.database &&
+      !this.#past.delete(incarnation.value)
     const isTried = same && kinds.every((each) => known.tried[each] > 0 || tried[each] > 0)
     const shown = isTried || (await this.#try(connection)).excludes
     this.#throwRefusal()
