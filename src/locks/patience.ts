@@ -6,6 +6,7 @@ import {
   LockTimeout,
   type WaitStage,
 } from '../errors.ts'
+import { onAbort } from '../postgres/index.ts'
 import type { Closing } from './closing.ts'
 import type { LockSet } from './lockSet.ts'
 
@@ -26,6 +27,7 @@ export class Patience {
   #listeners: Set<() => void> | undefined
   #timer: NodeJS.Timeout | undefined
   #stopHearingClosing: (() => void) | undefined
+  #forgetCaller: (() => void) | undefined
   #ended = false
   #end: (() => void) | undefined
 
@@ -63,11 +65,11 @@ export class Patience {
       listener()
     }
     const stopHearing = this.#closing.onClose(tell)
+    const forgetCaller = this.#caller && onAbort(this.#caller, tell)
     const forget = (): void => {
-      this.#caller?.removeEventListener('abort', tell)
+      forgetCaller?.()
       stopHearing()
     }
-    this.#caller?.addEventListener('abort', tell)
     return forget
   }
 
@@ -95,7 +97,7 @@ export class Patience {
   }
 
   /** The error that tells the caller how its wait ended. */
-  failure(stage: WaitStage, locks: LockSet, holders: readonly LockHolder[] = []): LockstepError {
+  failure(stage: WaitStage, locks: LockSet, holders: readonly LockHolder[] = [], cause?: unknown): LockstepError {
     const keys = locks.map((lock) => lock.key)
     const named = keys.length === 0 ? 'The transaction' : `The lock on ${keys.join(', ')}`
     if (this.#caller?.aborted === true) {
@@ -113,12 +115,13 @@ export class Patience {
       waitedMs,
       waitedFor: stage,
       holders,
+      cause,
     })
   }
 
   #arm(): void {
     const end = (this.#end ??= () => this.#finish())
-    this.#caller?.addEventListener('abort', end)
+    if (this.#caller !== undefined) this.#forgetCaller = onAbort(this.#caller, end)
     this.#stopHearingClosing = this.#closing.onClose(end)
     if (this.#waitMs !== false) this.#timer = setTimeout(end, this.#timeLeftMs())
   }
@@ -130,7 +133,7 @@ export class Patience {
 
   #disarm(): void {
     clearTimeout(this.#timer)
-    if (this.#end !== undefined) this.#caller?.removeEventListener('abort', this.#end)
+    this.#forgetCaller?.()
     this.#stopHearingClosing?.()
   }
 

@@ -30,6 +30,7 @@ export {
   type Statement,
   type StatementResult,
 } from './connection.ts'
+export { meansNoConnection, withKeys } from './connectFailure.ts'
 export { describeSchema } from './describeSchema.ts'
 export { diagnose, type Finding } from './doctor.ts'
 export { driverFor, type Pool } from './driver.ts'
