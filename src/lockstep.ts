@@ -39,6 +39,7 @@ import {
   quoteIdentifier,
   type Readiness,
   SilenceWatch,
+  withGrowingSilence,
 } from './postgres/index.ts'
 import {
   type EventMap,
@@ -335,7 +336,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
 
   #ready(): Promise<Readiness> {
     if (this.#readiness !== undefined) return Promise.resolve(this.#readiness)
-    this.#asking ??= checkReadiness(this.#grounds.driver, this.#grounds.schema, this.#grounds.silence)
+    const { driver, schema, silence } = this.#grounds
+    this.#asking ??= withGrowingSilence(silence, (within) => checkReadiness(driver, schema, within))
       .then((readiness) => (this.#readiness = readiness))
       .finally(() => (this.#asking = undefined))
     return this.#asking

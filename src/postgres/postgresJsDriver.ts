@@ -9,6 +9,7 @@ import {
   type Statement,
   type StatementResult,
 } from './connection.ts'
+import { connectFailure } from './connectFailure.ts'
 import { COMMIT, PROBE } from './postgres.sql.ts'
 import {
   type PhysicalConnection,
@@ -75,11 +76,17 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     poolSize: pool.size,
     hasIdle: () => pool.hasIdle(),
     hasRoom: () => pool.hasRoom(),
+    isExhausted: () => pool.isExhausted(),
     connect() {
-      return pool.reserve().then((reserved) => {
-        const way = { memories, release: () => reserved.release(), leave: () => pool.leave() }
-        return new PostgresJsConnection(reserved, renames, way)
-      })
+      return pool.reserve().then(
+        (reserved) => {
+          const way = { memories, release: () => reserved.release(), leave: () => pool.leave() }
+          return new PostgresJsConnection(reserved, renames, way)
+        },
+        (error: unknown) => {
+          throw connectFailure(error)
+        },
+      )
     },
     async listen(channel, heard) {
       const listeners = listening.get(channel) ?? new Set<Heard>()
@@ -144,6 +151,11 @@ class Memories {
   }
 }
 
+/** A query of postgres.js, which knows the server process from when it was sent. */
+interface SentQuery {
+  readonly state?: { readonly pid?: number | null } | null
+}
+
 /** How a connection goes back to where it came from. */
 interface WayBack {
   readonly memories: Memories
@@ -155,13 +167,15 @@ interface WayBack {
 class PostgresJsConnection implements Connection {
   lost = false
   protocolPid: number | undefined
-  /** Known with the first answer. */
+  /** Known once the first message was sent. */
   memory: ConnectionMemory | undefined
   readonly client: PostgresJsClient
   readonly #renames: boolean
   /** Undefined where the client is the caller's. */
   readonly #pool: WayBack | undefined
   #physical: PhysicalConnection | undefined
+  /** The first message. */
+  #first: SentQuery | undefined
   #closed = false
   #returned = false
 
@@ -219,6 +233,7 @@ class PostgresJsConnection implements Connection {
     if (this.#returned && this.#pool !== undefined) return Promise.reject(alreadyReturned())
     if (this.lost) return Promise.reject(alreadyLost())
     const answer = this.client.unsafe(text, values as never[], options) as Promise<unknown>
+    if (this.#isUnknown) this.#first = answer as SentQuery
     return answer.then(
       (result) => {
         if (!this.#isUnknown) return read(result as PostgresJsResult | PostgresJsResult[])
@@ -276,6 +291,8 @@ class PostgresJsConnection implements Connection {
    */
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
+    this.#learn(this.#first?.state?.pid ?? undefined)
+    this.#first = undefined
     physical.onclose = () => {
       this.lost = true
       this.#closed = true

@@ -63,6 +63,8 @@ export class PostgresJsPool {
   #idle: PhysicalConnection['queue'] | undefined
   #unsupported = false
   #free: number
+  /** Callers whose turn it is and that have no connection yet. */
+  #opening = 0
   readonly #waiting: (() => void)[] = []
 
   private constructor(sql: PostgresJs) {
@@ -88,6 +90,7 @@ export class PostgresJsPool {
   async #reserveLater(): Promise<PostgresJsReserved> {
     if (this.#free > 0) this.#free--
     else await new Promise<void>((resolve) => this.#waiting.push(resolve))
+    this.#opening++
     try {
       // Every connection of the pool may have last words of its own to tell.
       for (let tries = 0; this.#idle === undefined || this.#idle.length === 0; tries++) await this.#openOne(tries)
@@ -96,6 +99,8 @@ export class PostgresJsPool {
     } catch (error) {
       this.leave()
       throw error
+    } finally {
+      this.#opening--
     }
   }
 
@@ -107,6 +112,11 @@ export class PostgresJsPool {
   /** Whether nobody waits here, and fewer connections are reserved than there may be. Of plain queries nothing is known. */
   hasRoom(): boolean {
     return this.#free > 0
+  }
+
+  /** Whether all connections are reserved. Of those that plain queries use nothing is known. */
+  isExhausted(): boolean {
+    return this.#free === 0 && this.#opening === 0
   }
 
   leave(): void {

@@ -1,7 +1,7 @@
 import { ConnectionLost, LockstepError } from '../errors.ts'
 import { alreadyLost, type Connection, type Driver } from './connection.ts'
+import { poolExhausted } from './connectFailure.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
-import { codeOf } from './sqlstate.ts'
 
 /**
  * Lends a connection for one piece of work. After an error that is not ours its state is not known, a transaction may still be
@@ -34,7 +34,7 @@ export function connectWithin(driver: Driver, milliseconds: number): Promise<Con
     let gaveUp = false
     const timer = setTimeout(() => {
       gaveUp = true
-      reject(noConnection(milliseconds))
+      reject(driver.isExhausted() ? poolExhausted(milliseconds) : noConnection(milliseconds))
     }, milliseconds)
     driver.connect().then(
       (connection) => {
@@ -44,8 +44,7 @@ export function connectWithin(driver: Driver, milliseconds: number): Promise<Con
       },
       (error: Error) => {
         clearTimeout(timer)
-        // pg has no code for a connection that was closed before it was open.
-        reject(error instanceof LockstepError || codeOf(error) !== undefined ? error : alreadyLost(error))
+        reject(error)
       },
     )
   })

@@ -1,5 +1,5 @@
 import { ConnectionLost, LockstepError, LockTimeout, TransactionRolledBack } from '../errors.ts'
-import { Patience, type Ticket } from '../locks/index.ts'
+import type { Patience, Ticket } from '../locks/index.ts'
 import {
   lockAbandoned,
   lockAcquired,
@@ -40,6 +40,8 @@ interface Failure {
   readonly error: unknown
   readonly lost: boolean
   readonly trace: Trace | undefined
+  /** Whether the function ran. Until then the wait budget goes on into the next attempt. */
+  readonly ran: boolean
 }
 
 /**
@@ -51,8 +53,8 @@ export async function attemptOnce<T>(
   plan: TransactionPlan,
   fn: Body<T>,
   attempt: number,
+  patience: Patience,
 ): Promise<Attempt<T>> {
-  const patience = new Patience(attempt === 1 ? plan.firstWaitMs : plan.waitMs, plan.signal, plan.closing)
   const locked = plan.locks.length > 0
   if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
   let ticket: Ticket | undefined
@@ -122,7 +124,7 @@ export async function attemptOnce<T>(
   } catch (error) {
     if (locked) reportFailedWait(grounds, plan, patience, error)
     const lost = error instanceof ConnectionLost || meansConnectionLost(error)
-    return { end: 'failed', error, lost, trace: undefined }
+    return { end: 'failed', error, lost, trace: undefined, ran: false }
   } finally {
     unwatch?.()
     ticket?.release()
@@ -139,7 +141,7 @@ async function undo(
   tx.end()
   const { lost } = connection
   await rollBack(connection, silence)
-  return { end: 'failed', error: tx.reasonOf(error), lost, trace }
+  return { end: 'failed', error: tx.reasonOf(error), lost, trace, ran: true }
 }
 
 /** The function returned, and there is nothing that could be committed. */
@@ -152,11 +154,11 @@ async function giveUp(
   if (tx.hasOpenSavepoint) {
     // Half of it may be done: committing that would be worse than nothing.
     await rollBack(connection, silence)
-    return { end: 'failed', error: leftOpen(plan), lost: false, trace }
+    return { end: 'failed', error: leftOpen(plan), lost: false, trace, ran: true }
   }
   const cause = (await lastWords(connection)) ?? tx.firstFailure
   connection.destroy()
-  return { end: 'failed', error: connectionLost(plan, cause), lost: true, trace }
+  return { end: 'failed', error: connectionLost(plan, cause), lost: true, trace, ran: true }
 }
 
 /** The server answered, and did not commit. */
@@ -169,13 +171,13 @@ async function notCommitted(
 ): Promise<Failure> {
   if (failure === undefined) {
     connection.release()
-    return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace }
+    return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace, ran: true }
   }
   const { lost } = connection
   await rollBack(connection, silence)
   // Something had failed before and was caught: that is the reason, as where COMMIT alone is answered with ROLLBACK.
   const caught = codeOf(failure) === IN_FAILED_TRANSACTION
-  return { end: 'failed', error: caught ? rolledBack(plan, tx.firstFailure) : failure, lost, trace }
+  return { end: 'failed', error: caught ? rolledBack(plan, tx.firstFailure) : failure, lost, trace, ran: true }
 }
 
 /** A server that answers COMMIT with an error of its own has rolled back; one that is gone has not answered. */
@@ -187,7 +189,7 @@ async function afterCommitFailed<T>(
 ): Promise<Attempt<T>> {
   // One that goes on answering was not at its end when it said so; a FATAL or PANIC can have any code.
   const rolledBackByServer = isSqlState(error) && (await isStillAnswering(connection, silence))
-  if (rolledBackByServer) return { end: 'failed', error, lost: false, trace }
+  if (rolledBackByServer) return { end: 'failed', error, lost: false, trace, ran: true }
   connection.destroy()
   return { end: 'uncertain', value, error, trace }
 }

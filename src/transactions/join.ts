@@ -1,6 +1,6 @@
-import { DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
-import type { Keys } from '../locks/index.ts'
-import { codeOf, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
+import { ConnectionLost, DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
+import { AFTER_END_MS, type Keys, Patience } from '../locks/index.ts'
+import { codeOf, GRACE_MS, NO_ACTIVE_TRANSACTION, standbyRefused, type StatementResult } from '../postgres/index.ts'
 import type { Grounds } from './grounds.ts'
 import { planTransaction, type TransactionPlan } from './options.ts'
 import { OpenTransaction } from './transaction.ts'
@@ -31,34 +31,43 @@ export async function joinTransaction(
   if (!canSend(client, grounds.driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) {
     throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })
   }
+  const patience = new Patience(plan.waitMs, undefined, grounds.closing)
   // Asking would need another connection, and the joiners may have them all.
   const checksConnections = grounds.readiness?.checksConnections ?? false
   const connection = grounds.driver.wrap(client)
+  /** Sends one message. The client is the caller's: one that does not answer is left alone, and nothing more is sent through it. */
+  const send = async (text: string, withinMs: number): Promise<StatementResult[]> => {
+    const answer = connection.script(text)
+    if (await isAnswered(answer, withinMs)) return answer
+    connection.destroy()
+    throw clientSilent(plan, patience.waitedMs)
+  }
+  const { silenceMs } = grounds.silence
+  const budgetMs = (): number => (patience.leftMs > 0 ? patience.leftMs + GRACE_MS : AFTER_END_MS)
+  const soon = (): number => Math.min(silenceMs, budgetMs())
   try {
-    const results = await connection.script(beginJoin(SAVEPOINT)).catch((error: unknown) => {
+    const results = await send(beginJoin(SAVEPOINT), soon()).catch((error: unknown) => {
       throw codeOf(error) === NO_ACTIVE_TRANSACTION ? noTransaction(error) : error
     })
     const row = results.at(-1)?.rows[0] as unknown
     const { isolation, standby } = row as { isolation: Isolation; standby: string }
     const refusal = standby === 'true' ? standbyRefused() : refusalOf(isolation, plan)
     if (refusal !== undefined) {
-      await connection.script(releaseSavepoint(SAVEPOINT))
+      await send(releaseSavepoint(SAVEPOINT), soon())
       throw refusal
     }
     if (plan.locks.length === 0) {
-      await connection.script(releaseSavepoint(SAVEPOINT))
+      await send(releaseSavepoint(SAVEPOINT), soon())
       return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
     }
-    const startedAt = performance.now()
     // lock_timeout 0 would mean: for ever.
-    const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : plan.waitMs
+    const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : Math.max(0, Math.ceil(patience.remainingMs()))
     try {
-      const answers = await connection.script(
-        joinLocks(grounds.method, plan.locks, waitMs, checksConnections, SAVEPOINT),
-      )
-      if (answers.at(-1)?.rows[0]?.['joined'] !== 'true') throw timedOut(plan, performance.now() - startedAt)
+      const text = joinLocks(grounds.method, plan.locks, waitMs, checksConnections, SAVEPOINT)
+      const answers = await send(text, budgetMs())
+      if (answers.at(-1)?.rows[0]?.['joined'] !== 'true') throw timedOut(plan, patience.waitedMs)
     } catch (error) {
-      if (!connection.lost && !(error instanceof LockTimeout)) await connection.script(rollbackToSavepoint(SAVEPOINT))
+      if (!connection.lost && !(error instanceof LockTimeout)) await send(rollbackToSavepoint(SAVEPOINT), soon())
       throw error
     }
     return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
@@ -91,6 +100,25 @@ function noTransaction(cause: unknown): JoinRefused {
   return new JoinRefused('The client given to join() has no open transaction.', {
     advice: 'Send BEGIN on it first, or use lockstep.transaction().',
     cause,
+  })
+}
+
+/** Whether the answer, or an error, comes in time. */
+function isAnswered(answer: Promise<unknown>, withinMs: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const timer = withinMs === Infinity ? undefined : setTimeout(() => resolve(false), withinMs)
+    const settle = (): void => {
+      clearTimeout(timer)
+      resolve(true)
+    }
+    answer.then(settle, settle)
+  })
+}
+
+function clientSilent(plan: TransactionPlan, waitedMs: number): ConnectionLost {
+  return new ConnectionLost(`The client given to join() did not answer within ${Math.round(waitedMs)} ms.`, {
+    advice: 'What became of its transaction is not known. Destroy the client, with release(true), and begin again.',
+    keys: plan.allKeys,
   })
 }
 
