@@ -14,7 +14,7 @@ import type { LockSet } from './lockSet.ts'
 const ASKS_ONCE_MS = 1000
 
 /** A connection gets at least this much time for an answer before another one is tried. */
-const MIN_TRY_MS = 250
+const MIN_TRY_MS = 500
 /** And no more than this part of what is left. */
 const TRY_SHARE = 0.25
 /** How long a message may take that is sent after the end: to leave nothing behind, and to see who was in the way. */
