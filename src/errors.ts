@@ -114,9 +114,23 @@ export class RetriesExhausted extends LockstepError {
   }
 }
 
-/** The connection was lost before COMMIT was sent. Nothing was written. */
+/** The server could not be reached, or the connection was lost before COMMIT was sent. Nothing was written. */
 export class ConnectionLost extends LockstepError {
   readonly code = 'LOCKSTEP_CONNECTION_LOST'
+}
+
+/** What is wrong with the way the pool connects. */
+export type RejectionReason = 'authentication' | 'database' | 'tls' | 'settings'
+
+/** No connection can be opened until the configuration of the pool or of the server is changed. Nothing was sent. */
+export class ConnectionRejected extends LockstepError {
+  readonly code = 'LOCKSTEP_CONNECTION_REJECTED'
+  readonly reason: RejectionReason
+
+  constructor(message: string, details: LockstepErrorDetails & { reason: RejectionReason }) {
+    super(message, details)
+    this.reason = details.reason
+  }
 }
 
 /** The caller's pool was closed. Nothing was sent. */

@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { type ConsoleLockstep, createConsole } from '../console/index.ts'
+import { onAbort } from '../postgres/index.ts'
 import type { Call, Command } from './command.ts'
 import { numberOf } from './givenValues.ts'
 import { untilInterrupted } from './interrupt.ts'
@@ -37,10 +38,7 @@ With --json the first line on stdout is an object with the address.`,
         await lockstep.leases.list({ limit: 1 })
         const served = await serveConsole(lockstep, wanted)
         tellAddress(served.address, wanted, values.json === 'true')
-        await new Promise<void>((resolve) => {
-          if (stop.aborted) resolve()
-          else stop.addEventListener('abort', () => resolve(), { once: true })
-        })
+        await new Promise<void>((resolve) => void onAbort(stop, resolve))
         await served.close()
         return served
       })

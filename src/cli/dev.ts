@@ -1,7 +1,7 @@
 import { createServer } from 'node:net'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
-import { codeOf } from '../postgres/index.ts'
+import { codeOf, onAbort } from '../postgres/index.ts'
 import type { Call, Command, Outcome } from './command.ts'
 import { serveConsole, type ServedConsole } from './console.ts'
 import { DriverMissing } from './driverMissing.ts'
@@ -135,10 +135,7 @@ async function serveSomewhere({ lockstep }: Database): Promise<ServedConsole> {
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve_) => {
-    if (signal.aborted) resolve_()
-    else signal.addEventListener('abort', () => resolve_(), { once: true })
-  })
+  return new Promise((resolve_) => void onAbort(signal, resolve_))
 }
 
 interface Started {

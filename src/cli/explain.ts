@@ -1,5 +1,5 @@
-import { InvalidKey, InvalidOption, LockstepError } from '../index.ts'
-import { codeOf } from '../postgres/index.ts'
+import { ConnectionLost, ConnectionRejected, InvalidKey, InvalidOption, LockstepError } from '../index.ts'
+import { codeOf, findCause } from '../postgres/index.ts'
 import { DriverMissing } from './driverMissing.ts'
 import { UsageError } from './usageError.ts'
 
@@ -29,12 +29,24 @@ export function explain(error: unknown): Explanation {
   if (error instanceof DriverMissing) {
     return { code: 'DRIVER_MISSING', message: error.message, advice: error.advice, exitCode: 1 }
   }
+  const refusal = causeOfFailedConnect(error)
+  if (refusal !== undefined) return explainRaw(refusal)
   if (error instanceof LockstepError) {
     const message = error.message.replace(` ${error.advice}`, '')
     // Options and keys come from the command line: a wrong one is wrong usage.
     const usage = error instanceof InvalidOption || error instanceof InvalidKey
     return { code: error.code, message, advice: error.advice, exitCode: usage ? 2 : 1 }
   }
+  return explainRaw(error)
+}
+
+/** What the server or the operating system said to a connect: there is more in it for a person than in our own word for it. */
+function causeOfFailedConnect(error: unknown): unknown {
+  const failure = findCause(error, (cause) => cause instanceof ConnectionLost || cause instanceof ConnectionRejected)
+  return failure === undefined ? undefined : findCause((failure as Error).cause, (cause) => codeOf(cause) !== undefined)
+}
+
+function explainRaw(error: unknown): Explanation {
   const code = codeOf(error)
   const known = code === undefined ? undefined : (EXPLAINED[code] ?? explainSocketFile(code, error as SocketError))
   const message = known?.message?.(error as SocketError) ?? messageOf(error)

@@ -1,5 +1,6 @@
 import { LockAborted, LockTimeout } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
+import { onAbort } from '../postgres/index.ts'
 
 /** One call, from its coming to its answer. */
 export interface Call<Item, Result> {
@@ -19,12 +20,6 @@ export interface Crowd {
   setTimer(fn: () => void, ms: number): NodeJS.Timeout
 }
 
-/** A signal that is listened to, and for whom. */
-interface Heard<Item, Result> {
-  readonly calls: Set<Call<Item, Result>>
-  stop(): void
-}
-
 /** The calls that wait for the next batch of one key, in the order of their coming. */
 export class Line<Item, Result> {
   readonly key: Key
@@ -34,7 +29,6 @@ export class Line<Item, Result> {
   onDeserted: (() => void) | undefined
   readonly #maxWaitMs: number | false
   readonly #crowd: Crowd
-  readonly #heard = new Map<AbortSignal, Heard<Item, Result>>()
   #calls: Call<Item, Result>[] = []
   #timer: NodeJS.Timeout | undefined
 
@@ -54,39 +48,14 @@ export class Line<Item, Result> {
         forget: undefined,
         waiting: true,
       }
-      if (signal !== undefined) this.#hear(signal, call)
+      if (signal !== undefined) {
+        call.forget = onAbort(signal, () => this.#turnAway(call, abortedCall(this.key, signal)))
+      }
       this.#calls.push(call)
       this.waiting++
       this.#crowd.waiting++
       this.#watch()
     })
-  }
-
-  /** One listener for all calls with the same signal. */
-  #hear(signal: AbortSignal, call: Call<Item, Result>): void {
-    const heard = this.#heard.get(signal) ?? this.#listen(signal)
-    heard.calls.add(call)
-    call.forget = () => {
-      call.forget = undefined
-      heard.calls.delete(call)
-      if (heard.calls.size === 0) heard.stop()
-    }
-  }
-
-  /** Apart from `#hear`: a listener must not keep a single call alive. */
-  #listen(signal: AbortSignal): Heard<Item, Result> {
-    const calls = new Set<Call<Item, Result>>()
-    const abort = (): void => {
-      for (const call of calls) this.#turnAway(call, abortedCall(this.key, signal))
-    }
-    const stop = (): void => {
-      this.#heard.delete(signal)
-      signal.removeEventListener('abort', abort)
-    }
-    signal.addEventListener('abort', abort)
-    const heard = { calls, stop }
-    this.#heard.set(signal, heard)
-    return heard
   }
 
   /** Takes the next ones out of the line. */
@@ -116,6 +85,7 @@ export class Line<Item, Result> {
   #leave(call: Call<Item, Result>): void {
     call.waiting = false
     call.forget?.()
+    call.forget = undefined
     this.waiting--
     this.#crowd.waiting--
   }

@@ -69,7 +69,7 @@ export {
   unlockLeftovers,
 } from './locks.sql.ts'
 export { type NameLimits, NameRegistry } from './nameRegistry.ts'
-export { closedError, Patience } from './patience.ts'
+export { AFTER_END_MS, closedError, Patience } from './patience.ts'
 export { RecentContention } from './recentContention.ts'
 export {
   checkMode,

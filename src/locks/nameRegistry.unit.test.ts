@@ -26,6 +26,10 @@ class Pretender implements Driver {
     return this.room
   }
 
+  isExhausted(): boolean {
+    return false
+  }
+
   async connect(): Promise<Connection> {
     await this.pool()
     return {

@@ -6,11 +6,19 @@ import {
   LockTimeout,
   type WaitStage,
 } from '../errors.ts'
+import { GRACE_MS, onAbort } from '../postgres/index.ts'
 import type { Closing } from './closing.ts'
 import type { LockSet } from './lockSet.ts'
 
 /** How long a caller that does not wait for locks waits for a connection to ask through. */
 const ASKS_ONCE_MS = 1000
+
+/** A connection gets at least this much time for an answer before another one is tried. */
+const MIN_TRY_MS = 500
+/** And no more than this part of what is left. */
+const TRY_SHARE = 0.25
+/** How long a message may take that is sent after the end: to leave nothing behind, and to see who was in the way. */
+export const AFTER_END_MS = 100
 
 /**
  * How long one caller is willing to wait, in all places together: its `waitMs`, its `signal`, and the library's own closing.
@@ -28,6 +36,7 @@ export class Patience {
   #listeners: Set<() => void> | undefined
   #timer: NodeJS.Timeout | undefined
   #stopHearingClosing: (() => void) | undefined
+  #forgetCaller: (() => void) | undefined
   #ended = false
   #end: (() => void) | undefined
 
@@ -43,7 +52,7 @@ export class Patience {
    * Calls back once when the patience ends for any reason, at once if it has ended. The answer takes it back.
    */
   onEnd(listener: () => void): () => void {
-    if (this.#ended || this.aborted || this.#timeLeftMs() <= 0) {
+    if (this.#ended || this.aborted || this.leftMs <= 0) {
       listener()
       return () => undefined
     }
@@ -67,16 +76,43 @@ export class Patience {
       listener()
     }
     const stopHearing = this.#closing.onClose(tell)
+    const forgetCaller = this.#caller && onAbort(this.#caller, tell)
     const forget = (): void => {
-      this.#caller?.removeEventListener('abort', tell)
+      forgetCaller?.()
       stopHearing()
     }
-    this.#caller?.addEventListener('abort', tell)
     return forget
+  }
+
+  /** As `onAbort`, for the caller's signal alone. Undefined where there is none. */
+  onSignal(listener: () => void): (() => void) | undefined {
+    return this.#caller && onAbort(this.#caller, listener)
+  }
+
+  /**
+   * How long to wait for the answer to a message that the server may take `mayTakeMs` for. While there is time for another connection,
+   * one that is silent gets a part of what is left; the last one gets all of it.
+   */
+  answerMs(mayTakeMs = 0): number {
+    const { leftMs } = this
+    if (leftMs <= 0 || this.aborted) return mayTakeMs + AFTER_END_MS
+    const restMs = Math.max(0, leftMs - mayTakeMs)
+    return mayTakeMs + (restMs < 2 * MIN_TRY_MS ? restMs + GRACE_MS : Math.max(MIN_TRY_MS, restMs * TRY_SHARE))
+  }
+
+  /** Whether the wait for a single answer may end before silence is suspicious: there is a signal, or hardly any time. */
+  get mayHurry(): boolean {
+    return this.#caller !== undefined || this.leftMs < 2 * MIN_TRY_MS
   }
 
   get waitedMs(): number {
     return performance.now() - this.#startedAt
+  }
+
+  /** How long until the clock ends it, be it for a connection alone. */
+  get leftMs(): number {
+    if (this.#waitMs === false) return Infinity
+    return (this.#waitMs === 0 ? ASKS_ONCE_MS : this.#waitMs) - this.waitedMs
   }
 
   /** What is left for waiting for a lock. */
@@ -96,7 +132,7 @@ export class Patience {
   }
 
   /** The error that tells the caller how its wait ended. */
-  failure(stage: WaitStage, locks: LockSet, holders: readonly LockHolder[] = []): LockstepError {
+  failure(stage: WaitStage, locks: LockSet, holders: readonly LockHolder[] = [], cause?: unknown): LockstepError {
     const keys = locks.map((lock) => lock.key)
     const named = keys.length === 0 ? 'The transaction' : `The lock on ${keys.join(', ')}`
     if (this.#caller?.aborted === true) {
@@ -114,25 +150,20 @@ export class Patience {
       waitedMs,
       waitedFor: stage,
       holders,
+      cause,
     })
   }
 
   #arm(): void {
     const end = (this.#end ??= () => this.#finish())
-    this.#caller?.addEventListener('abort', end)
+    if (this.#caller !== undefined) this.#forgetCaller = onAbort(this.#caller, end)
     this.#stopHearingClosing = this.#closing.onClose(end)
-    if (this.#waitMs !== false) this.#timer = setTimeout(end, this.#timeLeftMs())
-  }
-
-  /** What is left until the clock ends it. */
-  #timeLeftMs(): number {
-    if (this.#waitMs === false) return Infinity
-    return (this.#waitMs === 0 ? ASKS_ONCE_MS : this.#waitMs) - this.waitedMs
+    if (this.#waitMs !== false) this.#timer = setTimeout(end, this.leftMs)
   }
 
   #disarm(): void {
     clearTimeout(this.#timer)
-    if (this.#end !== undefined) this.#caller?.removeEventListener('abort', this.#end)
+    this.#forgetCaller?.()
     this.#stopHearingClosing?.()
   }
 

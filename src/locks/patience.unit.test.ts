@@ -1,9 +1,10 @@
 import { getEventListeners } from 'node:events'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { LockAborted, LockstepClosed, LockTimeout } from '../errors.ts'
+import { GRACE_MS } from '../postgres/index.ts'
 import { Closing } from './closing.ts'
 import type { Key } from './key.ts'
-import { Patience } from './patience.ts'
+import { AFTER_END_MS, Patience } from './patience.ts'
 
 beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] }))
 afterEach(() => void vi.useRealTimers())
@@ -161,4 +162,45 @@ test.each(['process', 'connection', 'server'] as const)('a timeout says what it 
   const failure = patience.failure(stage, locks, [holder]) as LockTimeout
   expect(failure).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: stage, holders: [holder] })
   if (stage === 'server') expect(failure.message).toContain('backend 42 (other) holds Account:1')
+})
+
+test('an answer is waited for as long as there is time, and a moment longer', () => {
+  const patience = new Patience(400, undefined, new Closing())
+  expect(patience.answerMs()).toBe(400 + GRACE_MS)
+  expect(patience.answerMs(300)).toBe(400 + GRACE_MS)
+  vi.advanceTimersByTime(390)
+  expect(patience.answerMs()).toBe(10 + GRACE_MS)
+  vi.advanceTimersByTime(10)
+  expect(patience.answerMs()).toBe(AFTER_END_MS)
+})
+
+test('a connection that is silent gets a part of the time, while there is enough for another', () => {
+  const patience = new Patience(30_000, undefined, new Closing())
+  expect(patience.answerMs()).toBe(7500)
+  expect(patience.answerMs(2000)).toBe(2000 + 7000)
+  expect(patience.mayHurry).toBe(false)
+  vi.advanceTimersByTime(28_900)
+  expect(patience.answerMs()).toBe(500)
+  vi.advanceTimersByTime(200)
+  expect(patience.answerMs()).toBe(900 + GRACE_MS)
+  expect(patience.mayHurry).toBe(true)
+})
+
+test('without a limit an answer is waited for until silence is suspicious; 0 waits a second for it', () => {
+  expect(new Patience(false, undefined, new Closing()).answerMs(5)).toBe(Infinity)
+  const once = new Patience(0, undefined, new Closing())
+  expect(once.leftMs).toBe(1000)
+  vi.advanceTimersByTime(1)
+  expect(once.answerMs()).toBe(999 + GRACE_MS)
+})
+
+test('after an abort an answer is waited for a moment only', () => {
+  const controller = new AbortController()
+  const patience = new Patience(30_000, controller.signal, new Closing())
+  const heard = vi.fn()
+  expect(new Patience(1000, undefined, new Closing()).onSignal(heard)).toBeUndefined()
+  patience.onSignal(heard)
+  controller.abort()
+  expect(heard).toHaveBeenCalledOnce()
+  expect(patience.answerMs()).toBe(AFTER_END_MS)
 })

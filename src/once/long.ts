@@ -76,7 +76,7 @@ export async function onceLong<Value, Pending, Outcome, Client>(
     ...(holder === undefined ? {} : { holder }),
   }
   // What is there needs no lease to be seen.
-  const found = await transact({}, (tx) => options.find(tx))
+  const found = await transact({ waitMs, ...(signal === undefined ? {} : { signal }) }, (tx) => options.find(tx))
   if (isDone(found)) return { value: found.done as NonNullable<Value>, created: false }
   for (let losses = 1; ; losses++) {
     let result: OnceResult<Value> | undefined

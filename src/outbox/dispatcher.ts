@@ -5,7 +5,7 @@ import { InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
 import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
 import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
-import { type Incarnation, readIncarnation } from '../postgres/index.ts'
+import { type Incarnation, meansNoConnection, onAbort, readIncarnation } from '../postgres/index.ts'
 import { type Grounds, tellsOfLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Breaker } from './breaker.ts'
@@ -82,8 +82,7 @@ export class RunningDispatcher implements Dispatcher {
     this.#running = true
     const stopping = new AbortController()
     const stop = (): void => stopping.abort()
-    options.signal?.addEventListener('abort', stop)
-    if (options.signal?.aborted === true) stop()
+    const forgetSignal = options.signal && onAbort(options.signal, stop)
     const forget = grounds.closing.onClose(stop)
     try {
       const shards = await this.#registered(stopping.signal)
@@ -96,7 +95,7 @@ export class RunningDispatcher implements Dispatcher {
       }
     } finally {
       forget()
-      options.signal?.removeEventListener('abort', stop)
+      forgetSignal?.()
       this.#running = false
     }
   }
@@ -113,7 +112,7 @@ export class RunningDispatcher implements Dispatcher {
       try {
         return await register(this.#room, this.#plan)
       } catch (error) {
-        if (!tellsOfLostConnection(error) || performance.now() > until) throw error
+        if (!(tellsOfLostConnection(error) || meansNoConnection(error)) || performance.now() > until) throw error
         this.#failed(error)
         const pauseMs = backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
         await sleep(pauseMs, undefined, { signal: stopping }).catch(() => undefined)
@@ -249,7 +248,7 @@ class Ownership {
     this.#shards.set(number, shard)
     this.#running.add(shard)
     // What it still sends is up to it; the shard can be had again, here or elsewhere.
-    lease.signal.addEventListener('abort', () => this.#forget(shard), { once: true })
+    onAbort(lease.signal, () => this.#forget(shard))
     const { grounds, plan } = this.#setting
     const message = { schema: grounds.schema, dispatcher: plan.name, shard: number, fence: lease.fence }
     if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)

@@ -34,6 +34,8 @@ export class Shard implements ReadingShard {
   readonly #setting: ShardSetting
   readonly #parked: ParkedStreams
   readonly #stopping = new AbortController()
+  /** One for all pauses: each `AbortSignal.any` would stay with the lease's signal. */
+  readonly #ending: AbortSignal
   /** What of the current window was sent already, by position: it is read again after a pause of the sink. */
   #sent = new Set<number>()
   #refreshAt = performance.now() + REFRESH_MS
@@ -43,6 +45,7 @@ export class Shard implements ReadingShard {
     this.#setting = setting
     this.number = number
     this.lease = lease
+    this.#ending = AbortSignal.any([this.#stopping.signal, lease.signal])
     this.#parked = new ParkedStreams(setting, this)
     this.ended = this.#ownAndRun()
   }
@@ -115,9 +118,8 @@ export class Shard implements ReadingShard {
     const { breaker, plan } = this.#setting
     while (breaker.open && !this.#over) {
       if (breaker.waitMs > 0) {
-        const signal = AbortSignal.any([this.#stopping.signal, this.lease.signal])
         // Not all of it at once: what another shard gets through ends it.
-        await sleep(Math.min(breaker.waitMs, LOOK_AGAIN_MS), undefined, { signal }).catch(() => undefined)
+        await sleep(Math.min(breaker.waitMs, LOOK_AGAIN_MS), undefined, { signal: this.#ending }).catch(() => undefined)
       } else if (plan.sink.healthy === undefined || (await plan.sink.healthy().catch(() => false))) return
       else breaker.failed('it says that it is not healthy')
     }

@@ -102,6 +102,9 @@ export interface Driver {
   hasIdle(): boolean
   /** Whether the pool would open another connection and nobody waits for it, as far as the driver tells. */
   hasRoom(): boolean
+  /** Whether all connections that the pool may have are in use, and none is being opened, as far as the driver tells. */
+  isExhausted(): boolean
+  /** Rejects with a `LockstepError` only: see connectFailure.ts. */
   connect(): Promise<Connection>
   /**
    * Listens on a channel, on a connection kept for it. `heard` gets the payload, or undefined where calls may have been missed; `lost`

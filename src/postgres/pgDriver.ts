@@ -10,6 +10,7 @@ import {
   type StatementResult,
 } from './connection.ts'
 import { isEndedEarly } from './commitCheck.ts'
+import { type PgPoolState, PgPoolWatch } from './pgConnectFailure.ts'
 import { askInOneMessage, commitInOneMessage, type PgMessage, valueMapperOf } from './pgMessage.ts'
 import { pgVirtualClient } from './pgVirtualClient.ts'
 import { COMMIT, listen, unlisten } from './postgres.sql.ts'
@@ -53,23 +54,16 @@ export interface PgPoolClient extends PgClient {
 }
 
 /** The part of a `pg` pool that Lockstep uses. */
-export interface PgPool {
+export interface PgPool extends PgPoolState {
   connect(): Promise<PgPoolClient>
   connect(callback: (error: Error | undefined, client: PgPoolClient | undefined) => void): void
-  readonly options?: { readonly max?: number }
-  readonly idleCount?: number
   readonly waitingCount?: number
-  readonly totalCount?: number
   readonly ending?: boolean
   readonly ended?: boolean
-  on?(event: 'error', listener: (error: Error) => void): unknown
 }
 
 /** How long LISTEN and UNLISTEN may take. */
 const LISTEN_MS = 3000
-
-/** `pg`'s own default for a pool's size. */
-const PG_DEFAULT_POOL_SIZE = 10
 
 interface PgResult {
   readonly rows?: Record<string, unknown>[]
@@ -86,22 +80,9 @@ function toStatementResult(given: unknown): StatementResult {
   return { rows: result.rows ?? [], rowCount: result.rowCount ?? 0, command: result.command ?? '' }
 }
 
-/** Pools that have our listener. */
-const heardPools = new WeakSet<PgPool>()
-
-/**
- * A pool that nobody listens to ends the process when the server closes one of its idle connections. It has taken that
- * connection out by itself and the next caller gets a new one: there is nothing to do.
- */
-function hearErrors(pool: PgPool): void {
-  if (heardPools.has(pool)) return
-  heardPools.add(pool)
-  pool.on?.('error', () => undefined)
-}
-
 /** The seam on `pg`. */
 export function pgDriver(pool: PgPool): Driver {
-  hearErrors(pool)
+  const watch = PgPoolWatch.of(pool)
   const memories = new WeakMap<PgClient, ConnectionMemory>()
   const keeping = { forgotten: false }
 
@@ -111,19 +92,21 @@ export function pgDriver(pool: PgPool): Driver {
     return memory
   }
 
-  const poolSize = pool.options?.max ?? PG_DEFAULT_POOL_SIZE
+  const poolSize = watch.size
   const driver: Driver = {
     name: 'pg',
     poolSize,
     // Those who asked in this very tick are still waiting for what looks idle.
     hasIdle: () => (pool.idleCount ?? 0) > (pool.waitingCount ?? 0),
+    isExhausted: () => watch.isExhausted(),
     hasRoom: () => (pool.totalCount ?? poolSize) < poolSize && (pool.waitingCount ?? 0) === 0,
     connect() {
       return new Promise((resolve, reject) => {
         const take = (): void => {
           if (pool.ending === true || pool.ended === true) return reject(poolClosed())
+          const begun = watch.begin()
           pool.connect((error, client) => {
-            if (client === undefined) return reject(error ?? poolClosed())
+            if (client === undefined) return watch.failure(error, begun, reject)
             if (isClean(client)) {
               return resolve(new PgConnection(client, memoryOf(client), (destroy) => client.release(destroy)))
             }

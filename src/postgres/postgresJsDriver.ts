@@ -82,6 +82,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     poolSize: pool.size,
     hasIdle: () => pool.hasIdle(),
     hasRoom: () => pool.hasRoom(),
+    isExhausted: () => pool.isExhausted(),
     connect() {
       return pool.take(
         (client, pin) => new PostgresJsConnection(client, sql, renames, { pool, memories, route, client, pin }),
@@ -156,6 +157,11 @@ class Memories {
   }
 }
 
+/** A query of postgres.js, which knows the server process from when it was sent. */
+interface SentQuery {
+  readonly state?: { readonly pid?: number | null } | null
+}
+
 /** Where a connection comes from. */
 interface Origin {
   readonly pool: PostgresJsPool
@@ -169,7 +175,7 @@ class PostgresJsConnection implements Connection {
   lost = false
   onLost: Connection['onLost']
   protocolPid: number | undefined
-  /** Known with the first answer. */
+  /** Known once the first message was sent. */
   memory: ConnectionMemory | undefined
   readonly client: PostgresJsClient
   /** The pool that it is of. */
@@ -178,6 +184,8 @@ class PostgresJsConnection implements Connection {
   /** Undefined where the client is the caller's. */
   readonly #origin: Origin | undefined
   #physical: PhysicalConnection | undefined
+  /** The first message. */
+  #first: SentQuery | undefined
   #closed = false
   #returned = false
 
@@ -264,6 +272,7 @@ class PostgresJsConnection implements Connection {
     if (this.#returned && this.#origin !== undefined) return Promise.reject(alreadyReturned())
     if (this.lost) return Promise.reject(alreadyLost())
     const answer = this.client.unsafe(text, values as never[], options) as Promise<unknown>
+    if (this.#isUnknown) this.#first = answer as SentQuery
     return answer.then(
       (result) => {
         if (!this.#isUnknown) return read(result as PostgresJsResult | PostgresJsResult[])
@@ -327,6 +336,8 @@ class PostgresJsConnection implements Connection {
    */
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
+    this.#learn(this.#first?.state?.pid ?? undefined)
+    this.#first = undefined
     const pool = this.#origin?.pool
     pool?.know(physical)
     physical.onclose = () => {

@@ -1,4 +1,5 @@
 import { DriverUnsupported, PoolClosed } from '../errors.ts'
+import { connectFailure } from './connectFailure.ts'
 import { PROBE } from './postgres.sql.ts'
 import { Pin } from './postgresJsPin.ts'
 import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
@@ -139,6 +140,11 @@ export class PostgresJsPool {
     return this.#lent + this.#asked < this.size
   }
 
+  /** Whether all connections are ours. Of those that plain queries use nothing is known. */
+  isExhausted(): boolean {
+    return this.#lent >= this.size
+  }
+
   release(client: PostgresJsReserved, pin?: Pin): void {
     if (pin === undefined) {
       client.release()
@@ -200,7 +206,7 @@ export class PostgresJsPool {
         const code = codeOf(error) ?? ''
         if (code === 'CONNECTION_ENDED') throw poolClosed(error)
         // Every connection of the pool may have last words of its own to tell.
-        if (!isOfAnother(error, code) || failures++ > this.size) throw error
+        if (!isOfAnother(error, code) || failures++ > this.size) throw connectFailure(error)
       }
     }
   }

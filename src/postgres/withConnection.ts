@@ -1,7 +1,7 @@
 import { ConnectionLost, LockstepError } from '../errors.ts'
 import { alreadyLost, type Connection, type Driver } from './connection.ts'
+import { poolExhausted } from './connectFailure.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
-import { codeOf } from './sqlstate.ts'
 
 /**
  * Lends a connection for one piece of work. After an error that is not ours its state is not known, a transaction may still be
@@ -40,7 +40,7 @@ export function connectWithin(driver: Driver, milliseconds: number): Promise<Con
     const timer = setTimeout(
       () => {
         gaveUp = true
-        reject(noConnection(milliseconds))
+        reject(driver.isExhausted() ? poolExhausted(milliseconds) : noConnection(milliseconds))
       },
       Math.min(milliseconds, LONGEST_TIMER_MS),
     )
@@ -52,8 +52,7 @@ export function connectWithin(driver: Driver, milliseconds: number): Promise<Con
       },
       (error: Error) => {
         clearTimeout(timer)
-        // pg has no code for a connection that was closed before it was open.
-        reject(error instanceof LockstepError || codeOf(error) !== undefined ? error : alreadyLost(error))
+        reject(error)
       },
     )
   })

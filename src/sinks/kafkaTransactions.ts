@@ -1,4 +1,5 @@
 import type { BatchContext } from '../outbox/index.ts'
+import { onAbort } from '../postgres/index.ts'
 import { inTime } from './inTime.ts'
 import { chunksOf, messagesOf, type ReadyEvent } from './kafkaBatch.ts'
 import type { KafkaTransaction, KafkaTransactionalProducer } from './kafkaClient.ts'
@@ -37,7 +38,8 @@ export class KafkaTransactions {
   async commit(context: BatchContext, events: readonly ReadyEvent[]): Promise<void> {
     const id = `${this.#plan.prefix}-${context.dispatcher}-${context.shard}`
     let lane = this.#lanes.get(id)
-    if (lane === undefined) this.#lanes.set(id, (lane = { fence: -1n, turn: Promise.resolve(), producer: undefined }))
+    if (lane === undefined)
+      this.#lanes.set(id, (lane = { fence: -1n, turn: Promise.resolve(), producer: undefined, forget: undefined }))
     const mine = lane
     const done = lane.turn.then(() => this.#commit(id, mine, context, events))
     lane.turn = done.catch(() => undefined)
@@ -84,7 +86,8 @@ export class KafkaTransactions {
         if (lane.fence === fence) this.#giveUp(lane, undefined)
       })
     }
-    signal.addEventListener('abort', lost, { once: true })
+    lane.forget?.()
+    lane.forget = onAbort(signal, lost)
   }
 
   #giveUp(lane: Lane, transaction: KafkaTransaction | undefined): void {
@@ -116,6 +119,8 @@ interface Lane {
   /** One transaction at a time. */
   turn: Promise<unknown>
   producer: OpenProducer | undefined
+  /** Stops listening to the shard's signal. */
+  forget: (() => void) | undefined
 }
 
 function open(client: KafkaTransactionalProducer): OpenProducer {

@@ -9,6 +9,7 @@ import {
   type OutboxEvent,
   type Sink,
 } from '../outbox/index.ts'
+import { onAbort } from '../postgres/index.ts'
 import {
   abandon,
   type EventMap,
@@ -256,8 +257,7 @@ class PostgresSink implements Sink {
   ): Promise<T> {
     const giveUp = new AbortController()
     let open: Transaction | undefined
-    const onLost = (): void => giveUp.abort(lost?.reason)
-    lost?.addEventListener('abort', onLost, { once: true })
+    const forget = lost && onAbort(lost, () => giveUp.abort(lost.reason))
     const running = this.#options.lockstep.transaction(
       { retry: { attempts: ATTEMPTS }, waitMs: this.#timeoutMs, ...options, signal: giveUp.signal },
       async (tx) => {
@@ -282,7 +282,7 @@ class PostgresSink implements Sink {
       return await Promise.race([running, tooLong])
     } finally {
       clearTimeout(timer)
-      lost?.removeEventListener('abort', onLost)
+      forget?.()
       // What comes after its time concerns nobody.
       running.catch(() => undefined)
     }

@@ -1,5 +1,5 @@
 import { ConnectionLost, LockTimeout, TransactionEndedEarly } from '../errors.ts'
-import { Patience, type Ticket } from '../locks/index.ts'
+import type { Patience, Ticket } from '../locks/index.ts'
 import {
   lockAbandoned,
   lockAcquired,
@@ -36,6 +36,8 @@ export interface Failure {
   readonly error: unknown
   readonly lost: boolean
   readonly trace: Trace | undefined
+  /** Whether the function ran. Until then the wait budget goes on into the next attempt. */
+  readonly ran: boolean
 }
 
 /**
@@ -47,9 +49,8 @@ export async function attemptOnce<T>(
   plan: TransactionPlan,
   fn: Body<T>,
   attempt: number,
+  patience: Patience,
 ): Promise<Attempt<T>> {
-  const waitMs = attempt === 1 ? plan.firstWaitMs : plan.waitMs
-  const patience = new Patience(waitMs, plan.signal, plan.closing, plan.noWait)
   const locked = plan.locks.length > 0
   if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
   let ticket: Ticket | undefined
@@ -126,7 +127,7 @@ export async function attemptOnce<T>(
     const error = caught instanceof LockTimeout ? explainWait(grounds, plan, caught) : caught
     if (locked) reportFailedWait(grounds, plan, patience, error)
     const lost = error instanceof ConnectionLost || meansConnectionLost(error)
-    return { end: 'failed', error, lost, trace: undefined }
+    return { end: 'failed', error, lost, trace: undefined, ran: false }
   } finally {
     unwatch?.()
     ticket?.release()

@@ -1,6 +1,13 @@
-import { ConnectionLost } from '../errors.ts'
+import { ConnectionLost, LockTimeout } from '../errors.ts'
 import type { LockSet, Patience } from '../locks/index.ts'
-import { codeOf, type Connection, type Driver, IN_FAILED_TRANSACTION, type SilenceWatch } from '../postgres/index.ts'
+import {
+  codeOf,
+  type Connection,
+  type Driver,
+  IN_FAILED_TRANSACTION,
+  type SilenceWatch,
+  withKeys,
+} from '../postgres/index.ts'
 import type { TransactionPlan } from './options.ts'
 import { PROBE, ROLLBACK } from './transactions.sql.ts'
 
@@ -28,11 +35,26 @@ export function checkout(driver: Driver, patience: Patience, locks: LockSet): Pr
   })
 }
 
+/** The failure of a `checkout()` as its caller's: with the keys of the call, and how long it has waited in all. */
+export function checkoutFailed(error: unknown, patience: Patience, locks: LockSet): unknown {
+  if (error instanceof LockTimeout) return patience.failure('connection', locks, [], error.cause)
+  return withKeys(error, keysOf(locks))
+}
+
 /** Waits for something else that needs a connection, as long as the patience lasts. */
 export function patiently<T>(pending: Promise<T>, patience: Patience, locks: LockSet): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const forget = patience.onEnd(() => reject(patience.failure('connection', locks)))
     pending.then(resolve, reject).finally(forget)
+  })
+}
+
+/** Waits for something no longer than that. What comes of it later is nobody's. */
+export function within<T>(pending: Promise<T>, milliseconds: number): Promise<T | undefined> {
+  if (milliseconds === Infinity) return pending
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => resolve(undefined), milliseconds)
+    pending.then(resolve, reject).finally(() => clearTimeout(timer))
   })
 }
 
@@ -55,10 +77,11 @@ export async function rollBack(
   connection: Connection,
   silence: SilenceWatch,
   text: string = ROLLBACK,
+  withinMs = Infinity,
 ): Promise<boolean> {
   try {
     if (!connection.lost) {
-      await silence.script(connection, text)
+      await silence.script(connection, text, 0, withinMs)
       connection.release()
       return true
     }
@@ -88,7 +111,11 @@ export async function isStillAnswering(connection: Connection, silence: SilenceW
 export function lostWhileOpening(plan: TransactionPlan, cause: unknown): ConnectionLost {
   return new ConnectionLost('The connection was lost before the transaction was open.', {
     advice: 'Nothing was written; it can be done again.',
-    keys: plan.locks.map((lock) => lock.key),
+    keys: keysOf(plan.locks),
     cause,
   })
+}
+
+function keysOf(locks: LockSet): string[] {
+  return locks.map((lock) => lock.key)
 }

@@ -1,7 +1,7 @@
 import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
-import { JoinRefused, LocksIneffective, LockTimeout } from '../errors.ts'
-import { type Keys, Patience } from '../locks/index.ts'
-import { codeOf, NO_ACTIVE_TRANSACTION, standbyRefused } from '../postgres/index.ts'
+import { ConnectionLost, JoinRefused, LocksIneffective, LockTimeout } from '../errors.ts'
+import { AFTER_END_MS, type Keys, Patience } from '../locks/index.ts'
+import { codeOf, GRACE_MS, NO_ACTIVE_TRANSACTION, standbyRefused, type StatementResult } from '../postgres/index.ts'
 import { noTransaction, wrapCallersClient } from './callersClient.ts'
 import { patiently } from './connections.ts'
 import type { Grounds } from './grounds.ts'
@@ -38,10 +38,21 @@ export async function joinTransaction(
   // Asking needs another connection, and the joiners may have them all.
   if (grounds.readiness === undefined && (grounds.driver.hasIdle() || grounds.driver.hasRoom()))
     await refuseIneffectiveLocks(grounds, plan)
+  const patience = new Patience(plan.waitMs, undefined, grounds.closing)
   const checksConnections = grounds.readiness?.checksConnections ?? false
   const connection = wrapCallersClient(grounds, client, 'join()')
+  /** Sends one message. The client is the caller's: one that does not answer is left alone, and nothing more is sent through it. */
+  const send = async (text: string, withinMs: number): Promise<StatementResult[]> => {
+    const answer = connection.script(text)
+    if (await isAnswered(answer, withinMs)) return answer
+    connection.destroy()
+    throw clientSilent(plan, patience.waitedMs)
+  }
+  const { silenceMs } = grounds.silence
+  const budgetMs = (): number => (patience.leftMs > 0 ? patience.leftMs + GRACE_MS : AFTER_END_MS)
+  const soon = (): number => Math.min(silenceMs, budgetMs())
   try {
-    const results = await connection.script(beginJoin(SAVEPOINT)).catch((error: unknown) => {
+    const results = await send(beginJoin(SAVEPOINT), soon()).catch((error: unknown) => {
       throw codeOf(error) === NO_ACTIVE_TRANSACTION ? noTransaction('join()', error) : error
     })
     const row = results.at(-1)?.rows[0] as unknown
@@ -52,23 +63,21 @@ export async function joinTransaction(
       new OpenTransaction(connection, { isolation, enqueuing, grounds, plan, waitMs: turnMs, closing, joined: true })
     const refusal = standby === 'true' ? standbyRefused() : refusalOf(isolation, plan)
     if (refusal !== undefined) {
-      await connection.script(releaseSavepoint(SAVEPOINT))
+      await send(releaseSavepoint(SAVEPOINT), soon())
       throw refusal
     }
     if (plan.locks.length === 0) {
-      await connection.script(releaseSavepoint(SAVEPOINT))
+      await send(releaseSavepoint(SAVEPOINT), soon())
       return joined()
     }
-    const startedAt = performance.now()
     // lock_timeout 0 would mean: for ever.
-    const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : plan.waitMs
+    const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : Math.max(0, Math.ceil(patience.remainingMs()))
     try {
-      const answers = await connection.script(
-        joinLocks(grounds.method, plan.locks, waitMs, checksConnections, SAVEPOINT),
-      )
-      if (answers.at(-1)?.rows[0]?.['joined'] !== 'true') throw timedOut(plan, performance.now() - startedAt)
+      const text = joinLocks(grounds.method, plan.locks, waitMs, checksConnections, SAVEPOINT)
+      const answers = await send(text, budgetMs())
+      if (answers.at(-1)?.rows[0]?.['joined'] !== 'true') throw timedOut(plan, patience.waitedMs)
     } catch (error) {
-      if (!connection.lost && !(error instanceof LockTimeout)) await connection.script(rollbackToSavepoint(SAVEPOINT))
+      if (!connection.lost && !(error instanceof LockTimeout)) await send(rollbackToSavepoint(SAVEPOINT), soon())
       throw error
     }
     return joined()
@@ -101,6 +110,25 @@ function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | u
       keys: plan.allKeys,
     },
   )
+}
+
+/** Whether the answer, or an error, comes in time. */
+function isAnswered(answer: Promise<unknown>, withinMs: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const timer = withinMs === Infinity ? undefined : setTimeout(() => resolve(false), withinMs)
+    const settle = (): void => {
+      clearTimeout(timer)
+      resolve(true)
+    }
+    answer.then(settle, settle)
+  })
+}
+
+function clientSilent(plan: TransactionPlan, waitedMs: number): ConnectionLost {
+  return new ConnectionLost(`The client given to join() did not answer within ${Math.round(waitedMs)} ms.`, {
+    advice: 'What became of its transaction is not known. Destroy the client, with release(true), and begin again.',
+    keys: plan.allKeys,
+  })
 }
 
 function timedOut(plan: TransactionPlan, waitedMs: number): LockTimeout {

@@ -1,5 +1,5 @@
 import { ConnectionLost, LockstepError } from '../errors.ts'
-import { cancelBackend, findHolders, type Patience } from '../locks/index.ts'
+import { AFTER_END_MS, type Patience } from '../locks/index.ts'
 import { lockAcquired, lockContended } from '../observe/index.ts'
 import {
   codeOf,
@@ -14,12 +14,16 @@ import {
   type StatementResult,
   standbyRefused,
 } from '../postgres/index.ts'
+import { AnswerWatch, LeftBehind } from './answerWatch.ts'
 import { pause } from './askAgain.ts'
-import { checkout, isUnusable, lostWhileOpening, patiently, rollBack } from './connections.ts'
+import { cancelOnAbort } from './cancelOnAbort.ts'
+import { checkout, checkoutFailed, isUnusable, lostWhileOpening, patiently, within } from './connections.ts'
 import type { Grounds } from './grounds.ts'
+import { leave, leaveAndLook } from './leave.ts'
 import { nameOf, type StreamNumbers } from './enqueuing.ts'
 import type { TransactionPlan } from './options.ts'
 import { isKnown } from './serverCheck.ts'
+import { placedSliceMs, unplacedSliceMs } from './slices.ts'
 import {
   beginKept,
   beginTrying,
@@ -58,14 +62,6 @@ export interface Opened {
 /** How a standby refuses an opening message: no transaction ids, no SERIALIZABLE. */
 const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEATURE_NOT_SUPPORTED])
 
-/** A waiting statement holds a snapshot, which holds up vacuum and CREATE INDEX CONCURRENTLY: no wait lasts longer than this. */
-const SLICE_MS = 2000
-/** Behind a pooler an abort cannot cancel the statement, which may be anybody's by then: it waits for the slice to end. */
-const POOLED_SLICE_MS = 500
-/** Without a place, every fourth question waits this long: who only asks is never served where others stand in line. */
-const UNPLACED_SLICE_MS = 60
-const UNPLACED_ROUNDS = 4
-
 /** Opens the transaction with its locks, or throws with nothing held. */
 export function open(grounds: Grounds, plan: TransactionPlan, patience: Patience, queued: boolean): Promise<Opened> {
   return new WayIn(grounds, plan, patience, queued).enter()
@@ -77,6 +73,7 @@ class WayIn {
   readonly #grounds: Grounds
   readonly #plan: TransactionPlan
   readonly #patience: Patience
+  readonly #answers: AnswerWatch
   #connection!: Connection
   #readiness!: Readiness
   #contended: boolean
@@ -90,17 +87,23 @@ class WayIn {
     this.#grounds = grounds
     this.#plan = plan
     this.#patience = patience
+    this.#answers = new AnswerWatch(grounds.silence, patience)
     this.#contended = queued
   }
 
   async enter(): Promise<Opened> {
-    const { driver, readiness, silence } = this.#grounds
+    const { driver, readiness } = this.#grounds
     const { locks, stay } = this.#plan
-    this.#patience.stage = 'connection'
-    this.#readiness = readiness ?? (await patiently(this.#grounds.ready(), this.#patience, locks))
+    const patience = this.#patience
+    patience.stage = 'connection'
     for (let round = 0; ; round++) {
       const stays = stay?.holds
-      this.#connection = await (stay?.connect(driver, this.#patience, locks) ?? checkout(driver, this.#patience, locks))
+      try {
+        this.#readiness = readiness ?? (await patiently(this.#grounds.ready(), patience, locks))
+        this.#connection = await (stay?.connect(driver, patience, locks) ?? checkout(driver, patience, locks))
+      } catch (error) {
+        throw checkoutFailed(error, patience, locks)
+      }
       this.#inTransaction = false
       this.#isNew = false
       try {
@@ -110,26 +113,32 @@ class WayIn {
         } else if (stays !== true && this.#expectsToWait()) {
           opened = await this.#wait(true, round).finally(() => this.#grounds.places.give())
         } else {
-          this.#inTransaction = true
-          const pending = silence.start(this.#connection)
+          const hurries = patience.mayHurry
+          if (!hurries) this.#answers.start(this.#connection)
           try {
-            opened = this.#accept(await this.#try(this.#opening()))
+            const answer = this.#try()
+            opened = this.#accept(await (hurries ? this.#answers.of(this.#connection, answer, this.#leaving) : answer))
           } finally {
-            silence.stop(pending)
+            this.#answers.stop()
           }
           if (opened === undefined || opened === 'unknown life') opened = await this.#enterSlowly(opened, round)
         }
         if (opened !== undefined) return opened
       } catch (error) {
+        if (error instanceof LeftBehind) throw error.failure ?? patience.failure(patience.stage, locks)
+        // Nothing ran yet, and the connection is destroyed: the next one may answer.
+        if (this.#answers.suggestsAnother) continue
         await this.#abandon(error)
         throw error
       }
-      await pause(round, this.#patience)
-      if (this.#patience.over) throw this.#patience.failure('server', locks)
+      await pause(round, patience)
+      if (patience.over) throw patience.failure('server', locks)
     }
   }
 
-  #try(opening: Opening): Promise<StatementResult[]> {
+  #try(): Promise<StatementResult[]> {
+    this.#inTransaction = true
+    const opening = this.#opening()
     const kept = beginKept(opening)
     const asked = kept && this.#connection.ask?.(kept, KEPT_COLUMNS)
     const onceMore = (error: unknown): Promise<StatementResult[]> => {
@@ -181,7 +190,7 @@ class WayIn {
     try {
       for (let opened: Opened | 'unknown life' | undefined = refusal; opened === 'unknown life';) {
         await this.#learnLife()
-        opened = this.#accept(await this.#send(beginTrying(this.#opening()), 0))
+        opened = this.#accept(await this.#send(beginTrying(this.#opening())))
         if (opened !== undefined && opened !== 'unknown life') return opened
       }
       if (!this.#isNew) this.#reportContention()
@@ -219,14 +228,9 @@ class WayIn {
 
   /** How long this attempt may wait at the server at a time; 0: not at all. */
   #longestSlice(placed: boolean, round: number): number {
-    if (!placed) {
-      // With one connection for everything nobody ever has a place, and nobody who holds a lock is kept waiting.
-      const waits =
-        this.#isNew || this.#grounds.driver.poolSize === 1 || round % UNPLACED_ROUNDS === UNPLACED_ROUNDS - 1
-      return waits ? UNPLACED_SLICE_MS : 0
-    }
-    const whole = this.#connection.memory?.pooled === false ? SLICE_MS : POOLED_SLICE_MS
-    return Math.min(whole, this.#readiness.longestStatementMs / 2)
+    if (placed) return placedSliceMs(this.#connection.memory?.pooled === false, this.#readiness.longestStatementMs)
+    // With one connection for everything nobody ever has a place, and nobody who holds a lock is kept waiting.
+    return unplacedSliceMs(round, this.#isNew || this.#grounds.driver.poolSize === 1)
   }
 
   #opening(): Opening {
@@ -297,7 +301,12 @@ class WayIn {
   /** Finds out which server this is and in which life, and tries the locks where nobody has; then we start over. */
   async #learnLife(): Promise<void> {
     await this.#leave()
-    this.#readiness = await this.#grounds.know(this.#connection, this.#readiness)
+    this.#answers.start(this.#connection)
+    try {
+      this.#readiness = await this.#grounds.know(this.#connection, this.#readiness)
+    } finally {
+      this.#answers.stop()
+    }
     const { memory } = this.#connection
     if (memory !== undefined) memory.incarnation = this.#readiness.incarnation.value
   }
@@ -305,21 +314,17 @@ class WayIn {
   /** Waits at the server for one slice. Undefined: not granted in this slice, and the transaction has failed. */
   async #waitSlice(message: (sliceMs: number) => string, longest: number): Promise<StatementResult[] | undefined> {
     const sliceMs = Math.max(1, Math.min(longest, this.#patience.remainingMs()))
-    const cancelling = this.#cancelOnAbort()
+    const connection = this.#connection
     this.#inTransaction = true
-    const pending = this.#grounds.silence.start(this.#connection, sliceMs)
     let refusal: unknown
     try {
-      return await this.#connection.script(message(sliceMs))
+      const answer = connection.script(message(sliceMs))
+      const cancelling = cancelOnAbort(this.#grounds, connection, this.#patience)
+      return await this.#answers.ofSlice(connection, sliceMs, answer, this.#leaving, cancelling)
     } catch (error) {
       refusal = error
-    } finally {
-      this.#grounds.silence.stop(pending)
-      const sent = cancelling?.()
-      // A cancel whose answer is lost may still be on its way: nobody else may run a statement here.
-      if (sent !== undefined) await sent.catch(() => this.#connection.destroy())
     }
-    const tookTooLong = codeOf(refusal) === LOCK_NOT_AVAILABLE && !this.#connection.lost
+    const tookTooLong = codeOf(refusal) === LOCK_NOT_AVAILABLE && !connection.lost
     // One that was cancelled had waited, too.
     if (tookTooLong || this.#patience.aborted) this.#reportContention()
     if (!tookTooLong) throw refusal
@@ -327,30 +332,14 @@ class WayIn {
     return undefined
   }
 
-  /** Where the connection is direct, an abort cancels what it runs. The answer ends that, and gives the cancel that is on its way. */
-  #cancelOnAbort(): (() => Promise<unknown> | undefined) | undefined {
-    const pid = this.#connection.memory?.pooled === false ? this.#connection.protocolPid : undefined
-    if (pid === undefined) return undefined
-    let settled = false
-    let sending: Promise<unknown> | undefined
-    const cancel = async (): Promise<void> => {
-      const other = await this.#grounds.driver.connect()
-      // Too late, it would hit whatever the connection runs next.
-      if (!settled) sending = this.#grounds.silence.script(other, cancelBackend(pid))
-      await sending?.catch(() => other.destroy())
-      other.release()
-    }
-    const forget = this.#patience.onAbort(() => void cancel().catch(() => undefined))
-    return () => {
-      settled = true
-      forget()
-      return sending
-    }
-  }
-
-  #send(text: string, mayTakeMs: number): Promise<StatementResult[]> {
+  async #send(text: string): Promise<StatementResult[]> {
     this.#inTransaction = true
-    return this.#grounds.silence.script(this.#connection, text, mayTakeMs)
+    this.#answers.start(this.#connection)
+    try {
+      return await this.#connection.script(text)
+    } finally {
+      this.#answers.stop()
+    }
   }
 
   #reportContention(): void {
@@ -369,28 +358,28 @@ class WayIn {
   }
 
   async #leave(): Promise<void> {
-    await this.#send(this.#leaving, 0)
+    await this.#send(this.#leaving)
     this.#inTransaction = false
   }
 
-  /** The error for a wait that has ended, with who was in the way. Leaves the transaction rolled back. */
-  async #giveUp(): Promise<LockstepError> {
-    await this.#leave()
-    if (this.#patience.aborted) return this.#patience.failure('server', this.#plan.locks)
-    const pending = this.#grounds.silence.start(this.#connection)
-    const holders = await findHolders(this.#connection, this.#plan.locks).catch(() => [])
-    this.#grounds.silence.stop(pending)
-    return this.#patience.failure('server', this.#plan.locks, holders)
+  /** The error for a wait that has ended, with who was in the way, where that is quickly seen. The connection is seen to. */
+  async #giveUp(): Promise<LeftBehind> {
+    const look = !this.#patience.aborted
+    const looking = leaveAndLook(this.#connection, this.#grounds.silence, this.#leaving, look ? this.#plan.locks : [])
+    const holders = await within(looking, AFTER_END_MS)
+    return new LeftBehind(this.#patience.failure('server', this.#plan.locks, holders))
   }
 
   /** Leaves nothing behind. An error that came out of an aborted wait is told as that. */
   async #abandon(error: unknown): Promise<void> {
     const lost = isUnusable(this.#connection, error) || meansConnectionLost(error)
     if (lost) this.#connection.destroy()
-    else if (this.#inTransaction) await rollBack(this.#connection, this.#grounds.silence, this.#leaving)
+    else if (this.#inTransaction)
+      await within(leave(this.#connection, this.#grounds.silence, this.#leaving), this.#patience.answerMs())
     else this.#connection.release()
     if (error instanceof LockstepError && !(error instanceof ConnectionLost)) return
     if (this.#patience.aborted) throw this.#patience.failure('server', this.#plan.locks)
+    if (this.#answers.outOfTime) throw this.#patience.failure('connection', this.#plan.locks)
     if (STANDBY_STATES.has(codeOf(error) ?? '')) throw standbyRefused()
     if (lost) throw lostWhileOpening(this.#plan, error)
   }

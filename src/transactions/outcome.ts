@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LockstepError } from '../errors.ts'
+import { PoolClosed } from '../errors.ts'
 import { Closing, Patience } from '../locks/index.ts'
 import { commitResolved } from '../observe/index.ts'
 import { incarnationExpression } from '../postgres/index.ts'
@@ -50,8 +50,8 @@ async function ask(grounds: Grounds, trace: Trace, commitSent: boolean): Promise
     // The library may be closing meanwhile: its running transactions are still seen to their end.
     connection = await checkout(grounds.driver, new Patience(RESOLVE_MS, undefined, new Closing()), [])
   } catch (error) {
-    // A closed pool will not open again; a server that is down may.
-    return error instanceof LockstepError ? 'unknown' : 'later'
+    // A closed pool will not open again; everything else may be over before the time is.
+    return error instanceof PoolClosed ? 'unknown' : 'later'
   }
   try {
     const expression = incarnationExpression(grounds.quotedSchema)

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { CommitOutcomeUnknown, LockstepError, type LockstepErrorCode, RetriesExhausted } from '../errors.ts'
 import { closedError, Patience, type RolloutSource } from '../locks/index.ts'
 import { transactionRetried } from '../observe/index.ts'
@@ -10,7 +9,7 @@ import { isInsideTransaction } from './frames.ts'
 import type { Grounds } from './grounds.ts'
 import { refuseInside, refuseWaitingForSelf } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
-import { resolveCommit, resolveOutcome } from './outcome.ts'
+import { type Outcome, resolveCommit, resolveOutcome } from './outcome.ts'
 import { judge, pauseMs } from './retry.ts'
 import { rollOut } from './rollOut.ts'
 
@@ -18,7 +17,13 @@ import { rollOut } from './rollOut.ts'
 export function runTransaction<T>(grounds: Grounds, declared: TransactionPlan, fn: Body<T>): Promise<T> {
   refuseInside(grounds, declared.allKeys)
   const { rollout } = grounds
-  return rollout === undefined ? runAttempts(grounds, declared, fn) : runRolledOut(grounds, rollout, declared, fn)
+  if (rollout !== undefined) return runRolledOut(grounds, rollout, declared, fn)
+  return runAttempts(
+    grounds,
+    declared,
+    fn,
+    new Patience(declared.firstWaitMs, declared.signal, declared.closing, declared.noWait),
+  )
 }
 
 /** The same with only some of the keys locked. */
@@ -28,7 +33,7 @@ async function runRolledOut<T>(
   declared: TransactionPlan,
   fn: Body<T>,
 ): Promise<T> {
-  const patience = new Patience(declared.waitMs, declared.signal, declared.closing)
+  const patience = new Patience(declared.firstWaitMs, declared.signal, declared.closing, declared.noWait)
   const young = declared.locks.length > 0 ? rollout.freshen() : undefined
   if (young !== undefined) {
     await declared.stay?.leave()
@@ -36,10 +41,10 @@ async function runRolledOut<T>(
   }
   const plan = rollOut(grounds, declared)
   const { trigger } = grounds
-  if (trigger === undefined || plan.locks.length === 0) return runAttempts(grounds, plan, fn)
+  if (trigger === undefined || plan.locks.length === 0) return runAttempts(grounds, plan, fn, patience)
   const keys = plan.locks.map((lock) => lock.key)
   try {
-    const value = await runAttempts(grounds, plan, fn)
+    const value = await runAttempts(grounds, plan, fn, patience)
     trigger.sawEnd(keys, false)
     return value
   } catch (error) {
@@ -56,23 +61,31 @@ const HARM: ReadonlySet<LockstepErrorCode> = new Set([
   'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN',
 ])
 
-async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>): Promise<T> {
+/** `first` is the wait budget of the first attempt, and of those after it until the function has run. */
+async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, first: Patience): Promise<T> {
   if (plan.closing.closed) throw closedError(plan.allKeys)
   if (isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
+  let patience = first
   for (let attempt = 1; ; attempt++) {
-    const result = await attemptOnce(grounds, plan, fn, attempt)
+    const result = await attemptOnce(grounds, plan, fn, attempt, patience)
     if (result.end === 'committed') return result.value
-    const committed = await beforeNextAttempt(grounds, plan, result, attempt)
+    const ran = result.end === 'uncertain' || result.ran
+    const committed = await beforeNextAttempt(grounds, plan, result, attempt, ran ? undefined : patience)
     if (committed !== undefined) return committed.value
+    if (ran) patience = new Patience(plan.waitMs, plan.signal, plan.closing, plan.noWait)
   }
 }
 
-/** Finds out what became of an attempt that did not end well, and waits until there can be another. Throws where there is none. */
+/**
+ * Finds out what became of an attempt that did not end well, and waits until there can be another. Throws where there is none: after the
+ * last attempt, and where `budget`, which an attempt that never ran has begun to use up, does not last for the pause.
+ */
 async function beforeNextAttempt<T>(
   grounds: Grounds,
   plan: TransactionPlan,
   result: Exclude<Attempt<T>, { end: 'committed' }>,
   attempt: number,
+  budget: Patience | undefined,
 ): Promise<{ value: T } | undefined> {
   if (result.end === 'uncertain') {
     const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(grounds, plan, result.trace)
@@ -80,7 +93,13 @@ async function beforeNextAttempt<T>(
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
   } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
     // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
-    const outcome = await resolveOutcome(grounds, result.trace)
+    const { trace } = result
+    let outcome: Outcome | undefined
+    await untilAborted(plan, (done) => {
+      void resolveOutcome(grounds, trace)
+        .then((found) => (outcome = found))
+        .finally(done)
+    })
     // COMMIT was not sent by us.
     if (outcome === 'committed') throw endedEarly(plan, outcome, result.error)
   }
@@ -92,14 +111,39 @@ async function beforeNextAttempt<T>(
   if (verdict === 'final') throw result.error
   if (attempt >= plan.attempts || plan.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
   await plan.stay?.leave()
-  const delayMs = pauseMs(verdict, attempt)
+  const leftMs = budget?.leftMs ?? Infinity
+  if (leftMs < LEAST_LEFT_MS) throw exhausted(plan, attempt, result.error, verdict)
+  const delayMs = Math.min(pauseMs(verdict, attempt), leftMs / 2)
   if (transactionRetried.hasSubscribers) {
     const { schema } = grounds
     const { keys } = plan
     transactionRetried.publish({ schema, keys, attempt, delayMs, reason, error: result.error })
   }
-  await sleep(delayMs)
+  await untilAborted(plan, (done) => {
+    const timer = setTimeout(done, delayMs)
+    return () => clearTimeout(timer)
+  })
   return undefined
+}
+
+/** With less than this left of the wait budget, another attempt could not be made before its end. */
+const LEAST_LEFT_MS = 10
+
+/** Waits for something, or until the caller or the closing ends it: the next attempt reports that. `begin` can answer how to stop it. */
+function untilAborted(
+  { signal, closing }: TransactionPlan,
+  begin: (done: () => void) => (() => void) | undefined | void,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = begin(() => {
+      forget()
+      resolve()
+    })
+    const forget = new Patience(false, signal, closing).onAbort(() => {
+      stop?.()
+      resolve()
+    })
+  })
 }
 
 function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {

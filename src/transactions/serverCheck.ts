@@ -12,6 +12,7 @@ import {
   readKnownServer,
   rememberTrial,
   type SilenceWatch,
+  withGrowingSilence,
 } from '../postgres/index.ts'
 import { type Trial, tryLocks, tryMore } from './lockTrial.ts'
 import { transactionsRefused } from './statementMode.ts'
@@ -160,7 +161,7 @@ export class ServerCheck {
 
   async #check(): Promise<Readiness> {
     const { driver, schema, silence, method } = this.#pool
-    const readiness = await checkReadiness(driver, schema, silence, method.name)
+    const readiness = await withGrowingSilence(silence, (within) => checkReadiness(driver, schema, within, method.name))
     const { kind, tried } = readiness
     let kinds: Iterable<ConnectionKind> = [kind]
     if (tried[kind] === 0 || this.#refusals.size > 0)

@@ -1,0 +1,117 @@
+import { getEventListeners } from 'node:events'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { holding, workbench } from '../tools/server/testing/workbench.ts'
+import { leakGuard, testDatabase } from '../tools/server/testDatabase.ts'
+import { key, LockAborted } from './index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+/** More than the ten from which on Node warns. */
+const MANY = 25
+
+const warnings: Error[] = []
+const note = (warning: Error): void => void warnings.push(warning)
+beforeEach(() => {
+  warnings.length = 0
+  process.on('warning', note)
+})
+afterEach(() => void process.off('warning', note))
+
+function listenersOf(signal: AbortSignal): number {
+  return getEventListeners(signal, 'abort').length
+}
+
+/** Node warns a moment after the listener was added. */
+const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+
+/** Calls that wait with one signal: it gets one listener, all of them end with its abort, and nothing stays on it. */
+async function expectOneListener(
+  call: (number: number, signal: AbortSignal) => Promise<unknown>,
+  allWait: () => Promise<unknown>,
+): Promise<void> {
+  const controller = new AbortController()
+  const calls = Array.from({ length: MANY }, (_, number) => call(number, controller.signal))
+  const outcomes = Promise.allSettled(calls)
+  await allWait()
+  expect(listenersOf(controller.signal)).toBe(1)
+  controller.abort(new Error('enough'))
+  for (const outcome of await outcomes) {
+    expect(outcome.status === 'rejected' && outcome.reason).toBeInstanceOf(LockAborted)
+  }
+  expect(listenersOf(controller.signal)).toBe(0)
+  await nextTurn()
+  expect(warnings.map(({ message }) => message)).toEqual([])
+}
+
+test('transactions in the queue of one key share a listener', async () => {
+  const { lockstep } = bench.open('pg')
+  const release = await holding(lockstep, key`Shared:${1}`)
+  await expectOneListener((_, signal) => lockstep.transaction({ lock: key`Shared:${1}`, signal }, nextTurn), nextTurn)
+  await release()
+})
+
+test('transactions that wait for a connection share a listener', async () => {
+  const { lockstep } = bench.open('pg', { max: 1 })
+  const release = await holding(lockstep, key`Shared:${2}`)
+  await expectOneListener(
+    (number, signal) => lockstep.transaction({ lock: key`Waiting:${number}`, signal }, nextTurn),
+    nextTurn,
+  )
+  await release()
+})
+
+test('transactions that wait at the server share a listener', async () => {
+  const holder = bench.open('pg').lockstep
+  const { lockstep } = bench.open('pg', { max: 8 })
+  const release = await holding(holder, key`Shared:${3}`)
+  await expectOneListener(
+    (_, signal) => lockstep.transaction({ lockShared: key`Shared:${3}`, signal }, nextTurn),
+    () => bench.waiters(1),
+  )
+  await release()
+})
+
+test('callers that wait for leases share a listener', async () => {
+  const { lockstep } = bench.open('pg')
+  const leases = await Promise.all(
+    Array.from({ length: MANY }, (_, number) => lockstep.leases.acquire(key`Job:${number}`)),
+  )
+  await expectOneListener(
+    (number, signal) => lockstep.leases.acquire(key`Job:${number}`, { waitMs: 20_000, signal }),
+    () =>
+      expect
+        .poll(async () => (await bench.admin.query('SELECT FROM lockstep.lease_waiters')).rowCount, { timeout: 10_000 })
+        .toBe(MANY),
+  )
+  await Promise.all(leases.map((lease) => lease.release()))
+})
+
+test('combined calls of many keys share a listener', async () => {
+  const { lockstep } = bench.open('pg', { max: 1 })
+  const release = await holding(lockstep, key`Shared:${4}`)
+  const deposit = lockstep.combine({
+    key: (item: number) => key`Account:${item}`,
+    run: async (_tx, items: readonly number[]) => items.map(() => 'done'),
+  })
+  await expectOneListener((number, signal) => deposit(number, { signal }), nextTurn)
+  await release()
+})
+
+test('ten thousand transactions leave nothing on a signal that lives as long as the program', async () => {
+  const { lockstep } = bench.open('pg')
+  const { signal } = new AbortController()
+  let most = 0
+  for (let round = 0; round < 400; round++) {
+    await Promise.all(
+      Array.from({ length: MANY }, (_, number) =>
+        lockstep.transaction({ lock: key`Long:${number % 5}`, signal }, async () => {
+          most = Math.max(most, listenersOf(signal))
+        }),
+      ),
+    )
+  }
+  expect(most).toBeLessThanOrEqual(1)
+  expect(listenersOf(signal)).toBe(0)
+})

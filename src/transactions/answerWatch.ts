@@ -1,0 +1,114 @@
+import type { LockstepError } from '../errors.ts'
+import { AFTER_END_MS, type Patience } from '../locks/index.ts'
+import { type Connection, GRACE_MS, type Pending, type SilenceWatch } from '../postgres/index.ts'
+import { leaveAfter } from './leave.ts'
+
+/** The caller does not wait any more. Its connection is seen to, and not to be touched. */
+export class LeftBehind extends Error {
+  /** What the caller is told; undefined: what its patience says. */
+  readonly failure: LockstepError | undefined
+
+  constructor(failure?: LockstepError) {
+    super('The connection was left behind.')
+    this.failure = failure
+  }
+}
+
+/**
+ * Watches over the messages of one opening, one at a time. Three things end the wait for an answer: the silence of the server, the end
+ * of the wait budget, and an abort. The last two give an answer that is on its way a moment to come; without one the state of the
+ * connection is not known, and it is destroyed. An opening that has budget left gives a silent connection only a part of it, so that
+ * there is some for the next one.
+ */
+export class AnswerWatch {
+  readonly #silence: SilenceWatch
+  readonly #patience: Patience
+  #pending: Pending | undefined
+  #forget: (() => void) | undefined
+
+  constructor(silence: SilenceWatch, patience: Patience) {
+    this.#silence = silence
+    this.#patience = patience
+  }
+
+  /** The answer to a message that the server answers at once, for a caller that may not wait for it. */
+  of<T>(connection: Connection, answer: Promise<T>, leaving: string): Promise<T> {
+    return this.ofSlice(connection, 0, answer, leaving, () => undefined)
+  }
+
+  /** To be called before a message is sent that the server answers at once. */
+  start(connection: Connection): void {
+    const [silence, patience] = [this.#silence, this.#patience]
+    const pending = silence.start(connection, 0, undefined, patience.answerMs(), patience)
+    this.#pending = pending
+    // Closing is looked for by the watch itself: to listen to it would cost every transaction something.
+    this.#forget = patience.onSignal(() => silence.hurry(pending, GRACE_MS))
+  }
+
+  stop(): void {
+    if (this.#pending !== undefined) this.#silence.stop(this.#pending)
+    this.#forget?.()
+    this.#forget = undefined
+  }
+
+  /**
+   * The answer to a message that waits at the server for a slice of time. Where it is late and the caller will not wait, the caller gets
+   * `LeftBehind` and the answer is waited for without it: a server that is merely slow keeps its connections, which would be missed
+   * most where many wait. `leaving` undoes the message. `cancelling` ends the means to cancel it, and gives a cancel that was sent.
+   */
+  ofSlice<T>(
+    connection: Connection,
+    sliceMs: number,
+    answer: Promise<T>,
+    leaving: string,
+    cancelling: () => Promise<unknown> | undefined,
+  ): Promise<T> {
+    const [silence, patience] = [this.#silence, this.#patience]
+    const endsAt = performance.now() + sliceMs
+    const settled = this.#settled(connection, answer, cancelling)
+    return new Promise((resolve, reject) => {
+      const giveUp = (): void => {
+        this.stop()
+        if (patience.aborted || patience.leftMs <= 0) {
+          void leaveAfter(settled, connection, silence, leaving)
+          return reject(new LeftBehind())
+        }
+        pending.outOfTime = pending.limited
+        connection.destroy()
+      }
+      const pending = silence.start(connection, sliceMs, giveUp, patience.answerMs(sliceMs))
+      this.#pending = pending
+      this.#forget = patience.onAbort(() => {
+        // What cannot be cancelled is given its slice: nothing else ends a wait that is in the server's queue.
+        const cancellable = connection.memory?.pooled === false
+        silence.hurry(pending, cancellable ? AFTER_END_MS : Math.max(0, endsAt - performance.now()) + GRACE_MS)
+      })
+      settled.then(resolve, reject)
+    })
+  }
+
+  /** The answer, once no cancel is on its way any more. */
+  async #settled<T>(
+    connection: Connection,
+    answer: Promise<T>,
+    cancelling: () => Promise<unknown> | undefined,
+  ): Promise<T> {
+    try {
+      return await answer
+    } finally {
+      this.stop()
+      // A cancel whose answer is lost may still be on its way: nobody else may run a statement here.
+      await cancelling()?.catch(() => connection.destroy())
+    }
+  }
+
+  /** Whether the last message was not answered in the time that it was given, and another connection may do better. */
+  get suggestsAnother(): boolean {
+    return this.outOfTime && !this.#patience.aborted && this.#patience.leftMs > 0
+  }
+
+  /** Whether the last message was not answered in the time that it was given. Whether the server is silent is not known. */
+  get outOfTime(): boolean {
+    return this.#pending?.outOfTime === true
+  }
+}
