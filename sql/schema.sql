@@ -163,6 +163,7 @@ BEGIN
             'forced', forced_by, forced_reason);
     released := released + 1;
   END LOOP;
+  PERFORM FROM "lockstep".leases l WHERE l.name = held AND l.token IS NULL ORDER BY l.slot FOR UPDATE;
   PERFORM "lockstep".lease_wake(held);
   RETURN released;
 END
@@ -231,11 +232,17 @@ DECLARE
   mine "lockstep".leases;
   busy integer;
   ahead integer;
+  others integer;
+  lockable integer;
   several boolean := wanted_permits > 1;
+  alone boolean := false;
 BEGIN
-  FOR look IN 1 .. 3 LOOP
-    SELECT count(*), max(l.permits) FILTER (WHERE l.permits <> wanted_permits) INTO busy, other_permits
-      FROM "lockstep".leases l WHERE l.name = wanted AND l.token IS NOT NULL AND l.expires_at > clock_timestamp();
+  FOR look IN 1 .. 4 LOOP
+    SELECT count(*) FILTER (WHERE l.token IS NOT NULL AND l.expires_at > clock_timestamp()),
+           max(l.permits) FILTER (WHERE l.token IS NOT NULL AND l.expires_at > clock_timestamp() AND l.permits <> wanted_permits),
+           count(*) FILTER (WHERE l.permits <> wanted_permits)
+      INTO busy, other_permits, others
+      FROM "lockstep".leases l WHERE l.name = wanted;
     IF busy > 0 THEN
       -- An earlier try of ours whose answer was lost.
       IF EXISTS (SELECT FROM "lockstep".leases l WHERE l.name = wanted AND l.token = my_token) THEN
@@ -258,20 +265,40 @@ BEGIN
     EXIT WHEN busy + ahead >= wanted_permits;
 
     -- Where there are several rows, what is being taken just now is not seen: one at a time, and looked at anew.
-    IF look = 1 THEN
-      several := several OR EXISTS (SELECT FROM "lockstep".leases l WHERE l.name = wanted AND l.permits <> wanted_permits);
-      IF several THEN
-        PERFORM pg_advisory_xact_lock("lockstep".lock_id('lease', wanted));
-        CONTINUE;
-      END IF;
+    several := several OR others > 0;
+    IF several AND NOT alone THEN
+      PERFORM pg_advisory_xact_lock("lockstep".lock_id('lease', wanted));
+      alone := true;
+      CONTINUE;
     END IF;
     PERFORM set_config('synchronous_commit', 'on', true);
+    IF others > 0 THEN
+      -- All of them are free or over by now. One that is locked is busy: this caller does not know its slot, or must not share it.
+      SELECT count(*) INTO lockable FROM (
+        SELECT FROM "lockstep".leases l
+         WHERE l.name = wanted AND l.permits <> wanted_permits AND (l.token IS NULL OR l.expires_at <= clock_timestamp())
+           FOR UPDATE SKIP LOCKED) AS locked;
+      IF lockable < others THEN
+        -- Unless it was only being cleaned away.
+        PERFORM pg_advisory_xact_lock_shared("lockstep".lock_id('leases', 'CleanUp:all'));
+        CONTINUE;
+      END IF;
+      -- Nobody has the old number any more. What it leaves would have to be looked at by everybody who comes.
+      INSERT INTO "lockstep".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
+      SELECT l.name, l.slot, l.fence, l.holder, l.metadata, l.acquired_at, l.expires_at, 'expired'
+        FROM "lockstep".leases l
+       WHERE l.name = wanted AND l.slot >= wanted_permits AND l.token IS NOT NULL AND l.remembered;
+      DELETE FROM "lockstep".leases l WHERE l.name = wanted AND l.slot >= wanted_permits;
+      UPDATE "lockstep".leases l SET permits = wanted_permits WHERE l.name = wanted AND l.permits <> wanted_permits;
+    END IF;
     -- Locked means held: by whoever takes it just now, or by an open transaction of the last holder.
     SELECT * INTO mine FROM "lockstep".leases l
      WHERE l.name = wanted AND l.slot < wanted_permits AND (l.token IS NULL OR l.expires_at <= clock_timestamp())
      ORDER BY l.slot LIMIT 1
        FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
+      -- Taken and given back with another number since it was counted: there may be more rows of that.
+      CONTINUE WHEN mine.permits <> wanted_permits;
       IF mine.token IS NOT NULL AND mine.remembered THEN
         INSERT INTO "lockstep".lease_history (name, slot, fence, holder, metadata, acquired_at, ended_at, ending)
         VALUES (mine.name, mine.slot, mine.fence, mine.holder, mine.metadata, mine.acquired_at, mine.expires_at, 'expired');
@@ -291,6 +318,10 @@ BEGIN
        ORDER BY s LIMIT 1
           ON CONFLICT DO NOTHING
        RETURNING slot, fence INTO granted_slot, granted_fence;
+      IF granted_fence IS NULL THEN
+        -- A row that is being cleaned away is locked, and nobody has it: it is gone in a moment.
+        PERFORM pg_advisory_xact_lock_shared("lockstep".lock_id('leases', 'CleanUp:all'));
+      END IF;
     END IF;
     EXIT WHEN granted_fence IS NOT NULL;
   END LOOP;
@@ -1778,6 +1809,16 @@ table lock_rows
   column id bigint not null
   constraint lock_rows_pkey PRIMARY KEY (id)
   CREATE UNIQUE INDEX lock_rows_pkey ON lockstep.lock_rows USING btree (id)
+table lock_trials
+  column system bigint not null
+  column route text not null
+  column strategy text not null
+  column pooled boolean not null
+  column connections smallint not null
+  column version integer not null
+  column tried_at timestamp with time zone not null default clock_timestamp()
+  constraint lock_trials_pkey PRIMARY KEY (system, route, strategy, pooled)
+  CREATE UNIQUE INDEX lock_trials_pkey ON lockstep.lock_trials USING btree (system, route, strategy, pooled)
 table migrations
   column version integer not null
   column name text not null

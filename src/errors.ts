@@ -1,72 +1,6 @@
-/**
- * Every error that Lockstep throws by itself. Each has a stable `code`, the keys it is about, and `advice`: what to do now.
- * Errors of the database that are not Lockstep's business (a constraint, a syntax error) pass through as the driver made them.
- */
+import { LockstepError, type LockstepErrorDetails } from './lockstepError.ts'
 
-/** The stable codes, one per error class. Programs compare these, never the message. */
-export type LockstepErrorCode =
-  | 'LOCKSTEP_INVALID_KEY'
-  | 'LOCKSTEP_INVALID_OPTION'
-  | 'LOCKSTEP_LOCK_TIMEOUT'
-  | 'LOCKSTEP_LOCK_ABORTED'
-  | 'LOCKSTEP_NESTED_TRANSACTION'
-  | 'LOCKSTEP_TRANSACTION_ENDED'
-  | 'LOCKSTEP_TRANSACTION_CONTROL'
-  | 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
-  | 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN'
-  | 'LOCKSTEP_RETRIES_EXHAUSTED'
-  | 'LOCKSTEP_CONNECTION_LOST'
-  | 'LOCKSTEP_CONNECTION_REJECTED'
-  | 'LOCKSTEP_POOL_CLOSED'
-  | 'LOCKSTEP_CLOSED'
-  | 'LOCKSTEP_JOIN_REFUSED'
-  | 'LOCKSTEP_STANDBY'
-  | 'LOCKSTEP_SCHEMA_MISSING'
-  | 'LOCKSTEP_SCHEMA_TOO_OLD'
-  | 'LOCKSTEP_SCHEMA_TOO_NEW'
-  | 'LOCKSTEP_MIGRATION_FAILED'
-  | 'LOCKSTEP_DRIVER_UNSUPPORTED'
-  | 'LOCKSTEP_STRATEGY_UNSUPPORTED'
-  | 'LOCKSTEP_ROWS_MISSING'
-  | 'LOCKSTEP_ROWS_LOCKED'
-  | 'LOCKSTEP_QUEUE_FULL'
-  | 'LOCKSTEP_BATCH_MISMATCH'
-  | 'LOCKSTEP_LEASE_HELD'
-  | 'LOCKSTEP_LEASE_LOST'
-  | 'LOCKSTEP_LEASE_PERMITS'
-  | 'LOCKSTEP_LEASE_BUSY'
-  | 'LOCKSTEP_LEASE_TRANSACTION_TOO_LONG'
-  | 'LOCKSTEP_STREAM_NOT_DECLARED'
-  | 'LOCKSTEP_STREAM_NOT_PARKED'
-  | 'LOCKSTEP_EVENT_INVALID'
-  | 'LOCKSTEP_OUTBOX_REBASE_NEEDED'
-  | 'LOCKSTEP_REPLAY_STOPPED'
-  | 'LOCKSTEP_INBOX_GAP'
-  | 'LOCKSTEP_HISTORY_DIVERGED'
-  | 'LOCKSTEP_WEBHOOK_UNVERIFIED'
-
-/** What every Lockstep error carries beside its message. */
-export interface LockstepErrorDetails {
-  readonly advice: string
-  readonly keys?: readonly string[] | undefined
-  readonly cause?: unknown
-}
-
-/** The common parent: `error instanceof LockstepError`, or compare `error.code`. */
-export abstract class LockstepError extends Error {
-  abstract readonly code: LockstepErrorCode
-  /** What to do about it, one sentence. */
-  readonly advice: string
-  /** The keys that the failing call named. */
-  readonly keys: readonly string[]
-
-  constructor(message: string, details: LockstepErrorDetails) {
-    super(`${message} ${details.advice}`, details.cause === undefined ? undefined : { cause: details.cause })
-    this.name = new.target.name
-    this.advice = details.advice
-    this.keys = details.keys ?? []
-  }
-}
+export * from './lockstepError.ts'
 
 /** A key that cannot name a concept: empty, generic, too long, or holding characters that PostgreSQL cannot store. */
 export class InvalidKey extends LockstepError {
@@ -117,7 +51,7 @@ export class LockAborted extends LockstepError {
   readonly code = 'LOCKSTEP_LOCK_ABORTED'
 }
 
-/** A transaction inside a transaction that asks for what the outer one does not have: it would wait for itself for ever. */
+/** A transaction inside a transaction that is not a part of it, or asks for what it does not have. */
 export class NestedTransaction extends LockstepError {
   readonly code = 'LOCKSTEP_NESTED_TRANSACTION'
 }
@@ -127,12 +61,39 @@ export class TransactionEnded extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_ENDED'
 }
 
-/** `tx.query()` was given BEGIN, COMMIT or ROLLBACK: these are Lockstep's to send. */
+/** A statement would have begun or ended the transaction: that is Lockstep's to do. It was not sent. */
 export class TransactionControl extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_CONTROL'
 }
 
-/** COMMIT was answered with ROLLBACK: a statement had failed and its error was swallowed. Nothing was written. */
+/**
+ * The transaction had ended before its function did, by a COMMIT or ROLLBACK that Lockstep did not send. From then on nothing was locked.
+ * It is not run again.
+ */
+export class TransactionEndedEarly extends LockstepError {
+  readonly code = 'LOCKSTEP_TRANSACTION_ENDED_EARLY'
+  /** What became of what was written before that, as far as the server tells. */
+  readonly outcome: 'committed' | 'rolledBack' | 'unknown'
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly outcome: TransactionEndedEarly['outcome'] }) {
+    super(message, details)
+    this.outcome = details.outcome
+  }
+}
+
+/** A statement of an outer tx was not sent, because a savepoint or an inner transaction is open: it would be undone with that. */
+export class SavepointOpen extends LockstepError {
+  readonly code = 'LOCKSTEP_SAVEPOINT_OPEN'
+  /** How long it waited for the end of that; 0 where that end could not come before its own. */
+  readonly waitedMs: number
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly waitedMs: number }) {
+    super(message, details)
+    this.waitedMs = details.waitedMs
+  }
+}
+
+/** The transaction could not be committed: a statement had failed and its error was caught. Nothing was written. */
 export class TransactionRolledBack extends LockstepError {
   readonly code = 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
 }
@@ -182,7 +143,7 @@ export class LockstepClosed extends LockstepError {
   readonly code = 'LOCKSTEP_CLOSED'
 }
 
-/** `join()` was given a client in which the promise cannot be kept. Its transaction is as it was. */
+/** `join()` or `outbox.enqueue()` was given a client in which the promise cannot be kept. Its transaction is as it was. */
 export class JoinRefused extends LockstepError {
   readonly code = 'LOCKSTEP_JOIN_REFUSED'
 }
@@ -190,6 +151,27 @@ export class JoinRefused extends LockstepError {
 /** The server is a standby: locks taken there do not exclude the primary's. */
 export class StandbyRefused extends LockstepError {
   readonly code = 'LOCKSTEP_STANDBY'
+}
+
+/** What a trial of the locks found. */
+export type LocksIneffectiveReason =
+  | 'granted twice'
+  | 'never granted'
+  | 'not listed'
+  | 'statements split'
+  | 'transactions refused'
+  | 'not supported'
+  | 'Citus worker'
+
+/** A trial showed that locks do not exclude here, because of the engine or of what lies between. Nothing was written. */
+export class LocksIneffective extends LockstepError {
+  readonly code = 'LOCKSTEP_LOCKS_INEFFECTIVE'
+  readonly reason: LocksIneffectiveReason
+
+  constructor(message: string, details: LockstepErrorDetails & { reason: LocksIneffectiveReason }) {
+    super(message, details)
+    this.reason = details.reason
+  }
 }
 
 /** The database has no Lockstep schema. */
@@ -249,6 +231,21 @@ export class RowsLocked extends LockstepError {
   }
 }
 
+/** `lockRows()` and another session waited for each other. `transaction()` tries again; `cause` is the server's 40P01. */
+export class RowsDeadlocked extends LockstepError {
+  readonly code = 'LOCKSTEP_ROWS_DEADLOCKED'
+  /** The table, quoted. */
+  readonly table: string
+  /** The columns by which this call orders the rows; then those by which other calls of the same Lockstep do, if any. */
+  readonly orders: readonly string[]
+
+  constructor(message: string, details: LockstepErrorDetails & { table: string; orders: readonly string[] }) {
+    super(message, details)
+    this.table = details.table
+    this.orders = details.orders
+  }
+}
+
 /** More calls wait for their batch than were allowed. The call was not taken. */
 export class QueueFull extends LockstepError {
   readonly code = 'LOCKSTEP_QUEUE_FULL'
@@ -266,7 +263,7 @@ export class BatchMismatch extends LockstepError {
   readonly code = 'LOCKSTEP_BATCH_MISMATCH'
 }
 
-/** Somebody else has the lease, or is ahead in line for it. */
+/** The database said, in this call, that somebody else has the lease or is ahead in line for it. */
 export class LeaseHeld extends LockstepError {
   readonly code = 'LOCKSTEP_LEASE_HELD'
   /** Who has it; undefined where it is free and others are ahead in line. */
@@ -297,7 +294,10 @@ export class LeaseHeld extends LockstepError {
 /** Why a lease is not held any more. */
 export type LeaseLostReason = 'not renewed in time' | 'taken away' | 'held too long' | 'closed' | 'released'
 
-/** The lease is not held any more, or it is not certain. Nothing that its transactions have not committed yet will be. */
+/**
+ * The lease is not held any more, or it is not certain. Nothing that its transactions have not committed yet will be. `cause`: what the
+ * holder's function threw after the loss.
+ */
 export class LeaseLost extends LockstepError {
   readonly code = 'LOCKSTEP_LEASE_LOST'
   readonly reason: LeaseLostReason

@@ -33,6 +33,7 @@ export { type ClientOf, Lockstep } from './lockstep.ts'
 export type { LockstepOptions } from './lockstepOptions.ts'
 export type {
   ForceReleaseOptions,
+  GuardedTransaction,
   HistoryEntry,
   LeaderOptions,
   Lease,
@@ -43,7 +44,7 @@ export type {
   Leases,
   LeaseWaiter,
 } from './leases/index.ts'
-export type { ActContext, Found, LongOnceOptions, OnceOptions, OnceResult } from './once/index.ts'
+export type { ActContext, Found, LongOnceOptions, OnceOptions } from './once/index.ts'
 export {
   type BatchContext,
   type Delivery,
@@ -71,7 +72,7 @@ export {
   type SinkFunction,
   type Stream,
 } from './outbox/index.ts'
-export type { Finding, MigrateOptions, MigrateResult, Pool, StatementResult } from './postgres/index.ts'
+export type { DoctorOptions, Finding, MigrateOptions, MigrateResult, Pool, StatementResult } from './postgres/index.ts'
 export {
   type LockedRows,
   lockRows,
@@ -84,8 +85,12 @@ export {
 export type {
   Isolation,
   JoinOptions,
+  NestedOnceOptions,
+  NestedOptions,
+  OnceResult,
   RetryOptions,
   Strategy,
   Transaction,
   TransactionOptions,
+  Transactor,
 } from './transactions/index.ts'

@@ -25,6 +25,7 @@ declare const byPg: Lockstep<EventMap, pg.Pool>
 declare const byPostgresJs: Lockstep<EventMap, postgres.Sql>
 declare const id: string
 declare const number: number
+declare const heldLease: Lease
 const fn = async (): Promise<void> => undefined
 
 describe('keys', () => {
@@ -287,6 +288,13 @@ describe('options', () => {
     void byPg.transaction({ isolation: 'SERIALIZABLE' }, fn)
     // @ts-expect-error it is called lock
     void byPg.transaction({ locks: 'Transfer:42' }, fn)
+    const misspelled = { locks: 'Transfer:42', waitMs: 5 }
+    // @ts-expect-error it is called lock, also in a variable
+    void byPg.transaction(misspelled, fn)
+    // @ts-expect-error it is called lock, also in a variable
+    void heldLease.transaction(misspelled, async () => 1)
+    // @ts-expect-error it is called lock, also in a variable
+    void byPg.join({}, misspelled)
     // @ts-expect-error a list of keys is no set of options
     void byPg.transaction(['Transfer:42'], fn)
     // @ts-expect-error true says nothing
@@ -295,6 +303,11 @@ describe('options', () => {
     void new Lockstep(new pg.Pool(), { retry: false })
     // @ts-expect-error the level is the caller's own
     void byPg.join({}, { isolation: 'serializable' })
+    const given: TransactionOptions = { lock: 'Transfer:42' }
+    void byPg.transaction(given, fn)
+    void byPg.transaction({ ...given, waitMs: 5 }, fn)
+    void byPg.transaction<void>({ lock: 'Transfer:42' }, fn)
+    void byPg.transaction({ [id === '' ? 'lock' : 'lockShared']: key`Transfer:${id}` }, fn)
     expectTypeOf<TransactionOptions['waitMs']>().toEqualTypeOf<number | false | undefined>()
     expectTypeOf<{ retry: false; signal: AbortSignal; waitMs: false }>().toExtend<TransactionOptions>()
   })

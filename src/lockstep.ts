@@ -1,6 +1,13 @@
+import { checkOptions } from './checkOptions.ts'
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
 import { InvalidOption } from './errors.ts'
-import { checkMilliseconds, checkNames, type LockstepOptions, rolloutSource } from './lockstepOptions.ts'
+import {
+  checkMilliseconds,
+  checkNames,
+  LOCKSTEP_OPTIONS,
+  type LockstepOptions,
+  rolloutSource,
+} from './lockstepOptions.ts'
 import { Inbox } from './inbox/index.ts'
 import {
   advisoryMethod,
@@ -23,11 +30,11 @@ import {
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
 import { type Dispatcher, type DispatcherOptions, EnqueuingRoom, Outbox } from './outbox/index.ts'
-import { type LongOnceOptions, once, onceLong, type OnceOptions, type OnceResult } from './once/index.ts'
+import { isLongForm, type LongOnceOptions, once, onceLong, type OnceOptions, onceWithin } from './once/index.ts'
 import {
-  checkReadiness,
   checkSchemaName,
   diagnose,
+  type DoctorOptions,
   driverFor,
   type Finding,
   migrate,
@@ -37,18 +44,24 @@ import {
   type Pool,
   type PostgresJs,
   quoteIdentifier,
-  type Readiness,
   SilenceWatch,
-  withGrowingSilence,
+  wantsTrial,
 } from './postgres/index.ts'
 import {
+  type CheckedJoin,
+  type CheckedTransaction,
+  detached,
   type EventMap,
   type Grounds,
   type JoinOptions,
   joinTransaction,
+  type OnceResult,
+  outsideTransactions,
   planDefaults,
   planTransaction,
+  refuseInside,
   runTransaction,
+  ServerCheck,
   type Transaction,
   type TransactionOptions,
 } from './transactions/index.ts'
@@ -61,6 +74,8 @@ export type ClientOf<P extends Pool> = P extends { reserve(): Promise<infer Clie
     : unknown
 
 const DEFAULT_SILENCE_MS = 30_000
+/** What a caller inside a transaction has to use instead. */
+const ONCE = { call: 'lockstep.once()', instead: 'tx.once()' }
 const DEFAULT_SLOW_WAIT_MS = 100
 
 /**
@@ -88,24 +103,26 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   #running = 0
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
-  #readiness: Readiness | undefined
-  #asking: Promise<Readiness> | undefined
+  readonly #check: ServerCheck
 
   constructor(pool: P, options: LockstepOptions = {}) {
+    checkOptions('new Lockstep()', options, LOCKSTEP_OPTIONS)
     const driver = driverFor(pool)
     const schema = checkSchemaName(options.schema ?? 'lockstep')
     const defaults = planDefaults(options)
     const silence = new SilenceWatch(checkMilliseconds('silenceMs', options.silenceMs ?? DEFAULT_SILENCE_MS))
     this.rollout = new RolloutInDatabase(driver, schema, silence)
     const rollout = rolloutSource(options, this.rollout)
-    const readiness = (): Readiness | undefined => this.#readiness
     // Rows in a table have no number in the lock list that a name could stand for.
     const named = checkNames(options.names) && defaults.strategy !== 'table'
     const names = named
-      ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#readiness !== undefined)
+      ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#check.readiness !== undefined)
       : undefined
     const queue = new KeyQueue()
     const enqueuing = new EnqueuingRoom(quoteIdentifier(schema), options)
+    const method = defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod
+    const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
+    this.#check = check
     this.#names = names
     this.locks = {
       list: async (wanted = {}) => {
@@ -126,16 +143,18 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       silence,
       closing: this.#closing,
       route: { direct: false },
-      method: defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod,
+      method,
       rollout,
       trigger: rollout && options.rollback && new RolloutTrigger(schema, rollout, options.rollback),
       shadows: new ShadowWatch(schema, driver, silence, this.#closing),
       enqueuing,
+      once: onceWithin,
       slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {
-        return readiness()
+        return check.readiness
       },
-      ready: () => this.#ready(),
+      ready: () => check.ready(),
+      know: (connection, known) => check.know(connection, known),
     }
     this.leases = new Leases(this.#grounds)
     this.outbox = new Outbox(this.#grounds, this.leases, enqueuing)
@@ -148,7 +167,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
 
   /**
    * Runs the function in a transaction whose locks were granted before its first read. It commits when the function returns and
-   * rolls back when it throws.
+   * rolls back when it throws. Inside the function of another transaction of this Lockstep it is refused: use `tx.transaction()`.
    *
    * @example
    * await lockstep.transaction({ lock: key`Wallet:${id}`, isolation: 'serializable' }, async (tx) => {
@@ -156,8 +175,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    *   await tx.query('UPDATE wallets SET balance = $1 WHERE id = $2', [rows[0]!.balance + 1, id])
    * })
    */
-  async transaction<T>(
-    options: TransactionOptions,
+  async transaction<T, Given extends TransactionOptions = TransactionOptions>(
+    options: CheckedTransaction<Given>,
     fn: (tx: Transaction<ClientOf<P>, Events>) => Promise<T>,
   ): Promise<T> {
     const plan = planTransaction(this.#grounds, options)
@@ -193,9 +212,25 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    * await client.query('BEGIN')
    * const tx = await lockstep.join(client, { lock: key`Transfer:${id}` })
    */
-  async join(client: object, options: JoinOptions = {}): Promise<Transaction<ClientOf<P>, Events>> {
+  async join<Given extends JoinOptions = JoinOptions>(
+    client: object,
+    options: CheckedJoin<Given> = {} as CheckedJoin<Given>,
+  ): Promise<Transaction<ClientOf<P>, Events>> {
     if (this.#closing.closed) throw closedError()
     return (await joinTransaction(this.#grounds, client, options)) as unknown as Transaction<ClientOf<P>, Events>
+  }
+
+  /**
+   * Runs the function outside of every transaction that the calling code runs in, and returns what it returns. For work that does not
+   * belong to that transaction: what it commits stays when that one rolls back. Do not wait in it for what that transaction holds.
+   *
+   * @example
+   * // A queue that requests share starts the job of one request in the async context of another.
+   * queue.add(() => lockstep.detached(() => lockstep.transaction({}, (tx) => tx.query('INSERT INTO visits VALUES ($1)', [id]))))
+   */
+  detached<T>(fn: () => T): T {
+    if (typeof fn === 'function') return detached(fn)
+    throw new InvalidOption('detached() was given no function.', { advice: 'Call lockstep.detached(() => …).' })
   }
 
   /**
@@ -222,9 +257,11 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     key: Key,
     options: OnceOptions<Value, ClientOf<P>> | LongOnceOptions<Value, Pending, Outcome, ClientOf<P>>,
   ): Promise<OnceResult<Value>> {
-    const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
-      this.transaction(wanted, fn as unknown as (tx: Transaction<ClientOf<P>, Events>) => Promise<T>)
-    return typeof options === 'object' && options !== null && 'act' in options
+    const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> => {
+      refuseInside(this.#grounds, [key], ONCE)
+      return this.transaction(wanted, fn as unknown as (tx: Transaction<ClientOf<P>, Events>) => Promise<T>)
+    }
+    return isLongForm(options)
       ? this.#counted(() => onceLong(transact, this.leases, key, options))
       : once(transact, key, options)
   }
@@ -279,7 +316,9 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   dispatcher(options: DispatcherOptions): Dispatcher {
     const dispatcher = this.outbox.dispatcher(options)
-    return { name: dispatcher.name, run: (given) => this.#counted(() => dispatcher.run(given)) }
+    // It delivers for all: a transaction around the call that started it has nothing to do with it.
+    const run: Dispatcher['run'] = (given) => outsideTransactions(() => this.#counted(() => dispatcher.run(given)))
+    return { name: dispatcher.name, run }
   }
 
   /** The inbox of a consumer: what is delivered at least once has its effect exactly once, in order; what is missing is told. */
@@ -302,16 +341,23 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const result = await migrate(driver, schema, lockId(schema, 'migrate', 'Migrate:global'), options)
-    this.#readiness = undefined
+    await this.#check.migrated()
     return result
   }
 
-  /** Looks for what would weaken the promises here: pooler, standby, clock, settings. Each finding says what to do. */
-  async doctor(): Promise<Finding[]> {
+  /**
+   * Tries the locks, and looks for what would weaken the promises here: pooler, standby, clock, settings. Each finding says what to do.
+   *
+   * @example
+   * const failed = (await lockstep.doctor()).filter(({ level }) => level === 'fail')
+   */
+  async doctor(options: DoctorOptions = {}): Promise<Finding[]> {
+    const trial = wantsTrial(options)
     if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const probe = 'Doctor:lock-id'
-    return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe) })
+    const tryLocks = trial ? (): Promise<boolean> => this.#check.tryAgain() : undefined
+    return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe), tryLocks })
   }
 
   /**
@@ -327,19 +373,11 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       await this.#idle
     }
     await this.leases.close()
+    await this.#check.close()
     await written
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close()
-  }
-
-  #ready(): Promise<Readiness> {
-    if (this.#readiness !== undefined) return Promise.resolve(this.#readiness)
-    const { driver, schema, silence } = this.#grounds
-    this.#asking ??= withGrowingSilence(silence, (within) => checkReadiness(driver, schema, within))
-      .then((readiness) => (this.#readiness = readiness))
-      .finally(() => (this.#asking = undefined))
-    return this.#asking
   }
 }

@@ -1,3 +1,4 @@
+import type { OptionNames } from './checkOptions.ts'
 import { InvalidOption } from './errors.ts'
 import {
   type RollbackTriggers,
@@ -36,6 +37,20 @@ export interface LockstepOptions {
   readonly maxEventBytes?: number
   /** Headers for every event, such as `traceparent`; the event's own come first. */
   readonly eventHeaders?: EventHeaders
+}
+
+export const LOCKSTEP_OPTIONS: OptionNames<LockstepOptions> = {
+  schema: true,
+  waitMs: true,
+  retry: true,
+  silenceMs: true,
+  names: true,
+  rollout: true,
+  rollback: true,
+  slowWaitMs: true,
+  strategy: true,
+  maxEventBytes: true,
+  eventHeaders: true,
 }
 
 export function checkMilliseconds(name: string, milliseconds: number): number {

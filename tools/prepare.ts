@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs'
 import { isAbsolute } from 'node:path'
 import { ensureAlone } from './matrix/install.ts'
 import { pinned } from './matrix/versions.ts'
+import { ensureOrms } from './orms/load.ts'
 import { fetchPromtool } from './promtool.ts'
 import { findProgram } from './server/findProgram.ts'
 import { CLIENT_15, clientProgram, SERVER_15 } from './server/postgres15.ts'
@@ -21,6 +22,7 @@ interface DebianPackage {
 
 const packages: readonly DebianPackage[] = [
   { name: 'pgbouncer', program: 'pgbouncer', tests: 'everything through a transaction pooler' },
+  { name: 'pgpool2', program: 'pgpool', tests: 'the doctor behind a balancer' },
   { name: 'redis-server', program: 'redis-server', tests: 'the Redis sink, the comparison of leases with Redis' },
   { name: 'nats-server', program: 'nats-server', tests: 'the NATS sink' },
   { name: 'rabbitmq-server', program: 'rabbitmq-server', tests: 'the RabbitMQ sink' },
@@ -55,22 +57,28 @@ function install(wanted: readonly DebianPackage[]): void {
   aptGet('install', '--yes', '--no-install-recommends', ...names)
 }
 
-/** The server to which pg_dump and pg_basebackup belong. Says what went wrong. */
-function installServer15(): string | undefined {
+/** Says what went wrong. */
+function trying(work: () => void): string | undefined {
   try {
-    for (const server of pinned('pg')) if (server.alias === SERVER_15) ensureAlone(server)
+    work()
     return undefined
   } catch (error) {
     return error instanceof Error ? error.message : String(error)
   }
 }
 
+/** The server to which pg_dump and pg_basebackup belong. */
+function installServer15(): void {
+  for (const server of pinned('pg')) if (server.alias === SERVER_15) ensureAlone(server)
+}
+
 if (missing().length > 0) install(missing())
 
 const absent = missing()
-const withoutServer15 = installServer15()
+const withoutServer15 = trying(installServer15)
+const withoutOrms = trying(ensureOrms)
 const withoutPromtool = fetchPromtool()
-if (absent.length > 0 || withoutServer15 !== undefined || withoutPromtool !== undefined) {
+if ([withoutServer15, withoutOrms, withoutPromtool].some((each) => each !== undefined) || absent.length > 0) {
   const lines = absent.map(({ name, tests }) => `  ${name} is not installed. SKIPPED: ${tests}.`)
   const advice = `  To run them: sudo apt-get install ${absent.map(({ name }) => name).join(' ')}`
   const without = `  There is no PostgreSQL 15 (${withoutServer15}). SKIPPED: the outbox after a restore, a failover.`
@@ -79,6 +87,7 @@ if (absent.length > 0 || withoutServer15 !== undefined || withoutPromtool !== un
     ...lines,
     ...(absent.length > 0 ? [advice] : []),
     ...(withoutServer15 === undefined ? [] : [without]),
+    ...(withoutOrms === undefined ? [] : [`  There are no ORMs (${withoutOrms}). SKIPPED: ORMs on tx.client.`]),
     ...(withoutPromtool === undefined
       ? []
       : [`  There is no promtool (${withoutPromtool}). SKIPPED: the alert rules.`]),

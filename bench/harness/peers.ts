@@ -1,6 +1,6 @@
-import { spawnSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
+import { areInstalled, install, pinnedVersions } from '../../tools/dependencies.ts'
 
 const folder = join(import.meta.dirname, '..')
 const modules = join(folder, 'node_modules')
@@ -8,31 +8,17 @@ const modules = join(folder, 'node_modules')
 const NODE_AT_LEAST = [22, 18] as const
 const NODE = `node24-${process.platform}-${process.arch}`
 
-interface Manifest {
-  readonly dependencies: Readonly<Record<string, string>>
-}
-
 /** The versions that are compared with, for the report. */
 export function peerVersions(): Readonly<Record<string, string>> {
-  return (JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as Manifest).dependencies
+  return pinnedVersions(folder)
 }
 
 /** Installs the peers, here and nowhere else, when one of them is missing or of another version than is pinned. */
 export function ensurePeers(): void {
-  if (isComplete()) return
-  // All of the output goes to stderr: stdout is the report's.
+  if (areInstalled(folder) && existsSync(peerNode())) return
   process.stderr.write('installing what is compared with\n')
-  const { status } = spawnSync('npm', ['ci', '--loglevel=error'], { cwd: folder, stdio: ['ignore', 2, 2] })
-  if (status !== 0 || !isComplete()) throw new Error('npm ci failed in bench')
-}
-
-function isComplete(): boolean {
-  const installed = Object.entries(peerVersions()).every(([name, version]) => {
-    const manifest = join(modules, name, 'package.json')
-    if (!existsSync(manifest)) return false
-    return (JSON.parse(readFileSync(manifest, 'utf8')) as { version: string }).version.replace(/^v/, '') === version
-  })
-  return installed && existsSync(peerNode())
+  install(folder)
+  if (!existsSync(peerNode())) throw new Error('npm ci left out the Node that the benches run on')
 }
 
 /** The Node that all contenders of one comparison run on: this one where it is new enough for all, else the one that is brought along. */

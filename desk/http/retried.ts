@@ -5,8 +5,8 @@ import type { Desk } from '../desk.ts'
 type DeskLockstep = Desk['lockstep']
 
 /**
- * Whose Idempotency-Key it is. Here everybody is one and the same; where there are users, it is the one that was authenticated:
- * nobody may get another one's answer.
+ * Whose Idempotency-Key it is. The desk verifies one principal: the holder of its token, or this machine. Where there are users, return the
+ * id of the one that was authenticated, never a header that the client fills in by itself: no user may get another one's answer.
  */
 const scope = (): string => 'desk'
 

@@ -67,7 +67,7 @@ async function measureLock(pool: pg.Pool): Promise<number> {
     const [empty, locked] = [new Durations(), new Durations()]
     for (let index = 0; index < LOCK_SAMPLES; index++) {
       await time(empty, {})
-      await time(locked, { lock: key`Load:free-${round}-${index}` })
+      await time(locked, { lock: key`Load:free:${round}:${index}` })
     }
     rounds.push(locked.percentile(0.99) - empty.percentile(0.5))
   }

@@ -45,10 +45,13 @@ interface AttackReport {
   readonly goals: readonly Goal[]
 }
 
+/** A control's name; in the attack on the edges, behind that of its edge. */
+const CONTROL = /(?:^|: )control\b/
+
 /** A control shows that the attack can fail: that it does not is nothing that a mutant brings about. */
 export function readAttack({ goal }: CatchingAttack, { goals }: Partial<AttackReport>): Verdict {
   if (goals === undefined) return failed('a report without goals')
-  const lost = goals.filter(({ name, holds }) => !holds && !name.startsWith('control'))
+  const lost = goals.filter(({ name, holds }) => !holds && !CONTROL.test(name))
   const found = lost.find(({ name }) => name.startsWith(goal) || name.endsWith(goal))
   if (found !== undefined) return caught(`${found.name}: ${found.value}, not ${found.goal}`)
   return notCaught(lost.map(({ name }) => name))

@@ -5,7 +5,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'taken-without-row-lock',
     why: 'Who finds a lease free takes it without locking its row: two that looked at the same time both have it.',
-    file: 'sql/0004_leases.sql',
+    file: 'sql/0013_lease_permits.sql',
     find: `
      ORDER BY l.slot LIMIT 1
        FOR UPDATE SKIP LOCKED;`,
@@ -16,26 +16,82 @@ export const leases: readonly Mutant[] = [
   {
     name: 'permits-without-lock',
     why: 'Permits are counted and taken without a lock: two that counted at the same time take the same one.',
-    file: 'sql/0004_leases.sql',
+    file: 'sql/0013_lease_permits.sql',
     find: `
-      IF several THEN
-        PERFORM pg_advisory_xact_lock(:"schema".lock_id('lease', wanted));
-        CONTINUE;
-      END IF;
-    END IF;
-    PERFORM set_config('synchronous_commit', 'on', true);
-    -- Locked means held: by whoever takes it just now, or by an open transaction of the last holder.
-    SELECT * INTO mine FROM :"schema".leases l
-     WHERE l.name = wanted AND l.slot < wanted_permits AND (l.token IS NULL OR l.expires_at <= clock_timestamp())
+    IF several AND NOT alone THEN
+      PERFORM pg_advisory_xact_lock(:"schema".lock_id('lease', wanted));
+      alone := true;
+      CONTINUE;
+    END IF;`,
+    replace: '',
+    and: [
+      {
+        file: 'sql/0013_lease_permits.sql',
+        find: `
      ORDER BY l.slot LIMIT 1
        FOR UPDATE SKIP LOCKED;`,
-    replace: `
-    END IF;
-    PERFORM set_config('synchronous_commit', 'on', true);
-    SELECT * INTO mine FROM :"schema".leases l
-     WHERE l.name = wanted AND l.slot < wanted_permits AND (l.token IS NULL OR l.expires_at <= clock_timestamp())
+        replace: `
      ORDER BY l.slot LIMIT 1;`,
+      },
+    ],
     caughtBy: { by: 'lab', scenario: 'semaphore', fault: 'none', invariant: 'at most 3 holders' },
+  },
+  {
+    name: 'locked-row-of-other-permits-is-free',
+    why: 'Who asks with another number of permits does not look for rows that are over and locked: their holder can still commit.',
+    file: 'sql/0013_lease_permits.sql',
+    find: 'IF lockable < others THEN',
+    replace: 'IF false THEN',
+    and: [
+      {
+        file: 'sql/0013_lease_permits.sql',
+        find: 'DELETE FROM :"schema".leases l WHERE l.name = wanted AND l.slot >= wanted_permits;',
+        replace: '',
+      },
+      {
+        file: 'sql/0013_lease_permits.sql',
+        find: `
+      UPDATE :"schema".leases l SET permits = wanted_permits WHERE l.name = wanted AND l.permits <> wanted_permits;`,
+        replace: '',
+      },
+      {
+        file: 'sql/0013_lease_permits.sql',
+        find: 'CONTINUE WHEN mine.permits <> wanted_permits;',
+        replace: '',
+      },
+    ],
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/permitsChange.pg.test.ts',
+      test: 'permits while the last one’s transaction is open',
+    },
+  },
+  {
+    name: 'unanswered-is-held',
+    why: 'A question for a lease that the database did not answer is told as held: every process skips the job, and nobody does it.',
+    file: 'src/leases/inquiry.ts',
+    find: 'if (this.#isHeld) return leaseHeld(',
+    replace: 'if (performance.now() > 0) return leaseHeld(',
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/unreachable.pg.test.ts',
+      test: 'never reports "held" over a silent network, to the first caller or to those behind it',
+    },
+  },
+  {
+    name: 'old-answer-is-held',
+    why: 'A wait that began with "held" ends with it, though nobody could ask since.',
+    file: 'src/leases/inquiry.ts',
+    find: `
+    if (this.#heard === undefined || this.#failure !== undefined) return false
+    return performance.now() - this.#heard.at <= FRESH_MS`,
+    replace: `
+    return this.#heard !== undefined`,
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/unreachable.pg.test.ts',
+      test: 'a wait that lost the connection ends with a connection error that names the last known holder',
+    },
   },
   {
     name: 'release-without-token',
@@ -58,7 +114,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'fence-used-again',
     why: 'A lease that was given back is taken again with the same fence.',
-    file: 'sql/0004_leases.sql',
+    file: 'sql/0013_lease_permits.sql',
     find: 'SET token = my_token, fence = :"schema".next_fence(), permits = wanted_permits',
     replace:
       'SET token = my_token, fence = CASE WHEN l.token IS NULL THEN l.fence ELSE :"schema".next_fence() END, permits = wanted_permits',
@@ -92,9 +148,9 @@ export const leases: readonly Mutant[] = [
     name: 'no-for-key-share',
     why: 'A transaction under a lease does not lock the row of the lease: who takes it over does not wait for it.',
     file: 'src/leases/leases.sql.ts',
-    find: `AND expires_at > clock_timestamp()
+    find: `<> 'read committed')
        FOR KEY SHARE\``,
-    replace: 'AND expires_at > clock_timestamp()`',
+    replace: "<> 'read committed')`",
     caughtBy: {
       by: 'test',
       file: 'src/leases/leases.pg.test.ts',
@@ -106,13 +162,13 @@ export const leases: readonly Mutant[] = [
     why: 'The time for which a holder trusts its lease is counted from the answer, not from before the question.',
     file: 'src/leases/take.ts',
     find: `
-    const askedAt = thisMoment()
-    try {
-      const row = await ask(grounds, text, withinMs)`,
+        const row = await ask(grounds, text, { connectMs, answerMs }, () => {
+          inquiry.asking()
+          askedAt = thisMoment()
+        })`,
     replace: `
-    try {
-      const row = await ask(grounds, text, withinMs)
-      const askedAt = thisMoment()`,
+        const row = await ask(grounds, text, { connectMs, answerMs }, () => inquiry.asking())
+        askedAt = thisMoment()`,
     caughtBy: {
       by: 'test',
       file: 'src/leases/slowAnswers.pg.test.ts',

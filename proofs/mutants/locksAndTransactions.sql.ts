@@ -19,6 +19,45 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'attack', attack: 'wallet', goal: 'serialization failures' },
   },
   {
+    name: 'misspelled-options-pass',
+    why: 'An option that is not known is ignored: `locks` in place of `lock` runs without the lock.',
+    file: 'src/checkOptions.ts',
+    find: 'if (Object.hasOwn(options, name) || !(name in Object.prototype)) throw unknownOption(where, name, known)',
+    replace: 'if (rule !== undefined) throw unknownOption(where, name, known)',
+    caughtBy: {
+      by: 'test',
+      file: 'src/unknownOptions.unit.test.ts',
+      test: 'refuses a name that is not known',
+    },
+  },
+  {
+    name: 'forgotten-key-passes',
+    why: 'A key that is undefined is taken for none: the transaction runs without the lock.',
+    file: 'src/transactions/options.ts',
+    find: "  lock: 'never undefined',\n  lockShared: 'never undefined',\n  streams: true,",
+    replace: '  lock: true,\n  lockShared: true,\n  streams: true,',
+    caughtBy: { by: 'test', file: 'src/unknownOptions.unit.test.ts', test: 'transaction({ lock })' },
+  },
+  {
+    name: 'locks-trusted-untried',
+    why: 'The first call does not try whether locks exclude: on an engine that ignores them, everybody gets every lock.',
+    file: 'src/transactions/serverCheck.ts',
+    find: 'if (tried[kind] === 0 || this.#refusals.size > 0)',
+    replace: 'if (this.#refusals.size > 0)',
+    and: [
+      {
+        file: 'src/transactions/serverCheck.ts',
+        find: 'return pooled === undefined || (pooled ? tried.pooled : tried.direct) > 0',
+        replace: 'return true',
+      },
+    ],
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/lockTrial.pg.test.ts',
+      test: 'a server that accepts locks and ignores them stops every call',
+    },
+  },
+  {
     name: 'keys-as-named',
     why: 'Several keys are locked in the order in which the caller names them, not in that of their ids.',
     file: 'src/locks/lockSet.ts',
@@ -55,10 +94,66 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: { by: 'attack', attack: 'commit', goal: 'crashes: told that nobody knows' },
   },
   {
+    name: 'strangers-join',
+    why: 'A transaction joins the one that is open in its async context: a job of a shared queue joins that of another request.',
+    file: 'src/transactions/run.ts',
+    find: '  refuseInside(grounds, declared.allKeys)\n',
+    replace:
+      '  const outer = openFrames().find((frame) => frame.grounds === grounds)\n  if (outer !== undefined) return outer.tx.nest((tx) => fn(tx))\n',
+    and: [
+      {
+        file: 'src/transactions/run.ts',
+        find: "import { isInsideTransaction } from './frames.ts'",
+        replace: "import { isInsideTransaction, openFrames } from './frames.ts'",
+      },
+    ],
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/jobQueue.pg.test.ts',
+      test: 'refuses a job in another request’s transaction',
+    },
+  },
+  {
+    name: 'part-without-its-lock',
+    why: 'A part of a transaction asks for a lock that the transaction does not hold, and runs without it.',
+    file: 'src/transactions/nested.ts',
+    find: '  const [first] = missing\n',
+    replace: '  const [first] = missing.slice(missing.length)\n',
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/nesting.pg.test.ts',
+      test: 'without the lock it is refused, naming the keys, and the outer goes on',
+    },
+  },
+  {
+    name: 'begin-of-an-orm-passes-through',
+    why: 'BEGIN and COMMIT of an ORM are sent as they are: its COMMIT ends the transaction, and lets go of the lock.',
+    file: 'src/transactions/clientSession.ts',
+    find: 'const control = controls.find(endsOrBegins)',
+    replace: 'const control = controls.find(() => false)',
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/virtualClient.pg.test.ts',
+      test: 'is a savepoint: the lock stays held, and the outer rollback undoes it',
+    },
+  },
+  {
+    name: 'commit-without-check',
+    why: 'COMMIT is sent without a look whether the transaction is still the one that was opened: a hidden one has ended it.',
+    file: 'src/transactions/attempt.ts',
+    find: 'tx.handedOut ? checkSame(opened.mark, trace !== undefined) : undefined,',
+    replace: 'undefined,',
+    caughtBy: {
+      by: 'test',
+      file: 'src/transactions/endedEarly.pg.test.ts',
+      test: 'is never reported as committed',
+    },
+  },
+  {
     name: 'rows-as-named',
     why: 'lockRows() locks rows in the order in which the caller names them.',
     file: 'src/rows/rows.sql.ts',
-    find: ' WHERE ${column} = ANY($1)\n ORDER BY ${column}\n',
+    find: ' WHERE ${column} = ANY($1)\n ORDER BY ${sorted(wanted)}\n',
     replace: ' WHERE ${column} = ANY($1)\n ORDER BY array_position($1, ${column})\n',
     caughtBy: { by: 'lab', scenario: 'transfers', fault: 'none', invariant: 'no deadlock' },
   },

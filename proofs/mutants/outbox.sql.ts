@@ -15,6 +15,19 @@ export const outbox: readonly Mutant[] = [
     caughtBy: { by: 'attack', attack: 'order', goal: 'writers whose COMMIT was not answered' },
   },
   {
+    name: 'one-event-without-lock',
+    why: "A single event is numbered without its stream's lock: at the border of two segments, two events get the same number.",
+    file: 'sql/0012_outbox_read.sql',
+    find: `
+     OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN`,
+    replace: ' THEN',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/streamLock.pg.test.ts',
+      test: 'with a new segment between them',
+    },
+  },
+  {
     name: 'tick-without-own-xid',
     why: 'A tick leaves out the transaction that records it: what that one writes is taken for delivered, or comes too late.',
     file: 'sql/0012_outbox_read.sql',

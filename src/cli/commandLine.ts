@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import type { Call, Command, OptionName } from './command.ts'
-import { nearest } from './nearest.ts'
+import { nearest } from '../nearest.ts'
 import { OPTIONS } from './options.ts'
 import { UsageError } from './usageError.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { parseCommandLine } from './commandLine.ts'
 import { commands } from './commands.ts'
-import { nearest } from './nearest.ts'
+import { nearest } from '../nearest.ts'
 import { UsageError } from './usageError.ts'
 
 function complaint(line: string): string {

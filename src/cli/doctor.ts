@@ -10,8 +10,8 @@ export const doctorCommand: Command = {
   name: 'doctor',
   summary: 'look for what would weaken the promises on this server',
   usage: '',
-  details: `Looks for what would weaken Lockstep's promises on this server: pooler, standby, schema, clock, settings.
-It changes nothing. A finding "warn" has a price or a risk that can be avoided; "fail" breaks a promise, and the
+  details: `Tries whether locks exclude here, with several connections, and looks for what would weaken Lockstep's promises on
+this server: pooler, standby, schema, clock, settings. It changes nothing, but the schema remembers the trial. A finding "warn" has a price or a risk that can be avoided; "fail" breaks a promise, and the
 exit code is 1.`,
   examples: [
     { line: 'pg-lockstep doctor', does: 'in a deploy, after migrate and as the role of the application' },

@@ -17,8 +17,8 @@ export interface LoadedDriver {
 }
 
 const APPLICATION = 'lockstep-cli'
-/** The doctor holds one connection while it looks through another. */
-const POOL_SIZE = 3
+/** The doctor looks at several sessions at once: a balancer may treat each in its own way. */
+const POOL_SIZE = 5
 const CONNECT_TIMEOUT_S = 10
 
 // Of both drivers only what is used here: their types are not ours to ask of a user.

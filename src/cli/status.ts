@@ -52,7 +52,8 @@ function doctorOf({ lockstep }: Database): Doctor {
   return async () => {
     if (performance.now() - seenAt < DOCTOR_EVERY_MS) return findings
     // The pool that it sees is this program's own, and says nothing of the application's.
-    findings = (await lockstep.doctor()).filter(({ name }) => name !== 'pool')
+    // The trial has a command of its own; what is not tried yet, the questions below try.
+    findings = (await lockstep.doctor({ trial: false })).filter(({ name }) => name !== 'pool')
     seenAt = performance.now()
     return findings
   }

@@ -289,12 +289,45 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await later).toBe(1)
   })
 
-  test('inside run the same Lockstep joins the batch’s transaction', async () => {
+  test('a call inside a transaction that has no lock, or of another Lockstep, is refused as well; in detached() it is served', async () => {
+    const { lockstep, again } = bench.open(driver)
+    const call = combined(lockstep)
+    for (const each of [lockstep, again()]) {
+      await each.transaction({}, async () => {
+        const error = await failureOf(call({ id: 1 }))
+        expect(error).toBeInstanceOf(NestedTransaction)
+        expect((error as Error).message).toContain('lockstep.detached(fn)')
+      })
+    }
+    const served = lockstep.transaction({}, () => lockstep.detached(() => call({ id: 1 })))
+    expect(await served).toBe(1)
+  })
+
+  test('a function that was made inside a transaction serves others while that one is open', async () => {
+    const { lockstep } = bench.open(driver)
+    const [made, served] = [signal(), signal()]
+    let call: ReturnType<typeof combined> | undefined
+    const maker = lockstep.transaction({}, async () => {
+      call = combined(lockstep)
+      made.give()
+      await served.given
+    })
+    await made.given
+    expect(await call?.({ id: 1 })).toBe(1)
+    served.give()
+    await maker
+  })
+
+  test('run nests in the batch’s transaction through its tx; the same Lockstep is refused', async () => {
     const { lockstep } = bench.open(driver)
     const call = combined(lockstep, {
-      run: (_tx, items) => lockstep.transaction({ lock: HOT }, (inner) => deposit(inner, items)),
+      run: (tx, items) => tx.transaction({ lock: HOT }, (inner) => deposit(inner, items)),
     })
     expect(await Promise.all(ids(3).map((item) => call(item)))).toEqual([1, 2, 3])
+    const wrong = combined(lockstep, {
+      run: (_tx, items) => lockstep.transaction({ lock: HOT }, (inner) => deposit(inner, items)),
+    })
+    expect(await failureOf(wrong({ id: 4 }))).toBeInstanceOf(NestedTransaction)
   })
 
   test('two processes’ worth of callers: nothing lost, nothing twice', async () => {

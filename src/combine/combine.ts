@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, LockAborted, NestedTransaction, QueueFull } from '../errors.ts'
 import { checkKey, closedError, type Key } from '../locks/index.ts'
 import { combineRefused } from '../observe/index.ts'
@@ -29,11 +30,22 @@ export interface CombineOptions<Item, Result, Client = unknown> {
   readonly isolation?: Isolation
 }
 
+const COMBINE_OPTIONS: OptionNames<CombineOptions<never, never>> = {
+  key: true,
+  run: true,
+  maxBatch: true,
+  maxQueue: true,
+  maxWaitMs: true,
+  isolation: true,
+}
+
 /** Options of one call. */
 export interface CombinedCall {
   /** Ends the wait. A call whose batch has begun is no longer to be stopped. */
   readonly signal?: AbortSignal
 }
+
+const CALL_OPTIONS: OptionNames<CombinedCall> = { signal: true }
 
 /** What `lockstep.combine()` gives: call it with one item, get that item's result. */
 export type Combined<Item, Result> = (item: Item, call?: CombinedCall) => Promise<Result>
@@ -53,7 +65,8 @@ export function combine<Item, Result>(
   combiners: Combiners,
   options: CombineOptions<Item, Result>,
 ): Combined<Item, Exclude<Result, Error>> {
-  const { key: keyOf, run } = (options ?? {}) as Partial<CombineOptions<Item, Result>>
+  checkOptions('combine()', options, COMBINE_OPTIONS)
+  const { key: keyOf, run } = options
   if (typeof keyOf !== 'function' || typeof run !== 'function') {
     throw new InvalidOption('combine() needs two functions, `key` and `run`.', {
       advice: 'Call combine({ key: (item) => key`Account:${item.to}`, run: async (tx, items) => … }).',
@@ -70,6 +83,7 @@ export function combine<Item, Result>(
   // Not an async function: thousands of callers a second need no second promise each.
   return (item, call) => {
     try {
+      if (call !== undefined) checkOptions('a combined call', call, CALL_OPTIONS)
       const signal = call?.signal
       if (grounds.closing.closed) throw closedError()
       const key = checkKey(keyOf(item))
@@ -103,7 +117,8 @@ function checkCount(name: string, count: unknown): number {
 
 function calledInside(key: Key): NestedTransaction {
   return new NestedTransaction(`A combined call on ${key} was made from inside a transaction.`, {
-    advice: 'It is served by a transaction of its own, which could wait for this one. Call it before or after.',
+    advice:
+      'It is served by a transaction of its own, which could wait for this one. Call it before or after; code that does not belong to the transaction runs inside lockstep.detached(fn).',
     keys: [key],
   })
 }

@@ -222,8 +222,8 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
       begun.give()
       closed ??= lockstep.close()
       if (items.some(({ id }) => id === 2)) throw new Error('two!')
-      // The same Lockstep still joins its own transaction.
-      return lockstep.transaction({}, (inner) => write(inner, items))
+      // What is open can still be nested in.
+      return tx.transaction({}, (inner) => write(inner, items))
     })
     const outcomes = Promise.allSettled(ids(4).map((item) => call(item)))
     await bench.waiters(1)

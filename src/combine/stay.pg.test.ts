@@ -1,7 +1,7 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, holding, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, firstCall, holding, workbench } from '../../tools/server/testing/workbench.ts'
 import { type Combined, key, type Lockstep } from '../index.ts'
 
 /** Batches that follow one another while other processes wait: the session keeps the lock between them, and never for good. */
@@ -52,8 +52,10 @@ async function afterContention(call: () => Promise<unknown>, other: Lockstep): P
 describe.each(DRIVERS)('staying, %s', (driver) => {
   test('two processes on one key: everything is done once, and nothing is left', async () => {
     const proxy = await bench.proxy()
+    const locksteps = [0, 1].map(() => bench.open(driver, { max: 4, url: proxy.url(database.url) }).lockstep)
+    for (const lockstep of locksteps) await firstCall(lockstep)
     const seen = watch(proxy)
-    const calls = [0, 1].map(() => combined(bench.open(driver, { max: 4, url: proxy.url(database.url) }).lockstep))
+    const calls = locksteps.map((lockstep) => combined(lockstep))
     await Promise.all(
       calls.flatMap((call, process) =>
         Array.from({ length: 8 }, async (_, caller) => {
@@ -73,8 +75,9 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
 
   test('nobody calls again: it is given back, and the connection too', async () => {
     const proxy = await bench.proxy()
-    const seen = watch(proxy)
     const { lockstep, query } = bench.open(driver, { max: 2, url: proxy.url(database.url) })
+    await firstCall(lockstep)
+    const seen = watch(proxy)
     const [call, other] = [combined(lockstep), bench.open(driver).lockstep]
     // The first one learns that others are in the way.
     for (const id of [1, 2]) await afterContention(() => call(id), other)
@@ -153,8 +156,9 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
 
   test('with a pool of one, or behind a pooler, nobody stays', async () => {
     const proxy = await bench.proxy()
-    const seen = watch(proxy)
     const { lockstep } = bench.open(driver, { max: 1, url: proxy.url(database.url) })
+    await firstCall(lockstep)
+    const seen = watch(proxy)
     const [call, other] = [combined(lockstep), bench.open(driver).lockstep]
     for (const id of [1, 2]) await afterContention(() => call(id), other)
     expect(seen).toEqual({ kept: 0, given: 0 })

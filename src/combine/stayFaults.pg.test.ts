@@ -1,7 +1,14 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { ProxyConnection } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { type DriverName, DRIVERS, failureOf, holding, workbench } from '../../tools/server/testing/workbench.ts'
+import {
+  type DriverName,
+  DRIVERS,
+  failureOf,
+  firstCall,
+  holding,
+  workbench,
+} from '../../tools/server/testing/workbench.ts'
 import { type Combined, key, type Lockstep } from '../index.ts'
 import { on } from '../observe/index.ts'
 
@@ -96,8 +103,10 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
         () => conflicts > 0,
         async (other, first) => {
           // postgres.js says a statement only once to a session.
+          const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+          await firstCall(lockstep)
           seen = { kept: 0, given: 0 }
-          const call = combined(bench.open(driver, { url: proxy.url(database.url) }).lockstep, before)
+          const call = combined(lockstep, before)
           await afterContention(other, () => call(first))
           await afterContention(
             other,
@@ -115,6 +124,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
   test('the answer to the COMMIT that keeps the lock is lost in silence: the lock is free again', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 300 })
+    await firstCall(lockstep)
     const call = combined(lockstep)
     let keeping: ProxyConnection | undefined
     let silenced = false
@@ -142,6 +152,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
   test('the session falls silent while it keeps the lock: the next batch does not wait for it', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 300 })
+    await firstCall(lockstep)
     const call = combined(lockstep)
     let keeping: ProxyConnection | undefined
     let committed = false
@@ -205,6 +216,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
   test('many keys, one after the other: a session is not given a statement for each', async () => {
     const proxy = await bench.proxy()
     const { lockstep, query } = bench.open(driver, { url: proxy.url(database.url), max: 2 })
+    await firstCall(lockstep)
     const other = bench.open(driver).lockstep
     const seen = { kept: 0 }
     proxy.onClientData((chunk) => {

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, type Leases, type Locks, type Outbox, type StatementResult } from '../index.ts'
 
 /** What `createConsole()` takes. */
@@ -19,12 +20,21 @@ export interface ConsoleOptions {
   readonly share?: number
 }
 
+const CONSOLE_OPTIONS: OptionNames<ConsoleOptions> = {
+  base: true,
+  operator: true,
+  token: true,
+  everyMs: true,
+  share: true,
+}
+
 /** What the console needs of a Lockstep. */
 export interface ConsoleLockstep {
   readonly schema: string
   readonly locks: Locks
   readonly leases: Pick<Leases, 'list' | 'history' | 'forceRelease'>
   readonly outbox: Pick<Outbox, 'status' | 'parked' | 'retry' | 'skip' | 'pause' | 'resume'>
+  detached<T>(fn: () => T): T
   transaction<T>(options: { readonly retry: false; readonly waitMs: number }, fn: (tx: Asks) => Promise<T>): Promise<T>
 }
 
@@ -50,6 +60,7 @@ const MOST_EVERY_MS = 60_000
 const DEFAULT_SHARE = 0.01
 
 export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
+  checkOptions('createConsole()', options, CONSOLE_OPTIONS)
   const { base = '/', operator = false, token, everyMs = DEFAULT_EVERY_MS, share = DEFAULT_SHARE } = options
   if (typeof operator !== 'boolean') {
     throw new InvalidOption(`operator is ${String(operator)}.`, { advice: 'Use true or false.' })

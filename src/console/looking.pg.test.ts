@@ -44,6 +44,7 @@ function counted(lockstep: Lockstep): { readonly lockstep: ConsoleLockstep; read
         status: count('status', () => outbox.status()),
         parked: count('parked', (given: { limit?: number }) => outbox.parked(given)),
       }),
+      detached: (fn) => lockstep.detached(fn),
       transaction: (options, fn) => {
         counts.transaction++
         return lockstep.transaction(options, fn)

@@ -117,6 +117,9 @@ export class Inquiry {
 
   /** In a transaction without a lock that takes no id: it leaves nothing behind, and so it may be cut off at any time. */
   #query<Row>(text: string, values: readonly string[]): Promise<StatementResult<Row>> {
-    return this.#lockstep.transaction({ retry: false, waitMs: WAIT_MS }, (tx) => tx.query<Row>(text, values))
+    // It asks for all viewers: a transaction around the first of them has nothing to do with it.
+    return this.#lockstep.detached(() =>
+      this.#lockstep.transaction({ retry: false, waitMs: WAIT_MS }, (tx) => tx.query<Row>(text, values)),
+    )
   }
 }

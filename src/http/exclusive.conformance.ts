@@ -98,6 +98,27 @@ export function exclusiveConforms<Request>(name: RunningServer['name'], bench: W
       expect(await bench.notes()).toEqual([])
     })
 
+    test('a database that cannot be asked is 503 with Retry-After, never 409', async () => {
+      const proxy = await bench.proxy()
+      const { lockstep } = bench.open('pg', { url: proxy.url(bench.url), silenceMs: 200 })
+      await lockstep.leases.inspect(key`Instance:${stage.fresh()}`)
+      const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
+      const work = async () => Promise.resolve({ json: 'done' })
+      for (const waitMs of [0, 200]) {
+        stage.site.add(`/wait${waitMs}`, exclusive(lockstep, { key: keyOf, lease: { waitMs } }), work)
+      }
+      await stage.listen()
+      proxy.silence()
+      const responses = [await stage.post(`/wait0/${stage.fresh()}`), await stage.post(`/wait200/${stage.fresh()}`)]
+      proxy.resume()
+      proxy.cutAll()
+      for (const response of responses) {
+        expect(response.status).toBe(503)
+        expect(Number(response.headers.get('retry-after'))).toBeGreaterThanOrEqual(1)
+        expect(await response.json()).toMatchObject({ type: 'urn:pg-lockstep:problem:unavailable', status: 503 })
+      }
+    })
+
     test('a handler that throws gives the lease back, and the framework answers', async () => {
       stage.site.add(
         '/work',

@@ -1,8 +1,10 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, LeaseHeld } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
-import type { Lease, LeaseOptions } from '../leases/index.ts'
+import { type Lease, LEASE_OPTIONS, type LeaseOptions } from '../leases/index.ts'
 import type { Answer, Guard, HttpLockstep } from './guard.ts'
 import { problem } from './problem.ts'
+import { unavailable } from './unavailable.ts'
 
 /** What `exclusive()` takes. */
 export interface ExclusiveOptions<Request> {
@@ -13,6 +15,8 @@ export interface ExclusiveOptions<Request> {
   /** Whether the 409 names the holder, and since when. It may be the name of a host: off by default. */
   readonly revealHolder?: boolean
 }
+
+const EXCLUSIVE_OPTIONS: OptionNames<ExclusiveOptions<never>> = { key: true, lease: true, revealHolder: true }
 
 /**
  * One request at a time works on a key, in all processes; the next one is told 409 at once. The handler gets the lease.
@@ -25,7 +29,9 @@ export function exclusive<Request, Client = unknown>(
   lockstep: Pick<HttpLockstep<Client>, 'lease'>,
   options: ExclusiveOptions<Request>,
 ): Guard<Request, Lease<Client>> {
-  if (typeof options?.key !== 'function') {
+  checkOptions('exclusive()', options, EXCLUSIVE_OPTIONS)
+  if (options.lease !== undefined) checkOptions('`lease` of exclusive()', options.lease, LEASE_OPTIONS)
+  if (typeof options.key !== 'function') {
     throw new InvalidOption('exclusive() was given no `key`.', {
       advice: 'Call exclusive(lockstep, { key: (request) => key`Instance:${…}` }).',
     })
@@ -40,6 +46,8 @@ export function exclusive<Request, Client = unknown>(
         return 'own'
       } catch (error) {
         if (lease === undefined && error instanceof LeaseHeld) return busy(error, options.revealHolder === true)
+        const refusal = lease === undefined ? unavailable(error) : undefined
+        if (refusal !== undefined) return refusal
         // Whatever was thrown after the loss: it comes of it.
         if (lease?.signal.aborted === true) return lost('Somebody else may be at it by now.')
         throw error

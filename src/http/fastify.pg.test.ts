@@ -1,11 +1,14 @@
 import Fastify, { type FastifyRequest } from 'fastify'
-import { handlersConform, type Site } from './handlers.conformance.ts'
+import { BEFORE, handlersConform, type Site } from './handlers.conformance.ts'
 import { fastifyHandler } from './index.ts'
 
 type ByIdRequest = FastifyRequest<{ Params: { id: string } }>
 
 handlersConform('fastify', (): Site<ByIdRequest> => {
   const app = Fastify()
+  app.addHook('onRequest', async (_request, reply) => {
+    for (const [name, value] of BEFORE) reply.header(name, value)
+  })
   const see = (request: ByIdRequest) => ({ tenant: String(request.headers['x-tenant']), id: request.params.id })
   return {
     see,
@@ -13,11 +16,19 @@ handlersConform('fastify', (): Site<ByIdRequest> => {
       app.post(
         `${path}/:id`,
         fastifyHandler(guard, async (request, reply, given) => {
-          const { status = 200, headers = {}, json } = await work(see(request), given)
-          reply.code(status)
+          const {
+            status,
+            headers = {},
+            json,
+          } = await work(see(request), given, {
+            status: (code) => reply.code(code),
+            append: (name, value) => reply.header(name, value),
+            remove: (name) => reply.removeHeader(name),
+          })
+          if (status !== undefined) reply.code(status)
           for (const [name, value] of Object.entries(headers)) reply.header(name, value)
           // Both ways that Fastify knows.
-          if (status !== 200) return reply.send(json)
+          if (status !== undefined) return reply.send(json)
           return json
         }),
       )

@@ -1,10 +1,11 @@
-import type { OutgoingHttpHeaders } from 'node:http'
 import type { Answer, Draft, Guard } from './guard.ts'
-import { headersOf, incomingOf, type ParsedRequest } from './nodeRequest.ts'
+import { incomingOf, type ParsedRequest } from './nodeRequest.ts'
+import { EndListeners, headersOf, type NodeResponse, ResponseHead, valuesByName } from './nodeResponse.ts'
 import { noAnswer } from './storedAnswers.ts'
 
 /** What the adapter needs of Fastify's reply. */
 export interface FastifyLikeReply {
+  readonly raw: NodeResponse
   readonly sent: boolean
   readonly statusCode: number
   code(status: number): unknown
@@ -17,7 +18,7 @@ export interface FastifyLikeReply {
 
 /**
  * For Fastify 5. The handler returns its payload or calls `reply.send()`; what it answered goes out when its promise has ended and the
- * lease is given back or the answer stored.
+ * lease is released or the answer stored.
  *
  * @example
  * app.post('/instances/:id/next', fastifyHandler(oneAtATime, async (request, reply, lease) => next(request.params.id, lease)))
@@ -47,8 +48,8 @@ export function fastifyHandler<Request extends ParsedRequest, Reply extends Fast
 class HeldReply implements Draft {
   readonly #reply: FastifyLikeReply
   readonly #maxBytes: number | undefined
-  readonly #status: number
-  readonly #headers: Readonly<Record<string, unknown>>
+  /** As of the moment before the handler first ran. */
+  #before: ReplyBefore | undefined
   #overridden = false
   #answered = false
   #payload: unknown
@@ -56,13 +57,12 @@ class HeldReply implements Draft {
   constructor(reply: FastifyLikeReply, maxBytes: number | undefined) {
     this.#reply = reply
     this.#maxBytes = maxBytes
-    this.#status = reply.statusCode
-    this.#headers = { ...reply.getHeaders() }
   }
 
   /** Before the handler runs, also when it runs again: what it answered before is forgotten. */
   begin(): void {
     this.discard()
+    this.#before ??= new ReplyBefore(this.#reply)
     this.#overridden = true
     const send = (payload?: unknown): FastifyLikeReply => {
       if (!this.#answered) this.#payload = payload
@@ -92,7 +92,7 @@ class HeldReply implements Draft {
     if (contentType !== undefined && this.#reply.getHeaders()['content-type'] === undefined) {
       this.#reply.header('content-type', contentType)
     }
-    const headers = headersOf(this.#reply.getHeaders() as OutgoingHttpHeaders)
+    const headers = headersOf(Object.entries(this.#reply.getHeaders()))
     return Promise.resolve({ status: this.#reply.statusCode, headers, body })
   }
 
@@ -102,12 +102,15 @@ class HeldReply implements Draft {
     else if (!this.#reply.sent) this.#reply.send()
   }
 
-  replaceWith({ status, headers, body }: Answer): void {
+  replaceWith(answer: Answer): void {
     // Written past Fastify: too late for another answer.
     if (this.#reply.sent) return this.#restore()
     this.discard()
+    const { status, body } = answer
     this.#reply.code(status)
-    for (const [name, value] of headers) this.#reply.header(name, value)
+    for (const [name, values] of valuesByName(answer)) {
+      this.#reply.header(name, values.length === 1 ? values[0] : values)
+    }
     this.#reply.send(body.byteLength === 0 ? undefined : Buffer.from(body))
   }
 
@@ -115,12 +118,7 @@ class HeldReply implements Draft {
     this.#restore()
     this.#answered = false
     this.#payload = undefined
-    if (this.#reply.sent) return
-    if (this.#reply.statusCode !== this.#status) this.#reply.code(this.#status)
-    for (const name of Object.keys(this.#reply.getHeaders())) {
-      if (!(name in this.#headers)) this.#reply.removeHeader(name)
-    }
-    for (const [name, value] of Object.entries(this.#headers)) this.#reply.header(name, value)
+    if (!this.#reply.sent) this.#before?.putBack()
   }
 
   #restore(): void {
@@ -142,6 +140,77 @@ class HeldReply implements Draft {
     const text = this.#reply.serialize(payload)
     return [Buffer.from(text as string), 'application/json; charset=utf-8']
   }
+}
+
+/** What is not part of an answer. */
+const NOT_ANSWER: ReadonlySet<PropertyKey> = new Set(['raw', 'request', 'log'])
+
+/**
+ * A reply as hooks have left it to the handler. Fastify and its plugins keep their part of an answer (headers, a serializer, cookies) in
+ * properties of the reply; what was written past Fastify stands on the raw response.
+ */
+class ReplyBefore {
+  readonly #reply: FastifyLikeReply
+  readonly #own: ReadonlyMap<PropertyKey, () => unknown>
+  readonly #head: ResponseHead
+  readonly #listeners: EndListeners
+  /** Those that are not the raw response's. */
+  readonly #headers: readonly (readonly [string, unknown])[]
+
+  constructor(reply: FastifyLikeReply) {
+    const raw = reply.raw.getHeaders()
+    this.#reply = reply
+    this.#own = new Map(ownKeys(reply).map((name) => [name, remember(Reflect.get(reply, name))]))
+    this.#head = new ResponseHead(reply.raw)
+    this.#listeners = new EndListeners(reply.raw)
+    this.#headers = Object.entries(reply.getHeaders())
+      .filter(([name, value]) => raw[name] !== value)
+      .map(([name, value]) => [name, copyOfList(value)])
+  }
+
+  putBack(): void {
+    const reply = this.#reply
+    for (const name of ownKeys(reply)) if (!this.#own.has(name)) Reflect.deleteProperty(reply, name)
+    for (const [name, value] of this.#own) Reflect.set(reply, name, value())
+    // First all away: Fastify adds a cookie to those that are there.
+    for (const name of Object.keys(reply.getHeaders())) reply.removeHeader(name)
+    this.#listeners.removeAdded()
+    this.#head.putBack()
+    for (const [name, value] of this.#headers) reply.header(name, copyOfList(value))
+  }
+}
+
+function ownKeys(reply: object): PropertyKey[] {
+  return Reflect.ownKeys(reply).filter((name) => !NOT_ANSWER.has(name))
+}
+
+/** Gives the value with what it holds now: plugins change maps, lists and plain objects in place, and keep them. */
+function remember(value: unknown): () => unknown {
+  if (value instanceof Map) {
+    const entries = [...value]
+    return () => {
+      value.clear()
+      for (const [name, each] of entries) value.set(name, each)
+      return value
+    }
+  }
+  if (Array.isArray(value)) {
+    const items = [...(value as unknown[])]
+    return () => (value.splice(0, value.length, ...items), value)
+  }
+  if (typeof value === 'object' && value !== null && Object.getPrototypeOf(value) === Object.prototype) {
+    const entries = Object.entries(value).map(([name, each]) => [name, copyOfList(each)] as const)
+    return () => {
+      for (const name of Object.keys(value)) Reflect.deleteProperty(value, name)
+      for (const [name, each] of entries) Reflect.set(value, name, copyOfList(each))
+      return value
+    }
+  }
+  return () => value
+}
+
+function copyOfList(value: unknown): unknown {
+  return Array.isArray(value) ? [...(value as unknown[])] : value
 }
 
 function isStream(payload: unknown): boolean {

@@ -57,7 +57,9 @@ describe.each(DRIVERS)('fetch, %s', (driver) => {
 
   test('locks that the handler needs are waited for, and told as busy', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
-    const guard = idempotent(one, { scope, lock: () => key`Account:${driver}`, transaction: { waitMs: 50 } })
+    const guard = idempotent(one, { scope, lock: () => key`Account:${driver}`, transaction: { waitMs: 500 } })
+    // `waitMs` is for the connection, too: one is open already.
+    await one.transaction({}, (tx) => tx.query('SELECT 1'))
     const handle = fetchHandler(guard, async (_request, tx) => {
       await note(tx, driver)
       return new Response('ok')

@@ -1,61 +1,38 @@
+import { checkNesting } from './fingerprint.ts'
 import { noAnswer } from './storedAnswers.ts'
 import type { Answer, Draft, Guard, Header, Incoming } from './guard.ts'
 
-/** What `honoHandler` needs of Hono's context. */
-export interface HonoContext {
-  readonly req: { readonly raw: Request; arrayBuffer(): Promise<ArrayBuffer> }
-}
-
 /**
- * For servers whose handlers take a `Request` and give a `Response`.
+ * For servers whose handlers take a `Request` and give a `Response`. What the server passes beside the request, as Next.js its `params`, the
+ * handler gets after what the guard gives.
  *
  * @example
  * const handle = fetchHandler(exclusive(lockstep, { key: instanceOf }), async (request, lease) => Response.json(await next(lease)))
- */
-export function fetchHandler<Given>(
-  guard: Guard<Request, Given>,
-  handler: (request: Request, given: Given) => Response | Promise<Response>,
-): (request: Request) => Promise<Response> {
-  return (request) =>
-    respond(guard, incomingOf(request, request), (given) =>
-      // Each attempt reads the body anew.
-      handler(guard.wholeUpTo === undefined ? request : request.clone(), given),
-    )
-}
-
-/**
- * For Hono: the handler gets the context, and what the guard gives.
  *
  * @example
- * app.post('/instances/:id/next', honoHandler(oneAtATime, async (c, lease) => c.json(await next(lease))))
+ * // app/instances/[id]/next/route.ts
+ * export const POST = fetchHandler(oneAtATime, async (request, lease, { params }: { params: Promise<{ id: string }> }) =>
+ *   Response.json(await next((await params).id, lease)),
+ * )
  */
-export function honoHandler<Context extends HonoContext, Given>(
-  guard: Guard<Context, Given>,
-  handler: (context: Context, given: Given) => Response | Promise<Response>,
-): (context: Context) => Promise<Response> {
-  return (context) =>
-    // Hono keeps a body that was read through the context: middleware before this one may have read it.
-    respond(
-      guard,
-      incomingOf(context, context.req.raw, () => context.req.arrayBuffer()),
-      (given) => handler(context, given),
-    )
+export function fetchHandler<Given, Rest extends unknown[] = []>(
+  guard: Guard<Request, Given>,
+  handler: (request: Request, given: Given, ...rest: Rest) => Response | Promise<Response>,
+): (request: Request, ...rest: Rest) => Promise<Response> {
+  return async (request, ...rest) => {
+    let held: HeldFetchResponse | undefined
+    const verdict = await guard.handle(incomingOf(request, request), async (given) => {
+      // Each attempt reads the body from its beginning.
+      const own = guard.wholeUpTo === undefined ? request : request.clone()
+      held = new HeldFetchResponse(await handler(own, given, ...rest), guard.wholeUpTo)
+      return held
+    })
+    return verdict === 'own' ? (held as HeldFetchResponse).response : responseOf(verdict)
+  }
 }
 
-async function respond<R, Given>(
-  guard: Guard<R, Given>,
-  incoming: Incoming<R>,
-  handler: (given: Given) => Response | Promise<Response>,
-): Promise<Response> {
-  let held: HeldResponse | undefined
-  const verdict = await guard.handle(incoming, async (given) => {
-    held = new HeldResponse(await handler(given), guard.wholeUpTo)
-    return held
-  })
-  return verdict === 'own' ? (held as HeldResponse).response : responseOf(verdict)
-}
-
-class HeldResponse implements Draft {
+/** What a handler returned. */
+export class HeldFetchResponse implements Draft {
   response: Response
   readonly #maxBytes: number | undefined
 
@@ -74,7 +51,7 @@ class HeldResponse implements Draft {
   }
 }
 
-function incomingOf<R>(request: R, raw: Request, readAgain?: () => Promise<ArrayBuffer>): Incoming<R> {
+export function incomingOf<R>(request: R, raw: Request, readAgain?: () => Promise<ArrayBuffer>): Incoming<R> {
   const { pathname, search } = new URL(raw.url)
   return {
     request,
@@ -83,8 +60,12 @@ function incomingOf<R>(request: R, raw: Request, readAgain?: () => Promise<Array
     header: (name) => raw.headers.get(name) ?? undefined,
     async body(maxBytes) {
       if (Number(raw.headers.get('content-length') ?? 0) > maxBytes) return 'too large'
-      if (raw.bodyUsed) return readAgain === undefined ? 'unread' : new Uint8Array(await readAgain())
-      return (await readUpTo(raw.clone().body, maxBytes)) ?? 'too large'
+      const isRead = raw.bodyUsed || raw.body?.locked === true
+      const read = isRead ? readAgain : async () => readUpTo(raw.clone().body, maxBytes)
+      if (read === undefined) return 'unread'
+      const body = await read()
+      if (body === undefined || body.byteLength > maxBytes) return 'too large'
+      return checkNesting(new Uint8Array(body), (name) => raw.headers.get(name) ?? undefined)
     },
   }
 }
@@ -118,6 +99,6 @@ function responseOf({ status, headers, body }: Answer): Response {
   })
 }
 
-function mayHaveBody(status: number): boolean {
+export function mayHaveBody(status: number): boolean {
   return status !== 204 && status !== 205 && status !== 304
 }

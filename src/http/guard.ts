@@ -1,6 +1,7 @@
 import type { Key } from '../locks/index.ts'
 import type { Lease, LeaseOptions } from '../leases/index.ts'
 import type { EventMap, Transaction, TransactionOptions } from '../transactions/index.ts'
+import type { Unusable } from './fingerprint.ts'
 
 /** What the handlers need of a Lockstep. */
 export interface HttpLockstep<Client = unknown, Events extends object = EventMap> {
@@ -27,8 +28,8 @@ export interface Incoming<Request> {
   /** Path and query. */
   readonly path: string
   header(name: string): string | undefined
-  /** The body's bytes, or why they are not to be had. */
-  body(maxBytes: number): Promise<Uint8Array | 'too large' | 'unread'>
+  /** The body's bytes, or why there are none to tell it by. */
+  body(maxBytes: number): Promise<Uint8Array | Unusable>
 }
 
 /** What the handler answered, still held back. */

@@ -2,11 +2,13 @@ import { beforeAll, describe } from 'vitest'
 import type { RunningServer } from '../../proofs/attacks/http/servers.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { answersConform } from './answers.conformance.ts'
+import { attemptsConform } from './attempts.conformance.ts'
 import { exclusiveConforms } from './exclusive.conformance.ts'
 import { idempotentConforms } from './idempotent.conformance.ts'
 import { type Site, stageFor } from './site.conformance.ts'
 
-export type { Site } from './site.conformance.ts'
+export { BEFORE, type Site } from './site.conformance.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -20,5 +22,7 @@ export function handlersConform<Request>(name: RunningServer['name'], newSite: (
     const stage = stageFor(bench, driver, newSite)
     exclusiveConforms(name, bench, stage)
     idempotentConforms(driver, bench, stage)
+    attemptsConform(stage)
+    answersConform(stage)
   })
 }

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import type { LeaseOptions } from '../leases/index.ts'
@@ -5,13 +6,21 @@ import type { TransactionOptions } from '../transactions/index.ts'
 
 /** What both forms of `idempotent()` take. */
 export interface IdempotentOptions<Request> {
-  /** Whose key it is: the tenant, the user, the API key's owner. Nobody gets an answer of another scope. 1 to 255 bytes. */
+  /**
+   * Whose key it is: the user, the tenant, the owner of the API key. No request gets an answer that was stored in another scope, so this must
+   * be a principal that the server has *verified*: of a session, a signed token, an API key that was looked up. A header, a parameter or a
+   * member of the body that the client fills in by itself (`X-Tenant`) is not: a client that sends another one's name and key gets the
+   * other one's stored answer. 1 to 255 bytes.
+   */
   readonly scope: (request: Request) => string | Promise<string>
   /** Whether a request without the header is refused with 400. Where it is not, such a request just runs. Default true. */
   readonly required?: boolean
-  /** Which headers of the answer are stored beside its body. Default `content-type` and `location`. Never cookies or credentials. */
+  /**
+   * Further headers of the answer that are stored and replayed, beside those that always are: what describes the body, `location`, and what
+   * protects its reader, such as `content-security-policy` and `cache-control`. Cookies and credentials are refused. Default none.
+   */
   readonly headers?: readonly string[]
-  /** The largest body of a request and of an answer. Default 1 MiB. */
+  /** The largest body of a request and of an answer. Default 1 MiB. JSON has 1,000 levels at most. */
   readonly maxBodyBytes?: number
   /** How long an answer is given again. Default 24 hours. */
   readonly ttlMs?: number
@@ -24,16 +33,44 @@ export interface TransactionalOptions<Request> extends IdempotentOptions<Request
   readonly form?: 'transaction'
   /** Locks that the handler needs; granted before its first read. */
   readonly lock?: (request: Request) => Key | readonly Key[] | Promise<Key | readonly Key[]>
-  /** As of `lockstep.transaction()`. `waitMs` is for `lock`. */
-  readonly transaction?: Pick<TransactionOptions, 'isolation' | 'retry' | 'waitMs'>
+  /** As of `lockstep.transaction()`. `waitMs` is for a connection and for `lock`; the lock of the key itself is never waited for. */
+  readonly transaction?: RequestTransaction
 }
+
+/** What of a transaction's options a request can choose. */
+export type RequestTransaction = Pick<TransactionOptions, 'isolation' | 'retry' | 'waitMs'>
+
+const REQUEST_TRANSACTION: OptionNames<RequestTransaction> = { isolation: true, retry: true, waitMs: true }
 
 /** The plain form: the handler does what it wants, and the answer is stored after it. */
 export interface PlainOptions<Request> extends IdempotentOptions<Request> {
   readonly form: 'plain'
   /** How the key is reserved while the handler runs. After a crash it is free again after `ttlMs`, by default 30,000. */
-  readonly lease?: Pick<LeaseOptions, 'ttlMs' | 'maxHoldMs' | 'holder' | 'metadata'>
+  readonly lease?: RequestLease
 }
+
+/** What of a lease's options a request can choose. */
+export type RequestLease = Pick<LeaseOptions, 'ttlMs' | 'maxHoldMs' | 'holder' | 'metadata'>
+
+const REQUEST_LEASE: OptionNames<RequestLease> = { ttlMs: true, maxHoldMs: true, holder: true, metadata: true }
+
+const IDEMPOTENT_OPTIONS: OptionNames<IdempotentOptions<never> & { readonly form?: string }> = {
+  form: true,
+  scope: true,
+  required: true,
+  headers: true,
+  maxBodyBytes: true,
+  ttlMs: true,
+  body: true,
+}
+
+const TRANSACTIONAL_OPTIONS: OptionNames<TransactionalOptions<never>> = {
+  ...IDEMPOTENT_OPTIONS,
+  lock: 'never undefined',
+  transaction: true,
+}
+
+const PLAIN_OPTIONS: OptionNames<PlainOptions<never>> = { ...IDEMPOTENT_OPTIONS, lease: true }
 
 /** The checked options that both forms share. */
 export interface IdempotencyPlan {
@@ -43,12 +80,45 @@ export interface IdempotencyPlan {
   readonly ttlMs: number
 }
 
-const DEFAULT_HEADERS = ['content-type', 'location']
-/** Without it the stored bytes could not be read. */
-const ALWAYS = 'content-encoding'
-/** What opens doors is not stored; what belongs to one connection is not repeated. */
+/** Without these a replay would be another answer: what the body is, where it leads, and what a reader may do with it. */
+const ALWAYS = [
+  'content-type',
+  'content-encoding',
+  'content-language',
+  'content-location',
+  'content-disposition',
+  'content-range',
+  'content-digest',
+  'repr-digest',
+  'location',
+  'etag',
+  'last-modified',
+  'cache-control',
+  'expires',
+  'pragma',
+  'vary',
+  'content-security-policy',
+  'content-security-policy-report-only',
+  'cross-origin-embedder-policy',
+  'cross-origin-opener-policy',
+  'cross-origin-resource-policy',
+  'origin-agent-cluster',
+  'permissions-policy',
+  'referrer-policy',
+  'strict-transport-security',
+  'x-content-type-options',
+  'x-download-options',
+  'x-frame-options',
+  'x-permitted-cross-domain-policies',
+  'x-robots-tag',
+  'x-xss-protection',
+]
+/**
+ * What opens doors is not stored: in the table it could be stolen, and a replay would hand it out again after it was revoked. What belongs
+ * to one connection or one moment is not repeated.
+ */
 const NEVER =
-  /^(set-cookie2?|cookie|(proxy-)?authorization|(proxy-|www-)?authenticate|(proxy-)?authentication-info|.*(token|secret|api-?key|password|session).*|content-length|transfer-encoding|connection|keep-alive|upgrade|trailer|te|date)$/
+  /^(set-cookie2?|cookie|(proxy-)?authorization|(proxy-|www-)?authenticate|(proxy-)?authentication-info|.*(token|secret|api-?key|password|session).*|clear-site-data|content-length|transfer-encoding|connection|proxy-connection|keep-alive|upgrade|trailer|te|date|age)$/
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9a-z-]+$/
 
 const DEFAULT_BODY_BYTES = 1024 * 1024
@@ -58,14 +128,15 @@ const MAX_TTL_MS = 365 * 24 * 60 * 60 * 1000
 const MAX_SCOPE_BYTES = 255
 const MAX_KEY_BYTES = 255
 
-export function planIdempotency(options: IdempotentOptions<never>): IdempotencyPlan {
-  if (typeof options?.scope !== 'function') {
+export function planIdempotency(options: PlainOptions<never> | TransactionalOptions<never>): IdempotencyPlan {
+  checkForm(options)
+  if (typeof options.scope !== 'function') {
     throw new InvalidOption('idempotent() was given no `scope`.', {
       advice:
-        'Say whose key it is: { scope: (request) => tenantOf(request) }. One tenant must not get another’s answer.',
+        'Say whose key it is, by what the server has verified: { scope: (request) => request.user.id }. One user must not get another’s answer.',
     })
   }
-  const headers = (options.headers ?? DEFAULT_HEADERS).map((name) => name.toLowerCase())
+  const headers = (options.headers ?? []).map((name) => name.toLowerCase())
   const wrong = headers.find((name) => NEVER.test(name) || !HEADER_NAME.test(name))
   if (wrong !== undefined) {
     throw new InvalidOption(`The header ${JSON.stringify(wrong)} is not stored.`, {
@@ -74,10 +145,29 @@ export function planIdempotency(options: IdempotentOptions<never>): IdempotencyP
   }
   return {
     required: options.required ?? true,
-    headers: new Set([...headers, ALWAYS]),
+    headers: new Set([...ALWAYS, ...headers]),
     maxBodyBytes: checkWhole('maxBodyBytes', options.maxBodyBytes ?? DEFAULT_BODY_BYTES, MAX_BODY_BYTES),
     ttlMs: checkWhole('ttlMs', options.ttlMs ?? DEFAULT_TTL_MS, MAX_TTL_MS),
   }
+}
+
+function checkForm(options: PlainOptions<never> | TransactionalOptions<never>): void {
+  const plain = (options as object | undefined) !== undefined && options?.form === 'plain'
+  checkOptions('idempotent()', options, plain ? PLAIN_OPTIONS : TRANSACTIONAL_OPTIONS)
+  if (options.form === 'plain') {
+    if (options.lease !== undefined) checkOptions('`lease` of idempotent()', options.lease, REQUEST_LEASE)
+    return
+  }
+  const { form, lock, transaction } = options
+  if (form !== undefined && form !== 'transaction') {
+    throw new InvalidOption(`There is no form ${String(form)}.`, { advice: "Use 'transaction' or 'plain'." })
+  }
+  if (lock !== undefined && typeof lock !== 'function') {
+    throw new InvalidOption('`lock` of idempotent() is no function.', {
+      advice: 'Pass (request) => key`Account:${…}`: each request has a key of its own.',
+    })
+  }
+  if (transaction !== undefined) checkOptions('`transaction` of idempotent()', transaction, REQUEST_TRANSACTION)
 }
 
 function checkWhole(name: string, value: unknown, most: number): number {
@@ -97,7 +187,7 @@ export function checkScope(scope: unknown): string {
     scope.isWellFormed()
   if (fits) return scope
   throw new InvalidOption('`scope` gave no text, an empty or forgotten one, or one that is too long.', {
-    advice: `Return 1 to ${MAX_SCOPE_BYTES} bytes that name the tenant; refuse requests without one before this.`,
+    advice: `Return 1 to ${MAX_SCOPE_BYTES} bytes that name the verified user or tenant; refuse requests without one before this.`,
   })
 }
 

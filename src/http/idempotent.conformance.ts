@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { type DriverName, signal, type Workbench } from '../../tools/server/testing/workbench.ts'
+import { key, NestedTransaction } from '../index.ts'
 import { idempotent } from './index.ts'
 import { abandon, type Reply, type Seen, type Stage } from './site.conformance.ts'
 
@@ -57,8 +58,8 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       }
       expect(await effects(id)).toBe(1)
       // The first one had it; nobody else gets it, and it is not in the table.
-      expect(first.headers.get('set-cookie')).toBe('session=sesame')
-      expect(second.headers.get('set-cookie')).toBeNull()
+      expect(first.headers.getSetCookie()).toEqual(['visit=1', 'session=sesame'])
+      expect(second.headers.getSetCookie()).toEqual(['visit=1'])
       const stored = await stage.rows(
         `SELECT t::text AS row, headers::text FROM lockstep.idempotency t WHERE key = '${id}'`,
       )
@@ -225,6 +226,35 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     expect(response.status).toBe(200)
     expect(await response.json()).toEqual({ run: 2 })
     expect(await stage.rows(`SELECT FROM effects WHERE id = '${id}'`)).toHaveLength(1)
+  })
+
+  test('transactional: the handler nests through its tx; a transaction of its Lockstep beside it is an error, and undoes all', async () => {
+    const insert = 'INSERT INTO effects VALUES ($1)'
+    const scope = (request: Request): string => stage.site.see(request).tenant
+    const lock = (request: Request) => key`Payment:${stage.site.see(request).id}`
+    const guard = idempotent(stage.lockstep, { scope, lock })
+    const errors: unknown[] = []
+    stage.site.add('/pay', guard, async (seen, tx) => {
+      await tx.transaction({ lock: key`Payment:${seen.id}` }, (part) => part.query(insert, [seen.id]))
+      return { json: 'paid' }
+    })
+    stage.site.add('/wrong', guard, async (seen, tx) => {
+      await tx.query(insert, [seen.id])
+      await stage.lockstep
+        .transaction({}, (own) => own.query(insert, [seen.id]))
+        .catch((error: unknown) => {
+          errors.push(error)
+          throw error
+        })
+      return { json: 'never' }
+    })
+    await stage.listen()
+    const [right, wrong] = [stage.fresh(), stage.fresh()]
+    expect((await stage.post(`/pay/${right}`, { key: right })).status).toBe(200)
+    expect(await stage.rows(`SELECT FROM effects WHERE id = '${right}'`)).toHaveLength(1)
+    expect((await stage.post(`/wrong/${wrong}`, { key: wrong })).status).toBe(500)
+    expect(errors).toEqual([expect.any(NestedTransaction)])
+    expect(await stage.rows(`SELECT FROM effects WHERE id = '${wrong}'`)).toEqual([])
   })
 
   test('plain: a reservation whose process is gone ends, and the retry runs', async () => {

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { LeaseHeld, LockTimeout } from '../errors.ts'
-import { key, type Key } from '../locks/index.ts'
+import { InvalidOption, LeaseHeld, LockTimeout } from '../errors.ts'
+import { checkKey, key, type Key } from '../locks/index.ts'
 import type { Lease } from '../leases/index.ts'
 import type { EventMap, Transaction } from '../transactions/index.ts'
 import { lost } from './exclusive.ts'
-import { fingerprintOf, lockKeyOf } from './fingerprint.ts'
+import { fingerprintOf, lockKeyOf, MAX_DEPTH, type Unusable } from './fingerprint.ts'
 import type { Answer, Draft, Guard, HttpLockstep, Incoming } from './guard.ts'
 import {
   checkScope,
@@ -17,6 +17,7 @@ import {
 } from './idempotencyOptions.ts'
 import { problem } from './problem.ts'
 import { type Entry, running, StoredAnswers } from './storedAnswers.ts'
+import { unavailable } from './unavailable.ts'
 
 type Verdict = Answer | 'own'
 
@@ -38,7 +39,8 @@ class Undone extends Error {
  * again.
  *
  * @example
- * const pay = idempotent(lockstep, { scope: (request: Request) => tenantOf(request) })
+ * // The user that was authenticated, never a header that the client fills in by itself.
+ * const pay = idempotent(lockstep, { scope: (request: Request) => request.user.id })
  * app.post('/payments', expressHandler(pay, async (request, response, tx) => {
  *   await tx.query('INSERT INTO payments (amount) VALUES ($1)', [request.body.amount])
  *   response.status(201).json({ paid: true })
@@ -82,7 +84,7 @@ function plainForm<Request>(
         // Without a key there is nothing to wait for, but the handler gets its lease all the same.
         return await lockstep.lease(entry?.lockKey ?? key`Idempotency:${randomUUID()}`, lease, async (given) => {
           held = given
-          const found = entry && (await given.transaction(atOnce(entry), (tx) => answers.look(tx, entry, true)))
+          const found = entry && (await given.transaction(tried(entry), (tx) => answers.look(tx, entry, true)))
           if (found !== undefined) return found
           looked = true
           const draft = await work(given)
@@ -95,12 +97,9 @@ function plainForm<Request>(
           return 'own'
         })
       } catch (error) {
-        if (entry !== undefined && held === undefined && error instanceof LeaseHeld) {
-          return (await answers.lookPlainly(entry)) ?? running(error.leftMs)
-        }
         if (held?.signal.aborted === true) return lost('What this request did may be done again by a retry.')
-        if (!looked && error instanceof LockTimeout) return inTheWay(error, answers, entry, false)
-        throw error
+        if (looked) throw error
+        return refusalOf(error, answers, entry, false)
       }
     },
   }
@@ -123,14 +122,16 @@ function transactionalForm<Request>(
       try {
         // Others' locks may be waited for, a request of the same key not: it is asked for alone first.
         if (entry !== undefined && locks.length > 0) {
-          const found = await lockstep.transaction(atOnce(entry), (tx) => answers.look(tx, entry, false))
+          const { waitMs } = options.transaction ?? {}
+          const asking = { ...tried(entry), ...(waitMs !== undefined && { waitMs }) }
+          const found = await lockstep.transaction(asking, (tx) => answers.look(tx, entry, false))
           if (found !== undefined) return found
         }
         waiting = locks.length > 0
         const wanted =
           entry === undefined
             ? { ...options.transaction, lock: locks }
-            : { ...options.transaction, ...(locks.length === 0 && { waitMs: 0 }), lock: [entry.lockKey, ...locks] }
+            : { ...options.transaction, noWait: !waiting, lock: [entry.lockKey, ...locks] }
         const verdict = await lockstep.transaction(wanted, async (tx) => {
           try {
             const found = entry && (await answers.look(tx, entry, false))
@@ -145,8 +146,8 @@ function transactionalForm<Request>(
       } catch (error) {
         if (error instanceof Undone) return error.verdict
         // Not only the first attempt may find the lock taken: after a conflict another request may be quicker.
-        if (error === thrown || !(error instanceof LockTimeout)) throw error
-        return inTheWay(error, answers, entry, waiting)
+        if (error === thrown) throw error
+        return refusalOf(error, answers, entry, waiting)
       }
     },
   }
@@ -187,6 +188,7 @@ async function entryOf<Request>(
   const body = await bodyOf(incoming, plan, options)
   if (body === 'unread') return problem('request-unread', 'Its content type is none that this server reads.')
   if (body === 'too large') return problem('request-too-large', `A body may have ${plan.maxBodyBytes} bytes here.`)
+  if (body === 'too deep') return problem('request-too-deep', `JSON may have ${MAX_DEPTH} levels here.`)
   return {
     scope,
     key: idempotencyKey,
@@ -199,7 +201,7 @@ async function bodyOf<Request>(
   incoming: Incoming<Request>,
   { maxBodyBytes }: IdempotencyPlan,
   options: IdempotentOptions<Request>,
-): Promise<Uint8Array | 'too large' | 'unread'> {
+): Promise<Uint8Array | Unusable> {
   if (options.body === undefined) return incoming.body(maxBodyBytes)
   const body = await options.body(incoming.request)
   const bytes = typeof body === 'string' ? Buffer.from(body) : body
@@ -211,27 +213,40 @@ function isAnswer(entry: Entry | Answer | undefined): entry is Answer {
 }
 
 async function locksOf<Request>(request: Request, options: TransactionalOptions<Request>): Promise<readonly Key[]> {
-  const locks = (await options.lock?.(request)) ?? []
-  return typeof locks === 'string' ? [locks] : locks
+  if (options.lock === undefined) return []
+  const locks: unknown = await options.lock(request)
+  if (typeof locks === 'string') return [checkKey(locks)]
+  if (Array.isArray(locks)) return locks.map((each) => checkKey(each))
+  throw new InvalidOption(`\`lock\` of idempotent() returned ${locks === null ? 'null' : typeof locks}.`, {
+    advice: 'Return a key or a list of keys; [] where the request needs no lock.',
+  })
 }
 
-function atOnce(entry: Entry): { readonly lock: Key; readonly waitMs: 0 } {
-  return { lock: entry.lockKey, waitMs: 0 }
+/** Its lock is not waited for. A connection to ask through is. */
+function tried(entry: Entry): { readonly lock: Key; readonly noWait: true } {
+  return { lock: entry.lockKey, noWait: true }
 }
 
-/** The first request runs just now; or, where it was waited for, somebody has a lock; or there was no connection to ask through. */
-async function inTheWay(
-  error: LockTimeout,
+/**
+ * What to answer where the handler did not run: there was no connection to ask through; or the first request has ended by now, or still
+ * runs; or, where it was waited for, somebody has a lock. Throws what is none of these.
+ */
+async function refusalOf(
+  error: unknown,
   answers: StoredAnswers,
   entry: Entry | undefined,
   waited: boolean,
 ): Promise<Answer> {
-  if (error.waitedFor === 'connection') {
-    return problem('unavailable', 'Nothing was done. Try again later.', { retryAfterMs: 1000 })
+  const away = unavailable(error)
+  if (away !== undefined) return away
+  if (!(error instanceof LockTimeout) && !(error instanceof LeaseHeld)) throw error
+  try {
+    const found = entry && (await answers.lookPlainly(entry))
+    if (found !== undefined) return found
+  } catch (failure) {
+    return refusalOf(failure, answers, undefined, waited)
   }
-  const found = entry && (await answers.lookPlainly(entry))
-  if (found !== undefined) return found
-  if (!waited) return running(1000)
+  if (!waited) return running(error instanceof LeaseHeld ? error.leftMs : 1000)
   return problem('busy', 'Another request works on this just now. Try again later.', { retryAfterMs: 1000 })
 }
 

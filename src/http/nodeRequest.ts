@@ -1,6 +1,6 @@
-import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http'
-import { bytesOfParsed } from './fingerprint.ts'
-import type { Header, Incoming } from './guard.ts'
+import type { IncomingHttpHeaders } from 'node:http'
+import { bytesOfParsed, checkNesting, type Unusable } from './fingerprint.ts'
+import type { Incoming } from './guard.ts'
 
 /** What Express and Fastify requests have in common. */
 export interface ParsedRequest {
@@ -29,22 +29,13 @@ export function incomingOf<R extends object>(request: R & ParsedRequest): Incomi
   }
 }
 
-function bodyOf({ headers, rawBody, body }: ParsedRequest, maxBytes: number): Uint8Array | 'too large' | 'unread' {
+function bodyOf({ headers, rawBody, body }: ParsedRequest, maxBytes: number): Uint8Array | Unusable {
   const declared = Number(headers['content-length'] ?? 0)
   if (declared > maxBytes) return 'too large'
   const kept = rawBody ?? body
   // Two different bodies that nobody read would look the same.
   if (kept === undefined && (declared > 0 || headers['transfer-encoding'] !== undefined)) return 'unread'
-  const bytes = bytesOfParsed(kept)
-  return bytes.byteLength > maxBytes ? 'too large' : bytes
-}
-
-/** Headers as a list; a header with several values is several of it. */
-export function headersOf(headers: OutgoingHttpHeaders): Header[] {
-  return Object.entries(headers).flatMap(([name, value]) =>
-    (Array.isArray(value) ? value : value === undefined ? [] : [value]).map((each): Header => [
-      name.toLowerCase(),
-      String(each),
-    ]),
-  )
+  const bytes = bytesOfParsed(kept, maxBytes)
+  if (typeof bytes === 'string') return bytes
+  return bytes.byteLength > maxBytes ? 'too large' : checkNesting(bytes, (name) => headers[name])
 }

@@ -10,6 +10,7 @@ export type ProblemName =
   | 'key-reused'
   | 'running'
   | 'request-too-large'
+  | 'request-too-deep'
   | 'request-unread'
   | 'response-too-large'
 
@@ -34,6 +35,7 @@ const KINDS: Readonly<Record<ProblemName, readonly [status: number, title: strin
   'key-reused': [422, 'Idempotency-Key was used for another request'],
   running: [409, 'The first request with this Idempotency-Key is still running'],
   'request-too-large': [413, 'The request is too large'],
+  'request-too-deep': [400, 'The request is nested too deeply'],
   'request-unread': [415, 'The body of the request was not read'],
   'response-too-large': [500, 'The response is too large to be stored'],
 }

@@ -17,10 +17,28 @@ export interface Reply {
   readonly json: unknown
 }
 
+/** The framework's own response, as a handler changes it before it answers. */
+export interface Out {
+  status(code: number): void
+  append(name: string, value: string): void
+  remove(name: string): void
+}
+
+/** What an earlier middleware of every site sets on each answer. */
+export const BEFORE: readonly (readonly [string, string])[] = [
+  ['x-request', 'before'],
+  ['x-policy', 'strict'],
+  ['set-cookie', 'visit=1'],
+]
+
 /** A server in the making: routes `POST <path>/:id`. */
 export interface Site<Request> {
   see(request: Request): Seen
-  add<Given>(path: string, guard: Guard<Request, Given>, work: (seen: Seen, given: Given) => Promise<Reply>): void
+  add<Given>(
+    path: string,
+    guard: Guard<Request, Given>,
+    work: (seen: Seen, given: Given, out: Out) => Promise<Reply>,
+  ): void
   listen(): Promise<{ readonly url: string; close(): Promise<void> }>
 }
 
@@ -28,6 +46,8 @@ export interface PostOptions {
   readonly key?: string
   readonly tenant?: string
   readonly body?: unknown
+  /** Instead of `body`, as it is. */
+  readonly json?: string
 }
 
 /** What each test has: a Lockstep, a server that gets its routes from it, and a client. */
@@ -80,16 +100,16 @@ export function stageFor<Request>(bench: Workbench, driver: DriverName, newSite:
   return stage
 }
 
-function headersOf({ key: idempotencyKey, tenant = 'acme', body }: PostOptions): Record<string, string> {
+function headersOf({ key: idempotencyKey, tenant = 'acme', body, json }: PostOptions): Record<string, string> {
   return {
     'x-tenant': tenant,
     ...(idempotencyKey !== undefined && { 'idempotency-key': idempotencyKey }),
-    ...(body !== undefined && { 'content-type': 'application/json' }),
+    ...((body ?? json) !== undefined && { 'content-type': 'application/json' }),
   }
 }
 
-function bodyOf({ body }: PostOptions): string | null {
-  return body === undefined ? null : JSON.stringify(body)
+function bodyOf({ body, json }: PostOptions): string | null {
+  return json ?? (body === undefined ? null : JSON.stringify(body))
 }
 
 /** Asks, and hangs up without having read an answer. */

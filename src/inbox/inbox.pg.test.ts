@@ -10,6 +10,7 @@ import {
   InvalidOption,
   key,
   Lockstep,
+  NestedTransaction,
   type Transaction,
 } from '../index.ts'
 
@@ -133,12 +134,27 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
         throw new Error('changed my mind')
       })
       await expect(undone).rejects.toThrow('changed my mind')
-      expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
+      expect(await inbox.position(tx, event(1))).toMatchObject({ seq: 1 })
       expect(await inbox.accept(tx, event(2))).toBe('first')
-      // Inside a transaction of the same Lockstep it is part of it.
-      expect(await inbox.handle(event(3), noting)).toBe('first')
+      expect(await tx.transaction({}, (inner) => inbox.accept(inner, event(3)))).toBe('first')
+      expect(await inbox.position(tx, event(1))).toMatchObject({ seq: 3 })
+      expect(await lockstep.detached(() => inbox.position(event(1)))).toBeUndefined()
     })
     expect(await inbox.position(event(1))).toMatchObject({ seq: 3 })
+  })
+
+  test('handle() and position() inside a transaction are refused, and name what takes its tx', async () => {
+    const { lockstep, inbox } = open()
+    const event = eventsOf()
+    await lockstep.transaction({}, async () => {
+      const handled = await failureOf(inbox.handle(event(1), noting))
+      expect(handled).toBeInstanceOf(NestedTransaction)
+      expect((handled as Error).message).toContain('inbox.accept(tx, event)')
+      const asked = await failureOf(inbox.position(event(1)))
+      expect(asked).toBeInstanceOf(NestedTransaction)
+      expect((asked as Error).message).toContain('inbox.position(tx, stream)')
+    })
+    await expect(inbox.position({} as never, event(1))).rejects.toBeInstanceOf(InvalidOption)
   })
 
   test('consumers, topics and keys are apart', async () => {

@@ -1,5 +1,14 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
-import type { EventMap, Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
+import {
+  checkTransaction,
+  type EventMap,
+  type Grounds,
+  refuseInside,
+  type Transaction,
+  TRANSACTION_OPTIONS,
+  type TransactionOptions,
+} from '../transactions/index.ts'
 import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
 import { type BatchVerdict, questionOf, valuesOf, verdictsOn } from './acceptMany.ts'
 import { accept, acceptRuns, type AcceptRow, position, type PositionRow, type RunRow, start } from './inbox.sql.ts'
@@ -21,6 +30,8 @@ export interface AcceptOptions {
   readonly start?: number
 }
 
+const ACCEPT_OPTIONS: OptionNames<AcceptOptions> = { start: true }
+
 /** What `acceptMany()` takes beside the events. */
 export interface AcceptManyOptions {
   /** As of `accept()`; or a function that is given the first event of a stream. */
@@ -32,8 +43,22 @@ export interface AcceptManyOptions {
   readonly idleMs?: number
 }
 
+const ACCEPT_MANY_OPTIONS: OptionNames<AcceptManyOptions> = { start: true, idleMs: true }
+
 /** What `handle()` takes beside the event: also the options of its transaction. */
 export interface HandleOptions extends AcceptOptions, TransactionOptions {}
+
+/** What a caller inside a transaction has to use instead. */
+const HANDLE = { call: 'inbox.handle()', instead: 'inbox.accept(tx, event)' }
+const POSITION = { call: 'inbox.position()', instead: 'inbox.position(tx, stream)' }
+const HANDLE_OPTIONS: OptionNames<HandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS }
+
+/** What `startAt()` takes beside the number. */
+export interface StartAtOptions {
+  readonly force?: boolean
+}
+
+const START_AT_OPTIONS: OptionNames<StartAtOptions> = { force: true }
 
 /** PostgreSQL's largest. */
 const MAX_IDLE_MS = 2_147_483_647
@@ -57,13 +82,15 @@ type Transact<Client, Events extends object> = <T>(
 /** The inbox of one consumer: as `lockstep.inbox(consumer)`. */
 export class Inbox<Client = unknown, Events extends object = EventMap> {
   readonly consumer: string
+  readonly #grounds: Grounds
   readonly #schema: string
   readonly #accept: string
   readonly #acceptRuns: string
   readonly #transact: Transact<Client, Events>
 
-  constructor(grounds: Pick<Grounds, 'quotedSchema'>, transact: Transact<Client, Events>, consumer: string) {
+  constructor(grounds: Grounds, transact: Transact<Client, Events>, consumer: string) {
     this.consumer = checkConsumer(consumer)
+    this.#grounds = grounds
     this.#schema = grounds.quotedSchema
     this.#accept = accept(this.#schema)
     this.#acceptRuns = acceptRuns(this.#schema)
@@ -72,7 +99,8 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
 
   /**
    * Handles an event exactly once: in one transaction it is accepted, and the handler is run for `first` alone. After a conflict both
-   * are done again. To acknowledge an event, wait until this has returned; if it throws, nothing was written.
+   * are done again. To acknowledge an event, wait until this has returned; if it throws, nothing was written. Inside a transaction of
+   * the same Lockstep it is refused: use `accept()` with its `tx`.
    *
    * @example
    * await inbox.handle(event, async (tx, { payload }) => {
@@ -84,6 +112,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     handler: (tx: Transaction<Client, Events>, event: Event) => Promise<unknown> | void,
     options: HandleOptions = {},
   ): Promise<InboxVerdict> {
+    checkOptions('handle()', options, HANDLE_OPTIONS)
     const values = this.#valuesOf(event, options)
     if (typeof handler !== 'function') {
       throw new InvalidOption('handle() was given no function.', {
@@ -91,6 +120,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
       })
     }
     const { start: _start, ...wanted } = options
+    refuseInside(this.#grounds, [], HANDLE)
     return this.#transact(wanted, async (tx) => {
       const verdict = await this.#ask(tx, values)
       if (verdict === 'first') await handler(tx, event)
@@ -108,8 +138,9 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
    * })
    */
   async accept(tx: InboxTransaction, event: InboxEvent, options: AcceptOptions = {}): Promise<InboxVerdict> {
+    checkOptions('accept()', options, ACCEPT_OPTIONS)
     const values = this.#valuesOf(event, options)
-    checkTransaction('accept', tx)
+    checkTransaction('accept()', tx)
     return this.#ask(tx, values)
   }
 
@@ -126,8 +157,10 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   async acceptMany(
     tx: InboxTransaction,
     events: readonly InboxEvent[],
-    { start: first = 1, idleMs = 0 }: AcceptManyOptions = {},
+    options: AcceptManyOptions = {},
   ): Promise<BatchVerdict[]> {
+    checkOptions('acceptMany()', options, ACCEPT_MANY_OPTIONS)
+    const { start: first = 1, idleMs = 0 } = options
     if (!Array.isArray(events)) {
       throw new InvalidOption('acceptMany() was given no list.', { advice: 'Call acceptMany(tx, events).' })
     }
@@ -135,7 +168,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     if (!Number.isInteger(idleMs) || idleMs < 0 || idleMs > MAX_IDLE_MS) {
       throw new InvalidOption(`idleMs is ${String(idleMs)}.`, { advice: `Use 0 to ${MAX_IDLE_MS} milliseconds.` })
     }
-    checkTransaction('acceptMany', tx)
+    checkTransaction('acceptMany()', tx)
     if (events.length === 0) return []
     const starts = question.runs.map(({ places: [place] }) => {
       const begins = typeof first === 'function' ? first(question.events[place as number] as InboxEvent) : first
@@ -151,10 +184,16 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   }
 
   /** How far this consumer is in a stream; undefined where it has not begun. */
-  async position(stream: InboxStream): Promise<InboxPosition | undefined> {
-    const { topic, key } = checkStream(stream)
-    const values = [this.consumer, topic, key]
-    const { rows } = await this.#transact({}, (tx) => tx.query<PositionRow>(position(this.#schema), values))
+  async position(stream: InboxStream): Promise<InboxPosition | undefined>
+  /** The same as the transaction sees it, with what was accepted in it. */
+  async position(tx: InboxTransaction, stream: InboxStream): Promise<InboxPosition | undefined>
+  async position(first: InboxStream | InboxTransaction, second?: InboxStream): Promise<InboxPosition | undefined> {
+    const { topic, key } = checkStream((second ?? first) as InboxStream)
+    const ask = (tx: InboxTransaction): ReturnType<typeof tx.query<PositionRow>> =>
+      tx.query<PositionRow>(position(this.#schema), [this.consumer, topic, key])
+    if (second === undefined) refuseInside(this.#grounds, [], POSITION)
+    else checkTransaction('position', first)
+    const { rows } = await (second === undefined ? this.#transact({}, ask) : ask(first as InboxTransaction))
     const [row] = rows
     return row && { seq: Number(row.seq), id: row.uuid ?? undefined }
   }
@@ -173,11 +212,12 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     tx: InboxTransaction,
     stream: InboxStream,
     seq: number,
-    options: { readonly force?: boolean } = {},
+    options: StartAtOptions = {},
   ): Promise<boolean> {
+    checkOptions('startAt()', options, START_AT_OPTIONS)
     const { topic, key } = checkStream(stream)
     checkSeq('seq', seq)
-    checkTransaction('startAt', tx)
+    checkTransaction('startAt()', tx)
     const values = [this.consumer, topic, key, String(seq), String(options.force === true)]
     const { rows } = await tx.query<{ started: string }>(start(this.#schema), values)
     return rows[0]?.started === 'true'
@@ -220,12 +260,4 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
       seq,
     })
   }
-}
-
-/** A client of the driver would take it as well, and commit the position by itself. */
-function checkTransaction(method: string, tx: unknown): void {
-  if (typeof tx === 'object' && tx !== null && 'queryAtCommit' in tx) return
-  throw new InvalidOption(`${method}() was given no transaction.`, {
-    advice: 'Pass the tx of lockstep.transaction(), or what lockstep.join(client) gives.',
-  })
 }

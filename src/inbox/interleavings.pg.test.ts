@@ -219,7 +219,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
           return lockstep.inbox(CONSUMER).accept(tx, event)
         })
       }
-      /** As another process: inside a transaction of the same Lockstep it would be a part of it. */
+      /** As another process: inside a transaction of the same Lockstep it would be refused. */
       const elsewhere = (): Lockstep => bench.open(driver).lockstep
 
       test.each([

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import { nameOf } from '../transactions/index.ts'
 import { checkSeq, checkStream, type InboxStream } from './event.ts'
@@ -72,6 +73,8 @@ export interface StreamVerifierOptions {
   readonly ids?: number
 }
 
+const VERIFIER_OPTIONS: OptionNames<StreamVerifierOptions> = { begin: true, examples: true, openGaps: true, ids: true }
+
 /** What is known of a stream. */
 interface StreamMemory extends InboxStream {
   /** What has come: borders of ranges in order, first and last number of each. One range more than there are gaps. */
@@ -101,6 +104,7 @@ export class StreamVerifier {
   #events = 0
 
   constructor(options: StreamVerifierOptions = {}) {
+    checkOptions('new StreamVerifier()', options, VERIFIER_OPTIONS)
     const { begin = 1, examples = 10, openGaps = 1000, ids = 100 } = options
     if (begin !== 1 && begin !== 'first') {
       throw new InvalidOption(`begin is ${String(begin)}.`, { advice: "Use 1 or 'first'." })

@@ -83,16 +83,6 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     await lease.release()
   })
 
-  test('a lease that its function has given back itself is no lost one', async () => {
-    const { lockstep } = bench.open(driver)
-    expect(
-      await lockstep.lease(fresh(), {}, async (lease) => {
-        await lease.release()
-        return 'done'
-      }),
-    ).toBe('done')
-  })
-
   test('while it closes, what runs under a lease is served to its end', async () => {
     const { lockstep } = bench.open(driver)
     const [running, goOn] = [signal(), signal()]
@@ -186,8 +176,29 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     expect(error).toMatchObject({ keys: [name], cause: 'no' } satisfies Partial<LockstepError>)
   })
 
+  test('the longest waitMs is a wait: a free lease is granted, and force release comes back', async () => {
+    const { lockstep } = bench.open(driver)
+    const name = fresh()
+    const waitMs = 2 ** 31 - 1
+    const leases = [
+      await lockstep.leases.acquire(name, { waitMs, maxHoldMs: waitMs }),
+      await lockstep.leases.tryAcquire(fresh(), { waitMs, permits: 2 }),
+    ]
+    expect(await lockstep.leases.forceRelease(name, { by: 'me', reason: 'test', waitMs })).toEqual({ released: 1 })
+    for (const lease of leases) await lease?.release()
+  })
+
+  test('silenceMs beyond every timer is a bound all the same', async () => {
+    const { lockstep } = bench.open(driver, { silenceMs: 2 ** 32 })
+    await lockstep.lease(fresh(), {}, async (lease) => lease.transaction((tx) => tx.query('SELECT 1')))
+    expect(await lockstep.leases.list({ prefix: 'Nobody:' })).toEqual([])
+  })
+
   test('force release wants to know who and why, and a sensible wait', async () => {
     const { lockstep } = bench.open(driver)
+    await expect(
+      lockstep.leases.forceRelease(fresh(), { by: 'me', reason: 'x', waitMs: false as never }),
+    ).rejects.toBeInstanceOf(InvalidOption)
     await expect(lockstep.leases.forceRelease(fresh(), undefined as never)).rejects.toBeInstanceOf(InvalidOption)
     await expect(
       lockstep.leases.forceRelease(fresh(), { by: 'me', reason: 'x', waitMs: Number.NaN }),

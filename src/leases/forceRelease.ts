@@ -1,4 +1,5 @@
-import { LeaseBusy } from '../errors.ts'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { InvalidOption, LeaseBusy } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { codeOf, LOCK_NOT_AVAILABLE, SilenceWatch, withConnection } from '../postgres/index.ts'
 import { checkWaitMs, type Grounds } from '../transactions/index.ts'
@@ -15,6 +16,13 @@ export interface ForceReleaseOptions {
   readonly terminate?: boolean
 }
 
+const FORCE_RELEASE_OPTIONS: OptionNames<ForceReleaseOptions> = {
+  by: true,
+  reason: true,
+  waitMs: true,
+  terminate: true,
+}
+
 const DEFAULT_WAIT_MS = 5000
 const LOOK_MS = 50
 
@@ -23,8 +31,14 @@ export async function forceRelease(
   key: Key,
   options: ForceReleaseOptions,
 ): Promise<{ readonly released: number }> {
-  const { by, reason, terminate = false, waitMs: given } = (options ?? {}) as Partial<ForceReleaseOptions>
-  const waitMs = checkWaitMs(given, DEFAULT_WAIT_MS) as number
+  checkOptions('forceRelease()', options, FORCE_RELEASE_OPTIONS)
+  const { by, reason, terminate = false, waitMs: given } = options
+  const waitMs = checkWaitMs(given, DEFAULT_WAIT_MS)
+  if (waitMs === false) {
+    throw new InvalidOption('waitMs is false.', {
+      advice: 'Taking a lease away has an end: use a number of milliseconds.',
+    })
+  }
   const text = forceReleaseSql(
     grounds.quotedSchema,
     key,

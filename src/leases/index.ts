@@ -5,10 +5,14 @@
  * lost its lease cannot commit through `lease.transaction()`.
  *
  * **L1 The row.** One row for each name and slot, judged by the database's clock alone. Acquiring decides by a plain read first: a
- * refusal takes no lock and writes nothing. A free or expired row is taken with FOR UPDATE SKIP LOCKED: locked means held. The token
+ * refusal takes no lock and writes nothing. A free or expired row is taken with FOR UPDATE SKIP LOCKED: locked means held, also of a row
+ * of another number of permits, whose slot the caller does not know. The token
  * is made by the acquirer, so that an answer that was lost can be asked for again; the row's time begins anew with that question, as the
  * holder's trust does. The fence comes from a sequence, under the epoch
  * of the server's life: it only grows. Taking and renewing are on disk before they are answered, whatever the session's setting.
+ *
+ * "Held" is said by the database, in this call, or by nobody: a question without an answer is a connection error, and so is the end of a
+ * wait that could not ask again (see inquiry.ts).
  *
  * **L2 Trust.** States: `held` → `lost` or `released`. The holder trusts its lease for nine tenths of the ttl, counted on its own
  * clocks from the moment *before* the question was sent that the database said yes to. A heartbeat every third of the ttl has three
@@ -18,9 +22,10 @@
  *
  * **L3 The guard.** `lease.transaction` begins by reading its row FOR KEY SHARE, by token and fence and not expired. Whoever takes the lease must
  * change the fence, a column of a unique index, and that waits for the share lock: until our commit nobody else can have it. The
- * heartbeat changes no such column and does not wait. A holder that is frozen inside its transaction is ended by the server
+ * heartbeat changes no such column and does not wait. Outside READ COMMITTED the row's end is not looked at: the snapshot has an old one.
+ * A holder that is frozen inside its transaction is ended by the server
  * at the end of its trust (`idle_in_transaction_session_timeout`; `transaction_timeout` from 17 on), so a lease.transaction must be
- * shorter than the ttl.
+ * shorter than the ttl. `lease.guard(tx)` does the same in a transaction that is open.
  *
  * **L4 Waiting.** First come, first served, over all processes: each waiter has a row, kept alive by its process, and nobody who
  * comes later overtakes, not even one that finds the lease free. A waiter that is gone is passed over after six seconds. No waiter
@@ -34,7 +39,7 @@
  */
 export type { ForceReleaseOptions } from './forceRelease.ts'
 export { leader, type LeaderOptions } from './leader.ts'
-export type { Lease } from './lease.ts'
+export type { GuardedTransaction, Lease } from './lease.ts'
 export { Leases } from './leases.ts'
-export type { LeaseOptions } from './options.ts'
+export { LEASE_OPTIONS, type LeaseOptions } from './options.ts'
 export type { HistoryEntry, LeaseDetails, LeaseHolder, LeaseInfo, LeaseWaiter } from './seeing.ts'

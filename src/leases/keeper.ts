@@ -1,5 +1,6 @@
 import { leaseRenewed } from '../observe/index.ts'
 import { type Driver, SilenceWatch, withConnection } from '../postgres/index.ts'
+import { outsideTransactions } from '../transactions/index.ts'
 import { thisMoment } from './clock.ts'
 import type { HeldLease } from './lease.ts'
 import { renew, type RenewRow } from './leases.sql.ts'
@@ -47,7 +48,8 @@ export class Keeper {
     if (next >= this.#dueAt || next === Infinity) return
     clearTimeout(this.#timer)
     this.#dueAt = next
-    this.#timer = setTimeout(() => this.#beat(), Math.max(0, next - performance.now()))
+    // It beats for all leases: a transaction in which the first was acquired has nothing to do with it.
+    this.#timer = outsideTransactions(() => setTimeout(() => this.#beat(), Math.max(0, next - performance.now())))
     // Whoever holds a lease has other reasons to stay; one that was forgotten must not keep the process.
     this.#timer.unref()
   }

@@ -1,20 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type LeaseLost, LockAborted } from '../errors.ts'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { LockAborted } from '../errors.ts'
 import { checkKey, closedError, type Key } from '../locks/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
 import type { Leases } from './leases.ts'
 import { type LeaseOptions, planLease } from './options.ts'
-import { isLost } from './take.ts'
+import { isUnreachable } from './inquiry.ts'
 
 /** Options of `lockstep.leader()`: those of a lease, without those of its waiting. */
 export type LeaderOptions = Pick<LeaseOptions, 'ttlMs' | 'signal' | 'holder' | 'metadata'>
+
+const LEADER_OPTIONS: OptionNames<LeaderOptions> = { ttlMs: true, signal: true, holder: true, metadata: true }
 
 /** While the database is away, it is asked this often. */
 const AWAY_MS = 1000
 
 /**
- * Runs the function in one process at a time. It waits until it is the leader, runs, and stands again when leadership was lost, also
- * while the database is away; it comes back with what the function returned, or when the signal is aborted.
+ * Runs the function in one process at a time. It waits until it is the leader, runs, and stands again when leadership was lost,
+ * whatever the function returned or threw after that, and also while the database is away. It comes back with what the function
+ * returned, or when the signal is aborted.
  */
 export async function leader<T, Client>(
   leases: Leases<Client>,
@@ -23,6 +27,7 @@ export async function leader<T, Client>(
   options: LeaderOptions = {},
 ): Promise<T | undefined> {
   checkKey(key)
+  checkOptions('leader()', options, LEADER_OPTIONS)
   const plan = planLease({ ...options, waitMs: false })
   for (;;) {
     let lease: HeldLease
@@ -30,7 +35,7 @@ export async function leader<T, Client>(
       lease = await leases.hold(key, plan)
     } catch (error) {
       if (error instanceof LockAborted) return undefined
-      if (!isLost(error)) throw error
+      if (!isUnreachable(error)) throw error
       await sleep(AWAY_MS * (0.5 + Math.random()))
       continue
     }
@@ -43,10 +48,11 @@ export async function leader<T, Client>(
     try {
       const value = await run(lease as unknown as Lease<Client>)
       // One that ends because it has lost the lead stands again.
-      if (!lease.signal.aborted || mustEnd(lease, plan.signal)) return value
+      if (lease.loss === undefined || mustEnd(lease, plan.signal)) return value
     } catch (error) {
-      // Its own end, and nobody else's; anything else is the function's.
-      if (error !== lease.signal.reason || mustEnd(lease, plan.signal)) throw error
+      // What its own signal ended is the function's error, whatever became of the lease.
+      if (plan.signal?.aborted === true) throw error
+      if (lease.loss === undefined || lease.loss.reason === 'closed') throw lease.explain(error)
     } finally {
       forget()
       await lease.release()
@@ -55,5 +61,5 @@ export async function leader<T, Client>(
 }
 
 function mustEnd(lease: HeldLease, signal: AbortSignal | undefined): boolean {
-  return signal?.aborted === true || (lease.signal.reason as LeaseLost | undefined)?.reason === 'closed'
+  return signal?.aborted === true || lease.loss?.reason === 'closed'
 }

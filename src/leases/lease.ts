@@ -1,9 +1,17 @@
 import { LeaseLost, type LeaseLostReason } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { leaseLost, leaseReleased } from '../observe/index.ts'
-import type { Transaction, TransactionOptions } from '../transactions/index.ts'
+import {
+  type CheckedTransaction,
+  outsideTransactions,
+  type Transaction,
+  type TransactionOptions,
+} from '../transactions/index.ts'
 import { elapsedMs, type Moment, thisMoment } from './clock.ts'
 import type { LeasePlan } from './options.ts'
+
+/** An open transaction of the Lockstep that the lease is of: what `transaction()` and `join()` give. */
+export type GuardedTransaction = Pick<Transaction, 'isolation' | 'query' | 'queryAtCommit'>
 
 /** A lease in the holder's hands. */
 export interface Lease<Client = unknown> {
@@ -19,7 +27,21 @@ export interface Lease<Client = unknown> {
   assertHeld(): void
   /** A transaction that cannot commit once somebody else has the lease. */
   transaction<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
-  transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  transaction<T, Given extends TransactionOptions = TransactionOptions>(
+    options: CheckedTransaction<Given>,
+    fn: (tx: Transaction<Client>) => Promise<T>,
+  ): Promise<T>
+  /**
+   * The same for a transaction that is open: from here on it cannot commit once another holder has the lease. In a savepoint that is
+   * rolled back the guard is undone.
+   *
+   * @example
+   * await lockstep.transaction({ lock: key`Ledger:${id}` }, async (tx) => {
+   *   await lease.guard(tx)
+   *   await tx.query('UPDATE ledger SET state = $1 WHERE id = $2', ['closed', id])
+   * })
+   */
+  guard(tx: GuardedTransaction): Promise<void>
   /** Gives it back. May be called again, and after it was lost. */
   release(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
@@ -31,6 +53,7 @@ export interface LeaseRoom {
   forget(lease: HeldLease): void
   release(lease: HeldLease): Promise<void>
   transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T>
+  guard(lease: HeldLease, tx: GuardedTransaction): Promise<void>
 }
 
 /** The part of the ttl that is not trusted: it covers late timers and the way of the abort to whoever listens. */
@@ -84,21 +107,29 @@ export class HeldLease implements Lease {
     return this.#controller.signal
   }
 
-  /** Whether its holder has given it back. */
-  get isReleased(): boolean {
-    return this.#state === 'released'
-  }
-
   get trustedMs(): number {
     if (this.#state !== 'held') return 0
     return Math.max(0, this.plan.ttlMs * (1 - MARGIN) - elapsedMs(this.#trustedFrom))
   }
 
   assertHeld(): void {
+    const { loss } = this
+    if (loss !== undefined) throw loss
+    if (this.#state === 'released') throw this.#error('released')
+  }
+
+  /** How it was lost; undefined while it is held, and where its holder released it. */
+  get loss(): LeaseLost | undefined {
     // A process that was stopped may come here before its timers.
     if (this.#state === 'held' && this.trustedMs <= 0) this.lose('not renewed in time')
-    if (this.#state === 'held') return
-    throw this.#state === 'lost' ? (this.signal.reason as LeaseLost) : this.#error('released')
+    return this.#state === 'lost' ? (this.signal.reason as LeaseLost) : undefined
+  }
+
+  /** After a loss, whatever the holder's function threw comes of it: the loss, with that error as its cause. */
+  explain(error: unknown): unknown {
+    const { loss } = this
+    if (loss === undefined || (error instanceof LeaseLost && error.fence === this.fence)) return error
+    return this.#error(loss.reason, error)
   }
 
   transaction<T>(
@@ -107,6 +138,10 @@ export class HeldLease implements Lease {
   ): Promise<T> {
     const [options, fn] = typeof first === 'function' ? [{}, first] : [first, second as (tx: Transaction) => Promise<T>]
     return this.#room.transact(this, options, fn)
+  }
+
+  guard(tx: GuardedTransaction): Promise<void> {
+    return this.#room.guard(this, tx)
   }
 
   /** The database has confirmed it, in answer to what was asked at that moment. */
@@ -132,7 +167,8 @@ export class HeldLease implements Lease {
         reason,
       })
     }
-    this.#controller.abort(this.#error(reason))
+    // A listener can open a transaction: it does not belong to the one in which the loss was noticed.
+    outsideTransactions(() => this.#controller.abort(this.#error(reason)))
   }
 
   /** Not stopped by anybody's signal: giving back is the one thing that must always be tried. */
@@ -146,8 +182,7 @@ export class HeldLease implements Lease {
   }
 
   async #release(): Promise<void> {
-    const held = this.#state === 'held'
-    if (held) {
+    if (this.loss === undefined) {
       this.#state = 'released'
       this.#end()
       if (leaseReleased.hasSubscribers) {
@@ -179,12 +214,13 @@ export class HeldLease implements Lease {
     this.#timer.unref()
   }
 
-  #error(reason: LeaseLostReason): LeaseLost {
+  #error(reason: LeaseLostReason, cause?: unknown): LeaseLost {
     return new LeaseLost(`The lease on ${this.key} is lost: ${EXPLAINED[reason]}.`, {
       advice: 'Stop what needs it: no lease.transaction() can begin any more. Acquire it again to go on.',
       keys: [this.key],
       reason,
       fence: this.fence,
+      cause,
     })
   }
 }

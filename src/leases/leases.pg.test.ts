@@ -197,9 +197,10 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
   test('a waiter that is gone is passed over', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
+    await lockstep.leases.inspect(name)
     await bench.admin.query(
       `INSERT INTO lockstep.lease_waiters (name, token, holder, expires_at)
-       VALUES ($1, gen_random_uuid(), 'dead', clock_timestamp() + interval '300 milliseconds')`,
+       VALUES ($1, gen_random_uuid(), 'dead', clock_timestamp() + interval '1 second')`,
       [name],
     )
     const ahead = await failureOf(lockstep.leases.acquire(name))

@@ -189,7 +189,12 @@ function atMost(setting: string): string {
   return `CASE WHEN ${ownMs(setting)} BETWEEN 1 AND $3::text::float8 THEN current_setting('${setting}') ELSE $3::text END`
 }
 
-/** The first statement of a holder's transaction: no row means that the lease is lost. The bounds let go of a frozen holder. */
+/**
+ * The first statement of a holder's transaction: no row means that the lease is lost, or that the snapshot is older than the lease. The
+ * bounds let go of a frozen holder. Outside READ COMMITTED the row is read as it was when the snapshot was taken, before the last
+ * heartbeats: there its end says nothing. The lock does, at every level: it is refused (40001) where the row has another holder since,
+ * and nobody gets the lease while it is held.
+ */
 export function guard(schema: string): string {
   return `
     SELECT set_config('idle_in_transaction_session_timeout', ${atMost('idle_in_transaction_session_timeout')}, true),
@@ -199,9 +204,16 @@ export function guard(schema: string): string {
                set_config('transaction_timeout',
                  CASE WHEN set_config('transaction_timeout', '0', true) = '0' THEN $3::text END, true) END END
       FROM ${schema}.leases
-     WHERE name = $1 AND token = $2::uuid AND fence = $4::bigint AND expires_at > clock_timestamp()
+     WHERE name = $1 AND token = $2::uuid AND fence = $4::bigint
+       AND (expires_at > clock_timestamp() OR current_setting('transaction_isolation') <> 'read committed')
        FOR KEY SHARE`
 }
+
+/** One row where a lease that was granted so many milliseconds ago can be seen in the transaction's snapshot. */
+export const SEES_LEASE = `
+  SELECT 1
+   WHERE current_setting('transaction_isolation') = 'read committed'
+      OR clock_timestamp() - transaction_timestamp() < $1::text::float8 * interval '1 millisecond'`
 
 const HOLDER_COLUMNS = `
   name, slot, permits, fence::text AS fence, holder,
@@ -257,7 +269,10 @@ export function history(schema: string): string {
             FROM ${schema}.lease_history WHERE name = $1 ORDER BY id DESC LIMIT $2`
 }
 
-/** Takes away old history, rows of leases that nobody has taken for long, and waiters that are gone; a bounded number at a time. */
+/**
+ * Takes away old history, rows of leases that nobody has taken for long, and waiters that are gone; a bounded number at a time. One at a
+ * time, under a lock: a caller that finds a row locked which nobody has waits for it to be gone.
+ */
 export function cleanUp(schema: string, keepHistory: number, idleMs: number): string {
   const before = `clock_timestamp() - interval '${idleMs} milliseconds'`
   return message(`
@@ -265,6 +280,7 @@ export function cleanUp(schema: string, keepHistory: number, idleMs: number): st
      WHERE id IN (SELECT id FROM ${schema}.lease_history
                    WHERE id <= (SELECT max(id) FROM ${schema}.lease_history) - ${keepHistory} ORDER BY id LIMIT 1000);
     DELETE FROM ${schema}.lease_waiters WHERE expires_at < ${before};
+    SELECT pg_advisory_xact_lock(${schema}.lock_id('leases', 'CleanUp:all'));
     DELETE FROM ${schema}.leases
      WHERE (name, slot) IN (SELECT name, slot FROM ${schema}.leases
                              WHERE expires_at < ${before} LIMIT 1000 FOR UPDATE SKIP LOCKED)`)

@@ -1,19 +1,29 @@
 import { randomUUID } from 'node:crypto'
 import { InvalidOption, LeaseHeld } from '../errors.ts'
 import { checkKey, closedError, type Key, Patience } from '../locks/index.ts'
-import { leaseAcquired, leaseRefused } from '../observe/index.ts'
-import { withConnection } from '../postgres/index.ts'
+import { leaseAcquired } from '../observe/index.ts'
+import { LONGEST_TIMER_MS, withConnection } from '../postgres/index.ts'
 import type { Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { forceRelease, type ForceReleaseOptions } from './forceRelease.ts'
 import { Keeper } from './keeper.ts'
-import { type Grant, HeldLease, type Lease } from './lease.ts'
+import { type Grant, type GuardedTransaction, HeldLease, type Lease } from './lease.ts'
 import { cleanUp } from './leases.sql.ts'
+import { Inquiry, leaseHeld } from './inquiry.ts'
 import { givenUp, WaitingLine } from './line.ts'
 import { Pending } from './pending.ts'
 import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
-import { type HistoryEntry, historyOf, inspect, type LeaseDetails, type LeaseInfo, listLeases } from './seeing.ts'
-import { giveBack, leaseHeld, type Obstacle, takeLease } from './take.ts'
-import { transactUnder } from './transactUnder.ts'
+import {
+  type HistoryEntry,
+  historyOf,
+  inspect,
+  type LeaseDetails,
+  type LeaseHistoryOptions,
+  type LeaseInfo,
+  listLeases,
+  type ListLeasesOptions,
+} from './seeing.ts'
+import { giveBack, ONE_TRY_MS, takeLease, TRIES } from './take.ts'
+import { guardOpen, transactUnder } from './transactUnder.ts'
 
 /** How many ends of leases are remembered, of all keys together. */
 const KEEP_HISTORY = 10_000
@@ -24,11 +34,17 @@ const CLEAN_EVERY = 1000
 
 /** The first answer may take a second, however short the wait. */
 const FIRST_ANSWER_MS = 1000
-/** The clock of the line goes first. */
-const GRACE_MS = 250
+/** At the end of a wait in line, the database may be asked once more. */
+const GRACE_MS = 100
 
-/** In the way of whoever goes behind others without having asked. */
-const NOBODY: Obstacle = { holder: undefined, since: undefined, leftMs: 0 }
+/** One call that asks for a lease. */
+interface Call {
+  readonly key: Key
+  readonly token: string
+  readonly plan: LeasePlan
+  readonly patience: Patience
+  readonly inquiry: Inquiry
+}
 
 /** The leases of one Lockstep. */
 export class Leases<Client = unknown> {
@@ -37,7 +53,7 @@ export class Leases<Client = unknown> {
   readonly #line: WaitingLine
   readonly #room
   /** Callers that wait, and ask for the first time just now. */
-  readonly #asking = new Map<Key, Promise<void>>()
+  readonly #asking = new Map<Key, { readonly inquiry: Inquiry; readonly settled: Promise<void> }>()
   readonly #pending = new Pending()
 
   constructor(grounds: Grounds) {
@@ -50,12 +66,13 @@ export class Leases<Client = unknown> {
       release: (lease: HeldLease) => this.#release(lease),
       transact: <T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>) =>
         this.#transact(lease, options, fn),
+      guard: (lease: HeldLease, tx: GuardedTransaction) => guardOpen(grounds, lease, tx),
     }
   }
 
   /**
-   * Acquires the lease, or throws `LeaseHeld` when it is not to be had in time. Give it back with `release()`, or hold it with
-   * `await using`.
+   * Acquires the lease, or throws `LeaseHeld` when it is not to be had in time; where the database could not be asked, `LockTimeout` or
+   * `ConnectionLost`. Give it back with `release()`, or hold it with `await using`.
    *
    * @example
    * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
@@ -64,7 +81,7 @@ export class Leases<Client = unknown> {
     return (await this.hold(checkKey(key), planLease(options))) as unknown as Lease<Client>
   }
 
-  /** As `acquire`, with undefined where it is held by somebody else. */
+  /** As `acquire`, with undefined where the database says that somebody else holds it. */
   async tryAcquire(key: Key, options: LeaseOptions = {}): Promise<Lease<Client> | undefined> {
     try {
       return await this.acquire(key, options)
@@ -74,7 +91,10 @@ export class Leases<Client = unknown> {
     }
   }
 
-  /** Runs the function while the lease is held. If it was lost before the function had ended, that is `LeaseLost`. */
+  /**
+   * Runs the function while the lease is held, and releases it. If the lease was lost before the function had ended, that is
+   * `LeaseLost`, whatever the function returned; what it threw is the `cause`. One that the function released is not lost.
+   */
   async run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
     if (typeof fn !== 'function') {
       throw new InvalidOption('lease() was given no function.', {
@@ -84,15 +104,17 @@ export class Leases<Client = unknown> {
     const lease = await this.hold(checkKey(key), planLease(options))
     try {
       const value = await fn(lease as unknown as Lease<Client>)
-      if (!lease.isReleased) lease.assertHeld()
+      if (lease.loss !== undefined) throw lease.loss
       return value
+    } catch (error) {
+      throw lease.explain(error)
     } finally {
       await lease.release()
     }
   }
 
   /** Who holds what, and who waits; of all keys, or of those that begin with the prefix. */
-  list(options: { readonly prefix?: string; readonly limit?: number } = {}): Promise<LeaseInfo[]> {
+  list(options: ListLeasesOptions = {}): Promise<LeaseInfo[]> {
     return listLeases(this.#grounds, options)
   }
 
@@ -102,7 +124,7 @@ export class Leases<Client = unknown> {
   }
 
   /** How this lease was held before, the last first. */
-  history(key: Key, options: { readonly limit?: number } = {}): Promise<HistoryEntry[]> {
+  history(key: Key, options: LeaseHistoryOptions = {}): Promise<HistoryEntry[]> {
     return historyOf(this.#grounds, checkKey(key), options)
   }
 
@@ -118,7 +140,8 @@ export class Leases<Client = unknown> {
     const patience = new Patience(plan.waitMs, plan.signal, closing)
     if (patience.aborted) throw givenUp(key, plan.signal)
     const token = randomUUID()
-    const grant = await this.#untilGivenUp(key, token, plan, patience)
+    const inquiry = new Inquiry(schema, key, plan)
+    const grant = await this.#untilGivenUp({ key, token, plan, patience, inquiry })
     const lease = new HeldLease(this.#room, key, token, plan, grant)
     this.#keeper.keep(lease)
     if (leaseAcquired.hasSubscribers) {
@@ -127,26 +150,28 @@ export class Leases<Client = unknown> {
     return lease
   }
 
+  /** How long the database may take to answer at all: as long as the caller waits; where it does not, or without an end, a few tries. */
+  #firstAnswerMs({ waitMs }: LeasePlan): number {
+    if (waitMs === 0 || waitMs === false) return TRIES * Math.min(this.#grounds.silence.silenceMs, ONE_TRY_MS)
+    return Math.min(Math.max(waitMs, FIRST_ANSWER_MS) + GRACE_MS, LONGEST_TIMER_MS)
+  }
+
   /** Asks, and waits. Whoever gives up is told at once, also where no answer comes; what comes too late is given back. */
-  #untilGivenUp(key: Key, token: string, plan: LeasePlan, patience: Patience): Promise<Grant> {
+  #untilGivenUp(call: Call): Promise<Grant> {
+    const { key, token, plan, patience, inquiry } = call
     return new Promise((resolve, reject) => {
-      let over = false
-      const end = (error: Error): void => {
-        over = true
-        reject(error)
-      }
-      const forget = patience.onAbort(() => end(givenUp(key, plan.signal)))
-      // Who waits in line has a clock there; who waits for the first answer has this one.
-      const late =
-        plan.waitMs === false || plan.waitMs === 0 ? undefined : Math.max(plan.waitMs, FIRST_ANSWER_MS) + GRACE_MS
-      const timer =
-        late === undefined ? undefined : setTimeout(() => end(leaseHeld(key, NOBODY, patience.waitedMs)), late)
-      const asking = this.#grounds
-        .ready()
-        .then(() => (plan.waitMs === 0 ? this.#ask(key, token, plan) : this.#askOrWait(key, token, plan, patience)))
+      const forget = patience.onAbort(() => {
+        inquiry.end()
+        reject(givenUp(key, plan.signal))
+      })
+      // A wait without an end has this clock for the first answer alone.
+      const timer = setTimeout(() => {
+        if (plan.waitMs !== false || !inquiry.isAnswered) reject(inquiry.giveUp(patience.waitedMs))
+      }, this.#firstAnswerMs(plan))
+      const asking = (plan.waitMs === 0 ? this.#ask(call) : this.#askOrWait(call))
         .then(
           async (grant) => {
-            if (over) await giveBack(this.#grounds, key, token, plan.ttlMs)
+            if (inquiry.ended) await giveBack(this.#grounds, key, token, plan.ttlMs)
             else resolve(grant)
           },
           (error: Error) => reject(error),
@@ -159,47 +184,41 @@ export class Leases<Client = unknown> {
     })
   }
 
-  async #ask(key: Key, token: string, plan: LeasePlan): Promise<Grant> {
-    const taken = await takeLease(this.#grounds, this.#pending, key, token, plan)
+  async #ask(call: Call): Promise<Grant> {
+    const taken = await takeLease(this.#grounds, this.#pending, { ...call, tries: TRIES })
     if (taken.granted) return taken.grant
-    this.#tellRefused(key, plan, taken.by)
-    throw leaseHeld(key, taken.by, 0)
+    throw leaseHeld(call.key, taken.by, 0)
   }
 
   /**
    * Only the first caller of a key asks at once. Whoever comes after it, while it asks or waits, goes behind it: the answers to
    * questions on several connections come in any order.
    */
-  async #askOrWait(key: Key, token: string, plan: LeasePlan, patience: Patience): Promise<Grant> {
+  async #askOrWait(call: Call): Promise<Grant> {
+    const { key, plan, inquiry } = call
     const first = this.#asking.get(key)
     if (first !== undefined || this.#line.has(key)) {
-      await first
-      this.#tellRefused(key, plan, NOBODY)
-      return this.#line.wait(key, token, plan, patience, NOBODY)
+      if (first !== undefined) {
+        inquiry.goBehind(first.inquiry)
+        await first.settled
+      }
+      return this.#line.wait(call)
     }
     let waiting: Promise<Grant> | undefined
-    const asking = takeLease(this.#grounds, this.#pending, key, token, plan)
+    const tries = plan.waitMs === false ? TRIES : Infinity
+    const asking = takeLease(this.#grounds, this.#pending, { ...call, tries })
       .then((taken) => {
         if (taken.granted) return taken.grant
-        this.#tellRefused(key, plan, taken.by)
-        waiting = this.#line.wait(key, token, plan, patience, taken.by)
+        waiting = this.#line.wait(call)
         return undefined
       })
       .finally(() => this.#asking.delete(key))
-    this.#asking.set(
-      key,
-      asking.then(
-        () => undefined,
-        () => undefined,
-      ),
+    const settled = asking.then(
+      () => undefined,
+      () => undefined,
     )
+    this.#asking.set(key, { inquiry, settled })
     return (await asking) ?? (waiting as Promise<Grant>)
-  }
-
-  #tellRefused(key: Key, plan: LeasePlan, { holder: heldBy, leftMs }: Obstacle): void {
-    if (!leaseRefused.hasSubscribers) return
-    const { schema } = this.#grounds
-    leaseRefused.publish({ schema, key, holder: plan.holder, heldBy, leftMs, waits: plan.waitMs !== 0 })
   }
 
   get closed(): boolean {

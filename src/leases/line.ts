@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LockAborted, type LockstepClosed } from '../errors.ts'
-import { closedError, type Key, lockId, Patience } from '../locks/index.ts'
-import { SilenceWatch, withConnection } from '../postgres/index.ts'
+import { closedError, type Key, lockId, type Patience } from '../locks/index.ts'
 import type { Grounds } from '../transactions/index.ts'
+import { type Inquiry, isUnreachable } from './inquiry.ts'
 import type { Grant } from './lease.ts'
 import { leaveLine, look, type LookRow, standInLine } from './leases.sql.ts'
 import type { LeasePlan } from './options.ts'
 import type { Pending } from './pending.ts'
-import { giveBack, isLost, leaseHeld, type Obstacle, PAUSE_MS, takeLease, TRIES } from './take.ts'
+import { send } from './send.ts'
+import { giveBack, PAUSE_MS, takeLease } from './take.ts'
 import { WakeUp } from './wakeUp.ts'
 
 /** A waiter that is not kept alive is passed over after this time. */
@@ -15,8 +16,9 @@ const KEEP_MS = 6000
 /** How often to look where a wake-up call can be counted on, and where not. */
 const LOOK_MS = 1000
 const LOOK_DEAF_MS = 60
-/** How long one message of the line may take. */
+/** How long one message of the line may take: a dead connection must not stop the line for longer than its rows live. */
 const SILENCE_MS = 2000
+const LIMITS = { connectMs: SILENCE_MS, answerMs: SILENCE_MS }
 /** A moment after the holder's end. */
 const AFTER_END_MS = 5
 
@@ -24,6 +26,8 @@ interface Waiter {
   readonly key: Key
   readonly token: string
   readonly plan: LeasePlan
+  readonly patience: Patience
+  readonly inquiry: Inquiry
   readonly settle: (outcome: Grant | Error) => void
   place: string | undefined
   /** Whether the database is being asked for it just now. */
@@ -31,8 +35,10 @@ interface Waiter {
   /** Whether it was worth another look while it was being asked. */
   again: boolean
   left: boolean
-  obstacle: Obstacle
 }
+
+/** Who waits. */
+export type Waiting = Pick<Waiter, 'key' | 'token' | 'plan' | 'patience' | 'inquiry'>
 
 /**
  * The callers of one Lockstep that wait for leases. Each has a row in the database, in the order of coming, and none a connection:
@@ -46,8 +52,6 @@ export class WaitingLine {
   readonly #waiters = new Map<string, Waiter>()
   readonly #perKey = new Map<Key, number>()
   readonly #wakeUp: WakeUp
-  /** A dead connection must not stop the line for longer than its rows live. */
-  readonly #silence = new SilenceWatch(SILENCE_MS)
   #arrivals: Waiter[] = []
   #standing = false
   #looking = false
@@ -67,18 +71,19 @@ export class WaitingLine {
   }
 
   /** Waits until the lease is granted, or the patience ends. */
-  wait(key: Key, token: string, plan: LeasePlan, patience: Patience, obstacle: Obstacle): Promise<Grant> {
+  wait({ key, token, plan, patience, inquiry }: Waiting): Promise<Grant> {
     return new Promise<Grant>((resolve, reject) => {
       let forget: (() => void) | undefined
       const waiter: Waiter = {
         key,
         token,
         plan,
+        patience,
+        inquiry,
         place: undefined,
         trying: false,
         again: false,
         left: false,
-        obstacle,
         settle: (outcome) => {
           forget?.()
           if (this.#waiters.delete(token)) this.#count(key, -1)
@@ -86,15 +91,28 @@ export class WaitingLine {
           else resolve(outcome)
         },
       }
-      // Told at once where it has ended before.
-      forget = patience.onEnd(() => this.#leave(waiter, ended(waiter, patience)))
-      if (waiter.left) return
+      // Whoever has had its answer stands in no line.
+      if (inquiry.ended) return this.#leave(waiter, ended(waiter))
+      inquiry.onEnd(() => this.#leave(waiter, ended(waiter)))
       this.#waiters.set(token, waiter)
       this.#count(key, 1)
       this.#arrivals.push(waiter)
       this.#wakeUp.wanted(true)
+      // Called at once where it has ended before.
+      forget = patience.onEnd(() => this.#wentOver(waiter))
       void this.#stand()
     })
+  }
+
+  /** Its time is over. Where the database has not been heard of for a while, or not yet, it is asked once more: until the inquiry ends. */
+  #wentOver(waiter: Waiter): void {
+    if (waiter.patience.aborted || waiter.inquiry.isDecided) this.#leave(waiter, ended(waiter))
+    else this.#lookIn(0)
+  }
+
+  /** Something was heard of it, or could not be: one whose time is over need not wait for more. */
+  #noted(waiter: Waiter): void {
+    if (!waiter.left && waiter.patience.over) this.#leave(waiter, ended(waiter))
   }
 
   #count(key: Key, change: number): void {
@@ -110,11 +128,13 @@ export class WaitingLine {
     // Whoever comes in the same moment goes along.
     await Promise.resolve()
     while (this.#arrivals.length > 0) {
-      const arrived = this.#arrivals.filter(({ left }) => !left)
-      this.#arrivals = []
-      if (arrived.length === 0) break
+      let arrived: Waiter[] = []
       try {
-        const rows = await this.#standThere(arrived)
+        const rows = await this.#standThere(() => {
+          arrived = [...arrived, ...this.#arrivals].filter(({ left }) => !left)
+          this.#arrivals = []
+          return arrived
+        })
         for (const { token, place } of rows) {
           const waiter = this.#waiters.get(token)
           if (waiter !== undefined) waiter.place = place
@@ -131,24 +151,43 @@ export class WaitingLine {
     this.#standing = false
   }
 
-  /** A row that is there already is the answer to a try whose answer was lost. */
-  async #standThere(arrived: readonly Waiter[]): Promise<{ token: string; place: string }[]> {
-    const rows = arrived.map(({ key, token, plan }) => ({ name: key, token, holder: plan.holder }))
-    const text = standInLine(this.#grounds.quotedSchema, rows, KEEP_MS)
+  /**
+   * Tries until somebody has answered, or all have left. Those who come meanwhile go along. A row that is there already is the answer to
+   * a try whose answer was lost.
+   */
+  async #standThere(arrived: () => readonly Waiter[]): Promise<{ token: string; place: string }[]> {
+    const unsure = new Set<string>()
     for (let attempt = 1; ; attempt++) {
+      const waiters = arrived()
+      const rows = waiters.map(({ key, token, plan }) => ({ name: key, token, holder: plan.holder }))
+      const left = [...unsure].filter((token) => !this.#waiters.has(token))
+      if (left.length > 0) this.#tellLeft(left)
+      for (const token of left) unsure.delete(token)
+      if (rows.length === 0) return []
       try {
-        return await this.#rows(text)
+        return await this.#rows(standInLine(this.#grounds.quotedSchema, rows, KEEP_MS))
       } catch (error) {
-        if (attempt >= TRIES || !isLost(error)) throw error
-        await sleep(PAUSE_MS * attempt)
+        if (!isUnreachable(error)) throw error
+        for (const waiter of waiters) {
+          unsure.add(waiter.token)
+          this.#failed(waiter, error)
+        }
       }
+      await sleep(Math.min(PAUSE_MS * attempt, LOOK_MS))
     }
+  }
+
+  #failed(waiter: Waiter, error: unknown): void {
+    if (waiter.left) return
+    waiter.inquiry.failed(error)
+    this.#noted(waiter)
   }
 
   #leave(waiter: Waiter, error: Error): void {
     if (waiter.left) return
     waiter.left = true
     waiter.settle(error)
+    waiter.inquiry.end()
     // One that is being asked for takes its row along, or gives back what it got.
     if (!waiter.trying && waiter.place !== undefined) this.#tellLeft([waiter.token])
     if (this.#waiters.size === 0) this.#wakeUp.wanted(false)
@@ -196,8 +235,13 @@ export class WaitingLine {
       for (const { token, ready, left } of rows) {
         const waiter = this.#waiters.get(token)
         if (waiter === undefined) continue
-        if (ready === 'true') void this.#try(waiter)
-        else if (left !== null) next = Math.min(next, Number(left) + AFTER_END_MS)
+        if (ready === 'true') {
+          void this.#try(waiter)
+          continue
+        }
+        if (left !== null) next = Math.min(next, Number(left) + AFTER_END_MS)
+        waiter.inquiry.heardAgain()
+        this.#noted(waiter)
       }
       // Its row was passed over and cleaned away while this process was stopped: it goes to the end of the line.
       const lost = standing.filter((waiter) => {
@@ -207,8 +251,9 @@ export class WaitingLine {
         this.#arrivals.push(...lost)
         void this.#stand()
       }
-    } catch {
+    } catch (error) {
       next = LOOK_MS
+      for (const waiter of standing) this.#failed(waiter, error)
     } finally {
       this.#looking = false
     }
@@ -224,7 +269,7 @@ export class WaitingLine {
     try {
       do {
         waiter.again = false
-        const taken = await takeLease(this.#grounds, this.#pending, waiter.key, waiter.token, waiter.plan, waiter.place)
+        const taken = await takeLease(this.#grounds, this.#pending, waiter)
         if (taken.granted) {
           if (waiter.left) {
             void this.#pending.track(giveBack(this.#grounds, waiter.key, waiter.token, waiter.plan.ttlMs))
@@ -235,7 +280,7 @@ export class WaitingLine {
           if (this.#waiters.size === 0) this.#wakeUp.wanted(false)
           return
         }
-        waiter.obstacle = taken.by
+        this.#noted(waiter)
       } while (waiter.again && !waiter.left)
       if (waiter.left) this.#tellLeft([waiter.token])
     } catch (error) {
@@ -247,7 +292,7 @@ export class WaitingLine {
   }
 
   async #rows<Row>(text: string): Promise<Row[]> {
-    const results = await withConnection(this.#grounds.driver, (connection) => connection.script(text), this.#silence)
+    const results = await send(this.#grounds.driver, LIMITS, (connection) => connection.script(text))
     return results.flatMap((result) => result.rows as unknown as Row[])
   }
 
@@ -257,8 +302,8 @@ export class WaitingLine {
   }
 }
 
-function ended({ key, obstacle, plan }: Waiter, patience: Patience): Error {
-  return patience.aborted ? givenUp(key, plan.signal) : leaseHeld(key, obstacle, patience.waitedMs)
+function ended({ key, plan, patience, inquiry }: Waiter): Error {
+  return patience.aborted ? givenUp(key, plan.signal) : inquiry.error(patience.waitedMs)
 }
 
 /** The error for a wait that was ended from outside: by the caller's signal, or by closing. */

@@ -1,5 +1,7 @@
 import { hostname } from 'node:os'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
+import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { checkWaitMs } from '../transactions/index.ts'
 
 /** What an acquirer may say. */
@@ -20,6 +22,17 @@ export interface LeaseOptions {
   readonly maxHoldMs?: number
   /** Whether its end is written into the history; one that was taken away always is. Default true. */
   readonly history?: boolean
+}
+
+export const LEASE_OPTIONS: OptionNames<LeaseOptions> = {
+  ttlMs: true,
+  waitMs: true,
+  signal: true,
+  permits: true,
+  holder: true,
+  metadata: true,
+  maxHoldMs: true,
+  history: true,
 }
 
 /** The checked options. */
@@ -43,9 +56,7 @@ const MAX_HOLDER_BYTES = 255
 const MAX_METADATA_BYTES = 4096
 
 export function planLease(options: LeaseOptions): LeasePlan {
-  if (typeof options !== 'object' || options === null) {
-    throw new InvalidOption('The options are not an object.', { advice: 'Pass { ttlMs: 30_000 }, or {}.' })
-  }
+  checkOptions('a lease', options, LEASE_OPTIONS)
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }
@@ -57,7 +68,7 @@ export function planLease(options: LeaseOptions): LeasePlan {
     holder: checkText('holder', options.holder ?? `${hostname()}:${process.pid}`, MAX_HOLDER_BYTES),
     metadata: options.metadata === undefined ? undefined : checkMetadata(options.metadata),
     maxHoldMs:
-      options.maxHoldMs === undefined ? undefined : checkWhole('maxHoldMs', options.maxHoldMs, 1, 2_147_483_647),
+      options.maxHoldMs === undefined ? undefined : checkWhole('maxHoldMs', options.maxHoldMs, 1, LONGEST_TIMER_MS),
     history: checkHistory(options.history),
   }
 }

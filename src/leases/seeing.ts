@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { type Connection, withConnection } from '../postgres/index.ts'
@@ -48,10 +49,24 @@ export interface HistoryEntry extends Omit<LeaseHolder, 'leftMs'> {
 const DEFAULT_LIMIT = 1000
 const MAX_LIMIT = 100_000
 
-export async function listLeases(
-  grounds: Grounds,
-  { prefix = '', limit = DEFAULT_LIMIT }: { readonly prefix?: string; readonly limit?: number },
-): Promise<LeaseInfo[]> {
+/** What `leases.list()` takes. */
+export interface ListLeasesOptions {
+  readonly prefix?: string
+  readonly limit?: number
+}
+
+const LIST_OPTIONS: OptionNames<ListLeasesOptions> = { prefix: true, limit: true }
+
+/** What `leases.history()` takes beside the key. */
+export interface LeaseHistoryOptions {
+  readonly limit?: number
+}
+
+const HISTORY_OPTIONS: OptionNames<LeaseHistoryOptions> = { limit: true }
+
+export async function listLeases(grounds: Grounds, options: ListLeasesOptions): Promise<LeaseInfo[]> {
+  checkOptions('leases.list()', options, LIST_OPTIONS)
+  const { prefix = '', limit = DEFAULT_LIMIT } = options
   return seen(grounds, 'all', prefix, checkLimit(limit))
 }
 
@@ -61,11 +76,9 @@ export async function inspect(grounds: Grounds, key: Key): Promise<LeaseDetails>
   return { ...info, held: info.holders.length > 0 }
 }
 
-export async function historyOf(
-  grounds: Grounds,
-  key: Key,
-  { limit = 100 }: { readonly limit?: number },
-): Promise<HistoryEntry[]> {
+export async function historyOf(grounds: Grounds, key: Key, options: LeaseHistoryOptions): Promise<HistoryEntry[]> {
+  checkOptions('leases.history()', options, HISTORY_OPTIONS)
+  const { limit = 100 } = options
   const values = [key, checkLimit(limit)]
   const { rows } = await ask(grounds, (connection) =>
     connection.query<HistoryRow>(history(grounds.quotedSchema), values),

@@ -1,19 +1,30 @@
-import { CommitOutcomeUnknown, InvalidOption, LeaseLost, LeaseTransactionTooLong } from '../errors.ts'
+import {
+  CommitOutcomeUnknown,
+  InvalidOption,
+  LeaseLost,
+  LeaseTransactionTooLong,
+  NestedTransaction,
+} from '../errors.ts'
 import { Closing } from '../locks/index.ts'
 import { findCause, meansSessionTimedOut } from '../postgres/index.ts'
 import {
   type Grounds,
+  isOf,
   planTransaction,
+  refuseInside,
   runTransaction,
   type Transaction,
   type TransactionOptions,
 } from '../transactions/index.ts'
-import type { HeldLease } from './lease.ts'
-import { guard } from './leases.sql.ts'
-import { isLost } from './take.ts'
+import { isUnreachable } from './inquiry.ts'
+import type { GuardedTransaction, HeldLease } from './lease.ts'
+import { guard, SEES_LEASE } from './leases.sql.ts'
 
 /** Who holds a lease is served to its end, also while its Lockstep is being closed. */
 const NEVER = new Closing()
+
+/** What a caller inside a transaction has to use instead. */
+const TRANSACTION = { call: 'lease.transaction()', instead: 'lease.guard(tx)' }
 
 /** A transaction that cannot commit once somebody else has the lease. */
 export async function transactUnder<T>(
@@ -28,19 +39,16 @@ export async function transactUnder<T>(
     })
   }
   lease.assertHeld()
-  const text = guard(grounds.quotedSchema)
   const plan = planTransaction(grounds, options, NEVER)
+  refuseInside(grounds, [lease.key], TRANSACTION)
   let endsAt = Infinity
   try {
     return await runTransaction(grounds, plan, async (tx) => {
       lease.assertHeld()
       // The last attempt was ended by the server's bound: the next would take as long.
       if (performance.now() >= endsAt) throw tooLong(lease)
-      const boundMs = Math.max(1, Math.ceil(lease.trustedMs))
-      endsAt = performance.now() + boundMs
-      const { rowCount } = await tx.query(text, [lease.key, lease.token, String(boundMs), String(lease.fence)])
-      if (rowCount === 0) lease.lose('taken away')
-      lease.assertHeld()
+      endsAt = performance.now() + boundMsOf(lease)
+      await lockRow(grounds, lease, tx)
       return fn(tx)
     })
   } catch (error) {
@@ -51,8 +59,44 @@ export async function transactUnder<T>(
   }
 }
 
+/** Guards an open transaction of the caller's: from here on it cannot commit once another holder has the lease. */
+export async function guardOpen(grounds: Grounds, lease: HeldLease, tx: GuardedTransaction): Promise<void> {
+  if (!isOf(tx, grounds)) {
+    throw new InvalidOption('lease.guard() was given no transaction of the Lockstep that the lease is of.', {
+      advice: 'Pass the `tx` of lockstep.transaction(), or what lockstep.join(client) gives.',
+      keys: [lease.key],
+    })
+  }
+  lease.assertHeld()
+  await lockRow(grounds, lease, tx)
+}
+
+/** Keeps the next holder out to the end of the transaction, and has the server end that with our trust. */
+async function lockRow({ quotedSchema }: Grounds, lease: HeldLease, tx: GuardedTransaction): Promise<void> {
+  const values = [lease.key, lease.token, String(boundMsOf(lease)), String(lease.fence)]
+  const { rowCount } = await tx.query(guard(quotedSchema), values)
+  if (rowCount === 0) {
+    const heldForMs = performance.now() - lease.since.monotonic
+    const { rowCount: seen } = await tx.query(SEES_LEASE, [String(heldForMs)])
+    if (seen === 0) throw acquiredLater(lease)
+    lease.lose('taken away')
+  }
+  lease.assertHeld()
+}
+
+function boundMsOf(lease: HeldLease): number {
+  return Math.max(1, Math.ceil(lease.trustedMs))
+}
+
+function acquiredLater({ key }: HeldLease): NestedTransaction {
+  return new NestedTransaction(`The lease on ${key} was acquired after the snapshot of this transaction was taken.`, {
+    advice: 'It cannot be seen there. Acquire it before the transaction begins, or use READ COMMITTED.',
+    keys: [key],
+  })
+}
+
 function endedByServer(error: unknown): boolean {
-  return findCause(error, (cause) => meansSessionTimedOut(cause) || isLost(cause)) !== undefined
+  return findCause(error, (cause) => meansSessionTimedOut(cause) || isUnreachable(cause)) !== undefined
 }
 
 function tooLong(lease: HeldLease): LeaseTransactionTooLong {

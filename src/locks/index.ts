@@ -58,6 +58,7 @@ export {
   beforeHandOver,
   cancelBackend,
   endHolder,
+  listedLocks,
   sessionLock,
   tryLocksByParameter,
   sessionUnlock,

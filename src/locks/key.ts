@@ -15,20 +15,51 @@ export const MAX_KEY_BYTES = 512
 /** What a forgotten value turns into inside a template: every such call would wait for every other. */
 const FORGOTTEN = new Set(['undefined', 'null', 'NaN', '[object Object]', '[object Promise]'])
 
+/** Templates that were checked: a call of `key` passes the same list of strings every time. */
+const checkedTemplates = new WeakSet<object>()
+
+/** What `escapePart` makes of a percent sign and of a colon. */
+const ESCAPED = /%(?:25|3A)/
+
 /**
- * Builds a key from a template and escapes colons in its parts, so that two different lists of parts with colons between them
- * never give the same key.
+ * Builds a key from a template and escapes colons in its parts, so that two different lists of parts never give the same key. Each
+ * part fills a whole segment between colons; anything else is refused.
  *
  * @example
  * key`Transfer:${accountId}`            // Transfer:42
  * key`Position:${symbol}:${exchange}`   // a symbol "A:B" becomes A%3AB
  */
 export function key(strings: TemplateStringsArray, ...parts: KeyPart[]): Key {
+  if (!checkedTemplates.has(strings)) checkTemplate(strings)
   let text = strings[0] ?? ''
   parts.forEach((part, index) => {
     text += escapePart(part) + (strings[index + 1] ?? '')
   })
   return checkKey(text)
+}
+
+function checkTemplate(strings: TemplateStringsArray): void {
+  const last = strings.length - 1
+  const whole = strings.every((text, index) => {
+    const begins = index === 0 || text.startsWith(':') || (index === last && text === '')
+    const ends = index === last || text.endsWith(':') || (index === 0 && text === '')
+    return begins && ends
+  })
+  if (!whole) {
+    throw new InvalidKey(
+      `A part of the key ${strings.join('${…}')} does not fill a whole segment: other parts could give the same key.`,
+      { advice: 'Put colons around each part: key`Position:${symbol}:${exchange}`.' },
+    )
+  }
+  if (strings.some((text) => ESCAPED.test(text))) {
+    throw new InvalidKey(
+      `The key ${strings.join('${…}')} has %25 or %3A in its text: a part could give the same key.`,
+      {
+        advice: 'Pass it as a part: key`Position:${symbol}`.',
+      },
+    )
+  }
+  checkedTemplates.add(strings)
 }
 
 function escapePart(part: unknown): string {

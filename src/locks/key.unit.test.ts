@@ -69,6 +69,31 @@ describe('key``', () => {
     expect(key`Ledger:global`).toBe('Ledger:global')
   })
 
+  test('takes a part for each whole segment, also for the first', () => {
+    expect(key`${'Transfer'}:${42}`).toBe('Transfer:42')
+    expect(key`Transfer:${1}:to:${2}`).toBe('Transfer:1:to:2')
+  })
+
+  // Joined by a dash, x-y and z give the same key as x and y-z.
+  test.each<[string, () => string]>([
+    ['beside a text', () => key`Transfer:from-${1}`],
+    ['before a text', () => key`Transfer:${1}-in`],
+    ['in two, joined by a text', () => key`Position:${'x-y'}-${'z'}`],
+    ['in two without anything between them', () => key`Position:${'x'}${'y'}`],
+    ['at the end of the operation', () => key`Transfer${1}:a`],
+  ])('refuses a part that stands %s', (_, make) => {
+    expect(make).toThrow(InvalidKey)
+    expect(make).toThrow('whole segment')
+    // Not only the first time that the template is met.
+    expect(make).toThrow(InvalidKey)
+  })
+
+  test('refuses a text that reads like an escaped part', () => {
+    expect(() => key`Position:A%3AB`).toThrow(InvalidKey)
+    expect(() => key`Discount:50%25:${1}`).toThrow(InvalidKey)
+    expect(key`Discount:50%:${1}`).toBe('Discount:50%:1')
+  })
+
   test.each([[undefined], [null], [''], [{}], [Symbol('s')], [true], [Promise.resolve(1)], [Number.NaN]])(
     'refuses %o as a part',
     (part) => {

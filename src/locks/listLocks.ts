@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import {
   codeOf,
   type Connection,
@@ -18,6 +19,8 @@ export interface ListLocksOptions {
   /** Also give the statement that each session runs, or ran last. It may hold the values of your users. Default false. */
   readonly statements?: boolean
 }
+
+const LIST_LOCKS_OPTIONS: OptionNames<ListLocksOptions> = { statements: true }
 
 /** One that waits for a lock at the server. */
 export interface ListedWaiter extends Claim {
@@ -77,7 +80,9 @@ const NAMELESS: ReadonlySet<string | undefined> = new Set([
 ])
 
 /** Asks the server, and adds what this process knows. */
-export async function listLocks(grounds: ListGrounds, { statements = false }: ListLocksOptions): Promise<LockListing> {
+export async function listLocks(grounds: ListGrounds, options: ListLocksOptions): Promise<LockListing> {
+  checkOptions('locks.list()', options, LIST_LOCKS_OPTIONS)
+  const { statements = false } = options
   const ask = (connection: Connection): Promise<LockListRow[]> => askForRows(connection, grounds.schema, statements)
   const rows = await withConnection(grounds.driver, ask, grounds.silence)
   return toListing(rows, grounds.queue.keys())

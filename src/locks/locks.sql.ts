@@ -108,6 +108,13 @@ export function unlockLeftovers(locks: LockSet): string {
        AND ${id} IN (${locks.map((lock) => lock.id).join(', ')})`
 }
 
+/** How many of these locks the server's own list shows for this session. */
+export function listedLocks(locks: LockSet): string {
+  return `
+    SELECT count(*)::text AS listed FROM pg_locks
+     WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() AND (${locks.map((lock) => isLock(lock.id)).join(' OR ')})`
+}
+
 /** Who holds these locks now. */
 export function holdersOf(locks: LockSet): string {
   return `

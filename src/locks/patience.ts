@@ -30,6 +30,8 @@ export class Patience {
   readonly #waitMs: number | false
   readonly #caller: AbortSignal | undefined
   readonly #closing: Closing
+  /** The caller does not wait for anybody's lock, but for a connection to ask through it must. */
+  readonly asksOnce: boolean
   /** Made by the first who waits: most callers never do. */
   #listeners: Set<() => void> | undefined
   #timer: NodeJS.Timeout | undefined
@@ -38,8 +40,10 @@ export class Patience {
   #ended = false
   #end: (() => void) | undefined
 
-  constructor(waitMs: number | false, caller: AbortSignal | undefined, closing: Closing) {
+  /** `noWait`: all of `waitMs` is for a connection, none of it for a lock. With `waitMs: 0` that is a second. */
+  constructor(waitMs: number | false, caller: AbortSignal | undefined, closing: Closing, noWait = false) {
     this.#waitMs = waitMs
+    this.asksOnce = noWait || waitMs === 0
     this.#caller = caller
     this.#closing = closing
   }
@@ -101,21 +105,19 @@ export class Patience {
     return this.#caller !== undefined || this.leftMs < 2 * MIN_TRY_MS
   }
 
-  /** `waitMs: 0`: the caller does not wait for anybody's lock, but for a connection to ask through it must. */
-  get asksOnce(): boolean {
-    return this.#waitMs === 0
-  }
-
   get waitedMs(): number {
     return performance.now() - this.#startedAt
   }
 
   /** How long until the clock ends it, be it for a connection alone. */
   get leftMs(): number {
-    return this.asksOnce ? ASKS_ONCE_MS - this.waitedMs : this.remainingMs()
+    if (this.#waitMs === false) return Infinity
+    return (this.#waitMs === 0 ? ASKS_ONCE_MS : this.#waitMs) - this.waitedMs
   }
 
+  /** What is left for waiting for a lock. */
   remainingMs(): number {
+    if (this.asksOnce) return 0
     return this.#waitMs === false ? Infinity : this.#waitMs - this.waitedMs
   }
 

@@ -70,6 +70,21 @@ test('0 asks once: there is no patience for a lock', () => {
   expect(patience.over).toBe(true)
 })
 
+test('noWait leaves all of the time to a connection, and none to a lock', () => {
+  const patience = new Patience(5000, undefined, new Closing(), true)
+  expect(patience).toMatchObject({ asksOnce: true, over: true, aborted: false })
+  expect(patience.remainingMs()).toBe(0)
+  const heard = vi.fn()
+  patience.onEnd(heard)
+  vi.advanceTimersByTime(4999)
+  expect(heard).not.toHaveBeenCalled()
+  vi.advanceTimersByTime(1)
+  expect(heard).toHaveBeenCalledOnce()
+  const endless = new Patience(false, undefined, new Closing(), true)
+  endless.onEnd(heard)
+  expect(vi.getTimerCount()).toBe(0)
+})
+
 test('the caller’s signal ends it, with the caller’s reason', () => {
   const controller = new AbortController()
   const patience = new Patience(1000, controller.signal, new Closing())

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import type { Key } from './key.ts'
 import type { LockRequest } from './lockSet.ts'
@@ -8,6 +9,8 @@ import type { LockRequest } from './lockSet.ts'
  * the percentage grows.
  */
 export type RolloutMode = 'off' | 'observe' | 'on' | { readonly percent: number }
+
+const PERCENT_OPTIONS: OptionNames<Exclude<RolloutMode, string>> = { percent: true }
 
 /** What becomes of one key in the end. */
 export type RolloutDecision = 'off' | 'observe' | 'on'
@@ -41,7 +44,11 @@ const PARTS = 10_000n
 /** Refuses a mode that is none. */
 export function checkMode(mode: unknown): RolloutMode {
   if (MODES.includes(mode)) return mode as RolloutMode
-  if (isPercent(mode) && mode.percent >= 0 && mode.percent <= 100) return mode
+  if (isPercent(mode) && mode.percent >= 0 && mode.percent <= 100) {
+    // Beside it, a rule for a prefix would be ignored.
+    checkOptions('a rollout by percentage', mode, PERCENT_OPTIONS)
+    return mode
+  }
   throw new InvalidOption(`There is no rollout mode ${JSON.stringify(mode)}.`, {
     advice: "Use 'off', 'observe', 'on' or { percent: 0 to 100 }.",
   })

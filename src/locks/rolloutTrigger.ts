@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import { rolloutSwitchedBack } from '../observe/index.ts'
 import type { Key } from './key.ts'
@@ -10,6 +11,8 @@ export interface RollbackTriggers {
   /** More than this part of the transactions under the prefix failing within a minute, of at least twenty: a timeout, retries without end, a lost connection. */
   readonly failurePercent?: number
 }
+
+const ROLLBACK_OPTIONS: OptionNames<RollbackTriggers> = { waitMs: true, failurePercent: true }
 
 const WINDOW_MS = 60_000
 /** Two failures of three are no trend. */
@@ -31,6 +34,7 @@ export class RolloutTrigger {
   readonly #switching = new Set<string>()
 
   constructor(schema: string, source: RolloutSource, triggers: RollbackTriggers) {
+    checkOptions('rollback', triggers, ROLLBACK_OPTIONS)
     this.waitMs = checkBound('waitMs', triggers.waitMs)
     this.#failurePercent = checkBound('failurePercent', triggers.failurePercent)
     this.#schema = schema

@@ -123,8 +123,8 @@ test('rows out of order, batches and refused calls are told with all of their fi
       'rows.outOfOrder',
       {
         table: '"observed_batches"."numbers" ("id")',
-        earlier: { id: ['2'], stack },
-        later: { id: ['1'], stack },
+        earlier: { id: ['2'], orderBy: ['"id"'], stack },
+        later: { id: ['1'], orderBy: ['"id"'], stack },
       },
     ],
     ['combine.refused', { ...named, waiting: 1 }],

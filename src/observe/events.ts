@@ -96,15 +96,20 @@ export interface RolloutSwitchedBack {
 
 /** One row of a call of `lockRows()`. */
 export interface RowLocked {
-  /** The values of the key columns, as text. */
+  /** The values of the columns that the call orders rows by, as text. Empty if it was a call of another transaction. */
   readonly id: readonly string[]
+  /** Those columns, quoted. */
+  readonly orderBy: readonly string[]
   /** Where the call was made. */
   readonly stack: string
 }
 
-/** A transaction has locked rows of one table in two calls, and a row of the later one comes before one of the earlier. */
+/**
+ * Rows of one table were locked out of order: a transaction has locked some in two calls, and a row of the later one comes before one of
+ * the earlier; or two calls, of one transaction or of two, order them by different columns.
+ */
 export interface RowsOutOfOrder {
-  /** The table, and its key columns in brackets. */
+  /** The table, and in brackets the columns by which the later call orders its rows. */
   readonly table: string
   readonly earlier: RowLocked
   readonly later: RowLocked
@@ -154,6 +159,11 @@ export interface LeaseRefused extends LeaseEvent {
   readonly leftMs: number
   /** Whether the caller waits for it now. */
   readonly waits: boolean
+}
+
+/** The database could not be asked for a lease. The caller asks again while its wait lasts; a leader, until it has it. */
+export interface LeaseUnreachable extends LeaseEvent {
+  readonly error: unknown
 }
 
 /** A heartbeat was answered. `unknown`: not this time; it is tried again. */
@@ -261,6 +271,7 @@ export const combineBatch = eventChannel<CombineBatch>('combine.batch')
 export const combineRefused = eventChannel<CombineRefused>('combine.refused')
 export const leaseAcquired = eventChannel<LeaseAcquired>('lease.acquired')
 export const leaseRefused = eventChannel<LeaseRefused>('lease.refused')
+export const leaseUnreachable = eventChannel<LeaseUnreachable>('lease.unreachable')
 export const leaseRenewed = eventChannel<LeaseRenewed>('lease.renewed')
 export const leaseLost = eventChannel<LeaseLostEvent>('lease.lost')
 export const leaseReleased = eventChannel<LeaseReleased>('lease.released')
@@ -292,6 +303,7 @@ export const events = {
   'combine.refused': combineRefused,
   'lease.acquired': leaseAcquired,
   'lease.refused': leaseRefused,
+  'lease.unreachable': leaseUnreachable,
   'lease.renewed': leaseRenewed,
   'lease.lost': leaseLost,
   'lease.released': leaseReleased,

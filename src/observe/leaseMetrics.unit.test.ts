@@ -49,6 +49,14 @@ describe('each event of a lease moves its metric', () => {
     ])
   })
 
+  test('lease.unreachable: each question that was not answered', async () => {
+    const { fence: _fence, ...asked } = lease
+    for (const error of [new Error('away'), 'away']) publish('lease.unreachable', { ...asked, error })
+    expect(await series('lockstep_lease_unreachable_total')).toEqual([
+      'lockstep_lease_unreachable_total{operation="Instance"} 2',
+    ])
+  })
+
   test('lease.renewed: by outcome', async () => {
     for (const outcome of ['renewed', 'renewed', 'unknown'] as const) publish('lease.renewed', { ...lease, outcome })
     expect(await series('lockstep_lease_renewed_total')).toEqual([
@@ -80,6 +88,7 @@ test('the counters of a lease begin at zero, and bring no zeros of locks', async
   publish('lease.acquired', { ...lease, waitedMs: 1 })
   const text = await register.metrics()
   expect(text).toContain('lockstep_lease_refused_total{operation="Instance"} 0')
+  expect(text).toContain('lockstep_lease_unreachable_total{operation="Instance"} 0')
   expect(text).toContain('lockstep_lease_renewed_total{operation="Instance",outcome="unknown"} 0')
   for (const reason of ['not renewed in time', 'taken away', 'held too long', 'closed'])
     expect(text).toContain(`lockstep_lease_lost_total{operation="Instance",reason="${reason}"} 0`)

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { type EventMessage, type EventName, on } from './events.ts'
 import { DEFAULT_MAX_VALUES } from './labelBound.ts'
 import type { OpenTelemetryApi, OpenTelemetryMeterProvider, OpenTelemetryTracerProvider } from './otelApi.ts'
@@ -24,6 +25,13 @@ export interface LockstepTelemetryOptions {
   readonly maxAttributeValues?: number
 }
 
+const TELEMETRY_OPTIONS: OptionNames<LockstepTelemetryOptions> = {
+  tracerProvider: true,
+  meterProvider: true,
+  keys: true,
+  maxAttributeValues: true,
+}
+
 /** The instrumentation scope of all that is told. */
 const SCOPE = 'pg-lockstep'
 
@@ -36,6 +44,7 @@ const SCOPE = 'pg-lockstep'
  * const stop = lockstepTelemetry(api)
  */
 export function lockstepTelemetry(api: OpenTelemetryApi, options: LockstepTelemetryOptions = {}): () => void {
+  checkOptions('lockstepTelemetry()', options, TELEMETRY_OPTIONS)
   const { keys = false, maxAttributeValues = DEFAULT_MAX_VALUES } = options
   if (!Number.isInteger(maxAttributeValues) || maxAttributeValues < 1)
     throw new RangeError(`maxAttributeValues is ${maxAttributeValues}. Use a whole number above 0.`)

@@ -101,6 +101,7 @@ function publishEverything(): void {
   publish('combine.batch', { ...batch, outcome: 'committed' })
   publish('combine.refused', { schema, key: 'Account:1', waiting: 9 })
   publish('lease.refused', { ...lease, heldBy: 'other', leftMs: 10, waits: true })
+  publish('lease.unreachable', { ...lease, error: new Error('away') })
   publish('lease.acquired', { ...lease, waitedMs: 10 })
   publish('lease.renewed', { ...lease, outcome: 'unknown' })
   publish('lease.lost', { ...lease, heldMs: 10, reason: 'taken away' })
@@ -253,7 +254,7 @@ describe('docs/reference/otel.md', () => {
     const told = [...page.matchAll(/^\| `(lockstep\.[\w.]+)` \| (\w+) \| `([^`]+)` \| ([^|]*) \|/gm)].map(
       ([, name, type, unit, attributes = '']) => ({ name, type, unit, attributes: namesIn(attributes) }),
     )
-    expect(told).toHaveLength(26)
+    expect(told).toHaveLength(27)
     const made = (await points()).map(({ name, type, unit, attributes }) => ({
       name,
       type,

@@ -79,6 +79,9 @@ export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, h
   hear('lease.refused', ({ key }) => {
     for (const who of whose([key])) metrics.leaseRefused.add(1, who)
   })
+  hear('lease.unreachable', ({ key }) => {
+    for (const who of whose([key])) metrics.leaseUnreachable.add(1, who)
+  })
   hear('lease.renewed', ({ key, outcome }) => {
     for (const who of whose([key])) metrics.leaseRenewals.add(1, { ...who, 'lockstep.outcome': outcome })
   })
@@ -208,6 +211,7 @@ function makeMetrics(meter: OpenTelemetryMeter) {
     leaseWait: histogram('lease.wait.duration', 's', 'From asking for a lease to having it.', SECONDS),
     leaseHold: histogram('lease.hold.duration', 's', 'From having a lease to its end.', LEASE_SECONDS),
     leaseRefused: counter('lease.refused', '{lease}', 'Questions for a lease that somebody else had.'),
+    leaseUnreachable: counter('lease.unreachable', '{question}', 'Questions for a lease that were not answered.'),
     leaseRenewals: counter('lease.renewals', '{heartbeat}', 'Heartbeats that were answered.'),
     leaseLost: counter('lease.lost', '{lease}', 'Leases that their holder could not count on any more.'),
     delivered: counter('outbox.delivered', '{event}', 'Events that the sink took.'),

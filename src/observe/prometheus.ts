@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { type EventMessage, type EventName, on } from './events.ts'
 import { DEFAULT_MAX_VALUES, LabelBound, operationOf, OTHER } from './labelBound.ts'
 import { outboxMetrics } from './prometheusOutbox.ts'
@@ -51,6 +52,8 @@ export interface LockstepMetricsOptions {
   readonly maxLabelValues?: number
 }
 
+const METRICS_OPTIONS: OptionNames<LockstepMetricsOptions> = { register: true, byKey: true, maxLabelValues: true }
+
 /** The operation of a transaction that has no key. */
 const NONE = 'none'
 /** Why an attempt failed where the driver gave no code, which it does only for a lost connection. */
@@ -72,6 +75,7 @@ const BUCKETS_CALLS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
  * const stop = lockstepMetrics(client)
  */
 export function lockstepMetrics(client: PrometheusClient, options: LockstepMetricsOptions = {}): () => void {
+  checkOptions('lockstepMetrics()', options, METRICS_OPTIONS)
   const { byKey = false, maxLabelValues = DEFAULT_MAX_VALUES } = options
   if (!Number.isInteger(maxLabelValues) || maxLabelValues < 1)
     throw new RangeError(`maxLabelValues is ${maxLabelValues}. Use a whole number above 0.`)
@@ -136,6 +140,9 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   hear('lease.refused', ({ key }) => {
     for (const { refused } of leases.of([key])) refused.inc()
   })
+  hear('lease.unreachable', ({ key }) => {
+    for (const { unreachable } of leases.of([key])) unreachable.inc()
+  })
   hear('lease.renewed', ({ key, outcome }) => {
     for (const { labels } of leases.of([key])) metrics.leaseRenewed.labels({ ...labels, outcome }).inc()
   })
@@ -196,6 +203,11 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
     refused: counter('combine_refused_total', 'Combined calls that were not taken: too many waited already.', who),
     leaseAcquired: counter('lease_acquired_total', 'Leases that were granted.', who),
     leaseRefused: counter('lease_refused_total', 'Questions for a lease that somebody else had.', who),
+    leaseUnreachable: counter(
+      'lease_unreachable_total',
+      'Questions for a lease that the database could not be asked, or did not answer.',
+      who,
+    ),
     leaseRenewed: counter('lease_renewed_total', 'Heartbeats that were answered.', [...who, 'outcome']),
     leaseLost: counter('lease_lost_total', 'Leases that their holder could not count on any more.', [...who, 'reason']),
     leaseHold: histogram('lease_hold_seconds', 'From having a lease to its end.', BUCKETS_LEASE_SECONDS),
@@ -264,6 +276,7 @@ class LeaseSeries {
   readonly labels: Labels
   readonly acquired: Counter
   readonly refused: Counter
+  readonly unreachable: Counter
   readonly wait: Histogram
   readonly hold: Histogram
 
@@ -271,9 +284,10 @@ class LeaseSeries {
     this.labels = labels
     this.acquired = metrics.leaseAcquired.labels(labels)
     this.refused = metrics.leaseRefused.labels(labels)
+    this.unreachable = metrics.leaseUnreachable.labels(labels)
     this.wait = metrics.leaseWait.labels(labels)
     this.hold = metrics.leaseHold.labels(labels)
-    for (const counter of [this.acquired, this.refused]) counter.inc(0)
+    for (const counter of [this.acquired, this.refused, this.unreachable]) counter.inc(0)
     for (const outcome of ['renewed', 'unknown']) metrics.leaseRenewed.labels({ ...labels, outcome }).inc(0)
     for (const reason of LOST_REASONS) metrics.leaseLost.labels({ ...labels, reason }).inc(0)
   }

@@ -359,7 +359,7 @@ describe('docs/reference/prometheus.md', () => {
 
   test('lists what is registered, with type and labels, and nothing else', async () => {
     start()
-    expect(documented).toHaveLength(28)
+    expect(documented).toHaveLength(29)
     expect(await registered()).toEqual(documented)
   })
 

@@ -15,6 +15,8 @@
  * constraint stops the second insert, `once` looks again, and gives what the other path made; without such a constraint there
  * are two. The lock makes the race rare in practice, the constraint makes it impossible: have both.
  *
+ * **As a part of a transaction** that holds the key: `tx.once()`, a savepoint. It is created, and undone, with that transaction.
+ *
  * **The long form** is for creating outside the database, which takes seconds: an order at an exchange. States of the thing: nothing →
  * begun (a row with an id of our own making, seen by everyone) → done. Under a lease: `find`, and `begin` if there is nothing, in one
  * guarded transaction; `act` outside, with the id, holding no connection; `finish` in a guarded transaction. A creator that dies or
@@ -22,5 +24,6 @@
  * other side honours the id, there is one thing. A stopped creator that goes on cannot write any more (see leases/), and what it does
  * outside it does under the same id. `act` that fails is abandoned, if the caller says how, or left to the next.
  */
-export { type ActContext, type Found, type LongOnceOptions, onceLong } from './long.ts'
-export { once, type OnceOptions, type OnceResult } from './once.ts'
+export { type ActContext, type Found, isLongForm, type LongOnceOptions, onceLong } from './long.ts'
+export { once, type OnceOptions, onceWithin } from './once.ts'
+export type { OnceResult } from '../transactions/index.ts'

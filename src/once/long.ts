@@ -1,8 +1,13 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, LeaseLost, NestedTransaction } from '../errors.ts'
 import { checkKey, type Key } from '../locks/index.ts'
 import type { Lease, LeaseOptions, Leases } from '../leases/index.ts'
-import { isInsideTransaction, type Transaction, type TransactionOptions } from '../transactions/index.ts'
-import type { OnceResult } from './once.ts'
+import {
+  isInsideTransaction,
+  type OnceResult,
+  type Transaction,
+  type TransactionOptions,
+} from '../transactions/index.ts'
 
 /** What `find` sees: the thing, the beginning of it that somebody has written down, or nothing. */
 export type Found<Value, Pending> = { readonly done: Value } | { readonly pending: Pending } | undefined | null
@@ -34,6 +39,18 @@ export interface LongOnceOptions<Value, Pending, Outcome, Client = unknown> exte
   readonly abandon?: (tx: Transaction<Client>, pending: Pending, error: unknown) => Promise<void>
 }
 
+const LONG_ONCE_OPTIONS: OptionNames<LongOnceOptions<never, never, never>> = {
+  find: true,
+  begin: true,
+  act: true,
+  finish: true,
+  abandon: true,
+  ttlMs: true,
+  waitMs: true,
+  signal: true,
+  holder: true,
+}
+
 type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
 
 const DEFAULT_WAIT_MS = 30_000
@@ -48,8 +65,9 @@ export async function onceLong<Value, Pending, Outcome, Client>(
   options: LongOnceOptions<Value, Pending, Outcome, Client>,
 ): Promise<OnceResult<Value>> {
   checkKey(key)
+  checkOptions('the long form of once()', options, LONG_ONCE_OPTIONS)
   checkFunctions(key, options)
-  if (isInsideTransaction()) throw calledInside(key)
+  if (isInsideTransaction()) throw longFormInside(key)
   const { ttlMs, signal, holder, waitMs = DEFAULT_WAIT_MS } = options
   const lease: LeaseOptions = {
     waitMs,
@@ -105,11 +123,18 @@ function isDone<Value, Pending>(found: Found<Value, Pending>): found is { readon
   return found !== undefined && found !== null && 'done' in found
 }
 
-function calledInside(key: Key): NestedTransaction {
-  return new NestedTransaction(`The long form of once() on ${key} was called from inside a transaction.`, {
-    advice: 'Its beginning must be committed before it acts. Call it before or after.',
+/** Its beginning must be committed before it acts, and the transaction would hold its connection and its locks meanwhile. */
+export function longFormInside(key: Key): NestedTransaction {
+  return new NestedTransaction(`The long form of once() on ${key} was called inside a transaction.`, {
+    advice:
+      'Its beginning must be committed before it acts. Call it before or after the transaction, or run it inside lockstep.detached(fn).',
     keys: [key],
   })
+}
+
+/** Whether these are the options of the long form. */
+export function isLongForm<Options>(options: Options): options is Extract<Options, { readonly act: unknown }> {
+  return typeof options === 'object' && options !== null && 'act' in options
 }
 
 function checkFunctions(key: Key, options: object): void {

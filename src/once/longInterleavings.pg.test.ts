@@ -11,8 +11,8 @@ const bench = workbench(database)
 const { orders, position, stateOf } = positionsOn(bench)
 
 describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
-  // Once: inside a transaction of the same Lockstep the guarded transactions join it: act runs before its beginning is committed, and
-  // when the outer one rolls back the thing is there and its id is gone. It must refuse (NestedTransaction), or stand outside.
+  // Once: as a part of the transaction, act would run before its beginning is committed, and when the outer one rolls back the thing
+  // is there and its id is gone. It must refuse (NestedTransaction).
   test('inside a transaction that rolls back nothing is done outside, or it is not done twice', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep

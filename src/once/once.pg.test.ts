@@ -1,7 +1,15 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, key, type Lockstep, NestedTransaction, type OnceOptions, type OnceResult } from '../index.ts'
+import {
+  InvalidOption,
+  key,
+  type Lockstep,
+  type NestedOnceOptions,
+  NestedTransaction,
+  type OnceResult,
+  type Transaction,
+} from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -18,7 +26,7 @@ interface Position {
   readonly symbol: string
 }
 
-function position(symbol: string, table = 'positions'): OnceOptions<Position> {
+function position(symbol: string, table = 'positions'): NestedOnceOptions<Position> {
   return {
     find: async (tx) => (await tx.query<Position>(`SELECT * FROM ${table} WHERE symbol = $1`, [symbol])).rows[0],
     create: async (tx) => {
@@ -65,7 +73,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     const symbol = symbolOf('throws')
     const failing = {
       ...position(symbol),
-      create: async (tx: Parameters<OnceOptions<Position>['create']>[0]) => {
+      create: async (tx: Parameters<NestedOnceOptions<Position>['create']>[0]) => {
         await position(symbol).create(tx)
         throw new Error('the exchange said no')
       },
@@ -116,18 +124,74 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(error).toMatchObject({ code: '23505' })
   })
 
-  test('inside a transaction that holds the key it is part of it; one that does not is refused', async () => {
+  test('tx.once() is part of a transaction that holds the key; one that does not is refused', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('nested')
-    const rolledBack = lockstep.transaction({ lock: key`Position:${symbol}` }, async () => {
-      expect(await open(lockstep, symbol)).toMatchObject({ created: true })
+    const within = (tx: Transaction): Promise<OnceResult<Position>> =>
+      tx.once(key`Position:${symbol}`, position(symbol))
+    const rolledBack = lockstep.transaction({ lock: key`Position:${symbol}` }, async (tx) => {
+      expect(await within(tx)).toMatchObject({ created: true })
+      expect(await within(tx)).toMatchObject({ created: false })
       throw new Error('changed my mind')
     })
     await expect(rolledBack).rejects.toThrow('changed my mind')
     expect(await open(lockstep, symbol)).toMatchObject({ created: true })
-    await expect(
-      lockstep.transaction({ lock: key`Other:${symbol}` }, () => open(lockstep, symbol)),
-    ).rejects.toBeInstanceOf(NestedTransaction)
+    await expect(lockstep.transaction({ lock: key`Other:${symbol}` }, within)).rejects.toBeInstanceOf(NestedTransaction)
+    await expect(lockstep.transaction({ lockShared: key`Position:${symbol}` }, within)).rejects.toBeInstanceOf(
+      NestedTransaction,
+    )
+  })
+
+  test('tx.once() whose create throws undoes its own part, and the transaction goes on', async () => {
+    const { lockstep } = bench.open(driver)
+    const symbol = symbolOf('part')
+    const { find, create } = position(symbol)
+    const lock = key`Position:${symbol}`
+    await lockstep.transaction({ lock }, async (tx) => {
+      const failing = async (part: Transaction): Promise<Position> => {
+        await create(part)
+        throw new Error('no margin')
+      }
+      await expect(tx.once(lock, { find, create: failing })).rejects.toThrow('no margin')
+      expect(await find(tx)).toBeUndefined()
+      expect(await tx.once(lock, { find, create })).toMatchObject({ created: true })
+    })
+    expect(await open(lockstep, symbol)).toMatchObject({ created: false })
+  })
+
+  test('tx.once() finds what a writer without the lock inserted meanwhile', async () => {
+    const { lockstep } = bench.open(driver)
+    const symbol = symbolOf('nested legacy')
+    const { find, create } = position(symbol, 'guarded')
+    const lock = key`Position:${symbol}`
+    let finds = 0
+    const result = await lockstep.transaction({ lock }, (tx) =>
+      tx.once(lock, {
+        find: async (part) => {
+          const found = await find(part)
+          if (++finds === 1) await bench.admin.query('INSERT INTO guarded (symbol) VALUES ($1)', [symbol])
+          return found
+        },
+        create,
+      }),
+    )
+    expect(result).toMatchObject({ created: false, value: { symbol } })
+  })
+
+  test('inside a transaction lockstep.once() is refused and names tx.once(); the long form cannot be part of one', async () => {
+    const { lockstep } = bench.open(driver)
+    const symbol = symbolOf('refused')
+    await lockstep.transaction({ lock: key`Position:${symbol}` }, async (tx) => {
+      const error = await failureOf(open(lockstep, symbol))
+      expect(error).toBeInstanceOf(NestedTransaction)
+      expect((error as Error).message).toMatch(/tx\.once\(\).*lockstep\.detached\(fn\)/s)
+      const long = { ...position(symbol), begin: 1, act: 1, finish: 1 }
+      const nested = await failureOf(tx.once(key`Position:${symbol}`, long))
+      expect(nested).toBeInstanceOf(NestedTransaction)
+      expect((nested as Error).message).toContain('committed before it acts')
+      const useless = { ...position(symbol), waitMs: 5 }
+      await expect(tx.once(key`Position:${symbol}`, useless)).rejects.toBeInstanceOf(InvalidOption)
+    })
   })
 
   test('bad input', async () => {

@@ -1,24 +1,26 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
-import type { Key } from '../locks/index.ts'
+import { checkKey, type Key } from '../locks/index.ts'
 import { codeOf, findCause, UNIQUE_VIOLATION } from '../postgres/index.ts'
-import type { Transaction, TransactionOptions } from '../transactions/index.ts'
+import {
+  NESTED_ONCE_OPTIONS,
+  type NestedOnceOptions,
+  type OnceResult,
+  type Transaction,
+  type TransactionOptions,
+  type Transactor,
+} from '../transactions/index.ts'
+import { isLongForm, longFormInside } from './long.ts'
 
 /** What `lockstep.once()` takes beside the key. */
-export interface OnceOptions<Value, Client = unknown> extends Pick<
-  TransactionOptions,
-  'isolation' | 'waitMs' | 'signal' | 'retry'
-> {
-  /** Looks for the thing; `undefined` or `null` where it is not there. */
-  readonly find: (tx: Transaction<Client>) => Promise<Value | undefined | null>
-  /** Creates it, in the same transaction. */
-  readonly create: (tx: Transaction<Client>) => Promise<NonNullable<Value>>
-}
+export interface OnceOptions<Value, Client = unknown>
+  extends NestedOnceOptions<Value, Client>, Pick<TransactionOptions, 'waitMs' | 'signal' | 'retry'> {}
 
-/** What there is now, and who made it. */
-export interface OnceResult<Value> {
-  readonly value: NonNullable<Value>
-  /** True for the one caller whose `create` was committed. */
-  readonly created: boolean
+const ONCE_OPTIONS: OptionNames<OnceOptions<never>> = {
+  ...NESTED_ONCE_OPTIONS,
+  waitMs: true,
+  signal: true,
+  retry: true,
 }
 
 type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
@@ -29,7 +31,9 @@ export async function once<Value, Client>(
   key: Key,
   options: OnceOptions<Value, Client>,
 ): Promise<OnceResult<Value>> {
-  const { find, create, ...rest } = options ?? {}
+  checkKey(key)
+  checkOptions('once()', options, ONCE_OPTIONS)
+  const { find, create, ...rest } = options
   if (typeof find !== 'function' || typeof create !== 'function') {
     throw new InvalidOption('once() needs two functions, `find` and `create`.', {
       advice: 'Call once(key, { find: async (tx) => …, create: async (tx) => … }).',
@@ -50,4 +54,14 @@ export async function once<Value, Client>(
       throw error
     })
   }
+}
+
+/** The same as a part of an open transaction, which must hold the key. */
+export async function onceWithin<Value>(
+  tx: Transactor,
+  key: Key,
+  options: NestedOnceOptions<Value>,
+): Promise<OnceResult<Value>> {
+  if (isLongForm<unknown>(options)) throw longFormInside(key)
+  return once((wanted, fn) => tx.transaction(wanted, fn), key, options)
 }

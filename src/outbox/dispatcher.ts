@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
 import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
@@ -39,8 +40,15 @@ export interface Dispatcher {
    * process.once('SIGTERM', () => stop.abort())
    * await lockstep.dispatcher({ sink }).run({ signal: stop.signal })
    */
-  run(options?: { readonly signal?: AbortSignal }): Promise<void>
+  run(options?: RunOptions): Promise<void>
 }
+
+/** What `dispatcher.run()` takes. */
+export interface RunOptions {
+  readonly signal?: AbortSignal
+}
+
+const RUN_OPTIONS: OptionNames<RunOptions> = { signal: true }
 
 /** What a dispatcher needs of its Lockstep. */
 export interface DispatcherRoom {
@@ -62,7 +70,8 @@ export class RunningDispatcher implements Dispatcher {
     this.name = plan.name
   }
 
-  async run(options: { readonly signal?: AbortSignal } = {}): Promise<void> {
+  async run(options: RunOptions = {}): Promise<void> {
+    checkOptions('dispatcher.run()', options, RUN_OPTIONS)
     const { grounds } = this.#room
     if (grounds.closing.closed) throw closedError()
     if (this.#running) {

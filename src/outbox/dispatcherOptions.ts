@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type Sink, type SinkFunction, sinkOf } from './sink.ts'
@@ -10,6 +11,14 @@ export type GiveUp =
   | 'skip'
   /** The same, and the event is kept in the table of the dead. */
   | 'deadLetter'
+
+/** How long a stream pauses after an event was not taken. */
+export interface BackoffOptions {
+  readonly first?: number
+  readonly longest?: number
+}
+
+const BACKOFF_OPTIONS: OptionNames<BackoffOptions> = { first: true, longest: true }
 
 /** What `lockstep.dispatcher()` takes. */
 export interface DispatcherOptions {
@@ -26,13 +35,26 @@ export interface DispatcherOptions {
   /** How often an event may be refused before it is given up. Default 5. */
   readonly attempts?: number
   /** The first pause before another try, doubled each time, and the longest. Default 200 and 60,000. */
-  readonly backoffMs?: { readonly first?: number; readonly longest?: number }
+  readonly backoffMs?: BackoffOptions
   /** What then: for all topics, or for each. Default `block`. */
   readonly giveUp?: GiveUp | Readonly<Record<string, GiveUp>>
   /** How long events stay after they were delivered. `false`: until `outbox.retain()` is called. Default 7 days. */
   readonly retainMs?: number | false
   /** Who this is, for others to read. Default: the host's name and the process id. */
   readonly holder?: string
+}
+
+const DISPATCHER_OPTIONS: OptionNames<DispatcherOptions> = {
+  sink: true,
+  name: true,
+  shards: true,
+  batch: true,
+  ttlMs: true,
+  attempts: true,
+  backoffMs: true,
+  giveUp: true,
+  retainMs: true,
+  holder: true,
 }
 
 /** The checked options. */
@@ -56,7 +78,9 @@ const DAY_MS = 24 * 60 * 60 * 1000
 const SHARDS: readonly number[] = [1, 2, 4, 8, 16, 32, 64]
 
 export function planDispatcher(options: DispatcherOptions): DispatcherPlan {
-  if (typeof options !== 'object' || options === null || options.sink === undefined) {
+  checkOptions('dispatcher()', options, DISPATCHER_OPTIONS)
+  if (options.backoffMs !== undefined) checkOptions('backoffMs', options.backoffMs, BACKOFF_OPTIONS)
+  if (options.sink === undefined) {
     throw new InvalidOption('dispatcher() was given no sink.', {
       advice: 'Call dispatcher({ sink: async (events) => … }).',
     })

@@ -78,7 +78,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
       })
       await part.catch(() => undefined)
       await tx.savepoint((inner) => inner.enqueue(trade('a', 2)))
-      await lockstep.transaction({}, (nested) => nested.enqueue(trade('a', 3)))
+      await tx.transaction({}, (nested) => nested.enqueue(trade('a', 3)))
     })
     expect((await stored()).map(({ seq, payload }) => [seq, payload])).toEqual([
       [1, 1],

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { EventInvalid } from '../errors.ts'
 import type { EventToEnqueue, PreparedEvent } from '../transactions/index.ts'
 
@@ -32,8 +33,11 @@ export interface OutboxEvent<Payload = unknown> {
   readonly fence: bigint
 }
 
+const EVENT: OptionNames<EventToEnqueue> = { topic: true, key: true, payload: true, headers: true }
+
 /** Checks an event and fixes what will be written: the caller may change its objects afterwards. */
 export function prepareEvent(event: EventToEnqueue, maxBytes: number, eventHeaders?: EventHeaders): PreparedEvent {
+  if (typeof event === 'object' && event !== null) checkOptions('an event', event, EVENT)
   const { topic, key, payload, headers: own } = event ?? ({} as EventToEnqueue)
   const headers = eventHeaders === undefined ? own : { ...eventHeaders(), ...own }
   checkName('topic', topic)

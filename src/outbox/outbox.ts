@@ -1,14 +1,17 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, StreamNotParked } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
 import { quoteLiteral, readIncarnation } from '../postgres/index.ts'
-import type {
-  Enqueuing,
-  EventMap,
-  EventOf,
-  EventToEnqueue,
-  Grounds,
-  PreparedEvent,
-  Stream,
+import {
+  type Enqueuing,
+  type EventMap,
+  type EventOf,
+  type EventToEnqueue,
+  type Grounds,
+  type PreparedEvent,
+  type Stream,
+  wrapCallersClient,
+  writeInCallersTransaction,
 } from '../transactions/index.ts'
 import { type Dispatcher, RunningDispatcher } from './dispatcher.ts'
 import { checkNumber } from './checkNumber.ts'
@@ -20,13 +23,63 @@ import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
 import { rowsIn } from './rowsIn.ts'
-import { type OutboxStatus, parkedStreams, type ParkedStream, statusOf } from './status.ts'
+import { type OutboxStatus, type ParkedOptions, parkedStreams, type ParkedStream, statusOf } from './status.ts'
 
 /** What an operator says about a stream. */
 export interface OperatorOptions extends Stream {
   /** Default `default`. */
   readonly dispatcher?: string
 }
+
+/** Also what `parked()` gives: its streams can be passed on as they are. */
+const OPERATOR_OPTIONS: OptionNames<OperatorOptions & ParkedStream> = {
+  topic: true,
+  key: true,
+  dispatcher: true,
+  reason: true,
+  state: true,
+  attempts: true,
+  since: true,
+  nextAttemptAt: true,
+  events: true,
+  head: true,
+}
+
+const SKIP_OPTIONS: OptionNames<OperatorOptions & ParkedStream & { readonly seq: number }> = {
+  ...OPERATOR_OPTIONS,
+  seq: true,
+}
+
+/** What `outbox.erase()` takes. */
+export interface EraseOptions extends Stream {
+  readonly reason?: string
+}
+
+const ERASE_OPTIONS: OptionNames<EraseOptions> = { topic: true, key: true, reason: true }
+
+/** What `outbox.retain()` takes. */
+export interface RetainOptions {
+  readonly olderThanMs: number
+  readonly rotateMs?: number
+}
+
+const RETAIN_OPTIONS: OptionNames<RetainOptions> = { olderThanMs: true, rotateMs: true }
+
+/** What `outbox.remove()` takes. */
+export interface RemoveOptions {
+  readonly dispatcher: string
+  readonly reason: string
+}
+
+const REMOVE_OPTIONS: OptionNames<RemoveOptions> = { dispatcher: true, reason: true }
+
+/** What `outbox.rebase()` takes. */
+export interface RebaseOptions {
+  readonly deliver: 'undelivered' | 'all' | 'none'
+  readonly reason?: string
+}
+
+const REBASE_OPTIONS: OptionNames<RebaseOptions> = { deliver: true, reason: true }
 
 /** What a rebase has found. */
 export interface Rebased {
@@ -91,7 +144,7 @@ export class Outbox<Events extends object = EventMap> {
 
   /**
    * Puts an event into the outbox inside a transaction that the caller opened on a client of its own, READ COMMITTED. It gets its number
-   * at once, and its stream is locked until the caller's COMMIT.
+   * at once, and its stream is locked until the caller's COMMIT. A pool, or a client without BEGIN, is `JoinRefused`.
    *
    * @example
    * await client.query('BEGIN')
@@ -100,11 +153,11 @@ export class Outbox<Events extends object = EventMap> {
    */
   async enqueue(client: object, event: EventOf<Events>): Promise<{ readonly seq: number }> {
     const prepared = this.#enqueuing.prepare(event)
-    const connection = this.#grounds.driver.wrap(client)
+    const connection = wrapCallersClient(this.#grounds, client, 'outbox.enqueue()')
     try {
-      const [statement] = this.#enqueuing.flush([prepared], undefined)
-      const { rows } = await connection.query(statement?.text ?? '', statement?.values)
-      return { seq: Number(Object.values(rows[0] ?? {})[0]) }
+      const statements = this.#enqueuing.flush([prepared], undefined)
+      const written = await writeInCallersTransaction(connection, statements, 'outbox.enqueue()')
+      return { seq: Number(Object.values(written?.rows[0] ?? {})[0]) }
     } finally {
       connection.release()
     }
@@ -116,33 +169,31 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /** The streams that wait: for another try, or for an operator. */
-  parked(options: { readonly dispatcher?: string; readonly limit?: number } = {}): Promise<ParkedStream[]> {
+  parked(options: ParkedOptions = {}): Promise<ParkedStream[]> {
     return parkedStreams(this.#grounds, options)
   }
 
   /** Has a stream that waits tried again now. */
   retry(stream: OperatorOptions & { readonly reason?: string }): Promise<void> {
-    return this.#operate('retry', stream, stream.reason)
+    return this.#operate('retry', stream)
   }
 
   /**
    * Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. `seq` is its number,
    * as `parked()` told it: another one is not given up in its place.
    */
-  async skip(stream: OperatorOptions & { readonly seq: number; readonly reason: string }): Promise<void> {
-    checkReason('skip', stream.reason)
-    checkNumber('seq', stream.seq, 1)
-    return this.#operate('skip', stream, stream.reason)
+  skip(stream: OperatorOptions & { readonly seq: number; readonly reason: string }): Promise<void> {
+    return this.#operate('skip', stream)
   }
 
   /** Holds a stream back, from the next batch on. Its events are kept in order. */
   pause(stream: OperatorOptions & { readonly reason?: string }): Promise<void> {
-    return this.#operate('pause', stream, stream.reason)
+    return this.#operate('pause', stream)
   }
 
   /** Lets a paused stream go on. */
   resume(stream: OperatorOptions & { readonly reason?: string }): Promise<void> {
-    return this.#operate('resume', stream, stream.reason)
+    return this.#operate('resume', stream)
   }
 
   /** Sends retained events again, to a sink of the caller's choice, in order. Live dispatch does not notice. */
@@ -151,7 +202,8 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /** Takes the payloads of a stream away, delivered or not. Numbers and order stay. */
-  async erase(stream: Stream & { readonly reason?: string }): Promise<{ readonly erased: number }> {
+  async erase(stream: EraseOptions): Promise<{ readonly erased: number }> {
+    checkOptions('outbox.erase()', stream, ERASE_OPTIONS)
     const [row] = await this.#rows(eraseStream(this.#grounds.quotedSchema, stream, stream.reason))
     return { erased: Number(row?.['erased']) }
   }
@@ -160,7 +212,8 @@ export class Outbox<Events extends object = EventMap> {
    * Empties segments older than that which every dispatcher has passed, in two calls: the first makes them ready, another a minute later
    * empties them. Dispatchers do so by themselves, see `retainMs`.
    */
-  async retain(options: { readonly olderThanMs: number; readonly rotateMs?: number }): Promise<Retained> {
+  async retain(options: RetainOptions): Promise<Retained> {
+    checkOptions('outbox.retain()', options, RETAIN_OPTIONS)
     const { olderThanMs, rotateMs = olderThanMs / 6 } = options
     for (const [name, value] of Object.entries({ olderThanMs, rotateMs })) {
       if (Number.isFinite(value) && value >= 0) continue
@@ -174,7 +227,8 @@ export class Outbox<Events extends object = EventMap> {
    * Forgets a dispatcher that nobody runs any more: its cursors, and the events that are put aside for it. Until then every segment waits
    * for it. Under the same name a dispatcher would begin with the oldest event that there is.
    */
-  async remove(options: { readonly dispatcher: string; readonly reason: string }): Promise<void> {
+  async remove(options: RemoveOptions): Promise<void> {
+    checkOptions('outbox.remove()', options, REMOVE_OPTIONS)
     const { dispatcher, reason } = options
     checkReason('remove', reason)
     const [row] = await this.#rows(removeDispatcher(this.#grounds.quotedSchema, dispatcher, reason))
@@ -187,10 +241,8 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /** After a restore: decides what of the restored outbox is delivered, and makes the cursors good for this server. */
-  async rebase(options: {
-    readonly deliver: 'undelivered' | 'all' | 'none'
-    readonly reason?: string
-  }): Promise<Rebased> {
+  async rebase(options: RebaseOptions): Promise<Rebased> {
+    checkOptions('outbox.rebase()', options, REBASE_OPTIONS)
     const { quotedSchema } = this.#grounds
     await this.#grounds.ready()
     return onPrimary(this.#grounds, async (connection) => {
@@ -215,11 +267,15 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   async #operate(
-    verb: string,
-    stream: OperatorOptions & { readonly seq?: number },
-    reason: string | undefined,
+    verb: 'retry' | 'skip' | 'pause' | 'resume',
+    stream: OperatorOptions & { readonly seq?: number; readonly reason?: string },
   ): Promise<void> {
-    const { topic, key, seq, dispatcher = 'default' } = stream
+    checkOptions(`outbox.${verb}()`, stream, verb === 'skip' ? SKIP_OPTIONS : OPERATOR_OPTIONS)
+    const { topic, key, seq, dispatcher = 'default', reason } = stream
+    if (verb === 'skip') {
+      checkReason(verb, reason)
+      checkNumber('seq', seq, 1)
+    }
     const [row] = await this.#rows(operate(this.#grounds.quotedSchema, verb, dispatcher, { topic, key, seq }, reason))
     const answer = String(row?.['answer'])
     if (answer === 'done') return

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, ReplayStopped } from '../errors.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
@@ -26,6 +27,18 @@ export interface ReplayOptions {
   readonly signal?: AbortSignal
 }
 
+/** Without its key, a replay of one stream would be one of the whole topic. */
+const REPLAY_OPTIONS: OptionNames<ReplayOptions> = {
+  sink: true,
+  topic: 'never undefined',
+  key: 'never undefined',
+  fromSeq: true,
+  toSeq: true,
+  fromPosition: true,
+  batch: true,
+  signal: true,
+}
+
 export interface Replayed {
   readonly events: number
   /**
@@ -37,6 +50,7 @@ export interface Replayed {
 
 /** Sends retained events again, in order, until the end that they had when it began. Stops at the first that is not taken. */
 export async function replay(grounds: Grounds, options: ReplayOptions): Promise<Replayed> {
+  checkOptions('replay()', options, REPLAY_OPTIONS)
   const { topic, key, fromSeq = 1, toSeq, batch = 500, signal } = options
   checkNumber('fromSeq', fromSeq, 1)
   checkNumber('toSeq', toSeq ?? 1, 0)

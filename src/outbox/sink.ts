@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import type { OutboxEvent } from './event.ts'
 
 /**
@@ -60,6 +61,14 @@ export function sinkOf(given: Sink | SinkFunction): Sink {
   }
 }
 
+/** What `perEvent()` takes beside the function. */
+export interface PerEventOptions {
+  readonly concurrency?: number
+  readonly name?: string
+}
+
+const PER_EVENT_OPTIONS: OptionNames<PerEventOptions> = { concurrency: true, name: true }
+
 /**
  * A sink that handles one event at a time: streams side by side, the events of a stream one after the other. To throw means that it
  * failed: its stream waits, or, where nothing gets through at all, everything does. Throw `new EventRefused(reason)` where it is the
@@ -70,8 +79,9 @@ export function sinkOf(given: Sink | SinkFunction): Sink {
  */
 export function perEvent(
   handle: (event: OutboxEvent, context: BatchContext) => Promise<void> | void,
-  options: { readonly concurrency?: number; readonly name?: string } = {},
+  options: PerEventOptions = {},
 ): Sink {
+  checkOptions('perEvent()', options, PER_EVENT_OPTIONS)
   const { concurrency = 16, name = 'perEvent' } = options
   return {
     name,

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import type { Leases } from '../leases/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
@@ -116,10 +117,17 @@ interface ParkedRow {
   readonly head: string | null
 }
 
-export async function parkedStreams(
-  grounds: Grounds,
-  { dispatcher, limit = 100 }: { readonly dispatcher?: string; readonly limit?: number },
-): Promise<ParkedStream[]> {
+/** What `outbox.parked()` takes. */
+export interface ParkedOptions {
+  readonly dispatcher?: string
+  readonly limit?: number
+}
+
+const PARKED_OPTIONS: OptionNames<ParkedOptions> = { dispatcher: true, limit: true }
+
+export async function parkedStreams(grounds: Grounds, options: ParkedOptions): Promise<ParkedStream[]> {
+  checkOptions('outbox.parked()', options, PARKED_OPTIONS)
+  const { dispatcher, limit = 100 } = options
   checkNumber('limit', limit, 1)
   await grounds.ready()
   const { driver, quotedSchema, silence } = grounds

@@ -1,4 +1,5 @@
 import { ConnectionLost, TransactionEnded } from '../errors.ts'
+import type { VirtualSession } from './virtualClient.ts'
 
 /** What one statement gave back. */
 export interface StatementResult<Row = Record<string, unknown>> {
@@ -23,6 +24,8 @@ export interface Commit {
   readonly command: string
   /** Why it was never run; the transaction may still be open, failed. */
   readonly failure?: unknown
+  /** Whether what was to be committed is not the transaction that was opened: somebody else has ended that. */
+  readonly endedEarly?: boolean
 }
 
 /**
@@ -65,17 +68,25 @@ export interface Connection {
   ask?(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult[]> | undefined
   /**
    * Statements whose rows nobody wants, and COMMIT behind them, in one round trip where the driver can. Rejects where COMMIT may have
-   * reached the server and was not answered well.
+   * reached the server and was not answered well. With a `check`, a statement from `failUnlessSame()`, that goes before all of them.
    */
-  commit(closing: readonly Statement[]): Promise<Commit>
+  commit(closing: readonly Statement[], check?: string): Promise<Commit>
   /** True once the connection's end was seen. From then on nothing may be sent: the driver may have given its place to another. */
   readonly lost: boolean
+  /** Called once when the end is seen, with the server's last words where it had any. One at a time. */
+  onLost: ((cause?: unknown) => void) | undefined
   /** The process id of the protocol's key data; not the backend's behind a pooler. Known after the first answer at the latest. */
   readonly protocolPid: number | undefined
   /** Undefined while the driver does not tell which physical connection this is. */
   readonly memory: ConnectionMemory | undefined
+  /** Where the driver connects to: hosts, ports and database, without user and password. Undefined where it does not show. */
+  readonly route?: string | undefined
   /** The driver's own client. */
   readonly client: unknown
+  /** A client of the driver's kind, for callers, that sends through the session. */
+  virtualClient(session: VirtualSession): unknown
+  /** Whether the driver refused a statement before it sent it. Only where that is certain. */
+  neverSent(error: unknown, values: readonly unknown[]): boolean
   /** Back to the pool, fit for the next user. */
   release(): void
   /** Out of the pool: its state is not known. */

@@ -54,9 +54,9 @@ test('a server as it comes: nothing fails, and both drivers see the same', async
   }
 })
 
-test('lockstep.doctor() asks the same', async () => {
+test('lockstep.doctor() asks the same, and tries the locks', async () => {
   const names = (await new Lockstep(pool).doctor()).map(({ name }) => name)
-  expect(names).toEqual([...(await examine(pool)).keys()])
+  expect(names.toSorted()).toEqual([...(await examine(pool)).keys(), 'locks'].toSorted())
 })
 
 describe.skipIf(!pgBouncerAvailable())('poolers', () => {

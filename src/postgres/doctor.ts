@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises'
-import { LockstepError } from '../errors.ts'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { LockstepError, LocksIneffective, type LocksIneffectiveReason, StandbyRefused } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
 import { describeSchemaOn } from './describeSchema.ts'
 import {
@@ -54,16 +55,38 @@ const LONG_KEEPALIVE_S = 300
 const POOLER_TRIES = 3
 const OLD_AFTER_MS = 5 * 60_000
 
-/**
- * Examines a server. `probe` is a key and the id that the library gives it. A transaction that has been open for longer than
- * `oldAfterMs` is reported.
- */
+/** Options of `doctor()`. */
+export interface DoctorOptions {
+  /** Whether the locks are tried, with several connections and as every first call by a new route does it. Default true. */
+  readonly trial?: boolean
+}
+
+const DOCTOR_OPTIONS: OptionNames<DoctorOptions> = { trial: true }
+
+/** Whether the locks are to be tried. */
+export function wantsTrial(options: DoctorOptions): boolean {
+  checkOptions('doctor()', options, DOCTOR_OPTIONS)
+  return options.trial ?? true
+}
+
+/** What the doctor tries. */
+export interface Probe {
+  /** A key, and the id that the library gives it. */
+  readonly key: string
+  readonly id: bigint
+  /** Tries the locks: whether two connections took part. Rejects with a `LocksIneffective` where they do not exclude. */
+  tryLocks?: (() => Promise<boolean>) | undefined
+}
+
+/** Examines a server. A transaction that has been open for longer than `oldAfterMs` is reported. */
 export async function diagnose(
   driver: Driver,
   schema: string,
-  probe: { key: string; id: bigint },
+  probe: Probe,
   oldAfterMs: number = OLD_AFTER_MS,
 ): Promise<Finding[]> {
+  // Before a connection is held: a pool may have only one.
+  const tried = await trialOf(probe)
   return withConnection(driver, async (connection) => {
     const asked = Date.now()
     const [result] = await connection.script(EXAMINE)
@@ -73,8 +96,9 @@ export async function diagnose(
     return [
       version(settings),
       standby(settings),
-      ...(await schemaFindings(connection, schema, probe, settings)),
-      await pooler(driver, connection, pooled),
+      ...locks(settings, tried),
+      ...(await schemaFindings(connection, schema, probe, settings, tried)),
+      await pooler(driver, connection, pooled, tried),
       clock(Number(settings.clock), asked, answeredAt),
       lockTable(settings),
       idleInTransaction(settings),
@@ -122,20 +146,56 @@ function standby(settings: Settings): Finding {
   }
 }
 
+/** What a trial of the locks gave: what is wrong with them, or whether two connections took part. */
+type Tried = LocksIneffective | boolean | undefined
+
+async function trialOf(probe: Probe): Promise<Tried> {
+  try {
+    return await probe.tryLocks?.()
+  } catch (error) {
+    if (error instanceof LocksIneffective) return error
+    // It is a finding of its own.
+    if (error instanceof StandbyRefused) return undefined
+    throw error
+  }
+}
+
+function locks(settings: Settings, tried: Tried): Finding[] {
+  const name = 'locks'
+  if (tried === undefined || settings.standby === 'true') return []
+  if (tried === true) return [ok(name, 'two connections exclude each other at every isolation level')]
+  if (tried === false) {
+    return [
+      {
+        name,
+        level: 'warn',
+        found: 'the server lists a lock that one connection holds; the pool had no second one to try it against',
+        advice: 'Run `npx pg-lockstep doctor` with the same URL: it brings a pool of its own.',
+      },
+    ]
+  }
+  return [{ name, level: 'fail', ...withoutAdvice(tried) }]
+}
+
+function withoutAdvice({ message, advice }: LockstepError): { found: string; advice: string } {
+  return { found: message.replace(` ${advice}`, ''), advice }
+}
+
 async function schemaFindings(
   connection: Connection,
   schema: string,
-  probe: { key: string; id: bigint },
+  probe: Probe,
   settings: Settings,
+  tried: Tried,
 ): Promise<Finding[]> {
   if (settings.standby === 'true') return []
+  // Each question may reach another server, or none.
+  if (tried instanceof LocksIneffective && NO_TRANSACTIONS.has(tried.reason)) return []
   try {
     await checkReadinessOn(connection, schema)
   } catch (error) {
     if (!(error instanceof LockstepError)) throw error
-    return [
-      { name: 'schema', level: 'fail', found: error.message.replace(` ${error.advice}`, ''), advice: error.advice },
-    ]
+    return [{ name: 'schema', level: 'fail', ...withoutAdvice(error) }]
   }
   const expected = await readFile(new URL('schema.sql', MIGRATIONS_DIRECTORY), 'utf8')
   const actual = await describeSchemaOn(connection, schema)
@@ -168,7 +228,17 @@ function withoutComments(text: string): string {
   return text.replace(/^(?:--.*\n)+\n?/, '')
 }
 
-async function pooler(driver: Driver, connection: Connection, pooled: boolean): Promise<Finding> {
+/** What keeps the statements of a transaction from one server. */
+const NO_TRANSACTIONS: ReadonlySet<LocksIneffectiveReason> = new Set(['statements split', 'transactions refused'])
+
+async function pooler(driver: Driver, connection: Connection, pooled: boolean, tried: Tried): Promise<Finding> {
+  if (tried instanceof LocksIneffective && NO_TRANSACTIONS.has(tried.reason)) {
+    const found =
+      tried.reason === 'statements split'
+        ? 'a balancer that sends statements of one transaction to several servers'
+        : 'a pooler in statement mode'
+    return { name: 'pooler', level: 'fail', found, advice: tried.advice }
+  }
   if (!pooled) return ok('pooler', 'none: the connection is direct')
   if (driver.poolSize > 1 && (await sharesServerConnections(driver, connection))) {
     return {

@@ -8,12 +8,23 @@ export type Pool = PgPool | PostgresJs
 
 /** Tells the two drivers apart by what they can do. */
 export function driverFor(pool: unknown): Driver {
-  if (typeof pool === 'function' && 'reserve' in pool && 'unsafe' in pool)
-    return postgresJsDriver(pool as unknown as PostgresJs)
-  // A single pg.Client has connect() too, but not the pool's counters.
-  if (typeof pool === 'object' && pool !== null && 'connect' in pool && 'totalCount' in pool)
-    return pgDriver(pool as PgPool)
+  if (isPostgresJs(pool)) return postgresJsDriver(pool)
+  if (isPgPool(pool)) return pgDriver(pool)
   throw new DriverUnsupported('new Lockstep() was given something that is neither a pg.Pool nor a postgres.js sql.', {
     advice: 'Pass `new pg.Pool(…)` or `postgres(…)`; a single pg.Client cannot serve callers that wait for each other.',
   })
+}
+
+/** Whether it hands out clients, and is none itself. */
+export function isPool(candidate: unknown): boolean {
+  return isPostgresJs(candidate) || isPgPool(candidate)
+}
+
+function isPostgresJs(candidate: unknown): candidate is PostgresJs {
+  return typeof candidate === 'function' && 'reserve' in candidate && 'unsafe' in candidate
+}
+
+/** A single pg.Client has connect() too, but not the pool's counters. */
+function isPgPool(candidate: unknown): candidate is PgPool {
+  return typeof candidate === 'object' && candidate !== null && 'connect' in candidate && 'totalCount' in candidate
 }

@@ -14,6 +14,21 @@ export function quoteLiteral(text: string): string {
   return text.includes('\\') ? `E'${doubled.replaceAll('\\', '\\\\')}'` : `'${doubled}'`
 }
 
+/** A statement with its values in the text, for a message of several statements, which has no parameters. */
+export function withValues({ text, values }: { text: string; values: readonly unknown[] }): string {
+  // Not inside a quoted name: a schema may be called `a$1`.
+  return text.replaceAll(/"(?:[^"]|"")*"|\$(\d+)/g, (found: string, place: string | undefined) =>
+    place === undefined ? found : literalOf(values[Number(place) - 1]),
+  )
+}
+
+function literalOf(value: unknown): string {
+  if (value === null || value === undefined) return 'NULL'
+  if (Array.isArray(value)) return `ARRAY[${value.map(literalOf).join(', ')}]`
+  if (value instanceof Uint8Array) return `decode('${Buffer.from(value).toString('hex')}', 'hex')`
+  return quoteLiteral(typeof value === 'string' ? value : JSON.stringify(value))
+}
+
 /** Refuses a schema name that the server would refuse or cut. */
 export function checkSchemaName(schema: unknown): string {
   const advice = `Use a name of 1 to ${MAX_IDENTIFIER_BYTES} bytes, not starting with pg_ and without $$.`

@@ -1,8 +1,12 @@
 /**
  * Postgres: the ground floor. What every other room stands on, and the only one that knows the drivers apart.
  *
- * **The seam.** A `Connection` can do four things: send one simple-query message with many statements (`script`), send one
- * statement with parameters (`query`), send statements together with COMMIT (`commit`), and say whether it is `lost`. One conformance suite runs against both drivers.
+ * **The seam.** A `Connection` can do five things: send one simple-query message with many statements (`script`), send one
+ * statement with parameters (`query`), send statements together with COMMIT (`commit`), say whether it is `lost`, and make a client of
+ * the driver's kind for callers (`virtualClient`). One conformance suite runs against both drivers.
+ *
+ * **Virtual clients.** To a query builder one looks like the driver's own. Every statement goes through a session, which knows whose turn
+ * it is and what BEGIN means; nothing that is set on one, or listens to it, is left on the real client.
  *
  * **What is trusted until when.** A connection is trusted until its end was seen. From then on nothing is sent through it: pg
  * would only fail, but postgres.js reconnects in place and may already have given the connection to a stranger. A connection
@@ -32,19 +36,21 @@ export {
 } from './connection.ts'
 export { meansNoConnection, withKeys } from './connectFailure.ts'
 export { describeSchema } from './describeSchema.ts'
-export { diagnose, type Finding } from './doctor.ts'
-export { driverFor, type Pool } from './driver.ts'
+export { diagnose, type DoctorOptions, type Finding, wantsTrial } from './doctor.ts'
+export { driverFor, isPool, type Pool } from './driver.ts'
 export { withGrowingSilence } from './growingSilence.ts'
-export { checkSchemaName, quoteIdentifier, quoteLiteral } from './identifiers.ts'
+export { checkSchemaName, quoteIdentifier, quoteLiteral, withValues } from './identifiers.ts'
 export { type Incarnation, readIncarnation } from './incarnation.ts'
+export { type ConnectionKind, forgetTrials, kindOf, rememberTrial } from './lockTrials.ts'
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.ts'
 export { KNOWN_VERSION, type Migration, readMigrations } from './migrations.ts'
 export { onAbort } from './onAbort.ts'
 export type { PgClient, PgPool, PgPoolClient } from './pgDriver.ts'
 export { StatementForgotten } from './pgMessage.ts'
 export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsDriver.ts'
-export { incarnationExpression } from './postgres.sql.ts'
-export { checkReadiness, type Readiness, standbyRefused } from './readiness.ts'
+export { failUnlessSame, incarnationExpression } from './postgres.sql.ts'
+export { checkReadiness, type Readiness, readKnownServer, standbyRefused } from './readiness.ts'
 export { GRACE_MS, type Pending, SilenceWatch } from './silenceWatch.ts'
 export * from './sqlstate.ts'
-export { withConnection } from './withConnection.ts'
+export { type Controlled, refuseToEnd, type VirtualSession, type VirtualStatement } from './virtualClient.ts'
+export { connectWithin, LONGEST_TIMER_MS, withConnection } from './withConnection.ts'

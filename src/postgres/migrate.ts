@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, LockstepError, MigrationFailed, SchemaTooNew, StandbyRefused } from '../errors.ts'
 import { migrationApplied } from '../observe/index.ts'
 import type { Connection, Driver } from './connection.ts'
@@ -20,6 +21,8 @@ export interface MigrateOptions {
   readonly to?: number
 }
 
+const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = { to: true }
+
 interface Standing {
   standby: string
   version: string | null
@@ -37,6 +40,7 @@ export async function migrate(
   options: MigrateOptions = {},
   directory: URL = MIGRATIONS_DIRECTORY,
 ): Promise<MigrateResult> {
+  checkOptions('migrate()', options, MIGRATE_OPTIONS)
   const migrations = await readMigrations(directory)
   const target = options.to ?? migrations.length
   if (!Number.isInteger(target) || target < 1 || target > migrations.length) {

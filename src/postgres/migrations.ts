@@ -11,8 +11,8 @@ export interface Migration {
 }
 
 /** The schema version that this library knows, and the one that it needs at least. */
-export const KNOWN_VERSION = 12
-export const NEEDED_VERSION = 12
+export const KNOWN_VERSION = 14
+export const NEEDED_VERSION = 14
 
 const FILE_NAME = /^(\d{4})_([a-z0-9_]+)\.sql$/
 const COMPATIBLE_FROM = /^-- compatible-from: (\d+)$/m

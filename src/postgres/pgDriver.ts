@@ -9,11 +9,14 @@ import {
   type Statement,
   type StatementResult,
 } from './connection.ts'
+import { isEndedEarly } from './commitCheck.ts'
 import { type PgPoolState, PgPoolWatch } from './pgConnectFailure.ts'
-import { askInOneMessage, commitInOneMessage, type PgMessage } from './pgMessage.ts'
+import { askInOneMessage, commitInOneMessage, type PgMessage, valueMapperOf } from './pgMessage.ts'
+import { pgVirtualClient } from './pgVirtualClient.ts'
 import { COMMIT, listen, unlisten } from './postgres.sql.ts'
 import { SilenceWatch } from './silenceWatch.ts'
 import { endsSession } from './sqlstate.ts'
+import type { VirtualSession } from './virtualClient.ts'
 import { connectWithin } from './withConnection.ts'
 
 /** How `pg` answers. */
@@ -36,6 +39,9 @@ export interface PgClient {
   removeListener(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   removeListener(event: 'notification', listener: (message: PgNotification) => void): unknown
   readonly processID?: number | null
+  readonly host?: string
+  readonly port?: number
+  readonly database?: string | undefined
   /** Whether pg sends queries without waiting for the answers to those before. */
   readonly pipeline?: boolean
   /** `I`: in no transaction; `T`: in one; `E`: in one that has failed. */
@@ -168,6 +174,7 @@ function poolClosed(): PoolClosed {
 
 class PgConnection implements Connection {
   lost = false
+  onLost: Connection['onLost']
   /** The server's last words, where it had any. */
   #lastWords: Error | undefined
   readonly client: PgClient
@@ -179,6 +186,7 @@ class PgConnection implements Connection {
   readonly #onLost = (error?: Error): void => {
     this.lost = true
     this.#lastWords ??= error
+    this.#tellLost()
   }
 
   constructor(client: PgClient, memory: ConnectionMemory, giveBack: ((destroy: boolean) => void) | undefined) {
@@ -189,8 +197,19 @@ class PgConnection implements Connection {
     client.on('end', this.#onLost)
   }
 
+  #tellLost(): void {
+    const { onLost } = this
+    this.onLost = undefined
+    onLost?.(this.#lastWords)
+  }
+
   get protocolPid(): number | undefined {
     return this.client.processID ?? undefined
+  }
+
+  get route(): string | undefined {
+    const { host, port, database } = this.client
+    return typeof host === 'string' ? `${host}:${port}/${database}` : undefined
   }
 
   script(text: string): Promise<StatementResult[]> {
@@ -213,7 +232,10 @@ class PgConnection implements Connection {
     )
   }
 
-  commit(closing: readonly Statement[]): Promise<Commit> {
+  commit(given: readonly Statement[], check?: string): Promise<Commit> {
+    // The server's own word, where this version of pg passes it on. COMMIT AND CHAIN leaves a transaction open: for that there is the check.
+    if (this.client.getTransactionStatus?.() === 'I') return Promise.resolve({ command: '', endedEarly: true })
+    const closing = check === undefined ? given : [{ text: check, values: [] }, ...given]
     const together = closing.length > 0 ? commitInOneMessage(this.client, closing, this.memory) : undefined
     if (together !== undefined)
       return this.#ask(
@@ -228,9 +250,29 @@ class PgConnection implements Connection {
     try {
       for (const { text, values } of closing) await this.query(text, values)
     } catch (failure) {
-      return { command: '', failure }
+      return { command: '', failure, endedEarly: isEndedEarly(failure) }
     }
     return this.commit([])
+  }
+
+  virtualClient(session: VirtualSession): unknown {
+    return pgVirtualClient(this.client, session, (values) => this.#cannotWrite(values))
+  }
+
+  /** By mapping them again: pg has stopped there, too. */
+  neverSent(_error: unknown, values: readonly unknown[]): boolean {
+    return this.#cannotWrite(values)
+  }
+
+  #cannotWrite(values: readonly unknown[]): boolean {
+    const mapper = valueMapperOf(this.client)
+    if (mapper === undefined) return false
+    try {
+      for (const value of values) mapper(value)
+      return false
+    } catch {
+      return true
+    }
   }
 
   #ask<T>(send: (callback: PgCallback) => unknown, read: (result: unknown) => T): Promise<T> {
@@ -258,6 +300,7 @@ class PgConnection implements Connection {
     if (this.#returned) return
     this.#returned = true
     if (destroy) this.lost = true
+    if (destroy) this.#tellLost()
     this.client.removeListener('end', this.#onLost)
     // The pool attaches its own error listener inside release: ours goes only after that, so that no moment is without one.
     this.#giveBack?.(destroy)

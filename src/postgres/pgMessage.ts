@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { isEndedEarly } from './commitCheck.ts'
 import type { Commit, ConnectionMemory, KeptStatement, Statement, StatementResult } from './connection.ts'
 import type { PgCallback, PgClient } from './pgDriver.ts'
 import { COMMIT, PROBE } from './postgres.sql.ts'
@@ -25,7 +26,7 @@ type PgQueryClass = new (config: { text: string; values: unknown[] }, callback: 
 const mappers = new WeakMap<PgQueryClass, ValueMapper>()
 
 /** How this pg writes values; undefined where it does not show. */
-function valueMapperOf(client: PgClient): ValueMapper | undefined {
+export function valueMapperOf(client: PgClient): ValueMapper | undefined {
   const { Query } = client.constructor as { Query?: PgQueryClass }
   if (typeof Query !== 'function' || typeof Query.prototype.prepare !== 'function') return undefined
   let mapper = mappers.get(Query)
@@ -169,7 +170,8 @@ class PgCommit extends PgMessage {
   protected override failed(failure: Error, original: Error): void {
     const unasked = this.tags.length < this.statements.length - 1 || failure instanceof StatementForgotten
     const certain = isSqlState(original) && unasked
-    if (certain && !endsSession(original)) this.callback?.(null, { command: '', failure } satisfies Commit)
+    const endedEarly = isEndedEarly(original)
+    if (certain && !endsSession(original)) this.callback?.(null, { command: '', failure, endedEarly } satisfies Commit)
     else this.callback?.(original, undefined)
   }
 

@@ -7,6 +7,27 @@ export const PROBE = 'SELECT 1'
 
 export const ROLLBACK = 'ROLLBACK'
 
+/** A setting that no server has: its name stands in the error by which the check before COMMIT fails. */
+export const ENDED_EARLY = 'lockstep.transaction_ended_early'
+
+/**
+ * Fails unless the condition holds, and with it the rest of its message. It asks for a setting that does not exist: without a function of
+ * our own there is no other way to fail with a name. The condition must not be constant, or the planner would decide it beforehand.
+ */
+export function failUnlessSame(condition: string): string {
+  return `SELECT current_setting(CASE WHEN ${condition} THEN 'transaction_isolation' ELSE '${ENDED_EARLY}' END)`
+}
+
+/** The check and COMMIT in one message of the simple protocol, in which nothing is run after an error. */
+export function commitAfter(check: string): string {
+  return `${check}; ${COMMIT}`
+}
+
+/** NOTIFY, with its channel and payload as parameters. */
+export function notify(): string {
+  return 'SELECT pg_notify($1, $2)'
+}
+
 export function listen(channel: string): string {
   return `LISTEN ${quoteIdentifier(channel)}`
 }
@@ -24,13 +45,61 @@ export function readiness(schema: string): string {
            (SELECT setting FROM pg_settings WHERE name = 'transaction_timeout') AS timeout`
 }
 
-/** The life of the server that we are in; begins a new one where the last has ended. Its own transaction, at READ COMMITTED. */
-export function ensureIncarnation(schema: string): string {
+/**
+ * The life of the server that we are in; begins a new one where the last has ended. Its own transaction, at READ COMMITTED. `more` are
+ * columns that come along.
+ */
+export function ensureIncarnation(schema: string, more: readonly string[] = []): string {
   return `
     BEGIN ISOLATION LEVEL READ COMMITTED;
-    SELECT value::text AS value, epoch::text AS epoch, timeline::text AS timeline,
-           system::text AS system, database::text AS database
-      FROM ${schema}.ensure_incarnation();
+    SELECT ${['value', 'epoch', 'timeline', 'system', 'database']
+      .map((name) => `${name}::text AS ${name}`)
+      .concat(more)
+      .join(', ')}
+      FROM ${schema}.ensure_incarnation() i;
+    COMMIT`
+}
+
+/** The server process that answers. */
+export const ANSWERING_PROCESS = 'pg_backend_pid()::text AS pid'
+
+/** What is remembered of trials on the server of an incarnation `i`, such as `direct 2,pooled 1`. */
+export function rememberedTrials(schema: string, strategy: string, route: string, version: number): string {
+  return `(
+    SELECT string_agg(CASE WHEN pooled THEN 'pooled ' ELSE 'direct ' END || connections, ',')
+      FROM ${schema}.lock_trials t
+     WHERE t.system = i.system AND route = ${quoteLiteral(route)} AND strategy = ${quoteLiteral(strategy)} AND version >= ${version}) AS trials`
+}
+
+/** Trials that are kept at most; a process on a machine with a pooler of its own adds one. */
+const TRIALS_KEPT = 1000
+
+/** Remembers a trial that found nothing wrong, and forgets those of other servers and the oldest. */
+export function rememberTrial(
+  schema: string,
+  trial: { route: string; strategy: string; pooled: boolean; connections: number; version: number },
+): string {
+  return `
+    BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL lock_timeout = '1s';
+    INSERT INTO ${schema}.lock_trials AS t (system, route, strategy, pooled, connections, version)
+    SELECT system, ${quoteLiteral(trial.route)}, ${quoteLiteral(trial.strategy)}, ${trial.pooled}, ${trial.connections}, ${trial.version}
+      FROM ${schema}.ensure_incarnation()
+        ON CONFLICT (system, route, strategy, pooled)
+        DO UPDATE SET connections = EXCLUDED.connections, version = EXCLUDED.version, tried_at = EXCLUDED.tried_at
+                WHERE t.connections <= EXCLUDED.connections OR t.version < EXCLUDED.version;
+    DELETE FROM ${schema}.lock_trials
+     WHERE system <> (SELECT system FROM ${schema}.incarnation)
+        OR tried_at < (SELECT tried_at FROM ${schema}.lock_trials ORDER BY tried_at DESC OFFSET ${TRIALS_KEPT} LIMIT 1);
+    COMMIT`
+}
+
+/** Forgets every trial by a route: there, locks do not exclude any more. */
+export function forgetTrials(schema: string, route: string): string {
+  return `
+    BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL lock_timeout = '1s';
+    DELETE FROM ${schema}.lock_trials WHERE route = ${quoteLiteral(route)};
     COMMIT`
 }
 

@@ -9,16 +9,21 @@ import {
   type Statement,
   type StatementResult,
 } from './connection.ts'
-import { connectFailure } from './connectFailure.ts'
-import { COMMIT, PROBE } from './postgres.sql.ts'
+import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
+import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
+import type { Pin } from './postgresJsPin.ts'
 import {
   type PhysicalConnection,
   type PostgresJs,
   type PostgresJsClient,
   PostgresJsPool,
+  type PostgresJsReserved,
   unsupported,
 } from './postgresJsPool.ts'
+import { neverSent, undefinedAmong } from './postgresJsValues.ts'
+import { postgresJsVirtualClient } from './postgresJsVirtualClient.ts'
 import { endsSession } from './sqlstate.ts'
+import type { VirtualSession } from './virtualClient.ts'
 
 export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsPool.ts'
 
@@ -71,6 +76,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
   // postgres.js listens on a connection of its own, for as long as it lives: after a reconnect it does not know what to unlisten.
   const listening = new Map<string, Set<Heard>>()
   const memories = new Memories()
+  const route = routeOf(sql)
   return {
     name: 'postgres',
     poolSize: pool.size,
@@ -78,14 +84,8 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     hasRoom: () => pool.hasRoom(),
     isExhausted: () => pool.isExhausted(),
     connect() {
-      return pool.reserve().then(
-        (reserved) => {
-          const way = { memories, release: () => reserved.release(), leave: () => pool.leave() }
-          return new PostgresJsConnection(reserved, renames, way)
-        },
-        (error: unknown) => {
-          throw connectFailure(error)
-        },
+      return pool.take(
+        (client, pin) => new PostgresJsConnection(client, sql, renames, { pool, memories, route, client, pin }),
       )
     },
     async listen(channel, heard) {
@@ -109,7 +109,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
       return () => Promise.resolve(void listeners.delete(heard))
     },
     wrap(client) {
-      return new PostgresJsConnection(client as PostgresJsClient, renames, undefined)
+      return new PostgresJsConnection(client as PostgresJsClient, sql, renames, undefined)
     },
   }
 }
@@ -128,6 +128,12 @@ function refuseUnsafe({ column, value, row }: Transform): void {
     'The `transform` of this postgres.js changes plain text or null, by which Lockstep tells a granted lock.',
     { advice: 'Give Lockstep a `postgres(…)` of its own, without `transform.value` and `transform.row`.' },
   )
+}
+
+/** Several hosts are tried one after the other until one answers. */
+function routeOf({ options: { host, port, database } }: PostgresJs): string | undefined {
+  if (!Array.isArray(host) || !Array.isArray(port)) return undefined
+  return `${host.map((each, place) => `${each}:${port[place]}`).join(',')}/${String(database)}`
 }
 
 /** More connections than a pool ever has; reconnected ones have new numbers. */
@@ -156,33 +162,52 @@ interface SentQuery {
   readonly state?: { readonly pid?: number | null } | null
 }
 
-/** How a connection goes back to where it came from. */
-interface WayBack {
+/** Where a connection comes from. */
+interface Origin {
+  readonly pool: PostgresJsPool
   readonly memories: Memories
-  release(): void
-  /** Lets the next caller in. */
-  leave(): void
+  readonly route: string | undefined
+  readonly client: PostgresJsReserved
+  readonly pin: Pin | undefined
 }
 
 class PostgresJsConnection implements Connection {
   lost = false
-  protocolPid: number | undefined
-  /** Known once the first message was sent. */
-  memory: ConnectionMemory | undefined
+  onLost: Connection['onLost']
   readonly client: PostgresJsClient
+  /** The pool that it is of. */
+  readonly #sql: PostgresJs
   readonly #renames: boolean
   /** Undefined where the client is the caller's. */
-  readonly #pool: WayBack | undefined
+  readonly #origin: Origin | undefined
   #physical: PhysicalConnection | undefined
   /** The first message. */
   #first: SentQuery | undefined
+  #pid: number | undefined
+  #memory: ConnectionMemory | undefined
   #closed = false
   #returned = false
 
-  constructor(client: PostgresJsClient, renames: boolean, pool: WayBack | undefined) {
+  constructor(client: PostgresJsClient, sql: PostgresJs, renames: boolean, origin: Origin | undefined) {
     this.client = client
+    this.#sql = sql
     this.#renames = renames
-    this.#pool = pool
+    this.#origin = origin
+    if (origin?.pin !== undefined) this.#capture(origin.pin.physical)
+  }
+
+  get protocolPid(): number | undefined {
+    // Known once the first message was sent, which may be before its answer comes.
+    if (this.#pid === undefined) this.#learn(this.#first?.state?.pid ?? undefined)
+    return this.#pid
+  }
+
+  get memory(): ConnectionMemory | undefined {
+    return this.protocolPid === undefined ? undefined : this.#memory
+  }
+
+  get route(): string | undefined {
+    return this.#origin?.route
   }
 
   script(text: string): Promise<StatementResult[]> {
@@ -200,6 +225,8 @@ class PostgresJsConnection implements Connection {
     if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values))
     // Prepared as postgres.js prepares its own, unless the caller turned that off: unprepared, a statement with values takes two
     // round trips.
+    const refusal = undefinedAmong(this.#sql, values)
+    if (refusal !== undefined) return Promise.reject(refusal)
     const copy = [...values]
     const options = copy.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
     return this.#ask(text, copy, options, (result) => {
@@ -208,20 +235,41 @@ class PostgresJsConnection implements Connection {
   }
 
   /** One after the other: sent together, COMMIT would go alone where postgres.js cannot write a value of the statement before. */
-  commit(closing: readonly Statement[]): Promise<Commit> {
-    if (closing.length > 0) return this.#commitAfter(closing)
+  commit(closing: readonly Statement[], check?: string): Promise<Commit> {
+    if (closing.length > 0) return this.#commitAfter(closing, check)
+    if (check !== undefined) return this.#commitChecked(check)
     return this.#ask(COMMIT, [], undefined, (result) => ({
       command: (result as PostgresJsResult).command ?? '',
     }))
   }
 
-  async #commitAfter(closing: readonly Statement[]): Promise<Commit> {
+  async #commitChecked(check: string): Promise<Commit> {
     try {
+      return { command: (await this.script(commitAfter(check))).at(-1)?.command ?? '' }
+    } catch (error) {
+      const refusal = refusalByCheck(error)
+      if (refusal === undefined) throw error
+      return refusal
+    }
+  }
+
+  /** The check goes first: nothing of what follows may be run outside of the transaction. None of it can end that. */
+  async #commitAfter(closing: readonly Statement[], check: string | undefined): Promise<Commit> {
+    try {
+      if (check !== undefined) await this.script(check)
       for (const { text, values } of closing) await this.query(text, values)
     } catch (failure) {
-      return { command: '', failure }
+      return { command: '', failure, endedEarly: isEndedEarly(failure) }
     }
     return this.commit([])
+  }
+
+  virtualClient(session: VirtualSession): unknown {
+    return postgresJsVirtualClient(this.client, this.#sql, session)
+  }
+
+  neverSent(error: unknown, values: readonly unknown[]): boolean {
+    return neverSent(this.#sql, error, values)
   }
 
   #ask<T>(
@@ -230,10 +278,10 @@ class PostgresJsConnection implements Connection {
     options: object | undefined,
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
   ): Promise<T> {
-    if (this.#returned && this.#pool !== undefined) return Promise.reject(alreadyReturned())
+    if (this.#returned && this.#origin !== undefined) return Promise.reject(alreadyReturned())
     if (this.lost) return Promise.reject(alreadyLost())
     const answer = this.client.unsafe(text, values as never[], options) as Promise<unknown>
-    if (this.#isUnknown) this.#first = answer as SentQuery
+    if (this.#pid === undefined) this.#first = answer as SentQuery
     return answer.then(
       (result) => {
         if (!this.#isUnknown) return read(result as PostgresJsResult | PostgresJsResult[])
@@ -243,7 +291,7 @@ class PostgresJsConnection implements Connection {
       },
       (error: unknown) => {
         // The query is rejected a moment before the close hook runs.
-        if (endsSession(error)) this.lost = true
+        if (endsSession(error)) this.#seeEnd(error)
         throw error
       },
     )
@@ -251,13 +299,21 @@ class PostgresJsConnection implements Connection {
 
   /** Whether it is ours and we do not know yet which physical connection it is. */
   get #isUnknown(): boolean {
-    return this.#pool !== undefined && this.#physical === undefined
+    return this.#origin !== undefined && this.#physical === undefined
   }
 
   #learn(pid: number | undefined): void {
-    if (pid === undefined || this.protocolPid !== undefined) return
-    this.protocolPid = pid
-    this.memory = this.#pool?.memories.of(pid)
+    if (pid === undefined || this.#pid !== undefined) return
+    this.#pid = pid
+    this.#first = undefined
+    this.#memory = this.#origin?.memories.of(pid)
+  }
+
+  #seeEnd(cause?: unknown): void {
+    this.lost = true
+    const { onLost } = this
+    this.onLost = undefined
+    onLost?.(cause)
   }
 
   release(): void {
@@ -271,9 +327,9 @@ class PostgresJsConnection implements Connection {
   #return(destroy: boolean): void {
     if (this.#returned) return
     this.#returned = true
-    if (destroy) this.lost = true
+    if (destroy) this.#seeEnd()
     // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
-    if (this.#closed || this.#pool === undefined) return
+    if (this.#closed || this.#origin === undefined) return
     if (destroy && this.#physical) {
       // Else a `sql.end()` before the socket is closed would wait for somebody to release it.
       this.#physical.reserved = null
@@ -281,8 +337,7 @@ class PostgresJsConnection implements Connection {
       return this.#physical.terminate()
     }
     if (this.#physical) this.#physical.onclose = null
-    this.#pool.release()
-    this.#pool.leave()
+    this.#origin.pool.release(this.#origin.client, this.#origin.pin)
   }
 
   /**
@@ -291,12 +346,13 @@ class PostgresJsConnection implements Connection {
    */
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
-    this.#learn(this.#first?.state?.pid ?? undefined)
-    this.#first = undefined
+    const pool = this.#origin?.pool
+    pool?.know(physical)
     physical.onclose = () => {
-      this.lost = true
       this.#closed = true
-      this.#pool?.leave()
+      pool?.forget(physical)
+      pool?.leave()
+      this.#seeEnd()
     }
     return true
   }

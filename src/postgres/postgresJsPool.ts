@@ -1,5 +1,7 @@
 import { DriverUnsupported, PoolClosed } from '../errors.ts'
+import { connectFailure } from './connectFailure.ts'
 import { PROBE } from './postgres.sql.ts'
+import { Pin } from './postgresJsPin.ts'
 import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
 
 /** A `sql` of postgres.js that stands for one connection: reserved, or inside `sql.begin()`. */
@@ -15,7 +17,14 @@ export interface PostgresJsReserved extends PostgresJsClient {
 /** The part of a postgres.js `sql` that Lockstep uses. */
 export interface PostgresJs extends PostgresJsClient {
   reserve(): Promise<PostgresJsReserved>
-  readonly options: { readonly max?: number; readonly transform?: unknown }
+  file(path: string, ...rest: unknown[]): PromiseLike<unknown>
+  readonly options: {
+    readonly max?: number
+    readonly transform?: unknown
+    readonly host?: unknown
+    readonly port?: unknown
+    readonly database?: unknown
+  }
   /** On a connection of its own, which it restores by itself. */
   listen(
     channel: string,
@@ -27,12 +36,21 @@ export interface PostgresJs extends PostgresJsClient {
 /** What postgres.js hands to `onexecute`, the hook by which its own `begin()` learns which connection it got. */
 export interface PhysicalConnection {
   onclose?: ((error: unknown) => void) | null
-  reserved?: unknown
+  /** Called when everything that was sent is answered, where the connection is not the pool's to give. */
+  reserved?: ((() => void) & { release?: boolean }) | null
   /** The list of all connections that are in the same state. */
-  readonly queue: { readonly length: number }
+  queue: { readonly length: number; push(connection: object): unknown; remove(connection: object): unknown }
   /** Started when, and only when, the connection has gone to the list of the idle ones. */
   readonly idleTimer: { start(): void }
+  /** Sends a query. False where the next one has to wait until all are answered. */
+  execute(query: object): unknown
   terminate(): void
+}
+
+/** A caller that waits for its turn. */
+interface Waiter {
+  takeIdle(): void
+  takeInTurn(): void
 }
 
 const POSTGRES_JS_DEFAULT_POOL_SIZE = 10
@@ -43,34 +61,51 @@ const CLOSED_CODES = new Set(['CONNECTION_CLOSED', 'CONNECTION_DESTROYED', 'ECON
 /** The server or the pooler cannot take new connections now. */
 const NOT_NOW = '57P03'
 
+/**
+ * A query that fills the socket's buffer or the pipeline does not report its connection, and is sent again. Where none of so many did,
+ * this version of postgres.js never reports it.
+ */
+const MAX_UNPINNED = 100
+
 const pools = new WeakMap<PostgresJs, PostgresJsPool>()
 
 /**
- * Reserves connections of postgres.js. Its `reserve()` can be relied on only while a connection is open and idle:
- * - one that it must open itself never comes where `fetch_types` is false (porsager/postgres#751);
+ * Takes connections of postgres.js, as soon as a plain query or `sql.begin()` would get one.
+ *
+ * An idle connection is taken at once, by `sql.reserve()`. Where none is idle, a query goes through the queue of the pool like everybody
+ * else's, and the connection that it is sent on is ours from then on (see Pin). It opens a connection where the pool has room, and
+ * reports everything that can go wrong. `sql.reserve()` is not called then:
+ * - it waits for an idle connection. While others pipeline their queries there is none;
+ * - a connection that it must open itself never comes where `fetch_types` is false (porsager/postgres#751);
  * - where opening fails, its caller's place in the queue remains, and the next connection that comes free is lost to it;
  * - a connection that closes takes the first caller in the queue with it;
- * - what the server said when it closed a connection is told to the caller for whom it is opened again;
+ * - what the server said when it closed a connection is reported to the caller for whom it is opened again;
  * - on an ended pool it opens a connection all the same, or never settles.
  *
- * So it is called only when the list of idle connections has one. Until then a query goes through the pool: it opens a
- * connection or waits for one like every other query, and is told of everything that can go wrong. Callers beyond the pool's
- * size wait here for their turn, and cost no query.
+ * Callers wait here, and cost no query, only as long as all connections are ours: then nobody else can be passed over or pass them over.
+ * Released connections go back to postgres.js first, whose queue may hold others. Where one of those gets the connection, all who
+ * wait here go to that queue, too.
  */
 export class PostgresJsPool {
   readonly size: number
   readonly #sql: PostgresJs
+  /** The list of idle connections. Unknown until one has been idle. */
   #idle: PhysicalConnection['queue'] | undefined
-  #unsupported = false
-  #free: number
-  /** Callers whose turn it is and that have no connection yet. */
-  #opening = 0
-  readonly #waiting: (() => void)[] = []
+  /** Those that were opened at some time, as far as known. */
+  readonly #known = new Set<PhysicalConnection>()
+  /** Those whose idle timer tells us when they are idle. */
+  readonly #watched = new WeakSet<PhysicalConnection>()
+  /** Connections that are ours. */
+  #lent = 0
+  /** Queries that have not got their connection yet. */
+  #asked = 0
+  /** Whether a query has ever reported its connection. */
+  #hasPinned = false
+  readonly #waiting: Waiter[] = []
 
   private constructor(sql: PostgresJs) {
     this.#sql = sql
     this.size = sql.options.max ?? POSTGRES_JS_DEFAULT_POOL_SIZE
-    this.#free = this.size
   }
 
   /** Two Locksteps on one `sql` share its connections. */
@@ -80,74 +115,146 @@ export class PostgresJsPool {
     return pool
   }
 
-  /** A connection for one user, who calls `leave()` once it is released, terminated or seen to be lost. */
-  reserve(): Promise<PostgresJsReserved> {
-    if (!this.hasIdle()) return this.#reserveLater()
-    this.#free--
-    return this.#sql.reserve()
-  }
-
-  async #reserveLater(): Promise<PostgresJsReserved> {
-    if (this.#free > 0) this.#free--
-    else await new Promise<void>((resolve) => this.#waiting.push(resolve))
-    this.#opening++
-    try {
-      // Every connection of the pool may have last words of its own to tell.
-      for (let tries = 0; this.#idle === undefined || this.#idle.length === 0; tries++) await this.#openOne(tries)
-      // Takes the idle one before anybody else can.
-      return await this.#sql.reserve()
-    } catch (error) {
-      this.leave()
-      throw error
-    } finally {
-      this.#opening--
-    }
+  /**
+   * A connection for one user, who calls `release()`; or `leave()` when it was terminated and has closed. Where it was pinned, `use` gets
+   * the pin; otherwise the first message reports which connection it is. `use` spares the quick path a promise.
+   */
+  take<T>(use: (client: PostgresJsReserved, pin?: Pin) => T): Promise<T> {
+    if (this.hasIdle()) return this.#takeIdle(use)
+    if (!this.#allAreOurs()) return this.#takeInTurn(use)
+    return new Promise((resolve) => {
+      this.#waiting.push({
+        takeIdle: () => resolve(this.#takeIdle(use)),
+        takeInTurn: () => resolve(this.#takeInTurn(use)),
+      })
+    })
   }
 
   /** Whether a connection can be had at once. */
   hasIdle(): boolean {
-    return this.#free > 0 && this.#idle !== undefined && this.#idle.length > 0
+    return this.#idle !== undefined && this.#idle.length > 0
   }
 
-  /** Whether nobody waits here, and fewer connections are reserved than there may be. Of plain queries nothing is known. */
+  /** Whether nobody waits here, and fewer connections are ours than there may be. Of plain queries nothing is known. */
   hasRoom(): boolean {
-    return this.#free > 0
+    return this.#lent + this.#asked < this.size
   }
 
-  /** Whether all connections are reserved. Of those that plain queries use nothing is known. */
+  /** Whether all connections are ours. Of those that plain queries use nothing is known. */
   isExhausted(): boolean {
-    return this.#free === 0 && this.#opening === 0
+    return this.#lent >= this.size
   }
 
-  leave(): void {
-    const next = this.#waiting.shift()
-    if (next === undefined) this.#free++
-    else next()
-  }
-
-  async #openOne(tries: number): Promise<void> {
-    try {
-      await this.#sql.unsafe(PROBE, [], { simple: true, onexecute: this.#learn })
-    } catch (error) {
-      const code = codeOf(error) ?? ''
-      if (code === 'CONNECTION_ENDED') throw poolClosed(error)
-      if (!isOfAnother(error, code) || tries > this.size) throw error
+  release(client: PostgresJsReserved, pin?: Pin): void {
+    if (pin === undefined) {
+      client.release()
+      this.leave()
+    } else {
+      pin.physical.onclose = () => this.forget(pin.physical)
+      void pin.release().then(() => this.leave())
     }
-    if (this.#unsupported) throw unsupported()
+  }
+
+  /** A connection that was lent is back in the pool, or has closed. */
+  leave(): void {
+    this.#lent--
+    this.#serve()
+  }
+
+  /** Notes a connection that is open. */
+  know(physical: PhysicalConnection): void {
+    this.#known.add(physical)
+    if (this.#idle === undefined && !this.#watched.has(physical)) this.#learnIdle(physical)
+  }
+
+  /** Notes that a connection has closed. */
+  forget(physical: PhysicalConnection): void {
+    this.#known.delete(physical)
+  }
+
+  #takeIdle<T>(use: (client: PostgresJsReserved) => T): Promise<T> {
+    this.#lent++
+    // Takes the idle one before anybody else can.
+    return this.#sql.reserve().then(use, (error: unknown) => {
+      this.leave()
+      throw connectFailure(error)
+    })
+  }
+
+  /** Whether all connections that there may be are ours, or are being opened for us. */
+  #allAreOurs(): boolean {
+    const opening = Math.min(this.#asked, this.size - this.#known.size)
+    return this.#lent + opening >= this.size
+  }
+
+  /** Lets those go on who need not wait here any more. */
+  #serve(): void {
+    while (this.#waiting.length > 0) {
+      const idle = this.hasIdle()
+      if (!idle && this.#allAreOurs()) return
+      const next = this.#waiting.shift()
+      if (idle) next?.takeIdle()
+      else next?.takeInTurn()
+    }
+  }
+
+  async #takeInTurn<T>(use: (client: PostgresJsReserved, pin: Pin) => T): Promise<T> {
+    let unpinned = 0
+    for (let failures = 0; ;) {
+      try {
+        const pin = await this.#pinOne()
+        if (pin !== undefined) return use(pin.client, pin)
+        if (++unpinned >= MAX_UNPINNED && !this.#hasPinned) throw unsupported()
+      } catch (error) {
+        const code = codeOf(error) ?? ''
+        if (code === 'CONNECTION_ENDED') throw poolClosed(error)
+        // Every connection of the pool may have last words of its own to tell.
+        if (!isOfAnother(error, code) || failures++ > this.size) throw connectFailure(error)
+      }
+    }
+  }
+
+  /** Sends a query through the queue of the pool. Undefined: it did not report its connection. */
+  async #pinOne(): Promise<Pin | undefined> {
+    let pin: Pin | undefined
+    const onexecute = (physical: PhysicalConnection): boolean => {
+      this.know(physical)
+      pin = new Pin(this.#sql, physical)
+      this.#hasPinned = true
+      this.#asked--
+      this.#lent++
+      physical.onclose = () => {
+        this.forget(physical)
+        this.leave()
+      }
+      return false
+    }
+    this.#asked++
+    try {
+      await this.#sql.unsafe(PROBE, [], { simple: true, onexecute })
+      return pin
+    } catch (error) {
+      pin?.discard()
+      throw error
+    } finally {
+      if (pin === undefined) {
+        this.#asked--
+        this.#serve()
+      }
+    }
   }
 
   /** Finds the list of idle connections: the one that a connection is in when its idle timer starts. */
-  readonly #learn = (physical: PhysicalConnection): boolean => {
-    if (this.#idle !== undefined) return true
+  #learnIdle(physical: PhysicalConnection): void {
     const timer = physical.idleTimer as PhysicalConnection['idleTimer'] | undefined
-    if (typeof timer?.start !== 'function') return (this.#unsupported = true)
+    if (typeof timer?.start !== 'function') throw unsupported()
+    this.#watched.add(physical)
     const start = timer.start.bind(timer)
     timer.start = () => {
       this.#idle = physical.queue
       timer.start = start
       start()
     }
-    return true
   }
 }
 
@@ -158,7 +265,7 @@ function isOfAnother(error: unknown, code: string): boolean {
 
 /** The error for a postgres.js whose inside is another than the one that was tried. */
 export function unsupported(): DriverUnsupported {
-  return new DriverUnsupported('This version of postgres.js does not tell which connection ran a query.', {
+  return new DriverUnsupported('This version of postgres.js does not report which connection ran a query.', {
     advice: 'Use postgres 3.4, or pg.',
   })
 }

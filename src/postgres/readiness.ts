@@ -1,7 +1,7 @@
 import { SchemaMissing, SchemaTooOld, StandbyRefused } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
-import { type Incarnation, readIncarnation } from './incarnation.ts'
+import { type KnownServer, type LockStrategy, readServer } from './lockTrials.ts'
 import { tooNew } from './migrate.ts'
 import { KNOWN_VERSION, NEEDED_VERSION } from './migrations.ts'
 import { CONNECTION_CHECK_PROBE, readiness, ROLLBACK } from './postgres.sql.ts'
@@ -10,8 +10,7 @@ import type { SilenceWatch } from './silenceWatch.ts'
 import { withConnection } from './withConnection.ts'
 
 /** What is asked of a server once, before the first transaction. */
-export interface Readiness {
-  readonly incarnation: Incarnation
+export interface Readiness extends KnownServer {
   /** Whether the server can notice that a waiting client has gone. */
   readonly checksConnections: boolean
   /** `transaction_timeout` of the server, which ends a session that waits longer; Infinity where there is none. */
@@ -19,22 +18,39 @@ export interface Readiness {
 }
 
 /** Makes sure that this server can keep the promises, or says why not. */
-export async function checkReadiness(driver: Driver, schema: string, silence?: SilenceWatch): Promise<Readiness> {
-  return withConnection(driver, (connection) => checkReadinessOn(connection, schema), silence)
+export async function checkReadiness(
+  driver: Driver,
+  schema: string,
+  silence?: SilenceWatch,
+  strategy?: LockStrategy,
+): Promise<Readiness> {
+  return withConnection(driver, (connection) => checkReadinessOn(connection, schema, strategy), silence)
 }
 
 /** The same on a connection that is already at hand. */
-export async function checkReadinessOn(connection: Connection, schema: string): Promise<Readiness> {
+export async function checkReadinessOn(
+  connection: Connection,
+  schema: string,
+  strategy: LockStrategy = 'advisory',
+): Promise<Readiness> {
   const timeoutMs = await checkSchema(connection, schema)
-  const incarnation = await readIncarnation(connection, quoteIdentifier(schema)).catch(async (error: unknown) => {
-    if (!isMissing(error)) throw error
-    await connection.script(ROLLBACK)
-    throw schemaRenamed(schema, error)
-  })
   return {
-    incarnation,
+    ...(await readKnownServer(connection, schema, strategy)),
     checksConnections: await canCheckConnections(connection),
     longestStatementMs: timeoutMs === 0 ? Infinity : timeoutMs,
+  }
+}
+
+/** Which server this is, and what its schema remembers of trials of the locks. */
+export async function readKnownServer(
+  connection: Connection,
+  schema: string,
+  strategy: LockStrategy,
+): Promise<KnownServer> {
+  try {
+    return await readServer(connection, quoteIdentifier(schema), strategy)
+  } catch (error) {
+    throw isMissing(error) ? schemaRenamed(schema, error) : error
   }
 }
 

@@ -1,4 +1,5 @@
 /** How a failed statement is to be understood: by SQLSTATE or errno, never by the text of the message. */
+import { constants } from 'node:os'
 
 export const SERIALIZATION_FAILURE = '40001'
 export const DEADLOCK_DETECTED = '40P01'
@@ -6,6 +7,7 @@ export const UNIQUE_VIOLATION = '23505'
 export const LOCK_NOT_AVAILABLE = '55P03'
 export const QUERY_CANCELED = '57014'
 export const UNDEFINED_TABLE = '42P01'
+export const UNDEFINED_OBJECT = '42704'
 export const INSUFFICIENT_PRIVILEGE = '42501'
 export const INVALID_SCHEMA_NAME = '3F000'
 export const READ_ONLY_TRANSACTION = '25006'
@@ -41,9 +43,10 @@ export function codeOf(error: unknown): string | undefined {
   return typeof error.code === 'string' ? error.code : undefined
 }
 
-/** True for an error that the server itself reported. */
+/** True for an error that the server itself reported. Some errnos have five letters, too, as EPIPE. */
 export function isSqlState(error: unknown): boolean {
-  return /^[0-9A-Z]{5}$/.test(codeOf(error) ?? '')
+  const code = codeOf(error) ?? ''
+  return /^[0-9A-Z]{5}$/.test(code) && !(code in constants.errno)
 }
 
 /** True for a SQLSTATE or errno that says: the connection is gone. */

@@ -6,13 +6,15 @@ import type { SilenceWatch } from './silenceWatch.ts'
 /**
  * Lends a connection for one piece of work. After an error that is not ours its state is not known, a transaction may still be
  * open on it: then it does not go back to the pool. All of the work must be done before the silence becomes suspicious.
+ * `connectMs`: how long the connection itself may take, by default as long as the work.
  */
 export async function withConnection<T>(
   driver: Driver,
   work: (connection: Connection) => Promise<T>,
   silence?: SilenceWatch,
+  connectMs = silence?.silenceMs,
 ): Promise<T> {
-  const connection = await (silence === undefined ? driver.connect() : connectWithin(driver, silence.silenceMs))
+  const connection = await (connectMs === undefined ? driver.connect() : connectWithin(driver, connectMs))
   const pending = silence?.start(connection)
   try {
     const value = await work(connection)
@@ -28,14 +30,20 @@ export async function withConnection<T>(
   }
 }
 
+/** The longest time that a timer of Node can be set to: one that is longer goes off at once. */
+export const LONGEST_TIMER_MS = 2_147_483_647
+
 /** A connection within the given time: one that is being opened into a silent network never comes. A late one goes straight back. */
 export function connectWithin(driver: Driver, milliseconds: number): Promise<Connection> {
   return new Promise((resolve, reject) => {
     let gaveUp = false
-    const timer = setTimeout(() => {
-      gaveUp = true
-      reject(driver.isExhausted() ? poolExhausted(milliseconds) : noConnection(milliseconds))
-    }, milliseconds)
+    const timer = setTimeout(
+      () => {
+        gaveUp = true
+        reject(driver.isExhausted() ? poolExhausted(milliseconds) : noConnection(milliseconds))
+      },
+      Math.min(milliseconds, LONGEST_TIMER_MS),
+    )
     driver.connect().then(
       (connection) => {
         clearTimeout(timer)

@@ -20,6 +20,11 @@
  * call's is the old deadlock again. While somebody listens to `rows.outOfOrder`, each transaction remembers what it has locked and
  * tells: both ids, both places in the code. While nobody does, nothing is remembered.
  *
+ * **Two orders.** Calls that find rows by different columns lock them in different orders, and two such calls can deadlock although each
+ * is in order. Each Lockstep remembers by which columns it orders the rows of a table. The guard reports a second order, and a deadlock
+ * names all that are known; none is refused, because which call comes first in a process is chance, and a rare job must not turn all
+ * others away. `orderBy` states one order, whatever column the rows are found by.
+ *
  * **Its border.** The order is kept among those that keep it. A writer that updates the same rows in another order, without
  * `lockRows`, can still meet us in a circle; then one of the two gets 40P01, and `transaction()` tries again. The key must be unique:
  * rows with equal keys have no order among them.

@@ -220,6 +220,10 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
       await expect(lockRows(tx, 'accounts', [1], both)).rejects.toBeInstanceOf(InvalidOption)
       expect((await tx.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
     })
+    // Each statement of a pool or a client is committed by itself: the rows would be free again at once.
+    const { pool, query } = bench.open(driver)
+    await expect(lockRows(pool as unknown as Transaction, 'accounts', [1])).rejects.toBeInstanceOf(InvalidOption)
+    await expect(lockRows({ query } as unknown as Transaction, 'accounts', [1])).rejects.toBeInstanceOf(InvalidOption)
     const ended = await inTransaction((tx) => Promise.resolve(tx))
     await expect(lockRows(ended, 'accounts', [1])).rejects.toBeInstanceOf(TransactionEnded)
   })

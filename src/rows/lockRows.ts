@@ -1,7 +1,9 @@
-import { InvalidOption, RowsLocked, RowsMissing } from '../errors.ts'
-import { codeOf, LOCK_NOT_AVAILABLE, quoteIdentifier } from '../postgres/index.ts'
-import type { Transaction } from '../transactions/index.ts'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { InvalidOption, RowsDeadlocked, RowsLocked, RowsMissing } from '../errors.ts'
+import { codeOf, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE, quoteIdentifier } from '../postgres/index.ts'
+import { checkTransaction, type Transaction } from '../transactions/index.ts'
 import { columnOf, OrderGuard } from './orderGuard.ts'
+import { noteOrder, otherOrders, type SeenOrder } from './orders.ts'
 import { type GivenIds, givenIds, nameOf, type RowId, shownId } from './rowIds.ts'
 import {
   existingIds,
@@ -19,6 +21,11 @@ export type TableName = string | { readonly schema?: string; readonly table: str
 interface CommonOptions {
   /** The column, or columns, that name a row. They must be unique together. Default `id`. */
   readonly key?: string | readonly string[]
+  /**
+   * The column, or columns, in whose order the rows are locked. They must be unique together. Default: `key`. Two orders of one table
+   * can deadlock: where rows are found by another column than elsewhere, state the order of the others, most often the primary key.
+   */
+  readonly orderBy?: string | readonly string[]
   /** Default `update`. */
   readonly mode?: RowLockMode
   /** The columns to bring back. Default: all. */
@@ -34,7 +41,17 @@ export type LockRowsOptions = CommonOptions &
     | { readonly skipLocked?: false; readonly noWait?: boolean }
   )
 
-/** The locked rows, in ascending order of their key. */
+const LOCK_ROWS_OPTIONS: OptionNames<LockRowsOptions> = {
+  key: 'never undefined',
+  orderBy: 'never undefined',
+  mode: true,
+  columns: true,
+  allowMissing: true,
+  skipLocked: true,
+  noWait: true,
+}
+
+/** The locked rows, in the order in which they were locked. */
 export interface LockedRows<Row> extends Array<Row> {
   /** The row of one of the ids that were asked for. */
   get(id: RowId): Row | undefined
@@ -50,7 +67,7 @@ const MODES: readonly string[] = ['update', 'noKeyUpdate', 'share', 'keyShare'] 
 export type RowsTransaction = Pick<Transaction, 'isolation' | 'query'>
 
 /**
- * Locks rows in ascending order of their key, whatever the order of the ids, in one statement.
+ * Locks rows in ascending order of their key, or of `orderBy`, whatever the order of the ids, in one statement.
  *
  * @example
  * const accounts = await lockRows<Account>(tx, 'accounts', [from, to])
@@ -62,13 +79,20 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   ids: readonly RowId[],
   options: LockRowsOptions = {},
 ): Promise<LockedRows<Row>> {
+  checkOptions('lockRows()', options, LOCK_ROWS_OPTIONS)
+  checkTransaction('lockRows()', tx)
   const wanted = rowsWanted(table, options)
   const mode = checkMode(options.mode)
   const unlessLocked = checkWaiting(options)
   const given = givenIds(ids, wanted.key.length)
   if (given.unique.length === 0) return lockedRows([], new Map(), wanted.key.length, [], [])
   // Only who waits can be part of a circle.
-  const guard = unlessLocked === 'wait' ? OrderGuard.of(tx as Transaction, wanted) : undefined
+  const waits = unlessLocked === 'wait'
+  const guard = waits ? OrderGuard.of(tx as Transaction, wanted) : undefined
+  if (waits && given.unique.length > 1) {
+    const order = noteOrder(tx as Transaction, wanted, guard?.stack)
+    if (order !== undefined) guard?.compareOrders(order, otherOrders(tx as Transaction, wanted))
+  }
   let found: Found<Row> | undefined
   let asked = false
   if (guard === undefined && unlessLocked !== 'skip' && wanted.key.length === 1 && given.unique.length <= FEW) {
@@ -109,6 +133,7 @@ async function send(
   try {
     return (await tx.query(text, values)).rows
   } catch (error) {
+    if (codeOf(error) === DEADLOCK_DETECTED) throw rowsDeadlocked(wanted, otherOrders(tx as Transaction, wanted), error)
     throw codeOf(error) === LOCK_NOT_AVAILABLE ? rowsLocked(wanted, error) : error
   }
 }
@@ -153,16 +178,22 @@ function lockedRows<Row>(
 }
 
 function rowsWanted(table: TableName, options: LockRowsOptions): RowsWanted {
-  const key = typeof options.key === 'string' ? [options.key] : (options.key ?? ['id'])
-  if (key.length === 0) throw new InvalidOption('`key` is an empty list.', { advice: 'Name the columns of the key.' })
+  const key = columnList('key', options.key ?? 'id')
   if (options.columns?.length === 0) {
     throw new InvalidOption('`columns` is an empty list.', { advice: 'Name columns, or leave it out for all.' })
   }
   return {
     table: quotedTable(table),
-    key: key.map((column) => quoted(column, 'column')),
+    key,
+    order: options.orderBy === undefined ? key : columnList('orderBy', options.orderBy),
     columns: options.columns?.map((column) => quoted(column, 'column')),
   }
+}
+
+function columnList(option: string, given: string | readonly string[]): string[] {
+  const columns = typeof given === 'string' ? [given] : given
+  if (columns.length === 0) throw new InvalidOption(`\`${option}\` is an empty list.`, { advice: 'Name its columns.' })
+  return columns.map((column) => quoted(column, 'column'))
 }
 
 function quotedTable(table: unknown): string {
@@ -214,4 +245,21 @@ function rowsLocked({ table }: RowsWanted, cause: unknown): RowsLocked {
     table,
     cause,
   })
+}
+
+function rowsDeadlocked({ table, order }: RowsWanted, others: readonly SeenOrder[], cause: unknown): RowsDeadlocked {
+  const [ours, ...theirs] = [order, ...others.map(({ columns }) => columns)].map((columns) => `(${columns.join(', ')})`)
+  const known = theirs.length === 0 ? '' : ` This Lockstep also locks its rows in the order of ${theirs.join(' and ')}.`
+  return new RowsDeadlocked(
+    `lockRows() met a deadlock on ${table}, whose rows it locks in the order of ${ours}.${known}`,
+    {
+      advice:
+        theirs.length === 0
+          ? 'transaction() tries again. Lock the rows of a table in one order everywhere, and before any UPDATE of several rows.'
+          : 'transaction() tries again. State one order everywhere, with `orderBy`.',
+      table,
+      orders: [ours as string, ...theirs],
+      cause,
+    },
+  )
 }

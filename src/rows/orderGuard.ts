@@ -1,12 +1,15 @@
 import { rowsOutOfOrder } from '../observe/index.ts'
 import { isUndone, rootOf, type Transaction } from '../transactions/index.ts'
+import type { SeenOrder } from './orders.ts'
 import { COMES_BEFORE, ROW_KEY, type RowsWanted } from './rows.sql.ts'
 
 /** What one call has locked that comes after all that was locked before. */
 interface Locked {
   /** In which transaction or savepoint: what was rolled back is locked no more. */
   readonly tx: Transaction
-  /** The last in order: the texts of its key columns. */
+  readonly table: string
+  readonly orderBy: readonly string[]
+  /** The last in order: the texts of the columns that it is ordered by. */
   readonly highest: readonly string[]
   /** Where in the code it was locked. */
   readonly stack: string
@@ -21,31 +24,37 @@ export function columnOf(row: Record<string, unknown> | undefined, name: string)
   return Object.keys(row ?? {}).find((given) => given.toLowerCase() === name) ?? name
 }
 
-/** Sees, for those who listen to `rows.outOfOrder`, whether a transaction locks rows of one table in an order that can deadlock. */
+/** Sees, for those who listen to `rows.outOfOrder`, whether rows of one table are locked in an order that can deadlock. */
 export class OrderGuard {
+  readonly stack: string
   readonly #tx: Transaction
-  readonly #table: string
+  readonly #wanted: RowsWanted
   /** In ascending order of their highest rows. */
   readonly #locked: Locked[]
-  readonly #stack: string
+  /** What this transaction has locked of the table in another order. */
+  readonly #otherwise: Locked | undefined
 
   /** Undefined while nobody listens. */
-  static of(tx: Transaction, { table, key }: RowsWanted): OrderGuard | undefined {
+  static of(tx: Transaction, wanted: RowsWanted): OrderGuard | undefined {
     if (!rowsOutOfOrder.hasSubscribers) return undefined
     const root = rootOf(tx)
     let tables = remembered.get(root)
     if (tables === undefined) remembered.set(root, (tables = new Map<string, Locked[]>()))
-    const name = `${table} (${key.join(', ')})`
+    const name = nameOf(wanted)
     const locked = (tables.get(name) ?? []).filter((each) => !isUndone(each.tx))
     tables.set(name, locked)
-    return new OrderGuard(tx, name, locked)
+    const otherwise = [...tables]
+      .flatMap(([other, each]) => (other === name ? [] : each))
+      .find((each) => each.table === wanted.table && !isUndone(each.tx))
+    return new OrderGuard(tx, wanted, locked, otherwise)
   }
 
-  private constructor(tx: Transaction, table: string, locked: Locked[]) {
+  private constructor(tx: Transaction, wanted: RowsWanted, locked: Locked[], otherwise: Locked | undefined) {
     this.#tx = tx
-    this.#table = table
+    this.#wanted = wanted
     this.#locked = locked
-    this.#stack = new Error('lockRows').stack ?? ''
+    this.#otherwise = otherwise
+    this.stack = new Error('lockRows').stack ?? ''
   }
 
   /** What the statement has to bring along. */
@@ -53,12 +62,22 @@ export class OrderGuard {
     return this.#locked.length === 0 ? 'remember' : 'compare'
   }
 
-  /** The key that rows are compared with. */
+  /** What rows are compared with. */
   get values(): readonly string[] {
     return this.#locked.at(-1)?.highest ?? []
   }
 
-  /** Takes the guard's columns out of the rows, remembers, and tells what came too late. */
+  /** Reports, once for each two orders, that calls of this Lockstep order the rows of the table differently. */
+  compareOrders(order: SeenOrder, others: readonly SeenOrder[]): void {
+    for (const { columns, stack } of others) {
+      const name = columns.join()
+      if (order.reported.has(name)) continue
+      order.reported.add(name)
+      this.#report({ id: [], orderBy: columns, stack }, [])
+    }
+  }
+
+  /** Takes the guard's columns out of the rows, remembers, and reports what came too late. */
   sawRows(rows: readonly Record<string, unknown>[]): void {
     const [keyColumn, beforeColumn] = [columnOf(rows[0], ROW_KEY), columnOf(rows[0], COMES_BEFORE)]
     const seen = rows.map((row) => {
@@ -67,24 +86,38 @@ export class OrderGuard {
       delete row[beforeColumn]
       return { key: key as string, before: before === 'true' }
     })
-    const last = seen.at(-1)
-    if (last === undefined) return
+    const [first, last] = [seen[0], seen.at(-1)]
+    if (first === undefined || last === undefined) return
     const earlier = this.#locked.at(-1)
     // What is locked already is not waited for a second time.
     const late = seen.find(({ key, before }) => before && !this.#locked.some((each) => each.rows.has(key)))
     if (earlier !== undefined && late !== undefined) {
-      rowsOutOfOrder.publish({
-        table: this.#table,
-        earlier: { id: earlier.highest, stack: earlier.stack },
-        later: { id: JSON.parse(late.key) as string[], stack: this.#stack },
-      })
+      this.#report({ id: earlier.highest, orderBy: earlier.orderBy, stack: earlier.stack }, partsOf(late.key))
     }
-    const locked: Locked = {
+    if (this.#otherwise !== undefined) {
+      const { highest: id, orderBy, stack } = this.#otherwise
+      this.#report({ id, orderBy, stack }, partsOf(first.key))
+    }
+    this.#locked.push({
       tx: this.#tx,
-      highest: last.before && earlier !== undefined ? earlier.highest : (JSON.parse(last.key) as string[]),
-      stack: last.before && earlier !== undefined ? earlier.stack : this.#stack,
+      table: this.#wanted.table,
+      orderBy: this.#wanted.order,
+      highest: last.before && earlier !== undefined ? earlier.highest : partsOf(last.key),
+      stack: last.before && earlier !== undefined ? earlier.stack : this.stack,
       rows: new Set(seen.map(({ key }) => key)),
-    }
-    this.#locked.push(locked)
+    })
   }
+
+  #report(earlier: { id: readonly string[]; orderBy: readonly string[]; stack: string }, id: readonly string[]): void {
+    const later = { id, orderBy: this.#wanted.order, stack: this.stack }
+    rowsOutOfOrder.publish({ table: nameOf(this.#wanted), earlier, later })
+  }
+}
+
+function nameOf({ table, order }: RowsWanted): string {
+  return `${table} (${order.join(', ')})`
+}
+
+function partsOf(key: string): string[] {
+  return JSON.parse(key) as string[]
 }

@@ -17,14 +17,16 @@ const OTHERWISE: Readonly<Record<UnlessLocked, string>> = { wait: '', skip: ' SK
 export interface RowsWanted {
   readonly table: string
   readonly key: readonly string[]
+  /** By which columns the rows are sorted before they are locked. */
+  readonly order: readonly string[]
   readonly columns: readonly string[] | undefined
 }
 
 /** Which of the given ids, from 1, a row was found by: several where the server holds two of them for equal. */
 export const PLACES = 'lockstepplaces'
-/** The row's key as text, for the guard. */
+/** What the row is sorted by, as text, for the guard. */
 export const ROW_KEY = 'lockstepkey'
-/** Whether the row comes before the given key, for the guard. */
+/** Whether the row comes before the given values, for the guard. */
 export const COMES_BEFORE = 'lockstepbefore'
 
 function shownColumns({ columns }: RowsWanted): string {
@@ -36,6 +38,10 @@ function given({ table, key }: RowsWanted): string {
   const arrays = key.map((column, index) => `COALESCE($${index + 1}, ARRAY(SELECT ${column} FROM ${table} LIMIT 0))`)
   const names = key.map((_, index) => `k${index}`)
   return `unnest(${arrays.join(', ')}) WITH ORDINALITY AS given(${names.join(', ')}, place)`
+}
+
+function sorted({ order }: RowsWanted): string {
+  return order.map((column) => `t.${column}`).join(', ')
 }
 
 function match({ key }: RowsWanted): string {
@@ -52,13 +58,13 @@ export function lockFewRowsInOrder(wanted: RowsWanted, mode: RowLockMode, unless
   return `SELECT array_position($1, ${column})::text AS ${PLACES}, ${shownColumns(wanted)}
   FROM ${wanted.table} AS t
  WHERE ${column} = ANY($1)
- ORDER BY ${column}
+ ORDER BY ${sorted(wanted)}
    FOR ${LOCKING[mode]} OF t${OTHERWISE[unlessLocked]}`
 }
 
 /**
- * Locks the rows in ascending order of the key. Parameters: an array for each column of the key; with `guard: 'compare'` then also
- * the key, one value for each column, that rows are compared with.
+ * Locks the rows in ascending order. Parameters: an array for each column of the key; with `guard: 'compare'` then also what rows are
+ * compared with, one value for each column of the order.
  */
 export function lockRowsInOrder(
   wanted: RowsWanted,
@@ -66,15 +72,15 @@ export function lockRowsInOrder(
   unlessLocked: UnlessLocked,
   guard: 'off' | 'remember' | 'compare',
 ): string {
-  const { table, key } = wanted
+  const { table, key, order } = wanted
   const names = key.map((_, index) => `k${index}`).join(', ')
-  const ordered = key.map((column) => `t.${column}`).join(', ')
+  const ordered = sorted(wanted)
   const watched = [
     guard === 'off'
       ? ''
-      : `, jsonb_build_array(${key.map((column) => `t.${column}::text`).join(', ')})::text AS ${ROW_KEY}`,
+      : `, jsonb_build_array(${order.map((column) => `t.${column}::text`).join(', ')})::text AS ${ROW_KEY}`,
     guard === 'compare'
-      ? `, ((${ordered}) < (${key.map((_, n) => `$${key.length + n + 1}`).join(', ')}))::text AS ${COMES_BEFORE}`
+      ? `, ((${ordered}) < (${order.map((_, n) => `$${key.length + n + 1}`).join(', ')}))::text AS ${COMES_BEFORE}`
       : '',
   ].join('')
   return `SELECT given.places AS ${PLACES}${watched}, ${shownColumns(wanted)}

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import type { BatchContext, Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
 import { inTime, NoAnswerInTime } from './inTime.ts'
@@ -33,6 +34,16 @@ export interface KafkaSinkOptions {
   readonly maxMessageBytes?: number
   /** How long an answer is waited for. Default 10,000. */
   readonly timeoutMs?: number
+}
+
+const KAFKA_OPTIONS: OptionNames<KafkaSinkOptions> = {
+  producer: true,
+  transactional: true,
+  transactionalIdPrefix: true,
+  admin: true,
+  topic: true,
+  maxMessageBytes: true,
+  timeoutMs: true,
 }
 
 const DEFAULT_MAX_MESSAGE_BYTES = 1_000_000
@@ -160,9 +171,10 @@ class KafkaSink implements Sink {
 }
 
 function checked(options: KafkaSinkOptions): KafkaPlan {
-  const { producer, transactional, admin, topic = (name: string) => name } = options ?? {}
-  const { transactionalIdPrefix: prefix = 'lockstep' } = options ?? {}
-  const { maxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options ?? {}
+  checkOptions('kafkaSink()', options, KAFKA_OPTIONS)
+  const { producer, transactional, admin, topic = (name: string) => name } = options
+  const { transactionalIdPrefix: prefix = 'lockstep' } = options
+  const { maxMessageBytes = DEFAULT_MAX_MESSAGE_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options
   if ((producer === undefined) === (transactional === undefined)) {
     refuse('needs either `producer` or `transactional`.', 'Give it a connected producer, or a function that makes one.')
   }

@@ -365,7 +365,7 @@ test('options that make no sense are refused with advice', () => {
   const producer = { sendBatch: async () => undefined }
   const transactional = new Coordinator().process()
   for (const [options, message] of [
-    [undefined, 'either'],
+    [undefined, 'not an object'],
     [{}, 'either'],
     [{ producer, transactional }, 'either'],
     [{ producer: {} }, 'sendBatch'],

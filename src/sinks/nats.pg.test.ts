@@ -284,6 +284,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
       { start: -1 },
       { apiPrefix: '' },
       { timeoutMs: 0 },
+      { timeoutMs: 2 ** 31 },
     ]
     for (const options of wrong) expect(() => sinkWith(options)).toThrow(/Pass|Name/)
   })

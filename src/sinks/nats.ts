@@ -1,5 +1,7 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import { type BatchContext, type Delivery, type OutboxEvent, type Sink, streamsSideBySide } from '../outbox/index.ts'
+import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { inTime } from './inTime.ts'
 import { nameTemplate } from './nameTemplate.ts'
 import { JetStream, type NatsClient } from './natsClient.ts'
@@ -24,6 +26,15 @@ export interface NatsSinkOptions {
   readonly apiPrefix?: string
   /** After so long without an answer an event's fate is unknown. Default 10 s. */
   readonly timeoutMs?: number
+}
+
+const NATS_OPTIONS: OptionNames<NatsSinkOptions> = {
+  client: true,
+  stream: true,
+  subject: true,
+  start: true,
+  apiPrefix: true,
+  timeoutMs: true,
 }
 
 const DEFAULT_SUBJECT = '{topic}.{key}'
@@ -56,9 +67,12 @@ const CLOSED: Delivery = { unknown: 'the sink is closed' }
  * await lockstep.dispatcher({ sink: natsSink({ client, stream: 'EVENTS' }) }).run({ signal })
  */
 export function natsSink(options: NatsSinkOptions): Sink {
-  const { client, apiPrefix = DEFAULT_API, timeoutMs = DEFAULT_TIMEOUT_MS } = options ?? {}
-  if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1) {
-    throw new InvalidOption(`timeoutMs is ${String(timeoutMs)}.`, { advice: 'Pass a whole number from 1.' })
+  checkOptions('natsSink()', options, NATS_OPTIONS)
+  const { client, apiPrefix = DEFAULT_API, timeoutMs = DEFAULT_TIMEOUT_MS } = options
+  if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > LONGEST_TIMER_MS) {
+    throw new InvalidOption(`timeoutMs is ${String(timeoutMs)}.`, {
+      advice: `Pass a whole number from 1 to ${LONGEST_TIMER_MS}.`,
+    })
   }
   checkName('apiPrefix', apiPrefix, /^[^\s*>]+$/)
   const jetStream = new JetStream(client, apiPrefix, timeoutMs)

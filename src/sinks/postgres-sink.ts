@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InboxGap, InvalidOption } from '../errors.ts'
 import type { BatchVerdict, Inbox } from '../inbox/index.ts'
 import {
@@ -51,6 +52,18 @@ export interface PostgresSinkOptions<Client = unknown, Events extends object = E
   readonly timeoutMs?: number
   /** Default `postgres`. */
   readonly name?: string
+}
+
+const POSTGRES_SINK_OPTIONS: OptionNames<PostgresSinkOptions> = {
+  lockstep: true,
+  consumer: true,
+  handle: true,
+  handleMany: true,
+  start: true,
+  handlesTombstones: true,
+  isolation: true,
+  timeoutMs: true,
+  name: true,
 }
 
 /**
@@ -107,7 +120,7 @@ class PostgresSink implements Sink {
   #most = Infinity
 
   constructor(options: PostgresSinkOptions) {
-    this.#options = checkOptions(options)
+    this.#options = checkValues(options)
     this.#inbox = options.lockstep.inbox(options.consumer)
     this.#handleMany = options.handleMany ?? oneByOne(options.handle as NonNullable<PostgresSinkOptions['handle']>)
     this.#start = startOf(options.start)
@@ -321,8 +334,9 @@ function streamAt({ events }: Batch, place: number): string {
   return `${topic}\0${key}`
 }
 
-function checkOptions(options: PostgresSinkOptions): PostgresSinkOptions {
-  const { lockstep, handle, handleMany, isolation, timeoutMs = 10_000 } = options ?? ({} as PostgresSinkOptions)
+function checkValues(options: PostgresSinkOptions): PostgresSinkOptions {
+  checkOptions('postgresSink()', options, POSTGRES_SINK_OPTIONS)
+  const { lockstep, handle, handleMany, isolation, timeoutMs = 10_000 } = options
   if (typeof lockstep?.transaction !== 'function' || typeof lockstep.inbox !== 'function') {
     throw new InvalidOption('postgresSink() was given no `lockstep`.', {
       advice: 'Pass a Lockstep on the database to which the events are to go.',

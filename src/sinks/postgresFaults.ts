@@ -19,6 +19,7 @@ const NOBODYS: ReadonlySet<LockstepErrorCode> = new Set([
   'LOCKSTEP_POOL_CLOSED',
   'LOCKSTEP_CLOSED',
   'LOCKSTEP_STANDBY',
+  'LOCKSTEP_LOCKS_INEFFECTIVE',
 ])
 
 /** Lost, too many connections or a full disk, an operator's doing, a broken system, a conflict, a lock not granted, read-only. */

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
 
@@ -48,6 +49,14 @@ export interface RabbitmqOptions {
   readonly maxEventBytes?: number
 }
 
+const RABBITMQ_OPTIONS: OptionNames<RabbitmqOptions> = {
+  connect: true,
+  exchange: true,
+  routingKey: true,
+  timeoutMs: true,
+  maxEventBytes: true,
+}
+
 /** The checked options. */
 export interface RabbitmqPlan {
   readonly connect: () => Promise<RabbitConnection>
@@ -60,7 +69,8 @@ export interface RabbitmqPlan {
 const DAY_MS = 24 * 60 * 60 * 1000
 
 export function planRabbitmq(options: RabbitmqOptions): RabbitmqPlan {
-  if (typeof options !== 'object' || options === null || typeof options.connect !== 'function') {
+  checkOptions('rabbitmqSink()', options, RABBITMQ_OPTIONS)
+  if (typeof options.connect !== 'function') {
     throw new InvalidOption('rabbitmqSink() was given no `connect`.', {
       advice: "Call rabbitmqSink({ connect: () => amqp.connect(url), exchange: 'events' }).",
     })

@@ -234,6 +234,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
       { maxLength: 0 },
       { maxEventBytes: 1.5 },
       { timeoutMs: Number.NaN },
+      { timeoutMs: 2 ** 31 },
     ]
     for (const options of wrong) expect(() => sinkWith(options)).toThrow(/Pass|Name/)
   })

@@ -1,5 +1,7 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
+import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { inTime } from './inTime.ts'
 import { messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
 import { nameTemplate } from './nameTemplate.ts'
@@ -22,6 +24,15 @@ export interface RedisSinkOptions {
   readonly maxEventBytes?: number
   /** After so long without an answer an event's fate is unknown. Default 10 s. */
   readonly timeoutMs?: number
+}
+
+const REDIS_OPTIONS: OptionNames<RedisSinkOptions> = {
+  client: true,
+  stream: true,
+  start: true,
+  maxLength: true,
+  maxEventBytes: true,
+  timeoutMs: true,
 }
 
 const DEFAULT_NAME = 'lockstep:{topic}:{key}'
@@ -55,13 +66,14 @@ const LOST: Delivery = { unknown: 'the shard was lost before it was sent' }
  * await lockstep.dispatcher({ sink: redisSink({ client }) }).run({ signal })
  */
 export function redisSink(options: RedisSinkOptions): Sink {
-  const { client, maxLength, maxEventBytes = DEFAULT_MAX_EVENT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options ?? {}
+  checkOptions('redisSink()', options, REDIS_OPTIONS)
+  const { client, maxLength, maxEventBytes = DEFAULT_MAX_EVENT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options
   const askAll = asker(client)
   const nameOf = names(options.stream)
   const startAt = startOf(options.start)
   if (maxLength !== undefined) checkCount('maxLength', maxLength)
   checkCount('maxEventBytes', maxEventBytes)
-  checkCount('timeoutMs', timeoutMs)
+  checkCount('timeoutMs', timeoutMs, LONGEST_TIMER_MS)
   const limit = maxLength === undefined ? '' : String(maxLength)
   const underWay = new Set<Promise<unknown>>()
   let closed = false
@@ -291,9 +303,9 @@ function names(template: string = DEFAULT_NAME): (stream: EventStream) => string
   return nameTemplate('stream', template, encodeURIComponent, /[^\w.!~*'()%-]/)
 }
 
-function checkCount(name: string, value: number): void {
-  if (Number.isSafeInteger(value) && value >= 1) return
-  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: 'Pass a whole number from 1.' })
+function checkCount(name: string, value: number, most = Number.MAX_SAFE_INTEGER): void {
+  if (Number.isSafeInteger(value) && value >= 1 && value <= most) return
+  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Pass a whole number from 1 to ${most}.` })
 }
 
 function textOf(value: unknown): string {

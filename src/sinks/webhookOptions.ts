@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
 import { inTime } from './inTime.ts'
@@ -10,6 +11,8 @@ export interface WebhookReceiver {
   /** Default: the sink's. Two receivers should not share one: each could pass for you with the other. */
   readonly secret?: string | readonly string[]
 }
+
+const RECEIVER_OPTIONS: OptionNames<WebhookReceiver> = { url: true, secret: 'never undefined' }
 
 /** What `webhookSink()` takes. */
 export interface WebhookOptions {
@@ -42,6 +45,20 @@ export interface WebhookOptions {
   readonly tls?: WebhookTls
 }
 
+const WEBHOOK_OPTIONS: OptionNames<WebhookOptions> = {
+  url: true,
+  secret: true,
+  headers: true,
+  concurrency: true,
+  timeoutMs: true,
+  maxEventBytes: true,
+  allowPrivateAddresses: true,
+  redirectOrigins: true,
+  tls: true,
+}
+
+const TLS_OPTIONS: OptionNames<WebhookTls> = { ca: true, cert: true, key: true, passphrase: true, pfx: true }
+
 /** A receiver, checked. */
 export interface Receiver {
   readonly url: URL
@@ -65,7 +82,9 @@ export interface WebhookPlan {
 const DAY_MS = 24 * 60 * 60 * 1000
 
 export function planWebhook(options: WebhookOptions): WebhookPlan {
-  if (typeof options !== 'object' || options === null || options.url === undefined) {
+  checkOptions('webhookSink()', options, WEBHOOK_OPTIONS)
+  if (options.tls !== undefined) checkOptions('`tls` of webhookSink()', options.tls, TLS_OPTIONS)
+  if (options.url === undefined) {
     throw new InvalidOption('webhookSink() was given no url.', {
       advice: "Call webhookSink({ url: 'https://…', secret: 'whsec_…' }).",
     })
@@ -76,7 +95,8 @@ export function planWebhook(options: WebhookOptions): WebhookPlan {
   const timeoutMs = checkNumber('timeoutMs', options.timeoutMs ?? 10_000, 1, DAY_MS)
   const receiver = (given: string | URL | WebhookReceiver, publicOnly: boolean): Receiver => {
     const asked: WebhookReceiver = typeof given === 'string' || given instanceof URL ? { url: given } : given
-    const own = asked?.secret === undefined ? keys : keysOf(asked.secret)
+    checkOptions('the receiver of a webhook', asked, RECEIVER_OPTIONS)
+    const own = asked.secret === undefined ? keys : keysOf(asked.secret)
     if (own === undefined) {
       throw new InvalidOption('A webhook has no secret.', {
         advice: 'Set `secret`, or have the function of `url` give { url, secret }.',

@@ -1,4 +1,5 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, WebhookUnverified } from '../errors.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
 import { HEADERS, messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
@@ -124,6 +125,8 @@ export interface VerifyOptions {
   readonly toleranceMs?: number
 }
 
+const VERIFY_OPTIONS: OptionNames<VerifyOptions> = { toleranceMs: true }
+
 /** Headers as Node's `request.headers`, or as the `Headers` of a fetch API. */
 export type WebhookHeaders =
   | Readonly<Record<string, string | readonly string[] | undefined>>
@@ -144,6 +147,7 @@ export function verifyWebhook<Payload = unknown>(
   secrets: string | readonly string[],
   options: VerifyOptions = {},
 ): ReceivedEvent<Payload> {
+  checkOptions('verifyWebhook()', options, VERIFY_OPTIONS)
   const { toleranceMs = 300_000 } = options
   if (!(toleranceMs > 0)) {
     throw new InvalidOption(`toleranceMs is ${String(toleranceMs)}.`, {

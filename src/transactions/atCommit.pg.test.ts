@@ -111,7 +111,7 @@ describe.each(SETTINGS)('at COMMIT, $driver, $route', ({ driver, route }) => {
       })
       await undone.catch(() => undefined)
       await tx.savepoint((part) => part.savepoint((inner) => later(inner, 'kept')))
-      await lockstep.transaction({}, (nested) => later(nested, 'nested'))
+      await tx.transaction({}, (nested) => later(nested, 'nested'))
     })
     expect(await bench.notes()).toEqual(['kept', 'nested'])
   })

@@ -1,4 +1,4 @@
-import { ConnectionLost, LockstepError, LockTimeout, TransactionRolledBack } from '../errors.ts'
+import { ConnectionLost, LockTimeout, TransactionEndedEarly } from '../errors.ts'
 import type { Patience, Ticket } from '../locks/index.ts'
 import {
   lockAbandoned,
@@ -8,21 +8,17 @@ import {
   lockRequested,
   lockTimedOut,
 } from '../observe/index.ts'
-import {
-  codeOf,
-  type Commit,
-  IN_FAILED_TRANSACTION,
-  isSqlState,
-  meansConnectionLost,
-  type Pending,
-} from '../postgres/index.ts'
-import { isStillAnswering, lastWords, rollBack } from './connections.ts'
+import { meansConnectionLost, type Pending } from '../postgres/index.ts'
+import { afterCommitFailed, giveUp, notCommitted, undo } from './ending.ts'
 import type { Grounds } from './grounds.ts'
-import { runInFrame } from './nesting.ts'
-import { open, type Opened, type Trace } from './open.ts'
+import { runInFrame } from './frames.ts'
+import { explainWait } from './nesting.ts'
+import { open, type Trace } from './open.ts'
 import type { TransactionPlan } from './options.ts'
 import type { Outcome } from './outcome.ts'
-import { OpenTransaction, type Transaction } from './transaction.ts'
+import { OpenTransaction } from './transaction.ts'
+import type { Transaction } from './transactionInterface.ts'
+import { checkSame } from './transactions.sql.ts'
 import { watchBackend } from './watchBackend.ts'
 import { watchWait } from './waitWatch.ts'
 
@@ -35,13 +31,13 @@ export type Attempt<T> =
   | Failure
   | { readonly end: 'uncertain'; readonly value: T; readonly error: unknown; readonly trace: Trace | undefined }
 
-interface Failure {
+export interface Failure {
   readonly end: 'failed'
   readonly error: unknown
   readonly lost: boolean
   readonly trace: Trace | undefined
-  /** Whether the function ran. Until then the wait budget goes on into the next attempt. */
-  readonly ran: boolean
+  /** The function has not run. Until it has, the next attempt has no more of the wait budget than is left. */
+  readonly neverRan?: true
 }
 
 /**
@@ -80,15 +76,18 @@ export async function attemptOnce<T>(
     }
     const { connection, trace } = opened
     const { enqueuing, silence } = grounds
-    const { isolation } = plan
-    const tx = new OpenTransaction(connection, { isolation, enqueuing, numbers: opened.numbers })
+    const { isolation, waitMs: turnMs, closing: closes } = plan
+    const { numbers } = opened
+    const setting = { isolation, enqueuing, grounds, plan, numbers, waitMs: turnMs, closing: closes }
+    const tx = new OpenTransaction(connection, setting)
     let result: Attempt<T>
     let value: T | undefined
     let sent = false
     let pending: Pending | undefined
     try {
       value = await runInFrame({ grounds, tx, plan }, () => fn(tx))
-      const closing = tx.hasOpenSavepoint || connection.lost ? undefined : tx.closing()
+      if (tx.settling !== undefined) await tx.settling
+      const closing = tx.isComplete && !connection.lost ? tx.closing() : undefined
       const { eventCount } = tx
       tx.end()
       if (closing === undefined) {
@@ -100,8 +99,11 @@ export async function attemptOnce<T>(
         // What the server process may have forgotten can only be found out by failing: not where there is no other try.
         const answer = await connection.commit(
           plan.attempts > 1 ? closing : closing.map(({ text, values }) => ({ text, values })),
+          // Without the client in hand nobody can have ended it: through tx.query() goes one statement at a time, whose first word is
+          // looked at, and CALL and DO cannot commit inside a transaction block (tried on PostgreSQL 14 to 18).
+          tx.handedOut ? checkSame(opened.mark, trace !== undefined) : undefined,
         )
-        if (answer.failure === undefined && answer.command !== 'ROLLBACK') {
+        if (answer.failure === undefined && answer.command !== 'ROLLBACK' && answer.endedEarly !== true) {
           connection.release()
           if (eventCount > 0) enqueuing.committed()
           result = { end: 'committed', value }
@@ -112,86 +114,24 @@ export async function attemptOnce<T>(
     } catch (error) {
       result = sent
         ? await afterCommitFailed(grounds, opened, value as T, error)
-        : await undo(grounds, opened, tx, error)
+        : await undo(grounds, plan, opened, tx, error)
     } finally {
       if (pending !== undefined) silence.stop(pending)
     }
     if (locked && lockReleased.hasSubscribers) {
       const holdMs = performance.now() - acquiredAt
-      lockReleased.publish({ schema: grounds.schema, keys, sharedKeys, holdMs, outcome: outcomeOf(result.end) })
+      lockReleased.publish({ schema: grounds.schema, keys, sharedKeys, holdMs, outcome: outcomeOf(result) })
     }
     return result
-  } catch (error) {
+  } catch (caught) {
+    const error = caught instanceof LockTimeout ? explainWait(grounds, plan, caught) : caught
     if (locked) reportFailedWait(grounds, plan, patience, error)
     const lost = error instanceof ConnectionLost || meansConnectionLost(error)
-    return { end: 'failed', error, lost, trace: undefined, ran: false }
+    return { end: 'failed', error, lost, trace: undefined, neverRan: true }
   } finally {
     unwatch?.()
     ticket?.release()
   }
-}
-
-/** The function threw: what it did is rolled back. */
-async function undo(
-  { silence }: Grounds,
-  { connection, trace }: Opened,
-  tx: OpenTransaction,
-  error: unknown,
-): Promise<Failure> {
-  tx.end()
-  const { lost } = connection
-  await rollBack(connection, silence)
-  return { end: 'failed', error: tx.reasonOf(error), lost, trace, ran: true }
-}
-
-/** The function returned, and there is nothing that could be committed. */
-async function giveUp(
-  { silence }: Grounds,
-  plan: TransactionPlan,
-  { connection, trace }: Opened,
-  tx: OpenTransaction,
-): Promise<Failure> {
-  if (tx.hasOpenSavepoint) {
-    // Half of it may be done: committing that would be worse than nothing.
-    await rollBack(connection, silence)
-    return { end: 'failed', error: leftOpen(plan), lost: false, trace, ran: true }
-  }
-  const cause = (await lastWords(connection)) ?? tx.firstFailure
-  connection.destroy()
-  return { end: 'failed', error: connectionLost(plan, cause), lost: true, trace, ran: true }
-}
-
-/** The server answered, and did not commit. */
-async function notCommitted(
-  { silence }: Grounds,
-  plan: TransactionPlan,
-  { connection, trace }: Opened,
-  tx: OpenTransaction,
-  { failure }: Commit,
-): Promise<Failure> {
-  if (failure === undefined) {
-    connection.release()
-    return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace, ran: true }
-  }
-  const { lost } = connection
-  await rollBack(connection, silence)
-  // Something had failed before and was caught: that is the reason, as where COMMIT alone is answered with ROLLBACK.
-  const caught = codeOf(failure) === IN_FAILED_TRANSACTION
-  return { end: 'failed', error: caught ? rolledBack(plan, tx.firstFailure) : failure, lost, trace, ran: true }
-}
-
-/** A server that answers COMMIT with an error of its own has rolled back; one that is gone has not answered. */
-async function afterCommitFailed<T>(
-  { silence }: Grounds,
-  { connection, trace }: Opened,
-  value: T,
-  error: unknown,
-): Promise<Attempt<T>> {
-  // One that goes on answering was not at its end when it said so; a FATAL or PANIC can have any code.
-  const rolledBackByServer = isSqlState(error) && (await isStillAnswering(connection, silence))
-  if (rolledBackByServer) return { end: 'failed', error, lost: false, trace, ran: true }
-  connection.destroy()
-  return { end: 'uncertain', value, error, trace }
 }
 
 async function waitInProcess(grounds: Grounds, plan: TransactionPlan, patience: Patience): Promise<Ticket> {
@@ -209,9 +149,10 @@ function named(
   return { schema: grounds.schema, keys: plan.keys, sharedKeys: plan.sharedKeys }
 }
 
-function outcomeOf(end: Attempt<unknown>['end']): Outcome {
-  if (end === 'committed') return 'committed'
-  return end === 'failed' ? 'rolledBack' : 'unknown'
+function outcomeOf(result: Attempt<unknown>): Outcome {
+  if (result.end === 'committed') return 'committed'
+  if (result.end === 'uncertain') return 'unknown'
+  return result.error instanceof TransactionEndedEarly ? result.error.outcome : 'rolledBack'
 }
 
 function reportFailedWait(grounds: Grounds, plan: TransactionPlan, patience: Patience, error: unknown): void {
@@ -222,35 +163,4 @@ function reportFailedWait(grounds: Grounds, plan: TransactionPlan, patience: Pat
   } else if (patience.aborted && lockAbandoned.hasSubscribers) {
     lockAbandoned.publish({ ...named(grounds, plan), waitedMs: patience.waitedMs })
   }
-}
-
-function rolledBack(plan: TransactionPlan, cause: unknown): LockstepError {
-  return new TransactionRolledBack(
-    'The server answered COMMIT with ROLLBACK: a statement had failed and its error was caught.',
-    {
-      advice:
-        'Let errors of statements out of the function, or run the part that may fail in tx.savepoint(). Nothing was written.',
-      keys: plan.allKeys,
-      cause,
-    },
-  )
-}
-
-function leftOpen(plan: TransactionPlan): LockstepError {
-  return new TransactionRolledBack(
-    'The function returned while a savepoint or an inner transaction was still running.',
-    {
-      advice: 'Await every tx.savepoint() and every inner transaction() inside the function. Nothing was written.',
-      keys: plan.allKeys,
-    },
-  )
-}
-
-/** The error for a connection that was lost while nothing could be written yet. */
-export function connectionLost(plan: TransactionPlan, cause: unknown): LockstepError {
-  return new ConnectionLost('The connection was lost before COMMIT was sent.', {
-    advice: 'Nothing was written; it can be done again.',
-    keys: plan.allKeys,
-    cause,
-  })
 }

@@ -7,6 +7,7 @@ import {
   DriverUnsupported,
   InvalidKey,
   InvalidOption,
+  type JoinOptions,
   type Key,
   key,
   Lockstep,
@@ -48,13 +49,17 @@ const notKeys: readonly unknown[] = [null, 42, 42n, true, {}, Symbol('Transfer:4
 const many: readonly Key[] = Array.from({ length: 257 }, (_, index): Key => `Transfer:${index}`)
 
 const allUndefined = Object.fromEntries(
-  ['lock', 'lockShared', 'isolation', 'waitMs', 'signal', 'retry'].map((name) => [name, undefined]),
+  ['streams', 'isolation', 'waitMs', 'noWait', 'signal', 'retry'].map((name) => [name, undefined]),
 )
 
 const wrongOptions: readonly (readonly [string, unknown])[] = [
   ['no options', undefined],
   ['null for options', null],
   ['a key for options', 'Transfer:42'],
+  ['an unknown option', { locks: 'Order:1' }],
+  ['a key that was forgotten', { lock: undefined }],
+  ['a shared key that was forgotten', { lockShared: undefined }],
+  ['an unknown option of retry', { retry: { attempt: 3 } }],
   ['257 keys', { lock: many }],
   ['257 keys in both lists', { lock: many.slice(0, 200), lockShared: many.slice(200) }],
   ['one key both shared and exclusive', { lock: ['Ledger:open', 'Order:1'], lockShared: 'Ledger:open' }],
@@ -67,6 +72,7 @@ const wrongOptions: readonly (readonly [string, unknown])[] = [
   ['waitMs in words', { waitMs: '100' }],
   ['waitMs true', { waitMs: true }],
   ['waitMs null', { waitMs: null }],
+  ['a text for noWait', { noWait: 'yes' }],
   ['an unknown isolation', { isolation: 'snapshot' }],
   ['an isolation in capitals', { isolation: 'SERIALIZABLE' }],
   ['SQL for an isolation', { isolation: 'serializable; DROP TABLE notes' }],
@@ -113,7 +119,7 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
   test.each(wrongKeys)('a key %s', async (_, wrong) => {
     for (const options of [{ lock: wrong }, { lockShared: wrong }, { lock: ['Order:1', wrong] }]) {
       expect(await refused(options, INVALID_KEY)).toBeInstanceOf(InvalidKey)
-      const joined = await failureOf(client.lockstep.join(client.pool, options as TransactionOptions))
+      const joined = await failureOf(client.lockstep.join(client.pool, options as JoinOptions))
       expect(joined).toBeInstanceOf(InvalidKey)
     }
     expect(() => client.lockstep.lockId(wrong as 'Order:1')).toThrow(InvalidKey)

@@ -74,7 +74,7 @@ describe.each(drivers)('$driver', ({ driver, lockstep, unrelated }) => {
 
   test('a crowd on as many keys as callers is limited by the pool alone', async () => {
     const callers = Array.from({ length: 200 }, (_, each) =>
-      lockstep.transaction({ lock: key`Own:${driver}-${each}` }, (tx) => tx.query('SELECT 1')),
+      lockstep.transaction({ lock: key`Own:${driver}:${each}` }, (tx) => tx.query('SELECT 1')),
     )
     expect(await Promise.all(callers)).toHaveLength(200)
   })

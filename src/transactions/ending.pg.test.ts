@@ -293,8 +293,8 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       expect(await tx.savepoint(plain)).toBe(7)
       await expect(tx.savepoint(throwing)).rejects.toThrow('at once')
-      expect(await lockstep.transaction({ lock: 'Order:1' }, plain)).toBe(7)
-      await expect(lockstep.transaction({}, throwing)).rejects.toThrow('at once')
+      expect(await tx.transaction({ lock: 'Order:1' }, plain)).toBe(7)
+      await expect(tx.transaction({}, throwing)).rejects.toThrow('at once')
       await note(tx, 'good')
     })
     expect(await bench.notes()).toEqual(['good'])
@@ -311,7 +311,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
       running.give()
       await finish.given
       // A part of a transaction that runs is no new call.
-      await lockstep.transaction({ lock: 'Order:1' }, (inner) => note(inner, 'finished'))
+      await tx.transaction({ lock: 'Order:1' }, (inner) => note(inner, 'finished'))
       await note(tx, 'too')
       done.push('holder')
     })

@@ -67,12 +67,13 @@ describe.each(DRIVERS)('events, %s', (driver) => {
 
   test('without a lock, nested and joined there is nothing to tell', async () => {
     const { lockstep, begin } = bench.open(driver)
-    await lockstep.transaction({}, async () => lockstep.transaction({}, async () => undefined))
+    await lockstep.transaction({}, (tx) => tx.transaction({}, async () => undefined))
     await begin('', (client) => lockstep.join(client, { lock: 'Order:1' }))
     await failureOf(lockstep.transaction({}, async () => Promise.reject(new Error('no'))))
     expect(heard).toEqual([])
-    await lockstep.transaction({ lock: 'Order:1' }, async () => {
-      await lockstep.transaction({ lock: 'Order:1' }, async () => undefined)
+    await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      await tx.transaction({ lock: 'Order:1' }, async () => undefined)
+      await failureOf(tx.transaction({ lock: 'Order:2' }, async () => undefined))
       await failureOf(lockstep.transaction({ lock: 'Order:2' }, async () => undefined))
     })
     expect(names()).toEqual(['lock.requested', 'lock.acquired', 'lock.released'])

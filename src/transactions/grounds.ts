@@ -9,9 +9,10 @@ import type {
   ShadowWatch,
   WaitPlaces,
 } from '../locks/index.ts'
-import type { Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
+import type { Connection, Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
 import type { Enqueuing } from './enqueuing.ts'
 import type { TransactionDefaults } from './options.ts'
+import type { NestedOnce } from './transactionInterface.ts'
 
 /** What one Lockstep shares among its transactions. */
 export interface Grounds {
@@ -36,10 +37,14 @@ export interface Grounds {
   readonly shadows: ShadowWatch
   /** How events get into the outbox. */
   readonly enqueuing: Enqueuing
+  /** How `tx.once()` is done. */
+  readonly once: NestedOnce
   /** A wait that lasts longer is told as slow. */
   readonly slowWaitMs: number
   /** What is known of the server; undefined before the first question. */
   readonly readiness: Readiness | undefined
   /** Asked once; a failure is asked again. */
   ready(): Promise<Readiness>
+  /** Looks at a connection on which something else was seen than what is known. */
+  know(connection: Connection, known: Readiness): Promise<Readiness>
 }

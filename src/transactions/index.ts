@@ -18,6 +18,7 @@
  * caller's function runs. When it throws: ROLLBACK. When it returns: COMMIT, and then one of
  * - COMMIT is confirmed: done.
  * - COMMIT is answered with ROLLBACK: a failed statement's error was swallowed. The server reports no error; we do.
+ * - the check before COMMIT fails: somebody else had ended the transaction. Nothing more is run.
  * - the server answers with an error (a deferred constraint, 40001): rolled back.
  * - no answer: *uncertain*. The transaction's id came with the opening message, before COMMIT was sent; another connection asks the
  *   server for its fate, in the same incarnation only. Still in progress: that session is terminated first, and asked again.
@@ -29,13 +30,40 @@
  * **The claim's border.** SERIALIZABLE transactions under *different* keys can still collide, for example on a small table that
  * both read by sequential scan. Then they are retried like any other.
  *
- * **Nesting.** A transaction inside a transaction is a savepoint of it when its locks are held and its isolation is the same;
- * everything else is refused: it would wait for the code that it is called from.
+ * **I6 Nesting is explicit.** `tx.transaction()` is a savepoint of its transaction, if that one holds its locks and has its isolation.
+ * `lockstep.transaction()` in the async context of an open transaction of the same Lockstep is refused, with both ways out: `tx`, or
+ * `lockstep.detached(fn)`. The context alone proves nothing: a job queue that requests share runs the job of one in the context of
+ * another, which may roll back. In the context of another Lockstep it runs, unless that context holds one of its locks on the same
+ * database, or every connection of its pool: then it would wait for itself. A context ends with its transaction.
+ *
+ * **Tried before trusted.** Some engines accept advisory locks and ignore them, and some routes lead to several servers. Before the first
+ * transaction two connections try it, once for each server and route (see serverCheck.ts); where locks do not exclude, every call fails.
+ *
+ * **Scopes.** One connection, a stack of open scopes: the transaction, savepoints of it, and what a client began with BEGIN, which is a
+ * savepoint, too. A statement belongs to the scope of the tx or the client that it was sent through. It is sent while that is the
+ * innermost one. While another is open inside, it would become a part of that, and be undone with it: so it waits for its turn, for
+ * the transaction's `waitMs` at most, because what it waits for may wait for it. Called from inside of what it would wait for, it is
+ * refused at once. A lost connection, and the end of the transaction, refuse all that wait.
+ *
+ * **The client.** `tx.client` is a virtual client: BEGIN on it opens a savepoint, COMMIT releases it, ROLLBACK rolls it back. What else
+ * begins or ends a transaction is refused before it is sent. A COMMIT in which a statement had failed is an error, and rolled back.
+ * What a client has begun and not ended when the function returns takes the transaction with it, as a savepoint does.
+ *
+ * **The check.** What reaches the server past all that cannot be kept from ending the transaction; it can be kept from looking
+ * committed. The opening message brings the transaction's mark: its id, or with `retry: false` the time at which it began. Where the
+ * client was in the caller's hands, a statement in the message of COMMIT, before everything else in it, fails unless the mark is still the
+ * transaction's own. Then nothing of that message is run, and the call fails with `TransactionEndedEarly`, never retried. A rollback
+ * asks the same. Without the client nothing can have ended it: through `tx.query()` goes one statement at a time, whose first words are
+ * looked at, and inside a transaction block CALL, DO and functions cannot commit.
+ *
+ * **In doubt.** A statement that fails without a SQLSTATE has failed in the driver: the server may have executed it, or may be at it.
+ * Unless the driver never sent it, nothing more is sent and nothing is committed, savepoint or not; the session is ended.
  *
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.
  */
-export { type JoinOptions, joinTransaction } from './join.ts'
+export { checkTransaction, homeOf, wrapCallersClient, writeInCallersTransaction } from './callersClient.ts'
+export { type CheckedJoin, type JoinOptions, joinTransaction } from './join.ts'
 export {
   type Enqueuing,
   type EventMap,
@@ -47,19 +75,32 @@ export {
   type StreamNumbers,
 } from './enqueuing.ts'
 export type { Grounds } from './grounds.ts'
-export { isInsideTransaction, outsideTransactions } from './nesting.ts'
+export { isInsideTransaction } from './frames.ts'
+export { detached, outsideTransactions, refuseInside } from './nesting.ts'
 export { tellsOfLostConnection } from './retry.ts'
 export {
+  type CheckedTransaction,
   checkWaitMs,
   planDefaults,
   planTransaction,
   type RetryOptions,
+  TRANSACTION_OPTIONS,
   type Strategy,
   type TransactionDefaults,
   type TransactionOptions,
   type TransactionPlan,
 } from './options.ts'
 export { runTransaction } from './run.ts'
+export { ServerCheck } from './serverCheck.ts'
 export { Stay } from './stay.ts'
-export { abandon, isUndone, rootOf, type Transaction } from './transaction.ts'
+export { abandon, isOf, isUndone, rootOf } from './transaction.ts'
+export {
+  NESTED_ONCE_OPTIONS,
+  type NestedOnce,
+  type NestedOnceOptions,
+  type NestedOptions,
+  type OnceResult,
+  type Transaction,
+  type Transactor,
+} from './transactionInterface.ts'
 export type { Isolation } from './transactions.sql.ts'

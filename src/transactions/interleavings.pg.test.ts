@@ -96,7 +96,7 @@ describe.each(DRIVERS)('a savepoint that outlives its transaction, %s', (driver)
     const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'outer')
       inner = failureOf(
-        lockstep.transaction({ lock: 'Order:1' }, async (part) => {
+        tx.transaction({ lock: 'Order:1' }, async (part) => {
           await note(part, 'taken from one')
           half.give()
           await goOn.given

@@ -1,3 +1,4 @@
+import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
@@ -77,10 +78,16 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
 
   test('a client without a transaction is refused', async () => {
     const { lockstep, pool } = bench.open(driver)
-    const error = await failureOf(lockstep.join(pool, { lock: 'Transfer:1' }))
-    expect(error).toBeInstanceOf(JoinRefused)
-    expect(error).toMatchObject({ code: 'LOCKSTEP_JOIN_REFUSED', cause: { code: '25P01' } })
+    expect(await failureOf(lockstep.join(pool, { lock: 'Transfer:1' }))).toBeInstanceOf(JoinRefused)
     expect(await failureOf(lockstep.join(pool))).toBeInstanceOf(JoinRefused)
+    const client = pool instanceof pg.Pool ? await pool.connect() : await pool.reserve()
+    try {
+      const error = await failureOf(lockstep.join(client, { lock: 'Transfer:1' }))
+      expect(error).toBeInstanceOf(JoinRefused)
+      expect(error).toMatchObject({ code: 'LOCKSTEP_JOIN_REFUSED', cause: { code: '25P01' } })
+    } finally {
+      client.release()
+    }
     expect(await bench.locksHeld()).toBe(0)
   })
 

@@ -1,8 +1,11 @@
-import { ConnectionLost, DriverUnsupported, JoinRefused, LockTimeout } from '../errors.ts'
+import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
+import { ConnectionLost, JoinRefused, LocksIneffective, LockTimeout } from '../errors.ts'
 import { AFTER_END_MS, type Keys, Patience } from '../locks/index.ts'
 import { codeOf, GRACE_MS, NO_ACTIVE_TRANSACTION, standbyRefused, type StatementResult } from '../postgres/index.ts'
+import { noTransaction, wrapCallersClient } from './callersClient.ts'
+import { patiently } from './connections.ts'
 import type { Grounds } from './grounds.ts'
-import { planTransaction, type TransactionPlan } from './options.ts'
+import { planTransaction, readsFresh, type TransactionPlan } from './options.ts'
 import { OpenTransaction } from './transaction.ts'
 import { beginJoin, type Isolation, joinLocks, releaseSavepoint, rollbackToSavepoint } from './transactions.sql.ts'
 
@@ -14,9 +17,12 @@ export interface JoinOptions {
   readonly waitMs?: number | false
 }
 
+const JOIN_OPTIONS: OptionNames<JoinOptions> = { lock: 'never undefined', lockShared: 'never undefined', waitMs: true }
+
+/** The same as the compiler checks it: no unknown name, and no key that may be undefined. */
+export type CheckedJoin<Given extends JoinOptions> = Checked<Given, JoinOptions, 'lock' | 'lockShared'>
+
 const SAVEPOINT = 'lockstep_join'
-/** In PostgreSQL the two are the same. */
-const SAFE_LEVELS: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
 
 /**
  * Works inside a transaction that the caller opened, on the caller's client. What is read after it is guarded by the locks; what
@@ -27,14 +33,14 @@ export async function joinTransaction(
   client: unknown,
   options: JoinOptions,
 ): Promise<OpenTransaction> {
+  checkOptions('join()', options, JOIN_OPTIONS)
   const plan = planTransaction(grounds, options)
-  if (!canSend(client, grounds.driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) {
-    throw new DriverUnsupported('join() was given no client.', { advice: 'Pass the client on which you sent BEGIN.' })
-  }
-  const patience = new Patience(plan.waitMs, undefined, grounds.closing)
-  // Asking would need another connection, and the joiners may have them all.
+  // Asking needs another connection, and the joiners may have them all.
+  if (grounds.readiness === undefined && (grounds.driver.hasIdle() || grounds.driver.hasRoom()))
+    await refuseIneffectiveLocks(grounds, plan)
   const checksConnections = grounds.readiness?.checksConnections ?? false
-  const connection = grounds.driver.wrap(client)
+  const connection = wrapCallersClient(grounds, client, 'join()')
+  const patience = new Patience(plan.waitMs, undefined, grounds.closing)
   /** Sends one message. The client is the caller's: one that does not answer is left alone, and nothing more is sent through it. */
   const send = async (text: string, withinMs: number): Promise<StatementResult[]> => {
     const answer = connection.script(text)
@@ -47,10 +53,14 @@ export async function joinTransaction(
   const soon = (): number => Math.min(silenceMs, budgetMs())
   try {
     const results = await send(beginJoin(SAVEPOINT), soon()).catch((error: unknown) => {
-      throw codeOf(error) === NO_ACTIVE_TRANSACTION ? noTransaction(error) : error
+      throw codeOf(error) === NO_ACTIVE_TRANSACTION ? noTransaction('join()', error) : error
     })
     const row = results.at(-1)?.rows[0] as unknown
     const { isolation, standby } = row as { isolation: Isolation; standby: string }
+    const { enqueuing } = grounds
+    const { waitMs: turnMs, closing } = plan
+    const joined = (): OpenTransaction =>
+      new OpenTransaction(connection, { isolation, enqueuing, grounds, plan, waitMs: turnMs, closing, joined: true })
     const refusal = standby === 'true' ? standbyRefused() : refusalOf(isolation, plan)
     if (refusal !== undefined) {
       await send(releaseSavepoint(SAVEPOINT), soon())
@@ -58,7 +68,7 @@ export async function joinTransaction(
     }
     if (plan.locks.length === 0) {
       await send(releaseSavepoint(SAVEPOINT), soon())
-      return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
+      return joined()
     }
     // lock_timeout 0 would mean: for ever.
     const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : Math.max(0, Math.ceil(patience.remainingMs()))
@@ -70,22 +80,28 @@ export async function joinTransaction(
       if (!connection.lost && !(error instanceof LockTimeout)) await send(rollbackToSavepoint(SAVEPOINT), soon())
       throw error
     }
-    return new OpenTransaction(connection, { isolation, enqueuing: grounds.enqueuing, joined: true })
+    return joined()
   } finally {
     // Only our listeners: the client stays the caller's.
     connection.release()
   }
 }
 
-function canSend(client: unknown, methods: readonly string[]): boolean {
-  if ((typeof client !== 'object' && typeof client !== 'function') || client === null) return false
-  return methods.every((method) => typeof (client as Record<string, unknown>)[method] === 'function')
+/** How long the first joiners wait for that: postgres.js does not tell that it has no connection left. */
+const TRIAL_MS = 1000
+
+/** Whatever else is wrong with the server shows on the caller's own connection. */
+async function refuseIneffectiveLocks(grounds: Grounds, plan: TransactionPlan): Promise<void> {
+  const patience = new Patience(TRIAL_MS, undefined, plan.closing)
+  await patiently(grounds.ready(), patience, plan.locks).catch((error: unknown) => {
+    if (error instanceof LocksIneffective) throw error
+  })
 }
 
 const MAX_LOCK_TIMEOUT_MS = 2_147_483_647
 
 function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | undefined {
-  if (plan.locks.length === 0 || SAFE_LEVELS.has(isolation)) return undefined
+  if (plan.locks.length === 0 || readsFresh(isolation)) return undefined
   return new JoinRefused(
     `The joined transaction is ${isolation.toUpperCase()}: its snapshot is older than any lock taken now.`,
     {
@@ -94,13 +110,6 @@ function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | u
       keys: plan.allKeys,
     },
   )
-}
-
-function noTransaction(cause: unknown): JoinRefused {
-  return new JoinRefused('The client given to join() has no open transaction.', {
-    advice: 'Send BEGIN on it first, or use lockstep.transaction().',
-    cause,
-  })
 }
 
 /** Whether the answer, or an error, comes in time. */

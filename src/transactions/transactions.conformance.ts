@@ -98,7 +98,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
     })
 
     beforeEach(() => {
-      lock = key`Account:${driver}-${++number}`
+      lock = key`Account:${driver}:${++number}`
     })
 
     afterAll(async () => {
@@ -254,7 +254,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
     })
 
     test('callers that wait leave connections free: other keys and plain transactions go on', async () => {
-      const keys = Array.from({ length: 3 * POOL_SIZE }, (_, each) => key`Crowded:${number}-${each}`)
+      const keys = Array.from({ length: 3 * POOL_SIZE }, (_, each) => key`Crowded:${number}:${each}`)
       const letGo = signal()
       const held = signal()
       const holding = one.transaction({ lock: keys }, async () => {

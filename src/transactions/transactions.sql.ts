@@ -13,7 +13,7 @@ import {
   type LockMethod,
   unlockLeftovers,
 } from '../locks/index.ts'
-import { quoteLiteral, type Statement, type StatementResult } from '../postgres/index.ts'
+import { failUnlessSame, quoteLiteral, type Statement, type StatementResult, withValues } from '../postgres/index.ts'
 import type { Stream } from './enqueuing.ts'
 
 /** The isolation levels that mean something in PostgreSQL; READ UNCOMMITTED is READ COMMITTED there. */
@@ -37,7 +37,7 @@ export interface Opening {
   readonly tellsWaiting: boolean
 }
 
-/** The row that every opening message ends with. `held` is null where a lock is taken, `standby` on a standby, else the xid or ''. */
+/** The row that every opening message ends with. `held` is null where a lock is taken, `standby` on a standby, else the mark: the xid, or the time. */
 export interface OpeningRow {
   readonly held: string | null
   readonly pid: string
@@ -46,6 +46,7 @@ export interface OpeningRow {
   readonly existing?: string
 }
 
+export const BEGIN = 'BEGIN'
 export const COMMIT = 'COMMIT'
 export const ROLLBACK = 'ROLLBACK'
 /** Fails in a transaction that has failed, and does nothing else. */
@@ -55,9 +56,32 @@ function begin(isolation: Isolation): string {
   return `BEGIN ISOLATION LEVEL ${isolation.toUpperCase()};`
 }
 
-/** A standby has no ids to give and fails; where none is wanted, it has to be asked. */
+/** When the transaction began, to the microsecond. Another one of the same session began at another time. */
+const BEGAN = 'extract(epoch FROM transaction_timestamp())::text'
+
+/** A standby has no ids to give and fails; where none is wanted, it has to be asked, and the time is the transaction's mark. */
 function grantedBy({ withXid }: Opening): string {
-  return withXid ? 'pg_current_xact_id()::text' : `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE '' END`
+  return withXid ? 'pg_current_xact_id()::text' : `CASE WHEN pg_is_in_recovery() THEN 'standby' ELSE ${BEGAN} END`
+}
+
+/** What is true in the transaction that was opened with this mark, and in no other. */
+function isSame(mark: string, withXid: boolean): string {
+  return `${withXid ? 'pg_current_xact_id_if_assigned()::text' : BEGAN} = ${quoteLiteral(mark)}`
+}
+
+/** Goes before COMMIT where somebody else may have ended the transaction. */
+export function checkSame(mark: string, withXid: boolean): string {
+  return failUnlessSame(isSame(mark, withXid))
+}
+
+/** Rolls back, and says whether it was the transaction that was opened. Fails where that has failed. */
+export function rollbackSame(mark: string, withXid: boolean): string {
+  return `SELECT coalesce(${isSame(mark, withXid)}, false)::text AS same; ${ROLLBACK}`
+}
+
+/** Rolls back, and says what became of a transaction that is over for certain. */
+export function rollbackAndAsk(xid: string): string {
+  return `${ROLLBACK}; SELECT pg_xact_status('${xid}'::xid8) AS status`
 }
 
 function columns(opening: Opening, locks: LockSet, life: string | undefined): string {
@@ -245,6 +269,12 @@ export function rollbackToSavepoint(name: string): string {
   return `ROLLBACK TO SAVEPOINT ${name}; RELEASE SAVEPOINT ${name}`
 }
 
+/** One message that writes nothing where no transaction is open: SAVEPOINT fails there with 25P01, and the rest is not run. */
+export function onlyInTransaction(statement: Statement): string {
+  const name = 'lockstep_inside'
+  return `${savepoint(name)}; ${releaseSavepoint(name)}; ${withValues(statement)}`
+}
+
 /** Fails with 25P01 where no transaction is open. */
 export function beginJoin(name: string): string {
   return `SAVEPOINT ${name}; SELECT current_setting('transaction_isolation') AS isolation, pg_is_in_recovery()::text AS standby`
@@ -271,33 +301,13 @@ export function joinLocks(
     ${releaseSavepoint(name)}; SELECT current_setting('lockstep.joined') AS joined, ${AFTER_WAITING}`
 }
 
-/** Statements that only Lockstep may send inside its transactions. ROLLBACK TO a savepoint is the caller's own affair. */
-const CONTROL =
-  /^(?:begin|start\s+transaction|commit|end|abort|rollback(?!\s+(?:work\s+|transaction\s+)?to\b)|prepare\s+transaction)\b/i
-
-export function isTransactionControl(text: string): boolean {
-  return CONTROL.test(text.slice(startOfStatement(text)))
+/** What has to follow a savepoint so that it is as BEGIN with this access mode: it ends with the savepoint. */
+export function accessMode(readOnly: boolean | undefined): string {
+  if (readOnly === undefined) return ''
+  return `; SET TRANSACTION READ ${readOnly ? 'ONLY' : 'WRITE'}`
 }
 
-/** Where the first statement begins, behind blanks, empty statements and comments, which PostgreSQL nests. */
-function startOfStatement(text: string): number {
-  const skipped = /[\s;]+|--[^\n\r]*/y
-  for (let at = 0; ;) {
-    skipped.lastIndex = at
-    const end = skipped.test(text) ? skipped.lastIndex : endOfComment(text, at)
-    if (end === at) return at
-    at = end
-  }
-}
-
-function endOfComment(text: string, start: number): number {
-  if (!text.startsWith('/*', start)) return start
-  const border = /\/\*|\*\//g
-  border.lastIndex = start
-  let depth = 0
-  for (let found = border.exec(text); found !== null; found = border.exec(text)) {
-    depth += found[0] === '/*' ? 1 : -1
-    if (depth === 0) return border.lastIndex
-  }
-  return text.length
+/** The text of a BEGIN, to be read and not to be sent. */
+export function beginWith(modes: string): string {
+  return `BEGIN ${modes}`
 }

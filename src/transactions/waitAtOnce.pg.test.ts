@@ -4,6 +4,7 @@ import {
   type Client,
   DRIVERS,
   failureOf,
+  firstCall,
   holding,
   note,
   pidOf,
@@ -34,6 +35,7 @@ const hold = (driver: (typeof DRIVERS)[number], lock = HOT.lock): Promise<() => 
 
 /** Makes this client know that the lock is taken. */
 async function learn({ lockstep }: Client, options: TransactionOptions = HOT): Promise<void> {
+  await firstCall(lockstep)
   const error = await failureOf(lockstep.transaction({ ...options, waitMs: 30 }, () => Promise.resolve()))
   expect(error).toBeInstanceOf(LockTimeout)
 }
@@ -63,16 +65,25 @@ async function waitingFor(count: number): Promise<string[]> {
 }
 
 /** On a busy machine what was learned may be forgotten again, or the first slice be over, before anybody has looked: then once more. */
-async function firstSlice(client: Client, driver: (typeof DRIVERS)[number], expected: RegExp, tries = 5) {
-  const letGo = await hold(driver)
-  await learn(client)
-  const shown = client.lockstep.transaction(HOT, async (tx) => (await tx.query(`SELECT ${SHOW}`)).rows)
-  const [sent] = await waitingFor(1)
-  if (expected.test(sent ?? '')) return { shown, letGo }
-  await letGo()
-  await shown
-  if (tries === 1) throw new Error(`At first it sent ${sent}`)
-  return firstSlice(client, driver, expected, tries - 1)
+async function firstSlice(
+  client: Client,
+  driver: (typeof DRIVERS)[number],
+  expected: RegExp,
+  options: TransactionOptions = HOT,
+) {
+  for (let tries = 1; ; tries++) {
+    const letGo = await hold(driver)
+    await learn(client, options)
+    const shown = client.lockstep.transaction(options, async (tx) => {
+      const held = await bench.locksHeld()
+      return { held, rows: (await tx.query(`SELECT ${SHOW}`)).rows }
+    })
+    const [sent] = await waitingFor(1)
+    if (expected.test(sent ?? '')) return { shown, letGo }
+    await letGo()
+    await shown
+    if (tries === 10) throw new Error(`At first it sent ${sent}`)
+  }
 }
 
 const SHOW = Object.keys(SETTINGS)
@@ -90,25 +101,19 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
       if (slices === 'several')
         await expect.poll(async () => (await waitingFor(1))[0], { timeout: 5000 }).toMatch(/^ROLLBACK/)
       await letGo()
-      expect(await shown).toEqual([SETTINGS])
+      expect(await shown).toMatchObject({ rows: [SETTINGS] })
       expect(await client.query(`SELECT ${SHOW}`)).toEqual([SETTINGS])
     }
   })
 
   test('several locks, one of them shared: granted in order, settings put back, told as contended', async () => {
     const client = bench.open(driver, { names: false })
-    const letGo = await hold(driver)
     const options = { lock: [key`Order:a`, HOT.lock], lockShared: key`Order:b` }
-    await learn(client, options)
+    const { shown, letGo } = await firstSlice(client, driver, driver === 'pg' ? /^BEGIN/ : /^ROLLBACK/, options)
     const acquired: boolean[] = []
     const stop = on('lock.acquired', ({ keys, contended }) => void (keys.length === 2 && acquired.push(contended)))
-    const shown = client.lockstep.transaction(options, async (tx) => {
-      expect(await bench.locksHeld()).toBe(3)
-      return (await tx.query(`SELECT ${SHOW}`)).rows
-    })
-    expect((await waitingFor(1))[0]).toMatch(driver === 'pg' ? /^BEGIN/ : /^ROLLBACK/)
     await letGo()
-    expect(await shown).toEqual([SETTINGS])
+    expect(await shown).toEqual({ held: 3, rows: [SETTINGS] })
     // Free by now: waited for at once all the same, and told as what it was.
     await client.lockstep.transaction(options, () => Promise.resolve())
     stop()
@@ -136,6 +141,23 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     await letGo()
     expect(await client.lockstep.transaction({ ...HOT, waitMs: 0 }, () => Promise.resolve('free'))).toBe('free')
   })
+
+  test.each(['read committed', 'serializable'] as const)(
+    'noWait refuses a lock that is taken at once, and waits for a connection, %s',
+    async (isolation) => {
+      const client = bench.open(driver, { max: 1, names: false })
+      const options = { ...HOT, noWait: true, isolation, waitMs: false } as const
+      const letGo = await hold(driver)
+      const error = await failureOf(client.lockstep.transaction(options, () => Promise.resolve()))
+      expect(error).toBeInstanceOf(LockTimeout)
+      expect(error).toMatchObject({ waitedFor: 'server' })
+      await letGo()
+      const free = await occupy(client)
+      const waiting = client.lockstep.transaction(options, () => Promise.resolve('had'))
+      await free()
+      expect(await waiting).toBe('had')
+    },
+  )
 
   test(
     'ended in every way, a wait gives its place, its connection and its lock back',

@@ -3,6 +3,7 @@ import { findHolders, type Patience } from '../locks/index.ts'
 import { lockSlow } from '../observe/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from './grounds.ts'
+import { outsideTransactions } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
 
 /** Something to be done if a wait lasts until then. */
@@ -31,7 +32,8 @@ function look(): void {
 function setAlarm(afterMs: number, ring: () => void): Alarm {
   const alarm = { at: performance.now() + afterMs, ring }
   alarms.add(alarm)
-  timer ??= setTimeout(look, LATE_MS).unref()
+  // It rings for all waits: a transaction in which the first began has nothing to do with it.
+  timer ??= outsideTransactions(() => setTimeout(look, LATE_MS)).unref()
   return alarm
 }
 

@@ -88,7 +88,8 @@ function tsconfig(resolution: Resolution): object {
       moduleResolution: resolution,
       types: ['node'],
       strict: true,
-      exactOptionalPropertyTypes: true,
+      // Most projects have it off.
+      exactOptionalPropertyTypes: resolution === 'nodenext',
       noUncheckedIndexedAccess: true,
       // Our declarations must hold by themselves: a user without skipLibCheck sees each of their faults.
       skipLibCheck: false,

@@ -1,8 +1,8 @@
 import type { Check } from './check.ts'
 import { root } from './repository.ts'
+import { checkedOptions } from './tidy/checkedOptions.ts'
 import { documentLinks } from './tidy/documentLinks.ts'
 import { errorCodes } from './tidy/errorCodes.ts'
-import { fileLength } from './tidy/fileLength.ts'
 import { importDirection } from './tidy/importDirection.ts'
 import { noDownloadAddresses } from './tidy/noDownloadAddresses.ts'
 import { noMachinePaths } from './tidy/noMachinePaths.ts'
@@ -14,12 +14,12 @@ import type { Rule } from './tidy/tree.ts'
 import { workingTree } from './tidy/workingTree.ts'
 
 const rules: readonly Rule[] = [
-  fileLength,
   speakingNames,
   importDirection,
   roomEssay,
   sqlApart,
   quietLibrary,
+  checkedOptions,
   errorCodes,
   documentLinks,
   noMachinePaths,

@@ -16,7 +16,7 @@ export interface PgBouncerOptions {
   readonly postgresPort: number
   /** Default 127.0.0.1. */
   readonly postgresHost?: string
-  readonly poolMode: 'transaction' | 'session'
+  readonly poolMode: 'transaction' | 'session' | 'statement'
   /** Server connections for each pair of database and user. Default 20. */
   readonly defaultPoolSize?: number
   /** Users and the passwords PgBouncer gives to the server; clients need none. Default: postgres, without. */

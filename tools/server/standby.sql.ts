@@ -7,3 +7,6 @@ export const RELOAD = 'SELECT pg_reload_conf()'
 export const IS_SYNCHRONOUS = `
   SELECT current_setting('synchronous_standby_names') = '*'
          AND EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync' AND state = 'streaming') AS yes`
+
+export const WAL_POSITION = 'SELECT pg_current_wal_lsn()::text AS answer'
+export const HAS_REPLAYED = 'SELECT (pg_last_wal_replay_lsn() >= $1::pg_lsn)::text AS answer'

@@ -106,11 +106,11 @@ async function startHono(lockstep: HttpLockstep): Promise<RunningServer> {
   return { name: 'hono', url: urlOf(server), close: () => closed(server) }
 }
 
-function urlOf(server: Server): string {
+export function urlOf(server: Server): string {
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-function closed(server: Server): Promise<void> {
+export function closed(server: Server): Promise<void> {
   server.closeAllConnections()
   return new Promise((resolve, reject) => server.close((error) => (error === undefined ? resolve() : reject(error))))
 }

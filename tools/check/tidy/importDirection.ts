@@ -14,6 +14,10 @@ const floors: readonly (readonly string[])[] = [
 
 // These stand outside and live on what every user gets, which keeps the public entries sufficient.
 const guestRooms = new Set(['cli', 'console'])
+// What every room may use, observe and the guests too. These import each other and nothing else.
+const openToAll = new Set(['src/errors.ts', 'src/checkOptions.ts', 'src/nearest.ts'])
+// What all errors have in common. The others get it from errors.ts.
+const errorBase = 'src/lockstepError.ts'
 const guestFolders = ['desk', 'console', 'proofs', 'bench', 'examples']
 
 /** Imports go one way, from room to room only through the other's index.ts, and guests come in by the public entries. */
@@ -60,12 +64,16 @@ function judgeGuestFolder({ specifier }: Import, path: string | undefined): stri
 }
 
 function judgeGuestRoom(room: string, path: string, entries: ReadonlySet<string>): string | undefined {
-  if (path === 'src/index.ts' || /^src\/[^/]+\/index\.ts$/.test(path) || entries.has(path)) return undefined
+  if (path === 'src/index.ts' || isHelper(path) || /^src\/[^/]+\/index\.ts$/.test(path) || entries.has(path))
+    return undefined
   return `${room} uses only the public entries, and ${path} is none`
 }
 
 function judgeTop(file: string, path: string): string | undefined {
-  if (file === 'src/errors.ts') return 'errors.ts is everybody’s and imports nobody'
+  if (file === 'src/errors.ts') {
+    return path === errorBase ? undefined : `errors.ts is everybody’s and imports nothing but ${errorBase}`
+  }
+  if (openToAll.has(file) && !openToAll.has(path)) return `${file} is open to all, and ${path} is not`
   const room = roomOf(path)
   if (room === undefined || path === `src/${room}/index.ts`) return undefined
   return `${path} belongs to ${room}: import its index.ts`
@@ -73,13 +81,14 @@ function judgeTop(file: string, path: string): string | undefined {
 
 // The table of events names what errors name too; words are shared, code is not.
 function judgeObserve({ typeOnly }: Import, path: string): string | undefined {
+  if (isHelper(path)) return undefined
   return typeOnly && path === 'src/errors.ts' ? undefined : `observe depends on no room, and not on ${path}`
 }
 
 function judgeRoom(room: string, path: string): string | undefined {
   const other = roomOf(path)
   if (other === undefined) {
-    return path === 'src/errors.ts' ? undefined : `a room imports no top-level file but errors.ts, and not ${path}`
+    return openToAll.has(path) ? undefined : `a room imports no top-level file that is not open to all, and not ${path}`
   }
   if (path !== `src/${other}/index.ts`) return `${path} belongs to ${other}: import its index.ts`
   // Every room reports what it does, so all may look at the table of events.
@@ -89,6 +98,11 @@ function judgeRoom(room: string, path: string): string | undefined {
   if (floor === -1) return `the room ${room} has no floor yet: place it in tools/check/tidy/importDirection.ts`
   if (otherFloor === -1) return `${room} cannot import ${other}: it has no floor in tools/check/tidy/importDirection.ts`
   return otherFloor < floor ? undefined : `${room} stands on what is below it, and ${other} is not`
+}
+
+/** Open to all, and no error class: those the guests get from the public entries. */
+function isHelper(path: string): boolean {
+  return path !== 'src/errors.ts' && openToAll.has(path)
 }
 
 function floorOf(room: string): number {

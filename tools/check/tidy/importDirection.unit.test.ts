@@ -27,6 +27,12 @@ test.each([
   ['proofs/attacks/main.ts', '../tools/server/postgres.ts'],
   ['tools/check/main.ts', '../../src/errors.ts'],
   ['src/locks/acquire.ts', 'node:crypto'],
+  ['src/locks/acquire.ts', '../checkOptions.ts'],
+  ['src/observe/otel.ts', '../checkOptions.ts'],
+  ['src/console/consoleOptions.ts', '../checkOptions.ts'],
+  ['src/cli/commandLine.ts', '../nearest.ts'],
+  ['src/checkOptions.ts', './errors.ts'],
+  ['src/errors.ts', './lockstepError.ts'],
 ])('%s may import %s', (file, specifier) => {
   expect(messages(file, specifier)).toEqual([])
 })
@@ -46,6 +52,9 @@ test.each([
   ['src/observe/events.ts', '../postgres/index.ts'],
   ['src/observe/events.ts', '../errors.ts'],
   ['src/errors.ts', './locks/index.ts'],
+  ['src/errors.ts', './checkOptions.ts'],
+  ['src/locks/acquire.ts', '../lockstepError.ts'],
+  ['src/checkOptions.ts', './locks/index.ts'],
   ['src/locks/acquire.ts', '../lockstep.ts'],
   ['src/locks/acquire.ts', '../index.ts'],
   ['src/locks/acquire.ts', 'pg-lockstep'],

@@ -35,6 +35,8 @@ export interface Client {
 export interface Workbench {
   /** Straight to the server, for looking at it. */
   readonly admin: pg.Pool
+  /** Of the file's own database. */
+  readonly url: string
   /** Closed after the test. */
   open(driver: DriverName, options?: ClientOptions): Client
   /** In front of the server; closed after the test. */
@@ -83,6 +85,11 @@ export async function holding(lockstep: Lockstep, lock: Keys): Promise<() => Pro
     letGo.give()
     await holder
   }
+}
+
+/** Makes the first call: it tries the locks, with statements and connections of its own that a test does not want to count. */
+export async function firstCall(lockstep: Lockstep): Promise<void> {
+  await lockstep.transaction({}, async () => undefined)
 }
 
 /** How a call failed; fails itself where it did not. */
@@ -140,6 +147,7 @@ export function workbench(database: TestDatabase): Workbench {
 
   return {
     admin,
+    url: database.url,
     open(driver, options = {}) {
       const { url = database.url, max = 4, ...rest } = options
       const client = driver === 'pg' ? pgClient(url, max, rest) : postgresJsClient(url, max, rest)

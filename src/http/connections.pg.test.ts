@@ -1,0 +1,102 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type Client, DRIVERS, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { key, type Lockstep } from '../index.ts'
+import { fetchHandler, idempotent } from './index.ts'
+
+/** Requests with a key wait for a connection as long as they may, and never for one while they hold another. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+const scope = (): string => 'acme'
+const FORMS = ['transaction', 'locks', 'plain'] as const
+type Form = (typeof FORMS)[number]
+type Handle = (request: Request) => Promise<Response>
+
+/** Writes the body down, with its key as its answer. */
+function handlerOf(lockstep: Lockstep, form: Form, transaction: { waitMs?: number } = {}): Handle {
+  const insert = 'INSERT INTO notes VALUES ($1)'
+  if (form === 'plain') {
+    return fetchHandler(idempotent(lockstep, { scope, form }), async (request, lease) => {
+      const body = await request.text()
+      await lease.transaction((tx) => tx.query(insert, [body]))
+      return new Response(body)
+    })
+  }
+  const lock = (request: Request) => key`Account:${request.headers.get('idempotency-key') ?? ''}`
+  const guard = idempotent(lockstep, { scope, transaction, ...(form === 'locks' && { lock }) })
+  return fetchHandler(guard, async (request, tx) => {
+    const body = await request.text()
+    await tx.query(insert, [body])
+    return new Response(body)
+  })
+}
+
+function posted(name: string): Request {
+  return new Request('http://localhost/pay', { method: 'POST', headers: { 'idempotency-key': name }, body: name })
+}
+
+/** Takes the only connection of a pool, and comes back when it has it. */
+async function takeConnection({ begin }: Client): Promise<() => Promise<void>> {
+  const [taken, letGo] = [signal(), signal()]
+  const holding = begin('', async () => {
+    taken.give()
+    await letGo.given
+  })
+  await taken.given
+  return async () => {
+    letGo.give()
+    await holding
+  }
+}
+
+describe.each(DRIVERS)('%s', (driver) => {
+  test.each(FORMS)('a pool with one connection serves twenty requests at once, %s', async (form) => {
+    const handle = handlerOf(bench.open(driver, { max: 1 }).lockstep, form)
+    const names = Array.from({ length: 20 }, (_, number) => `one-${driver}-${form}-${number}`)
+    const answers = await Promise.all(names.map((name) => handle(posted(name))))
+    expect(answers.map(({ status }) => status)).toEqual(names.map(() => 200))
+    expect(await bench.notes()).toEqual(names.toSorted())
+  })
+
+  test.each(['transaction', 'locks'] as const)(
+    'a connection is waited for until waitMs is over, and then the answer is 503, %s',
+    async (form) => {
+      const client = bench.open(driver, { max: 1 })
+      await client.lockstep.transaction({}, (tx) => tx.query('SELECT 1'))
+      const release = await takeConnection(client)
+      onTestFinished(release)
+      const name = `wait-${driver}-${form}`
+      const refused = await handlerOf(client.lockstep, form, { waitMs: 50 })(posted(name))
+      expect(refused.status).toBe(503)
+      expect(refused.headers.get('retry-after')).toBe('1')
+      expect(await refused.json()).toMatchObject({ type: 'urn:pg-lockstep:problem:unavailable' })
+      const patient = handlerOf(client.lockstep, form)(posted(name))
+      // Longer than a caller with `waitMs: 0` waits for a connection.
+      await sleep(1300)
+      await release()
+      expect((await patient).status).toBe(200)
+      expect(await bench.notes()).toEqual([name])
+    },
+  )
+
+  test('a request whose first one runs is refused at once, however long it may wait for a connection', async () => {
+    const client = bench.open(driver, { max: 2 })
+    const [entered, leave] = [signal(), signal()]
+    const handle = fetchHandler(idempotent(client.lockstep, { scope }), async () => {
+      entered.give()
+      await leave.given
+      return new Response('done')
+    })
+    const first = handle(posted(`running-${driver}`))
+    await entered.given
+    expect((await handle(posted(`running-${driver}`))).status).toBe(409)
+    const other = handlerOf(bench.open(driver).lockstep, 'transaction')
+    expect((await other(posted(`running-${driver}`))).status).toBe(409)
+    leave.give()
+    expect((await first).status).toBe(200)
+  })
+})

@@ -1,0 +1,219 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { describe, expect, test } from 'vitest'
+import { freePort } from '../../tools/server/freePort.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type Client, DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { ConnectionLost, key, type Lease, LeaseHeld, LockTimeout } from '../index.ts'
+import { on } from '../observe/index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+let names = 0
+const fresh = () => key`Unreachable:${++names}`
+
+/** Takes every connection of the pool. The answer releases them. */
+async function exhaust({ pool }: Client, max: number): Promise<() => void> {
+  const taken = await Promise.all(
+    Array.from({ length: max }, () => (pool instanceof pg.Pool ? pool.connect() : pool.reserve())),
+  )
+  return () => {
+    for (const connection of taken) connection.release()
+  }
+}
+
+/** What the calls were told, by the name of the error; `held` where tryAcquire() gave undefined, `granted` where it gave a lease. */
+async function told(calls: readonly Promise<Lease | undefined>[]): Promise<string[]> {
+  const outcomes = await Promise.allSettled(calls)
+  for (const outcome of outcomes) if (outcome.status === 'fulfilled') await outcome.value?.release()
+  return outcomes.map((outcome) => {
+    if (outcome.status === 'fulfilled') return outcome.value === undefined ? 'held' : 'granted'
+    return outcome.reason instanceof Error ? outcome.reason.constructor.name : String(outcome.reason)
+  })
+}
+
+const CONNECTION_ERRORS = /^(LockTimeout|ConnectionLost)$/
+
+describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (driver) => {
+  test.each([0, 300])('reports an exhausted pool as LockTimeout for a connection, waitMs %i', async (waitMs) => {
+    const client = bench.open(driver, { max: 2, silenceMs: 300 })
+    await client.lockstep.leases.inspect(fresh())
+    const release = await exhaust(client, 2)
+    const name = fresh()
+    const error = await failureOf(client.lockstep.leases.acquire(name, { waitMs }))
+    const outcomes = await told([1, 2, 3].map(() => client.lockstep.leases.tryAcquire(name, { waitMs })))
+    release()
+    expect(error).toBeInstanceOf(LockTimeout)
+    expect(error).toMatchObject({ waitedFor: 'connection', keys: [name] } satisfies Partial<LockTimeout>)
+    expect(outcomes).toEqual(['LockTimeout', 'LockTimeout', 'LockTimeout'])
+    await (await client.lockstep.leases.acquire(name, { waitMs: 5000 })).release()
+  })
+
+  test('reports an exhausted pool also on the first call of a Lockstep', async () => {
+    const client = bench.open(driver, { max: 2 })
+    const release = await exhaust(client, 2)
+    const outcomes = await told([client.lockstep.leases.tryAcquire(fresh(), { waitMs: 200 })])
+    release()
+    expect(outcomes).toEqual(['LockTimeout'])
+  })
+
+  test('never reports "held" over a silent network, to the first caller or to those behind it', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 400 })
+    await lockstep.leases.inspect(fresh())
+    const name = fresh()
+    proxy.silence()
+    const outcomes = await told(
+      [0, 100, 700, 700, 1500, 1500].map((waitMs) => lockstep.leases.tryAcquire(name, { waitMs })),
+    )
+    proxy.resume()
+    proxy.cutAll()
+    for (const outcome of outcomes) expect(outcome).toMatch(CONNECTION_ERRORS)
+  })
+
+  test('never reports "held" to callers of a semaphore over a silent network', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 400 })
+    await lockstep.leases.inspect(fresh())
+    const name = fresh()
+    proxy.silence()
+    const outcomes = await told([1, 2, 3, 4].map(() => lockstep.leases.tryAcquire(name, { permits: 2, waitMs: 500 })))
+    proxy.resume()
+    proxy.cutAll()
+    for (const outcome of outcomes) expect(outcome).toMatch(CONNECTION_ERRORS)
+  })
+
+  test.each([0, 400])('reports a server that is down as ConnectionLost, waitMs %i', async (waitMs) => {
+    const url = new URL(database.url)
+    url.port = String(await freePort())
+    const { lockstep } = bench.open(driver, { url: url.href })
+    const name = fresh()
+    const error = await failureOf(lockstep.leases.acquire(name, { waitMs }))
+    expect(error).toBeInstanceOf(ConnectionLost)
+    expect(error).toMatchObject({ keys: [name] })
+    expect((error as Error).cause).toBeInstanceOf(Error)
+  })
+
+  test('never reports "held" where every new connection is closed at once', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 400 })
+    proxy.refuse(true)
+    const name = fresh()
+    const outcomes = await told([0, 400, 400].map((waitMs) => lockstep.leases.tryAcquire(name, { waitMs })))
+    proxy.refuse(false)
+    for (const outcome of outcomes) expect(outcome).toMatch(CONNECTION_ERRORS)
+    await (await lockstep.leases.acquire(name, { waitMs: 5000 })).release()
+  })
+
+  test('asks again within waitMs, and gets the lease when the server is back', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 400 })
+    proxy.refuse(true)
+    const [one, other] = [fresh(), fresh()]
+    const reported = signal()
+    const stop = on('lease.unreachable', (event) => {
+      if (event.key === one) reported.give()
+    })
+    const waiting = [one, one, other].map((name) => lockstep.lease(name, { waitMs: 30_000 }, async () => sleep(1)))
+    await reported.given
+    stop()
+    proxy.refuse(false)
+    await Promise.all(waiting)
+  })
+
+  test('a wait that lost the connection ends with a connection error that names the last known holder', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const other = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const name = fresh()
+    const lease = await one.leases.acquire(name, { holder: 'worker-7' })
+    const refused = signal()
+    const stop = on('lease.refused', (event) => {
+      if (event.key === name) refused.give()
+    })
+    const waiting = failureOf(other.leases.acquire(name, { waitMs: 4000 }))
+    await refused.given
+    stop()
+    proxy.silence()
+    const error = await waiting
+    proxy.resume()
+    proxy.cutAll()
+    await lease.release()
+    expect(error).not.toBeInstanceOf(LeaseHeld)
+    expect((error as Error).constructor.name).toMatch(CONNECTION_ERRORS)
+    expect(String(error)).toContain('worker-7')
+    expect(error).toMatchObject({ keys: [name] })
+  })
+
+  test('a waiter is told "held" by the database also where waitMs is shorter than an answer takes', async () => {
+    const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    // Opening a connection may take longer than the first answer.
+    await other.leases.inspect(name)
+    const outcomes = await told([1, 2, 3].map(() => other.leases.tryAcquire(name, { waitMs: 1 })))
+    await lease.release()
+    expect(outcomes).toEqual(['held', 'held', 'held'])
+  })
+
+  test('a leader keeps standing while the database is away, and reports each failure', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 200 })
+    const name = fresh()
+    proxy.refuse(true)
+    const reported = signal()
+    const errors: unknown[] = []
+    const stop = on('lease.unreachable', (event) => {
+      if (event.key !== name) return
+      errors.push(event.error)
+      if (errors.length === 6) reported.give()
+    })
+    const led = lockstep.leader(name, async (lease) => Promise.resolve(lease.key))
+    await reported.given
+    stop()
+    proxy.refuse(false)
+    expect(await led).toBe(name)
+  })
+
+  test('a waiter in the queue reports that it cannot look, and gets the lease when the network is back', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const other = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const [refused, reported] = [signal(), signal()]
+    const stops = [
+      on('lease.refused', (event) => event.key === name && refused.give()),
+      on('lease.unreachable', (event) => event.key === name && reported.give()),
+    ]
+    const waiting = other.leases.acquire(name, { waitMs: false })
+    await refused.given
+    proxy.refuse(true)
+    proxy.cutAll()
+    await reported.given
+    for (const stop of stops) stop()
+    await lease.release()
+    proxy.refuse(false)
+    await (await waiting).release()
+  })
+
+  test('a lease whose grant was never answered is released when the caller was told of the connection', async () => {
+    const proxy = await bench.proxy()
+    const one = bench.open(driver).lockstep
+    const other = bench.open(driver, { url: proxy.url(database.url), silenceMs: 300 }).lockstep
+    await other.leases.inspect(fresh())
+    const name = fresh()
+    // Every take reaches the server, and no answer comes back.
+    proxy.onClientData((chunk, connection) => {
+      if (chunk.includes('lease_take')) proxy.onServerData((_, from) => (from === connection ? 'hold' : 'forward'))
+      return 'forward'
+    })
+    const error = await failureOf(other.leases.acquire(name, { waitMs: 900 }))
+    expect(error).toBeInstanceOf(ConnectionLost)
+    proxy.onClientData(undefined)
+    proxy.onServerData(undefined)
+    await expect.poll(async () => (await one.leases.inspect(name)).held, { timeout: 20_000 }).toBe(false)
+  })
+})

@@ -1,0 +1,32 @@
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type Dispatching, dispatching } from '../../tools/server/testing/dispatching.ts'
+import { DRIVERS, note, workbench } from '../../tools/server/testing/workbench.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+describe.each(DRIVERS)('a dispatcher that is started inside a transaction, %s', (driver) => {
+  test('delivers while that one is open, and what its sink commits stays when that one rolls back', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const name = `inside-${driver}`
+    let run: Dispatching | undefined
+    await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'trades', key: name, payload: 1 }))
+    const starter = lockstep.transaction({ lock: 'Setup:1' }, async (tx) => {
+      await note(tx, 'undone')
+      run = dispatching(lockstep, {
+        name,
+        async sink(batch) {
+          const mine = batch.filter(({ key }) => key === name)
+          for (const { seq } of mine) await lockstep.transaction({ lock: 'Sink:1' }, (own) => note(own, `#${seq}`))
+        },
+      })
+      await run.until(1)
+      throw new Error('not today')
+    })
+    await expect(starter).rejects.toThrow('not today')
+    await run?.stop()
+    expect(await bench.notes()).toEqual(['#1'])
+  })
+})

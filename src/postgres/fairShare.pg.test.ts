@@ -1,0 +1,148 @@
+import pg from 'pg'
+import postgres from 'postgres'
+import { afterEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import type { Driver } from './connection.ts'
+import { driverFor } from './driver.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+
+/** Enough to keep every connection busy and a queue in front of it. */
+const CROWD = 300
+const POOL_SIZE = 4
+const ROUNDS = 6
+/** What a round trip more may cost on a busy machine. */
+const SLACK_MS = 250
+
+const cleanUps: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp()
+})
+
+type Sql = postgres.Sql
+
+function openSql(options: postgres.Options<{}> = {}): Sql {
+  const sql = postgres(database.url, { max: POOL_SIZE, onnotice() {}, ...options })
+  cleanUps.push(() => sql.end({ timeout: 1 }))
+  return sql
+}
+
+/** Callers without Lockstep, each of which asks again as soon as it is answered. Resolves when all have been served once. */
+async function crowd(work: () => Promise<unknown>): Promise<void> {
+  const stopping = new AbortController()
+  let served = 0
+  let full: () => void
+  const allServed = new Promise<void>((resolve) => (full = resolve))
+  const callers = Array.from({ length: CROWD }, async () => {
+    for (let first = true; !stopping.signal.aborted; first = false) {
+      await work()
+      if (first && ++served === CROWD) full()
+    }
+  })
+  cleanUps.push(() => {
+    stopping.abort()
+    return Promise.all(callers)
+  })
+  await allServed
+}
+
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const startedAt = performance.now()
+  await work()
+  return performance.now() - startedAt
+}
+
+async function takeAndRelease(driver: Driver): Promise<void> {
+  const connection = await driver.connect()
+  await connection.script('SELECT 1')
+  connection.release()
+}
+
+/** How long the one and the other wait in the same crowd. */
+async function compareWaits(
+  theirs: () => Promise<unknown>,
+  ours: () => Promise<unknown>,
+): Promise<{ theirsMs: number; oursMs: number }> {
+  let theirsMs = 0
+  let oursMs = 0
+  for (let round = 0; round < ROUNDS; round++) {
+    const [begin, connect] = await Promise.all([timed(theirs), timed(ours)])
+    theirsMs += begin
+    oursMs += connect
+  }
+  return { theirsMs: theirsMs / ROUNDS, oursMs: oursMs / ROUNDS }
+}
+
+const nap = (sql: Sql): Promise<unknown> => sql.unsafe('SELECT pg_sleep(0.002)')
+async function reserveOnce(sql: Sql): Promise<void> {
+  const reserved = await sql.reserve()
+  await reserved.unsafe('SELECT 1')
+  reserved.release()
+}
+const beginOnce = (sql: Sql): Promise<unknown> => sql.begin((tx) => tx.unsafe('SELECT 1'))
+
+describe('postgres.js', () => {
+  const crowds: [string, (sql: Sql) => Promise<unknown>, postgres.Options<{}>][] = [
+    ['queries', nap, {}],
+    ['queries without fetch_types', nap, { fetch_types: false }],
+    ['transactions', beginOnce, {}],
+    ['reserved connections', reserveOnce, {}],
+  ]
+
+  test.each(crowds)(
+    'a connection comes as soon as to sql.begin, among 300 callers with %s',
+    async (_, work, options) => {
+      const sql = openSql(options)
+      const driver = driverFor(sql)
+      await takeAndRelease(driver)
+      await crowd(() => work(sql))
+      const { theirsMs, oursMs } = await compareWaits(
+        () => beginOnce(sql),
+        () => takeAndRelease(driver),
+      )
+      expect(oursMs).toBeLessThanOrEqual(2 * theirsMs + SLACK_MS)
+    },
+  )
+
+  test.each(crowds)(
+    'so it does in a pool that was never idle since it was first used, with %s',
+    async (_, work, options) => {
+      const sql = openSql(options)
+      await crowd(() => work(sql))
+      const driver = driverFor(sql)
+      const { theirsMs, oursMs } = await compareWaits(
+        () => beginOnce(sql),
+        () => takeAndRelease(driver),
+      )
+      expect(oursMs).toBeLessThanOrEqual(2 * theirsMs + SLACK_MS)
+    },
+  )
+
+  test('many callers share with as many transactions of others, and none is passed over', async () => {
+    const sql = openSql()
+    const driver = driverFor(sql)
+    await crowd(() => beginOnce(sql))
+    const { theirsMs, oursMs } = await compareWaits(
+      () => Promise.all(Array.from({ length: CROWD }, () => beginOnce(sql))),
+      () => Promise.all(Array.from({ length: CROWD }, () => takeAndRelease(driver))),
+    )
+    expect(oursMs).toBeLessThanOrEqual(2 * theirsMs + SLACK_MS)
+  })
+})
+
+test('pg: a connection comes as soon as to pool.connect, among 300 callers', async () => {
+  const pool = new pg.Pool({ connectionString: database.url, max: POOL_SIZE })
+  cleanUps.push(() => pool.end())
+  const driver = driverFor(pool)
+  await crowd(() => pool.query('SELECT pg_sleep(0.002)'))
+  const { theirsMs, oursMs } = await compareWaits(
+    async () => {
+      const client = await pool.connect()
+      await client.query('SELECT 1')
+      client.release()
+    },
+    () => takeAndRelease(driver),
+  )
+  expect(oursMs).toBeLessThanOrEqual(2 * theirsMs + SLACK_MS)
+})

@@ -1,0 +1,116 @@
+import { readFile } from 'node:fs'
+import { alreadyLost } from './connection.ts'
+import { PROBE } from './postgres.sql.ts'
+import type { PhysicalConnection, PostgresJs, PostgresJsReserved } from './postgresJsPool.ts'
+
+/** A query of postgres.js. It is sent by its handler, once it is awaited. */
+export interface PostgresJsQuery extends Promise<unknown> {
+  handler: (query: PostgresJsQuery) => unknown
+  strings: readonly string[]
+  execute(): this
+  reject(error: unknown): void
+}
+
+/** A list of postgres.js that nothing is taken from. */
+const NO_LIST = { length: 0, push: () => undefined, remove: () => null }
+
+/** What a reserved `sql` has in common with that of the pool. */
+const SHARED: ReadonlySet<string | symbol> = new Set(['types', 'typed', 'notify', 'array', 'json'])
+
+/**
+ * A connection that was taken while the pool had none to spare: at the moment at which a query of ours was sent on it, after all those
+ * that came before. `sql.begin()` takes its connection in the same way, so both get it equally soon. Nothing else is sent on it from
+ * then on. `sql.reserve()` cannot do that: it waits for an idle connection, and those that queries are pipelined on never become idle.
+ */
+export class Pin {
+  readonly physical: PhysicalConnection
+  readonly client: PostgresJsReserved
+  readonly #sql: PostgresJs
+  /** By which postgres.js knows the connection as ours; it takes it away when the connection closes. */
+  readonly #hook: NonNullable<PhysicalConnection['reserved']>
+  readonly #waiting: PostgresJsQuery[] = []
+  /** Whether the next query has to wait for the answers to those before. */
+  #full = true
+  #released = false
+
+  /** To be made inside `onexecute`, which answers false then. */
+  constructor(sql: PostgresJs, physical: PhysicalConnection) {
+    this.physical = physical
+    this.#sql = sql
+    // With `release`, postgres.js leaves it to us when the connection goes back.
+    this.#hook = Object.assign(() => this.#answered(), { release: true })
+    physical.reserved = this.#hook
+    // A connection that was opened for us would stay in the list of those that are being opened.
+    physical.queue.remove(physical)
+    physical.queue = NO_LIST
+    this.client = this.#makeClient()
+  }
+
+  /** Gives the connection back. Resolves when it is in the pool, or has closed. */
+  async release(): Promise<void> {
+    this.#released = true
+    // Without `release`, postgres.js takes it back as soon as it is answered outside of a transaction.
+    this.#hook.release = false
+    const last = this.#query(this.#sql.unsafe(PROBE, [], { simple: true }))
+    await last.catch(() => undefined)
+  }
+
+  /** Closes a connection whose state is not known. */
+  discard(): void {
+    if (this.physical.reserved !== this.#hook) return
+    this.physical.reserved = null
+    this.physical.terminate()
+  }
+
+  readonly #send = (query: PostgresJsQuery): void => {
+    // It may be somebody else's by now, or not open.
+    if (this.physical.reserved !== this.#hook) return query.reject(alreadyLost())
+    if (this.#full) this.#waiting.push(query)
+    else this.#full = !this.physical.execute(query)
+  }
+
+  /** Everything that was sent is answered. */
+  #answered(): void {
+    this.#full = false
+    if (this.#released && this.#waiting.length === 0) {
+      // It was released inside a transaction: nobody else may get it.
+      return this.discard()
+    }
+    for (let next; !this.#full && (next = this.#waiting.shift()) !== undefined;) this.#send(next)
+  }
+
+  #query(made: unknown): PostgresJsQuery {
+    const query = made as PostgresJsQuery
+    query.handler = this.#send
+    return query
+  }
+
+  /** As the `sql` that `reserve()` gives: the pool's own, except that everything is sent on this connection. */
+  #makeClient(): PostgresJsReserved {
+    const own: Record<string | symbol, unknown> = {
+      release: () => void this.release(),
+      unsafe: (...args: Parameters<PostgresJs['unsafe']>) => this.#query(this.#sql.unsafe(...args)),
+      file: (path: string, ...rest: unknown[]) => this.#file(path, rest),
+    }
+    return new Proxy(this.#sql, {
+      apply: (sql, _self, args: unknown[]) => {
+        const made: unknown = Reflect.apply(sql as unknown as (...given: unknown[]) => unknown, undefined, args)
+        // Called with anything but a template it gives a part of a query.
+        return made instanceof Promise ? this.#query(made) : made
+      },
+      get: (sql, name) => own[name] ?? (SHARED.has(name) ? (Reflect.get(sql, name) as unknown) : undefined),
+      has: (_sql, name) => name in own || SHARED.has(name),
+    }) as unknown as PostgresJsReserved
+  }
+
+  #file(path: string, rest: unknown[]): PostgresJsQuery {
+    const query = this.#sql.file(path, ...rest) as PostgresJsQuery
+    query.handler = () =>
+      readFile(path, 'utf8', (error, text) => {
+        if (error !== null) return query.reject(error)
+        query.strings = [text]
+        this.#send(query)
+      })
+    return query
+  }
+}

@@ -1,0 +1,182 @@
+import { beforeAll, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { lockRows, type Lockstep, type LockRowsOptions, RowsDeadlocked, type TransactionOptions } from '../index.ts'
+import { type EventMessage, on } from '../observe/index.ts'
+
+/** Rows of one table, found by two columns whose orders are opposite: each call is in order, and two of them can wait in a circle. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+beforeAll(() =>
+  bench.admin.query(`
+    CREATE TABLE accounts (id integer PRIMARY KEY, iban text UNIQUE, balance integer NOT NULL DEFAULT 0);
+    INSERT INTO accounts VALUES (1, 'c'), (2, 'b'), (3, 'a');
+    CREATE TABLE other (LIKE accounts INCLUDING ALL);
+    INSERT INTO other SELECT * FROM accounts`),
+)
+
+/** Comes back when the backend waits for a row or for whoever has it. */
+async function waits(pid: () => number): Promise<void> {
+  const text = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`
+  await expect
+    .poll(async () => (await bench.admin.query<{ n: number }>(text, [pid()])).rows[0]?.n, {
+      interval: 5,
+      timeout: 10_000,
+    })
+    .toBe(1)
+}
+
+/**
+ * Has one caller lock all three by id and another by iban, so that each holds its first row while it waits for the middle one. Gives
+ * how they ended.
+ */
+async function meet(
+  [one, other]: readonly [Lockstep, Lockstep],
+  options: TransactionOptions,
+  byIban: LockRowsOptions,
+): Promise<PromiseSettledResult<unknown>[]> {
+  const [held, letGo] = [signal(), signal()]
+  const holder = bench.open('pg').lockstep.transaction({}, async (tx) => {
+    await lockRows(tx, 'accounts', [2])
+    held.give()
+    await letGo.given
+  })
+  await Promise.race([held.given, holder])
+  const pids = [0, 0]
+  const call = (lockstep: Lockstep, place: 0 | 1): Promise<unknown> =>
+    lockstep.transaction(options, async (tx) => {
+      pids[place] = await pidOf(tx)
+      return place === 0
+        ? lockRows(tx, 'accounts', [1, 2, 3])
+        : lockRows(tx, 'accounts', ['a', 'b', 'c'], { key: 'iban', ...byIban })
+    })
+  const first = call(one, 0)
+  await waits(() => pids[0] ?? 0)
+  const second = call(other, 1)
+  await waits(() => pids[1] ?? 0)
+  letGo.give()
+  await holder
+  return Promise.allSettled([first, second])
+}
+
+describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
+  const two = (): readonly [Lockstep, Lockstep] => {
+    const { lockstep } = bench.open(driver)
+    return [lockstep, lockstep]
+  }
+
+  test('a deadlock between two orders is reported with the table and both of them', async () => {
+    const ended = await meet(two(), { retry: false }, {})
+    const failures = ended.flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []))
+    expect(failures).toHaveLength(1)
+    const [error] = failures as [RowsDeadlocked]
+    expect(error).toBeInstanceOf(RowsDeadlocked)
+    expect(error).toMatchObject({ code: 'LOCKSTEP_ROWS_DEADLOCKED', table: '"accounts"', cause: { code: '40P01' } })
+    expect(error.orders.toSorted()).toEqual(['("iban")', '("id")'])
+    for (const name of ['"accounts"', '("id")', '("iban")', 'orderBy']) expect(error.message).toContain(name)
+  })
+
+  test('the one that the server ended is tried again', async () => {
+    const reasons: (string | undefined)[] = []
+    const stop = on('transaction.retried', ({ reason }) => reasons.push(reason))
+    const ended = await meet(two(), {}, {}).finally(stop)
+    expect(ended.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled'])
+    expect(reasons).toEqual(['40P01'])
+  })
+
+  test('a deadlock with a process whose orders are not known is reported without them', async () => {
+    const apart = [bench.open(driver).lockstep, bench.open(driver).lockstep] as const
+    const ended = await meet(apart, { retry: false }, {})
+    const [error] = ended.flatMap((each) => (each.status === 'rejected' ? [each.reason as RowsDeadlocked] : []))
+    expect(error).toBeInstanceOf(RowsDeadlocked)
+    expect(error?.orders).toHaveLength(1)
+  })
+
+  test('with one order stated there is none, and rows are found by the ids that were given', async () => {
+    const ended = await meet(two(), { retry: false }, { orderBy: 'id' })
+    expect(ended.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled'])
+    const { lockstep } = bench.open(driver)
+    await lockstep.transaction({}, async (tx) => {
+      const rows = await lockRows<{ id: number }>(tx, 'accounts', ['a', 'c'], { key: 'iban', orderBy: ['id'] })
+      expect(rows.map(({ id }) => id)).toEqual([1, 3])
+      expect(rows.get('a')?.id).toBe(3)
+      const many = Array.from({ length: 150 }, (_, n) => `missing ${n}`)
+      const general = await lockRows<{ id: number }>(tx, 'accounts', ['a', ...many, 'c'], {
+        key: 'iban',
+        orderBy: 'id',
+        allowMissing: true,
+      })
+      expect(general.map(({ id }) => id)).toEqual([1, 3])
+      expect(general.missing).toHaveLength(150)
+    })
+  })
+
+  async function told(work: () => Promise<unknown>): Promise<EventMessage<'rows.outOfOrder'>[]> {
+    const messages: EventMessage<'rows.outOfOrder'>[] = []
+    const stop = on('rows.outOfOrder', (message) => messages.push(message))
+    await work().finally(stop)
+    return messages
+  }
+
+  test('the guard reports two orders of one table, once, also of two transactions', async () => {
+    const { lockstep } = bench.open(driver)
+    const messages = await told(async () => {
+      for (let round = 0; round < 2; round++) {
+        await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', [1, 3]))
+        // One row alone is in every order; nobody waits for nobody; another table; the same order.
+        await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', ['a'], { key: 'iban' }))
+        await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', ['a', 'b'], { key: 'iban', noWait: true }))
+        await lockstep.transaction({}, (tx) => lockRows(tx, 'other', ['a', 'b'], { key: 'iban' }))
+        await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', ['a', 'c'], { key: 'iban', orderBy: 'id' }))
+      }
+    })
+    expect(messages).toEqual([])
+    const again = await told(async () => {
+      await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', ['a', 'c'], { key: 'iban' }))
+      await lockstep.transaction({}, (tx) => lockRows(tx, 'accounts', ['a', 'c'], { key: 'iban' }))
+    })
+    expect(again).toMatchObject([
+      {
+        table: '"accounts" ("iban")',
+        earlier: { orderBy: ['"id"'], id: [], stack: expect.stringContaining('orders.pg.test.ts') as string },
+        later: { orderBy: ['"iban"'], id: [], stack: expect.stringContaining('orders.pg.test.ts') as string },
+      },
+    ])
+    // Another Lockstep may be on another database.
+    const elsewhere = bench.open(driver).lockstep
+    expect(
+      await told(() => elsewhere.transaction({}, (tx) => lockRows(tx, 'accounts', ['a', 'c'], { key: 'iban' }))),
+    ).toEqual([])
+  })
+
+  test('the guard reports two orders in one transaction, also of one row each', async () => {
+    const { lockstep } = bench.open(driver)
+    const messages = await told(() =>
+      lockstep.transaction({}, async (tx) => {
+        await lockRows(tx, 'accounts', [1])
+        await lockRows(tx, 'accounts', ['a'], { key: 'iban' })
+      }),
+    )
+    expect(messages).toMatchObject([
+      { earlier: { orderBy: ['"id"'], id: ['1'] }, later: { orderBy: ['"iban"'], id: ['a'] } },
+    ])
+    expect(
+      await told(() =>
+        lockstep.transaction({}, async (tx) => {
+          await lockRows(tx, 'accounts', [1])
+          await lockRows(tx, 'accounts', ['a'], { key: 'iban', orderBy: 'id' })
+        }),
+      ),
+    ).toEqual([])
+  })
+
+  test('refuses an order that is none', async () => {
+    await bench.open(driver).lockstep.transaction({}, async (tx) => {
+      const call = lockRows(tx, 'accounts', [1], { orderBy: [] })
+      expect(await failureOf(call)).toMatchObject({ code: 'LOCKSTEP_INVALID_OPTION' })
+    })
+  })
+})

@@ -1,0 +1,202 @@
+import pg from 'pg'
+import { describe, expect, test } from 'vitest'
+import { type AnyClient, noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
+import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Lockstep, type Transaction, TransactionEndedEarly } from '../index.ts'
+import { on } from '../observe/index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+/** Sends a statement where Lockstep sees a string: with this setting off, the server reads a backslash otherwise. */
+async function smuggle(client: AnyClient, control: string): Promise<void> {
+  await client.send('SET LOCAL standard_conforming_strings = off')
+  await client.send(`SELECT 'x\\''; ${control}; --'`)
+}
+
+async function events(): Promise<number> {
+  const { rows } = await bench.admin.query<{ n: number }>('SELECT count(*)::int AS n FROM lockstep.outbox_events')
+  return rows[0]?.n ?? -1
+}
+
+describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver) => {
+  const endings: [string, 'committed' | 'rolledBack'][] = [
+    ['COMMIT', 'committed'],
+    ['COMMIT AND CHAIN', 'committed'],
+    ['COMMIT; BEGIN', 'committed'],
+    ['ROLLBACK', 'rolledBack'],
+    ['ROLLBACK AND CHAIN', 'rolledBack'],
+  ]
+
+  describe.each(endings)('%s', (control, outcome) => {
+    const stays = outcome === 'committed' ? ['before'] : []
+    // Without a transaction the statement after it is its own.
+    const alone = ['COMMIT', 'ROLLBACK'].includes(control) ? ['after'] : []
+
+    test.each([
+      ['read committed', undefined],
+      ['serializable', undefined],
+      ['read committed', false],
+      ['serializable', false],
+    ] as const)('is never reported as committed: %s, retry %s', async (isolation, retry) => {
+      const { lockstep } = bench.open(driver, { max: 1 })
+      let runs = 0
+      const released: unknown[] = []
+      const stop = on('lock.released', (event) => released.push(event.outcome))
+      const options = { lock: 'Order:1', isolation, ...(retry === false && { retry }) } as const
+      const ended = lockstep.transaction(options, async (tx) => {
+        runs++
+        const client = ofTransaction(driver, tx)
+        await noteBy(client, 'before')
+        await smuggle(client, control)
+        await note(tx, 'after')
+        return 'as if nothing were wrong'
+      })
+      const error = await failureOf(ended)
+      stop()
+      expect(error).toBeInstanceOf(TransactionEndedEarly)
+      const told = retry === false ? 'unknown' : outcome
+      expect(error).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED_EARLY', keys: ['Order:1'], outcome: told })
+      expect(runs).toBe(1)
+      expect(released).toEqual([told])
+      expect(await bench.notes()).toEqual([...alone, ...stays])
+      expect(await lockstep.transaction({ lock: 'Order:1' }, async () => 'free')).toBe('free')
+    })
+
+    test('its events and statements for COMMIT are not sent', async () => {
+      const { lockstep } = bench.open(driver, { max: 1 })
+      const before = await events()
+      const ended = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+        const client = ofTransaction(driver, tx)
+        await tx.queryAtCommit(`INSERT INTO notes VALUES ('at commit')`)
+        await tx.enqueue({ topic: 'orders', key: '1', payload: {} })
+        await noteBy(client, 'before')
+        await smuggle(client, control)
+      })
+      expect(await failureOf(ended)).toBeInstanceOf(TransactionEndedEarly)
+      expect(await bench.notes()).toEqual(stays)
+      expect(await events()).toBe(before)
+    })
+
+    test('a function that throws is told so, too', async () => {
+      const { lockstep } = bench.open(driver, { max: 1 })
+      const thrown = Object.assign(new Error('conflict'), { code: '40001' })
+      let runs = 0
+      const ended = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+        runs++
+        const client = ofTransaction(driver, tx)
+        await noteBy(client, 'before')
+        await smuggle(client, control)
+        throw thrown
+      })
+      expect(await failureOf(ended)).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED_EARLY', outcome, cause: thrown })
+      expect(runs).toBe(1)
+      expect(await bench.notes()).toEqual(stays)
+    })
+  })
+
+  test('inside a savepoint, and inside what was begun on the client', async () => {
+    const { lockstep } = bench.open(driver, { max: 1 })
+    const ways: ((tx: Transaction) => Promise<unknown>)[] = [
+      (tx) => tx.savepoint((inner) => smuggle(ofTransaction(driver, inner), 'COMMIT')),
+      async (tx) => {
+        const client = ofTransaction(driver, tx)
+        await client.send('BEGIN')
+        await smuggle(client, 'COMMIT')
+        await client.send('COMMIT')
+      },
+    ]
+    for (const way of ways) {
+      for (const swallows of [true, false]) {
+        const ended = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+          const failure = await failureOf(way(tx))
+          if (!swallows) throw failure
+        })
+        expect(await failureOf(ended)).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED_EARLY', outcome: 'committed' })
+      }
+    }
+  })
+
+  test('where a statement failed after it, what was committed is told', async () => {
+    const { lockstep } = bench.open(driver, { max: 1 })
+    const ended = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      const client = ofTransaction(driver, tx)
+      await noteBy(client, 'before')
+      await smuggle(client, 'COMMIT AND CHAIN')
+      await tx.query('SELECT 1/0').catch(() => undefined)
+    })
+    expect(await failureOf(ended)).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED_EARLY', outcome: 'committed' })
+    expect(await bench.notes()).toEqual(['before'])
+  })
+})
+
+describe('pg: past every client of ours', () => {
+  test('a COMMIT on the real client is found without a check, by the status that the server tells', async () => {
+    const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+    const lockstep = new Lockstep(pool)
+    let raw: pg.PoolClient | undefined
+    pool.on('acquire', (client) => (raw = client))
+    const ended = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      await note(tx, 'before')
+      await raw?.query('COMMIT')
+      return 'as if nothing were wrong'
+    })
+    expect(await failureOf(ended)).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED_EARLY', outcome: 'committed' })
+    await lockstep.close()
+    await pool.end()
+  })
+
+  test('a query object that writes something else than it says is found before COMMIT', async () => {
+    const { lockstep } = bench.open('pg', { max: 1 })
+    const liar = (answer: () => void): pg.Query => {
+      const query = new pg.Query('SELECT 1', answer)
+      query.submit = (connection) => connection.query('COMMIT AND CHAIN')
+      return query
+    }
+    const ended = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      await note(tx, 'before')
+      await new Promise<void>((resolve) => {
+        ;(tx.client as unknown as pg.PoolClient).query(liar(resolve))
+      })
+    })
+    expect(await failureOf(ended)).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED_EARLY', outcome: 'committed' })
+    expect(await bench.notes()).toEqual(['before'])
+  })
+})
+
+describe.each(DRIVERS)('the check before COMMIT, %s', (driver) => {
+  test('costs no round trip', async () => {
+    const proxy = await bench.proxy()
+    const { lockstep } = bench.open(driver, { max: 1, url: proxy.url(database.url) })
+    const trips = async (work: (tx: Transaction) => Promise<unknown>): Promise<number> => {
+      const before = proxy.roundTrips
+      await lockstep.transaction({ lock: 'Order:1' }, work)
+      return proxy.roundTrips - before
+    }
+    for (const text of ['SELECT 1', 'SELECT 2']) await trips((tx) => ofTransaction(driver, tx).send(text))
+    const without = await trips((tx) => tx.query('SELECT 1 AS by_query'))
+    expect(await trips((tx) => ofTransaction(driver, tx).send('SELECT 1'))).toBe(without)
+  })
+
+  test('lets an error of COMMIT itself through as it is', async () => {
+    const { lockstep } = bench.open(driver, { max: 1 })
+    await bench.admin.query(`
+      CREATE TABLE IF NOT EXISTS firsts (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)`)
+    const violating = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      await ofTransaction(driver, tx).send('INSERT INTO firsts VALUES (1), (1)')
+    })
+    expect(await failureOf(violating)).toMatchObject({ code: '23505' })
+    const swallowing = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      await ofTransaction(driver, tx)
+        .send('SELECT 1/0')
+        .catch(() => undefined)
+    })
+    expect(await failureOf(swallowing)).toMatchObject({
+      code: 'LOCKSTEP_TRANSACTION_ROLLED_BACK',
+      cause: { code: '22012' },
+    })
+    expect(await lockstep.transaction({ lock: 'Order:1' }, async () => 'healthy')).toBe('healthy')
+  })
+})

@@ -1,0 +1,78 @@
+import { describe, expect, test } from 'vitest'
+import { DRIVERS, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type Lockstep, NestedTransaction } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+type Add = <T>(job: () => Promise<T>) => Promise<T>
+
+/** One job at a time, for all requests, as in p-queue: the end of a job starts the next one, in the async context of the first. */
+function jobQueue(): Add {
+  const jobs: (() => Promise<void>)[] = []
+  let running = false
+  const next = (): void => {
+    const job = jobs.shift()
+    running = job !== undefined
+    void job?.().finally(next)
+  }
+  return (work) =>
+    new Promise((resolve, reject) => {
+      jobs.push(() => work().then(resolve, reject))
+      if (!running) next()
+    })
+}
+
+describe.each(DRIVERS)('a job queue that requests share, %s', (driver) => {
+  /**
+   * Request A runs a job of its own inside its transaction. Request B queues its job meanwhile, outside of every transaction. A's job
+   * ends and starts B's, in A's context, while A's transaction is open. Then A rolls back.
+   */
+  async function twoRequests(lockstep: Lockstep, job: () => Promise<void>): Promise<PromiseSettledResult<void>> {
+    const add = jobQueue()
+    const [working, queued] = [signal(), signal()]
+    let b: Promise<PromiseSettledResult<void>[]> | undefined
+    const a = lockstep.transaction({ lock: 'Order:a' }, async (tx) => {
+      await add(async () => {
+        await note(tx, 'of A')
+        working.give()
+        await queued.given
+      })
+      await b
+      throw new Error('A changed its mind')
+    })
+    await working.given
+    b = Promise.allSettled([add(job)])
+    queued.give()
+    await expect(a).rejects.toThrow('A changed its mind')
+    return (await b)[0] as PromiseSettledResult<void>
+  }
+
+  test('refuses a job in another request’s transaction: none is reported as committed without its row', async () => {
+    const { lockstep } = bench.open(driver)
+    const outcome = await twoRequests(lockstep, () => lockstep.transaction({}, (tx) => note(tx, 'of B')))
+    expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'LOCKSTEP_NESTED_TRANSACTION' } })
+    expect((outcome as PromiseRejectedResult).reason).toBeInstanceOf(NestedTransaction)
+    expect(await bench.notes()).toEqual([])
+  })
+
+  test('keeps the row of a job that runs in detached() when the other request rolls back', async () => {
+    const { lockstep } = bench.open(driver)
+    const outcome = await twoRequests(lockstep, () =>
+      lockstep.detached(() => lockstep.transaction({ lock: 'Order:b' }, (tx) => note(tx, 'of B'))),
+    )
+    expect(outcome.status).toBe('fulfilled')
+    expect(await bench.notes()).toEqual(['of B'])
+  })
+
+  test('lets the job of a request be part of its own transaction, by the tx that it is given', async () => {
+    const { lockstep } = bench.open(driver)
+    const add = jobQueue()
+    await lockstep.transaction({ lock: 'Order:a' }, async (tx) => {
+      await add(() => tx.transaction({ lock: 'Order:a' }, (part) => note(part, 'of A')))
+    })
+    expect(await bench.notes()).toEqual(['of A'])
+  })
+})

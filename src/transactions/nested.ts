@@ -1,0 +1,83 @@
+import { checkOptions } from '../checkOptions.ts'
+import { InvalidOption, NestedTransaction } from '../errors.ts'
+import { nameOf } from './enqueuing.ts'
+import { type Place, runInFrame } from './frames.ts'
+import { planTransaction, readsFresh, type TransactionOptions, type TransactionPlan } from './options.ts'
+import type { OpenTransaction } from './transaction.ts'
+import { NESTED_OPTIONS, type NestedOptions } from './transactionInterface.ts'
+
+/** What only the outermost transaction can do. */
+const OUTERMOST = ['waitMs', 'noWait', 'signal', 'retry'] as const
+
+/** Runs the function as a part of an open transaction: a savepoint, under locks that are held already. */
+export async function runNested<T>(
+  outer: Place,
+  options: NestedOptions,
+  fn: (tx: OpenTransaction) => Promise<T>,
+): Promise<T> {
+  outer.tx.assertOpen()
+  refuseUnlessCovered(outer, planNested(outer, options))
+  if (typeof fn !== 'function') {
+    throw new InvalidOption('tx.transaction() was given no function.', {
+      advice: 'Call tx.transaction(options, async (tx) => …).',
+    })
+  }
+  return runInSavepoint(outer, fn)
+}
+
+/** The function's code is inside the transaction, wherever the call was made from. */
+export function runInSavepoint<T>({ grounds, tx, plan }: Place, fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
+  return tx.nest((inner) => runInFrame({ grounds, tx: inner, plan }, () => fn(inner)))
+}
+
+function planNested({ grounds }: Place, options: TransactionOptions): TransactionPlan {
+  const useless = OUTERMOST.filter((name) => options?.[name] !== undefined)
+  if (useless.length > 0) {
+    throw new InvalidOption(`tx.transaction() was given ${useless.map((name) => `\`${name}\``).join(', ')}.`, {
+      advice: 'It waits for nothing and is not run again by itself. Give these options to the outermost transaction.',
+    })
+  }
+  checkOptions('tx.transaction()', options, NESTED_OPTIONS)
+  return planTransaction(grounds, options)
+}
+
+/** Refuses what the open transaction does not have. */
+function refuseUnlessCovered({ tx, plan: outer }: Place, plan: TransactionPlan): void {
+  const held = new Map(outer.declared.map((lock) => [lock.id, lock]))
+  const missing = plan.declared.filter((lock) => {
+    const same = held.get(lock.id)
+    return same === undefined || (same.shared && !lock.shared)
+  })
+  const [first] = missing
+  if (first !== undefined) {
+    const upgrade = held.has(first.id)
+    throw new NestedTransaction(
+      upgrade
+        ? `The inner transaction wants ${first.key} exclusively, which the outer one holds shared.`
+        : `The inner transaction wants ${missing.map((lock) => lock.key).join(', ')}, which the outer one does not hold.`,
+      {
+        advice:
+          'Declare every lock in the outermost transaction: taken later, it would come after the first read and out of order.',
+        keys: missing.map((lock) => lock.key),
+      },
+    )
+  }
+  const declared = new Set(outer.streams.map(nameOf))
+  const undeclared = plan.streams.find((stream) => !declared.has(nameOf(stream)))
+  if (undeclared !== undefined) {
+    throw new NestedTransaction(
+      `The inner transaction declares the stream ${undeclared.topic}/${undeclared.key}, which the outer one does not.`,
+      { advice: 'Declare every stream in the outermost transaction.', keys: plan.allKeys },
+    )
+  }
+  if (
+    plan.isolationStated &&
+    plan.isolation !== tx.isolation &&
+    !(readsFresh(plan.isolation) && readsFresh(tx.isolation))
+  ) {
+    throw new NestedTransaction(`The inner transaction wants ${plan.isolation}, the outer one is ${tx.isolation}.`, {
+      advice: 'Give the outermost transaction the isolation that its parts need.',
+      keys: plan.allKeys,
+    })
+  }
+}

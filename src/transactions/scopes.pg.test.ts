@@ -1,0 +1,224 @@
+import { describe, expect, test } from 'vitest'
+import { noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
+import {
+  DRIVERS,
+  failureOf,
+  note,
+  pidOf,
+  type Signal,
+  signal,
+  workbench,
+} from '../../tools/server/testing/workbench.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { ConnectionLost, SavepointOpen, type Transaction, TransactionEnded, TransactionRolledBack } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+/** Calls it where it runs in no transaction's async context, as a loader does that collects the queries of many callers. */
+class Loader {
+  readonly #calls: (() => void)[] = []
+
+  constructor() {
+    const look = (): void => {
+      for (const call of this.#calls.splice(0)) call()
+      if (!this.#stopped) setTimeout(look, 1)
+    }
+    setTimeout(look, 1)
+  }
+
+  #stopped = false
+
+  load<T>(work: () => Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => this.#calls.push(() => void work().then(resolve, reject)))
+  }
+
+  stop(): void {
+    this.#stopped = true
+  }
+}
+
+/** Gives the signal that a call was made. */
+function called<T>(made: Signal, call: Promise<T>): Promise<T> {
+  made.give()
+  return call
+}
+
+describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s', (driver) => {
+  test('that waits for it in turn ends with the wait of the transaction, and says why', async () => {
+    const { lockstep } = bench.open(driver)
+    const loader = new Loader()
+    let refusal: unknown
+    const stuck = lockstep.transaction({ lock: 'Order:1', waitMs: 1200 }, async (tx) => {
+      await note(tx, 'before')
+      await tx.savepoint(async (inner) => {
+        await note(inner, 'inside')
+        await loader
+          .load(() => tx.query('SELECT 1'))
+          .catch((error: unknown) => {
+            refusal = error
+            throw error
+          })
+      })
+    })
+    const error = await failureOf(stuck)
+    loader.stop()
+    expect(error).toBe(refusal)
+    expect(error).toBeInstanceOf(SavepointOpen)
+    expect(error).toMatchObject({ code: 'LOCKSTEP_SAVEPOINT_OPEN' })
+    expect((error as SavepointOpen).waitedMs).toBeGreaterThanOrEqual(1190)
+    expect((error as Error).message).toContain('a savepoint')
+    expect((error as Error).message).toContain('use the tx that fn is given')
+    expect(await bench.notes()).toEqual([])
+    expect(await lockstep.transaction({ lock: 'Order:1' }, async () => 'free')).toBe('free')
+  })
+
+  test('is released when the server ends the session', async () => {
+    const { lockstep } = bench.open(driver)
+    const loader = new Loader()
+    const inside = signal()
+    let pid = 0
+    const stuck = lockstep.transaction({ lock: 'Order:1', waitMs: false, retry: false }, async (tx) => {
+      pid = await pidOf(tx)
+      await tx.savepoint(async () => {
+        await loader.load(() => called(inside, tx.query('SELECT 1')))
+      })
+    })
+    const failure = failureOf(stuck)
+    await inside.given
+    await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
+    expect(await failure).toBeInstanceOf(ConnectionLost)
+    loader.stop()
+  })
+
+  test('does not keep close() from coming back', async () => {
+    const { lockstep } = bench.open(driver)
+    const loader = new Loader()
+    const inside = signal()
+    const stuck = lockstep.transaction({ lock: 'Order:1', waitMs: false }, (tx) =>
+      tx.savepoint(async () => {
+        await loader.load(() => called(inside, tx.query('SELECT 1')))
+      }),
+    )
+    const failure = failureOf(stuck)
+    await inside.given
+    await lockstep.close()
+    expect(await failure).toBeInstanceOf(SavepointOpen)
+    loader.stop()
+  })
+
+  test('is refused at once where it is called from inside', async () => {
+    const { lockstep } = bench.open(driver)
+    await lockstep.transaction({ lock: 'Order:1', waitMs: false }, async (tx) => {
+      const client = ofTransaction(driver, tx)
+      await tx.savepoint(async (inner) => {
+        const calls = [
+          () => tx.query('SELECT 1'),
+          () => tx.savepoint(async () => undefined),
+          () => tx.queryAtCommit(`INSERT INTO notes VALUES ('at commit')`),
+          () => tx.enqueue({ topic: 'orders', key: '1', payload: {} }),
+          () => client.send('SELECT 1'),
+          () => client.send('BEGIN'),
+        ]
+        for (const call of calls) {
+          const error = await failureOf(call())
+          expect(error).toBeInstanceOf(SavepointOpen)
+          expect(error).toMatchObject({ waitedMs: 0 })
+        }
+        await inner.savepoint(async () => {
+          expect(await failureOf(inner.query('SELECT 1'))).toBeInstanceOf(SavepointOpen)
+          expect(await failureOf(tx.query('SELECT 1'))).toBeInstanceOf(SavepointOpen)
+        })
+        await note(inner, 'inside')
+      })
+      await note(tx, 'after')
+    })
+    expect(await bench.notes()).toEqual(['after', 'inside'])
+  })
+
+  test.each(['tx.query()', 'tx.client'])(
+    'a write by %s is ordered after a failing savepoint, not undone with it',
+    async (by) => {
+      const { lockstep } = bench.open(driver)
+      const opened = signal()
+      await lockstep.transaction({ lock: 'Order:1', waitMs: 0 }, async (tx) => {
+        const client = ofTransaction(driver, tx)
+        const failing = tx.savepoint(async (inner) => {
+          await note(inner, 'undone')
+          opened.give()
+          await note(inner, 'undone too')
+          throw new Error('inner')
+        })
+        const beside = opened.given.then(() => (by === 'tx.client' ? noteBy(client, 'beside') : note(tx, 'beside')))
+        const [savepoint, written] = await Promise.allSettled([failing, beside])
+        expect(savepoint).toMatchObject({ status: 'rejected' })
+        expect(written).toMatchObject({ status: 'fulfilled' })
+      })
+      expect(await bench.notes()).toEqual(['beside'])
+    },
+  )
+
+  test('events and statements for COMMIT of the outer tx are not dropped with the savepoint beside them', async () => {
+    const { lockstep } = bench.open(driver)
+    const opened = signal()
+    await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      const failing = tx.savepoint(async (inner) => {
+        await inner.queryAtCommit(`INSERT INTO notes VALUES ('dropped')`)
+        opened.give()
+        await note(inner, 'undone')
+        throw new Error('inner')
+      })
+      const beside = opened.given.then(() => tx.queryAtCommit(`INSERT INTO notes VALUES ('kept')`))
+      await Promise.allSettled([failing, beside])
+    })
+    expect(await bench.notes()).toEqual(['kept'])
+  })
+
+  test('what waits runs in the async context that it was called in', async () => {
+    const { lockstep } = bench.open(driver)
+    await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      const order: string[] = []
+      const part = (name: string): Promise<void> =>
+        tx.savepoint(async (inner) => {
+          order.push(name)
+          // It would be refused if this ran inside of the savepoint before it.
+          await inner.savepoint((deeper) => note(deeper, name))
+        })
+      await Promise.all([part('a'), part('b'), tx.query('SELECT 1'), part('c')])
+      expect(order).toEqual(['a', 'b', 'c'])
+    })
+    expect(await bench.notes()).toEqual(['a', 'b', 'c'])
+  })
+})
+
+describe.each(DRIVERS)('a savepoint that is left open, %s', (driver) => {
+  test('inside another one takes that with it, and the transaction goes on', async () => {
+    const { lockstep } = bench.open(driver)
+    const ended = signal()
+    let stray: Promise<unknown> | undefined
+    let kept: Transaction | undefined
+    await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      const middle = tx.savepoint(async (outer) => {
+        await note(outer, 'undone')
+        const opened = signal()
+        stray = failureOf(
+          outer.savepoint(async (inner) => {
+            kept = inner
+            await note(inner, 'half')
+            opened.give()
+            await ended.given
+          }),
+        )
+        await opened.given
+      })
+      expect(await failureOf(middle)).toBeInstanceOf(TransactionRolledBack)
+      await note(tx, 'kept')
+      ended.give()
+      expect(await stray).toBeInstanceOf(TransactionEnded)
+      expect(await failureOf((kept as Transaction).query('SELECT 1'))).toBeInstanceOf(TransactionEnded)
+      await note(tx, 'kept too')
+    })
+    expect(await bench.notes()).toEqual(['kept', 'kept too'])
+  })
+})

@@ -1,0 +1,195 @@
+import pg from 'pg'
+import { afterAll, describe, expect, test } from 'vitest'
+import { createConsole } from './console/index.ts'
+import { exclusive, fetchHandler, idempotent } from './http/index.ts'
+import { StreamVerifier } from './inbox/index.ts'
+import { InvalidKey, InvalidOption, key, type Key, Lockstep, lockRows, perEvent, type Transaction } from './index.ts'
+import { lockstepTelemetry } from './observe/otel.ts'
+import { lockstepMetrics } from './observe/prometheus.ts'
+import { kafkaSink } from './sinks/kafka.ts'
+import { natsSink } from './sinks/nats.ts'
+import { postgresSink } from './sinks/postgres-sink.ts'
+import { rabbitmqSink } from './sinks/rabbitmq.ts'
+import { redisSink } from './sinks/redis.ts'
+import { verifyWebhook, webhookSink } from './sinks/webhook.ts'
+
+/** Every options object of the public API. No connection is opened: all of it is refused before anything is sent. */
+const pool = new pg.Pool({ host: '127.0.0.1', port: 1 })
+const lockstep = new Lockstep(pool)
+afterAll(() => pool.end())
+
+const LOCK = key`Transfer:${1}`
+const nothing = async (): Promise<undefined> => undefined
+const inbox = lockstep.inbox('reports')
+const event = { topic: 'trades', key: 'a', seq: 1, id: '00000000-0000-4000-8000-000000000000' }
+const stream = { topic: 'trades', key: 'a' }
+const tx = { isolation: 'read committed', query: nothing, queryAtCommit: nothing } as unknown as Transaction
+const scope = (): string => 'tenant'
+const transaction = { transaction: nothing, inbox: () => inbox } as unknown as Lockstep
+
+/** What a caller without types, or with a cast, can pass. */
+type Anything = never
+type Call = (options: Anything) => unknown
+
+const CALLS: readonly (readonly [where: string, typo: object, meant: string, call: Call])[] = [
+  ['new Lockstep()', { waitMS: 5 }, 'waitMs', (options) => new Lockstep(pool, options)],
+  ['retry of new Lockstep()', { attempt: 3 }, 'attempts', (retry) => new Lockstep(pool, { retry })],
+  ['rollback', { waitMS: 3 }, 'waitMs', (rollback) => new Lockstep(pool, { rollout: 'on', rollback })],
+  ['a rollout', { percent: 5, percents: 3 }, 'percent', (rollout) => new Lockstep(pool, { rollout })],
+  ['transaction()', { locks: LOCK }, 'lock', (options) => lockstep.transaction(options, nothing)],
+  ['retry', { attempt: 3 }, 'attempts', (retry) => lockstep.transaction({ retry }, nothing)],
+  ['join()', { isolation: 'serializable' }, 'waitMs', (options) => lockstep.join(pool, options)],
+  ['once()', { find: nothing, create: nothing, lock: LOCK }, 'find', (options) => lockstep.once(LOCK, options)],
+  [
+    'the long form of once()',
+    { find: nothing, begin: nothing, act: nothing, finish: nothing, ttl: 5 },
+    'ttlMs',
+    (options) => lockstep.once(LOCK, options),
+  ],
+  ['lease()', { ttl: 5 }, 'ttlMs', (options) => lockstep.lease(LOCK, options, nothing)],
+  ['acquire()', { permit: 5 }, 'permits', (options) => lockstep.leases.acquire(LOCK, options)],
+  ['tryAcquire()', { waitMillis: 5 }, 'waitMs', (options) => lockstep.leases.tryAcquire(LOCK, options)],
+  ['leader()', { waitMs: 5 }, 'ttlMs', (options) => lockstep.leader(LOCK, nothing, options)],
+  ['leases.list()', { prefixes: 'A' }, 'prefix', (options) => lockstep.leases.list(options)],
+  ['leases.history()', { limits: 5 }, 'limit', (options) => lockstep.leases.history(LOCK, options)],
+  ['forceRelease()', { by: 'me', reasons: 'x' }, 'reason', (options) => lockstep.leases.forceRelease(LOCK, options)],
+  ['combine()', { key: () => LOCK, run: nothing, lock: LOCK }, 'key', (options) => lockstep.combine(options)],
+  [
+    'a combined call',
+    { signals: undefined },
+    'signal',
+    (options) => lockstep.combine({ key: () => LOCK, run: async () => [] })(1, options),
+  ],
+  ['dispatcher()', { sink: nothing, topics: ['a'] }, 'sink', (options) => lockstep.dispatcher(options)],
+  ['backoffMs', { frist: 5 }, 'first', (backoffMs) => lockstep.dispatcher({ sink: () => undefined, backoffMs })],
+  [
+    'dispatcher.run()',
+    { abort: 1 },
+    'signal',
+    (options) => lockstep.dispatcher({ sink: () => undefined }).run(options),
+  ],
+  ['perEvent()', { concurency: 5 }, 'concurrency', (options) => perEvent(nothing, options)],
+  ['an event', { ...stream, payload: 1, header: {} }, 'headers', (given) => lockstep.outbox.enqueue(pool, given)],
+  ['outbox.parked()', { dispatchers: 'a' }, 'dispatcher', (options) => lockstep.outbox.parked(options)],
+  ['outbox.retry()', { ...stream, dispatchr: 'a' }, 'dispatcher', (options) => lockstep.outbox.retry(options)],
+  ['outbox.skip()', { ...stream, seq: 1, reson: 'a' }, 'reason', (options) => lockstep.outbox.skip(options)],
+  ['outbox.pause()', { ...stream, dispatchr: 'a' }, 'dispatcher', (options) => lockstep.outbox.pause(options)],
+  ['outbox.resume()', { ...stream, dispatchr: 'a' }, 'dispatcher', (options) => lockstep.outbox.resume(options)],
+  ['outbox.erase()', { ...stream, reasons: 'a' }, 'reason', (options) => lockstep.outbox.erase(options)],
+  ['outbox.retain()', { olderThan: 5 }, 'olderThanMs', (options) => lockstep.outbox.retain(options)],
+  ['outbox.remove()', { dispatcher: 'a', reasons: 'b' }, 'reason', (options) => lockstep.outbox.remove(options)],
+  ['outbox.rebase()', { deliver: 'all', reasons: 'b' }, 'reason', (options) => lockstep.outbox.rebase(options)],
+  ['replay()', { sink: nothing, topics: 'trades' }, 'topic', (options) => lockstep.outbox.replay(options)],
+  ['accept()', { begin: 5 }, 'start', (options) => inbox.accept(tx, event, options)],
+  ['acceptMany()', { idle: 5 }, 'idleMs', (options) => inbox.acceptMany(tx, [], options)],
+  ['handle()', { locks: LOCK }, 'lock', (options) => inbox.handle(event, nothing, options)],
+  ['startAt()', { forced: true }, 'force', (options) => inbox.startAt(tx, stream, 1, options)],
+  ['new StreamVerifier()', { example: 1 }, 'examples', (options) => new StreamVerifier(options)],
+  ['lockRows()', { skipLock: true }, 'skipLocked', (options) => lockRows(tx, 'accounts', [1], options)],
+  ['locks.list()', { statement: true }, 'statements', (options) => lockstep.locks.list(options)],
+  ['migrate()', { version: 3 }, 'to', (options) => lockstep.migrate(options)],
+  ['exclusive()', { key: () => LOCK, leases: {} }, 'lease', (options) => exclusive(lockstep, options)],
+  ['`lease` of exclusive()', { ttl: 5 }, 'ttlMs', (lease) => exclusive(lockstep, { key: () => LOCK, lease })],
+  ['idempotent()', { scope, locks: () => LOCK }, 'lock', (options) => idempotent(lockstep, options)],
+  ['idempotent()', { scope, form: 'plain', lock: () => LOCK }, 'form', (options) => idempotent(lockstep, options)],
+  [
+    '`transaction` of idempotent()',
+    { waitMS: 5 },
+    'waitMs',
+    (given) => idempotent(lockstep, { scope, transaction: given }),
+  ],
+  ['`lease` of idempotent()', { ttl: 5 }, 'ttlMs', (lease) => idempotent(lockstep, { form: 'plain', scope, lease })],
+  ['createConsole()', { operators: true }, 'operator', (options) => createConsole(lockstep, options)],
+  ['lockstepTelemetry()', { key: true }, 'keys', (options) => lockstepTelemetry({} as never, options)],
+  ['lockstepMetrics()', { byKeys: true }, 'byKey', (options) => lockstepMetrics({} as never, options)],
+  ['kafkaSink()', { producer: {}, topics: 1 }, 'topic', (options) => kafkaSink(options)],
+  ['natsSink()', { client: {}, stream: 'E', subjects: '' }, 'subject', (options) => natsSink(options)],
+  ['rabbitmqSink()', { connect: nothing, exchanges: 'E' }, 'exchange', (options) => rabbitmqSink(options)],
+  ['redisSink()', { client: {}, streams: 'E' }, 'stream', (options) => redisSink(options)],
+  ['webhookSink()', { url: 'https://a.example', secrets: 'x' }, 'secret', (options) => webhookSink(options)],
+  ['`tls` of webhookSink()', { cas: 'x' }, 'ca', (tls) => webhookSink({ url: 'https://a.example', tls })],
+  ['verifyWebhook()', { tolerance: 5 }, 'toleranceMs', (options) => verifyWebhook({}, '', 'whsec_', options)],
+  [
+    'postgresSink()',
+    { lockstep: transaction, consumer: 'a', handles: nothing },
+    'handle',
+    (options) => postgresSink(options),
+  ],
+]
+
+async function refusalOf(call: () => unknown): Promise<unknown> {
+  try {
+    await call()
+  } catch (error) {
+    return error
+  }
+  throw new Error('It was accepted.')
+}
+
+describe('refuses a name that is not known', () => {
+  test.each(CALLS)('%s %o', async (where, typo, meant, call) => {
+    const error = await refusalOf(() => call(typo as Anything))
+    expect(error).toBeInstanceOf(InvalidOption)
+    expect((error as Error).message).toMatch(/^Unknown option "\w+" of /)
+    expect((error as Error).message).toContain(meant)
+  })
+
+  test('also one that JavaScript knows by itself', async () => {
+    const call = (): unknown => lockstep.transaction(JSON.parse('{"__proto__":1}') as object, nothing)
+    expect(await refusalOf(call)).toBeInstanceOf(InvalidOption)
+  })
+})
+
+describe('refuses undefined for a key', () => {
+  const none = undefined as unknown as Key
+  test.each<[string, () => unknown]>([
+    ['transaction({ lock })', () => lockstep.transaction({ lock: none }, nothing)],
+    ['transaction({ lockShared })', () => lockstep.transaction({ lockShared: none }, nothing)],
+    ['transaction({ lock: [] })', () => lockstep.transaction({ lock: [none] }, nothing)],
+    ['join({ lock })', () => lockstep.join(pool, { lock: none })],
+    ['once()', () => lockstep.once(none, { find: nothing, create: async () => 1 })],
+    [
+      'the long form of once()',
+      () => lockstep.once(none, { find: nothing, begin: nothing, act: nothing, finish: async () => 1 }),
+    ],
+    ['lease()', () => lockstep.lease(none, {}, nothing)],
+    ['acquire()', () => lockstep.leases.acquire(none)],
+    ['leader()', () => lockstep.leader(none, nothing)],
+    ['combine({ key })', () => lockstep.combine({ key: () => none, run: async () => [] })(1)],
+    ['lockRows({ key })', () => lockRows(tx, 'accounts', [1], { key: undefined as unknown as string })],
+    [
+      'replay({ key })',
+      () => lockstep.outbox.replay({ sink: () => undefined, topic: 'a', key: undefined as unknown as string }),
+    ],
+    ['idempotent({ lock })', () => idempotent(lockstep, { scope, lock: undefined as unknown as () => Key })],
+  ])('%s', async (_, call) => {
+    const error = await refusalOf(call)
+    expect(error instanceof InvalidOption || error instanceof InvalidKey).toBe(true)
+  })
+})
+
+describe('refuses a function that returns no key', () => {
+  const request = (): Request =>
+    new Request('http://a.example/', { method: 'POST', headers: { 'idempotency-key': 'k' }, body: '{}' })
+  const ok = (): Response => new Response('done')
+
+  test.each<[string, () => Promise<Response>, new (...args: never[]) => Error]>([
+    [
+      'lock of idempotent()',
+      () => fetchHandler(idempotent(lockstep, { scope, lock: () => undefined as never }), ok)(request()),
+      InvalidOption,
+    ],
+    [
+      'scope of idempotent()',
+      () => fetchHandler(idempotent(lockstep, { scope: () => undefined as never }), ok)(request()),
+      InvalidOption,
+    ],
+    [
+      'key of exclusive()',
+      () => fetchHandler(exclusive(lockstep, { key: () => undefined as never }), ok)(request()),
+      InvalidKey,
+    ],
+  ])('%s', async (_, call, kind) => {
+    expect(await refusalOf(call)).toBeInstanceOf(kind)
+  })
+})

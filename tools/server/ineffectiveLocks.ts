@@ -1,0 +1,30 @@
+import pg from 'pg'
+import { lookalikes } from './ineffectiveLocks.sql.ts'
+import { type Proxy, startProxy } from './proxy.ts'
+
+/** What takes the place of `advisory` in the names of the functions, letter for letter: messages keep their lengths. */
+const WORDS = { granted: 'advisery', refused: 'advisary' } as const
+const CALLED = Buffer.from('_advisory_')
+
+/**
+ * A stub in front of a real server: there advisory locks are accepted and do nothing, as in engines that have them for compatibility's
+ * sake alone; or, with `refused`, none is ever granted. Everything else is the server's own.
+ */
+export async function startIneffectiveLocks(url: string, answer: keyof typeof WORDS = 'granted'): Promise<Proxy> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    await client.query(lookalikes(WORDS[answer], answer === 'granted'))
+  } finally {
+    await client.end()
+  }
+  const { hostname, port } = new URL(url)
+  const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port) })
+  const replacement = Buffer.from(`_${WORDS[answer]}_`)
+  proxy.onClientData((chunk) => {
+    // In place, since a hook cannot give another chunk. A name that two chunks share is left as it is: messages are far smaller.
+    for (let at = chunk.indexOf(CALLED); at >= 0; at = chunk.indexOf(CALLED, at)) replacement.copy(chunk, at)
+    return 'forward'
+  })
+  return proxy
+}
