@@ -174,9 +174,6 @@ interface Origin {
 class PostgresJsConnection implements Connection {
   lost = false
   onLost: Connection['onLost']
-  protocolPid: number | undefined
-  /** Known once the first message was sent. */
-  memory: ConnectionMemory | undefined
   readonly client: PostgresJsClient
   /** The pool that it is of. */
   readonly #sql: PostgresJs
@@ -186,6 +183,8 @@ class PostgresJsConnection implements Connection {
   #physical: PhysicalConnection | undefined
   /** The first message. */
   #first: SentQuery | undefined
+  #pid: number | undefined
+  #memory: ConnectionMemory | undefined
   #closed = false
   #returned = false
 
@@ -195,6 +194,16 @@ class PostgresJsConnection implements Connection {
     this.#renames = renames
     this.#origin = origin
     if (origin?.pin !== undefined) this.#capture(origin.pin.physical)
+  }
+
+  get protocolPid(): number | undefined {
+    // Known once the first message was sent, which may be before its answer comes.
+    if (this.#pid === undefined) this.#learn(this.#first?.state?.pid ?? undefined)
+    return this.#pid
+  }
+
+  get memory(): ConnectionMemory | undefined {
+    return this.protocolPid === undefined ? undefined : this.#memory
   }
 
   get route(): string | undefined {
@@ -272,7 +281,7 @@ class PostgresJsConnection implements Connection {
     if (this.#returned && this.#origin !== undefined) return Promise.reject(alreadyReturned())
     if (this.lost) return Promise.reject(alreadyLost())
     const answer = this.client.unsafe(text, values as never[], options) as Promise<unknown>
-    if (this.#isUnknown) this.#first = answer as SentQuery
+    if (this.#pid === undefined) this.#first = answer as SentQuery
     return answer.then(
       (result) => {
         if (!this.#isUnknown) return read(result as PostgresJsResult | PostgresJsResult[])
@@ -294,9 +303,10 @@ class PostgresJsConnection implements Connection {
   }
 
   #learn(pid: number | undefined): void {
-    if (pid === undefined || this.protocolPid !== undefined) return
-    this.protocolPid = pid
-    this.memory = this.#origin?.memories.of(pid)
+    if (pid === undefined || this.#pid !== undefined) return
+    this.#pid = pid
+    this.#first = undefined
+    this.#memory = this.#origin?.memories.of(pid)
   }
 
   #seeEnd(cause?: unknown): void {
@@ -336,8 +346,6 @@ class PostgresJsConnection implements Connection {
    */
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
-    this.#learn(this.#first?.state?.pid ?? undefined)
-    this.#first = undefined
     const pool = this.#origin?.pool
     pool?.know(physical)
     physical.onclose = () => {

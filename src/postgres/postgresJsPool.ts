@@ -175,7 +175,10 @@ export class PostgresJsPool {
   #takeIdle<T>(use: (client: PostgresJsReserved) => T): Promise<T> {
     this.#lent++
     // Takes the idle one before anybody else can.
-    return this.#sql.reserve().then((client) => use(client))
+    return this.#sql.reserve().then(use, (error: unknown) => {
+      this.leave()
+      throw connectFailure(error)
+    })
   }
 
   /** Whether all connections that there may be are ours, or are being opened for us. */

@@ -36,8 +36,8 @@ export interface Failure {
   readonly error: unknown
   readonly lost: boolean
   readonly trace: Trace | undefined
-  /** Whether the function ran. Until then the wait budget goes on into the next attempt. */
-  readonly ran: boolean
+  /** The function has not run. Until it has, the next attempt has no more of the wait budget than is left. */
+  readonly neverRan?: true
 }
 
 /**
@@ -127,7 +127,7 @@ export async function attemptOnce<T>(
     const error = caught instanceof LockTimeout ? explainWait(grounds, plan, caught) : caught
     if (locked) reportFailedWait(grounds, plan, patience, error)
     const lost = error instanceof ConnectionLost || meansConnectionLost(error)
-    return { end: 'failed', error, lost, trace: undefined, ran: false }
+    return { end: 'failed', error, lost, trace: undefined, neverRan: true }
   } finally {
     unwatch?.()
     ticket?.release()

@@ -44,7 +44,7 @@ export async function giveUp(
   }
   const cause = (await lastWords(connection)) ?? tx.firstFailure
   connection.destroy()
-  return { end: 'failed', error: connectionLost(plan, cause), lost: true, trace, ran: true }
+  return { end: 'failed', error: connectionLost(plan, cause), lost: true, trace }
 }
 
 /** The server answered, and did not commit. */
@@ -58,11 +58,11 @@ export async function notCommitted(
   const { connection, trace } = opened
   if (isEarly === true) {
     const outcome = (await rollBackHandedOut(grounds, opened, false)) ?? 'unknown'
-    return { end: 'failed', error: endedEarly(plan, outcome, tx.firstFailure), lost: false, trace, ran: true }
+    return { end: 'failed', error: endedEarly(plan, outcome, tx.firstFailure), lost: false, trace }
   }
   if (failure === undefined) {
     connection.release()
-    return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace, ran: true }
+    return { end: 'failed', error: rolledBack(plan, tx.firstFailure), lost: false, trace }
   }
   // Something had failed before and was caught: that is the reason, as where COMMIT alone is answered with ROLLBACK.
   const caught = codeOf(failure) === IN_FAILED_TRANSACTION
@@ -78,7 +78,7 @@ export async function afterCommitFailed<T>(
 ): Promise<Attempt<T>> {
   // One that goes on answering was not at its end when it said so; a FATAL or PANIC can have any code.
   const rolledBackByServer = isSqlState(error) && (await isStillAnswering(connection, silence))
-  if (rolledBackByServer) return { end: 'failed', error, lost: false, trace, ran: true }
+  if (rolledBackByServer) return { end: 'failed', error, lost: false, trace }
   connection.destroy()
   return { end: 'uncertain', value, error, trace }
 }
@@ -98,8 +98,8 @@ async function rolledBackWith(
   else if (tx.doubt !== undefined) early = await dropSession(grounds, opened)
   else if (tx.handedOut) early = await rollBackHandedOut(grounds, opened)
   else await rollBack(connection, grounds.silence)
-  if (early === undefined) return { end: 'failed', error, lost, trace, ran: true }
-  return { end: 'failed', error: endedEarly(plan, early, error), lost: false, trace, ran: true }
+  if (early === undefined) return { end: 'failed', error, lost, trace }
+  return { end: 'failed', error: endedEarly(plan, early, error), lost: false, trace }
 }
 
 /**

@@ -301,12 +301,8 @@ class WayIn {
   /** Finds out which server this is and in which life, and tries the locks where nobody has; then we start over. */
   async #learnLife(): Promise<void> {
     await this.#leave()
-    this.#answers.start(this.#connection)
-    try {
-      this.#readiness = await this.#grounds.know(this.#connection, this.#readiness)
-    } finally {
-      this.#answers.stop()
-    }
+    const learning = this.#grounds.know(this.#connection, this.#readiness)
+    this.#readiness = await this.#answers.of(this.#connection, learning, this.#leaving)
     const { memory } = this.#connection
     if (memory !== undefined) memory.incarnation = this.#readiness.incarnation.value
   }

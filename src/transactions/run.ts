@@ -9,7 +9,7 @@ import { isInsideTransaction } from './frames.ts'
 import type { Grounds } from './grounds.ts'
 import { refuseInside, refuseWaitingForSelf } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
-import { type Outcome, resolveCommit, resolveOutcome } from './outcome.ts'
+import { resolveCommit, resolveOutcome } from './outcome.ts'
 import { judge, pauseMs } from './retry.ts'
 import { rollOut } from './rollOut.ts'
 
@@ -18,12 +18,7 @@ export function runTransaction<T>(grounds: Grounds, declared: TransactionPlan, f
   refuseInside(grounds, declared.allKeys)
   const { rollout } = grounds
   if (rollout !== undefined) return runRolledOut(grounds, rollout, declared, fn)
-  return runAttempts(
-    grounds,
-    declared,
-    fn,
-    new Patience(declared.firstWaitMs, declared.signal, declared.closing, declared.noWait),
-  )
+  return runAttempts(grounds, declared, fn, budgetOf(declared, declared.firstWaitMs))
 }
 
 /** The same with only some of the keys locked. */
@@ -33,7 +28,7 @@ async function runRolledOut<T>(
   declared: TransactionPlan,
   fn: Body<T>,
 ): Promise<T> {
-  const patience = new Patience(declared.firstWaitMs, declared.signal, declared.closing, declared.noWait)
+  const patience = budgetOf(declared, declared.firstWaitMs)
   const young = declared.locks.length > 0 ? rollout.freshen() : undefined
   if (young !== undefined) {
     await declared.stay?.leave()
@@ -69,10 +64,10 @@ async function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<
   for (let attempt = 1; ; attempt++) {
     const result = await attemptOnce(grounds, plan, fn, attempt, patience)
     if (result.end === 'committed') return result.value
-    const ran = result.end === 'uncertain' || result.ran
-    const committed = await beforeNextAttempt(grounds, plan, result, attempt, ran ? undefined : patience)
+    const neverRan = result.end === 'failed' && result.neverRan === true
+    const committed = await beforeNextAttempt(grounds, plan, result, attempt, neverRan ? patience : undefined)
     if (committed !== undefined) return committed.value
-    if (ran) patience = new Patience(plan.waitMs, plan.signal, plan.closing, plan.noWait)
+    if (!neverRan) patience = budgetOf(plan, plan.waitMs)
   }
 }
 
@@ -93,13 +88,7 @@ async function beforeNextAttempt<T>(
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
   } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
     // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
-    const { trace } = result
-    let outcome: Outcome | undefined
-    await untilAborted(plan, (done) => {
-      void resolveOutcome(grounds, trace)
-        .then((found) => (outcome = found))
-        .finally(done)
-    })
+    const outcome = await resolveOutcome(grounds, result.trace)
     // COMMIT was not sent by us.
     if (outcome === 'committed') throw endedEarly(plan, outcome, result.error)
   }
@@ -119,31 +108,29 @@ async function beforeNextAttempt<T>(
     const { keys } = plan
     transactionRetried.publish({ schema, keys, attempt, delayMs, reason, error: result.error })
   }
-  await untilAborted(plan, (done) => {
-    const timer = setTimeout(done, delayMs)
-    return () => clearTimeout(timer)
-  })
+  await pauseUnlessAborted(plan, delayMs)
   return undefined
 }
 
 /** With less than this left of the wait budget, another attempt could not be made before its end. */
 const LEAST_LEFT_MS = 10
 
-/** Waits for something, or until the caller or the closing ends it: the next attempt reports that. `begin` can answer how to stop it. */
-function untilAborted(
-  { signal, closing }: TransactionPlan,
-  begin: (done: () => void) => (() => void) | undefined | void,
-): Promise<void> {
+/** A pause that the caller's signal and the closing end: the next attempt reports that. */
+function pauseUnlessAborted(plan: TransactionPlan, delayMs: number): Promise<void> {
   return new Promise((resolve) => {
-    const stop = begin(() => {
+    const timer = setTimeout(() => {
       forget()
       resolve()
-    })
-    const forget = new Patience(false, signal, closing).onAbort(() => {
-      stop?.()
+    }, delayMs)
+    const forget = budgetOf(plan, false).onAbort(() => {
+      clearTimeout(timer)
       resolve()
     })
   })
+}
+
+function budgetOf({ signal, closing, noWait }: TransactionPlan, waitMs: number | false): Patience {
+  return new Patience(waitMs, signal, closing, noWait)
 }
 
 function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
