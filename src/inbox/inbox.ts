@@ -1,5 +1,11 @@
 import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
-import type { EventMap, Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
+import {
+  type EventMap,
+  type Grounds,
+  readText,
+  type Transaction,
+  type TransactionOptions,
+} from '../transactions/index.ts'
 import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
 import { type BatchVerdict, questionOf, valuesOf, verdictsOn } from './acceptMany.ts'
 import { accept, acceptRuns, type AcceptRow, position, type PositionRow, type RunRow, start } from './inbox.sql.ts'
@@ -143,8 +149,8 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
       return String(begins)
     })
     const values = [this.consumer, ...valuesOf(question), starts, String(idleMs)]
-    const { rows } = await tx.query<RunRow>(this.#acceptRuns, values)
-    return verdictsOn(question, rows, {
+    const { rows } = await readText(tx, this.#acceptRuns, values)
+    return verdictsOn(question, rows as unknown as RunRow[], {
       gap: (event, expected) => this.#gap(event, expected),
       diverged: (event) => this.#diverged(event),
     })
@@ -154,8 +160,8 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   async position(stream: InboxStream): Promise<InboxPosition | undefined> {
     const { topic, key } = checkStream(stream)
     const values = [this.consumer, topic, key]
-    const { rows } = await this.#transact({}, (tx) => tx.query<PositionRow>(position(this.#schema), values))
-    const [row] = rows
+    const { rows } = await this.#transact({}, (tx) => readText(tx, position(this.#schema), values))
+    const [row] = rows as unknown as PositionRow[]
     return row && { seq: Number(row.seq), id: row.uuid ?? undefined }
   }
 
@@ -179,8 +185,8 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     checkSeq('seq', seq)
     checkTransaction('startAt', tx)
     const values = [this.consumer, topic, key, String(seq), String(options.force === true)]
-    const { rows } = await tx.query<{ started: string }>(start(this.#schema), values)
-    return rows[0]?.started === 'true'
+    const { rows } = await readText(tx, start(this.#schema), values)
+    return rows[0]?.['started'] === 'true'
   }
 
   #valuesOf(event: InboxEvent, { start: first = 1 }: AcceptOptions): readonly string[] {
@@ -190,8 +196,8 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   }
 
   async #ask(tx: InboxTransaction, values: readonly string[]): Promise<InboxVerdict> {
-    const { rows } = await tx.query<AcceptRow>(this.#accept, values)
-    const { verdict } = rows[0] as AcceptRow
+    const { rows } = await readText(tx, this.#accept, values)
+    const { verdict } = rows[0] as unknown as AcceptRow
     if (verdict === 'first' || verdict === 'duplicate' || verdict === 'tombstone') return verdict
     const [, topic, key, seq, id] = values as [string, string, string, string, string]
     const event = { topic, key, seq: Number(seq), id }

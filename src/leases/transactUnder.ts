@@ -4,6 +4,7 @@ import { findCause, meansSessionTimedOut } from '../postgres/index.ts'
 import {
   type Grounds,
   planTransaction,
+  readText,
   runTransaction,
   type Transaction,
   type TransactionOptions,
@@ -38,7 +39,7 @@ export async function transactUnder<T>(
       if (performance.now() >= endsAt) throw tooLong(lease)
       const boundMs = Math.max(1, Math.ceil(lease.trustedMs))
       endsAt = performance.now() + boundMs
-      const { rowCount } = await tx.query(text, [lease.key, lease.token, String(boundMs), String(lease.fence)])
+      const { rowCount } = await readText(tx, text, [lease.key, lease.token, String(boundMs), String(lease.fence)])
       if (rowCount === 0) lease.lose('taken away')
       lease.assertHeld()
       return fn(tx)

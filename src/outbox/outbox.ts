@@ -1,6 +1,6 @@
 import { InvalidOption, StreamNotParked } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
-import { quoteLiteral, readIncarnation } from '../postgres/index.ts'
+import { type OwnValue, quoteLiteral, readIncarnation, type Statement, type TextRow } from '../postgres/index.ts'
 import type {
   Enqueuing,
   EventMap,
@@ -16,7 +16,7 @@ import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import { DEFAULT_MAX_BYTES, type EventHeaders, prepareEvent } from './event.ts'
 import { flushEvents } from './flush.ts'
 import { onPrimary } from './onPrimary.ts'
-import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
+import { eraseStream, operate, rebase, removeDispatcher, seqOf } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
 import { rowsIn } from './rowsIn.ts'
@@ -102,9 +102,9 @@ export class Outbox<Events extends object = EventMap> {
     const prepared = this.#enqueuing.prepare(event)
     const connection = this.#grounds.driver.wrap(client)
     try {
-      const [statement] = this.#enqueuing.flush([prepared], undefined)
-      const { rows } = await connection.query(statement?.text ?? '', statement?.values)
-      return { seq: Number(Object.values(rows[0] ?? {})[0]) }
+      const [statement] = this.#enqueuing.flush([prepared], undefined) as [Statement]
+      const { rows } = await connection.read(seqOf(statement.text), statement.values as readonly OwnValue[])
+      return { seq: Number(rows[0]?.['seq']) }
     } finally {
       connection.release()
     }
@@ -197,7 +197,7 @@ export class Outbox<Events extends object = EventMap> {
       const here = await readIncarnation(connection, quotedSchema)
       const results = await connection.script(rebase(quotedSchema, options.deliver, here, options.reason))
       const told = (name: string): string | undefined =>
-        results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] as string | undefined
+        results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] ?? undefined
       return { putAside: Number(told('put_aside') ?? 0), torn: JSON.parse(told('torn') ?? '[]') as number[] }
     })
   }
@@ -234,7 +234,7 @@ export class Outbox<Events extends object = EventMap> {
     throw new StreamNotParked(`${verb} ${topic}/${key}: ${answer}.`, { advice: advice[answer] ?? '' })
   }
 
-  async #rows(text: string): Promise<Record<string, unknown>[]> {
+  async #rows(text: string): Promise<TextRow[]> {
     await this.#grounds.ready()
     return rowsIn(await onPrimary(this.#grounds, (connection) => connection.script(text)))
   }

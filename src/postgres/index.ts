@@ -1,8 +1,13 @@
 /**
  * Postgres: the ground floor. What every other room stands on, and the only one that knows the drivers apart.
  *
- * **The seam.** A `Connection` can do four things: send one simple-query message with many statements (`script`), send one
- * statement with parameters (`query`), send statements together with COMMIT (`commit`), and say whether it is `lost`. One conformance suite runs against both drivers.
+ * **The seam.** A `Connection` can do five things: send one simple-query message with many statements (`script`), send one statement
+ * of ours (`read`) or of the caller's (`query`) with parameters, send statements together with COMMIT (`commit`), and say whether it is
+ * `lost`. One conformance suite runs against both drivers.
+ *
+ * **Whose rows.** What the pool's owner has configured changes what rows look like: names, values, types. The caller's statements get
+ * their rows in that way. Ours are read as text under the names that they were given, and ours are the only ones that are read so: a
+ * lock that is taken never looks granted, whatever the driver makes of null.
  *
  * **What is trusted until when.** A connection is trusted until its end was seen. From then on nothing is sent through it: pg
  * would only fail, but postgres.js reconnects in place and may already have given the connection to a stranger. A connection
@@ -27,8 +32,10 @@ export {
   type Connection,
   type ConnectionMemory,
   type Driver,
+  type OwnValue,
   type Statement,
   type StatementResult,
+  type TextRow,
 } from './connection.ts'
 export { describeSchema } from './describeSchema.ts'
 export { diagnose, type Finding } from './doctor.ts'

@@ -1,6 +1,6 @@
 import { rowsOutOfOrder } from '../observe/index.ts'
 import { isUndone, rootOf, type Transaction } from '../transactions/index.ts'
-import { COMES_BEFORE, ROW_KEY, type RowsWanted } from './rows.sql.ts'
+import { COMES_BEFORE, type OwnColumns, ROW_KEY, type RowsWanted } from './rows.sql.ts'
 
 /** What one call has locked that comes after all that was locked before. */
 interface Locked {
@@ -15,11 +15,6 @@ interface Locked {
 
 /** A transaction is remembered as long as somebody has it in hand. */
 const remembered = new WeakMap<object, Map<string, Locked[]>>()
-
-/** The name under which a column of ours came: postgres.js may have been told to change it. */
-export function columnOf(row: Record<string, unknown> | undefined, name: string): string {
-  return Object.keys(row ?? {}).find((given) => given.toLowerCase() === name) ?? name
-}
 
 /** Sees, for those who listen to `rows.outOfOrder`, whether a transaction locks rows of one table in an order that can deadlock. */
 export class OrderGuard {
@@ -58,15 +53,9 @@ export class OrderGuard {
     return this.#locked.at(-1)?.highest ?? []
   }
 
-  /** Takes the guard's columns out of the rows, remembers, and tells what came too late. */
-  sawRows(rows: readonly Record<string, unknown>[]): void {
-    const [keyColumn, beforeColumn] = [columnOf(rows[0], ROW_KEY), columnOf(rows[0], COMES_BEFORE)]
-    const seen = rows.map((row) => {
-      const { [keyColumn]: key, [beforeColumn]: before } = row
-      delete row[keyColumn]
-      delete row[beforeColumn]
-      return { key: key as string, before: before === 'true' }
-    })
+  /** Remembers what was locked, and tells what came too late. */
+  sawRows(rows: readonly OwnColumns[]): void {
+    const seen = rows.map((row) => ({ key: row[ROW_KEY] ?? '', before: row[COMES_BEFORE] === 'true' }))
     const last = seen.at(-1)
     if (last === undefined) return
     const earlier = this.#locked.at(-1)

@@ -97,7 +97,7 @@ export async function attemptOnce<T>(
         sent = true
         // What the server process may have forgotten can only be found out by failing: not where there is no other try.
         const answer = await connection.commit(
-          plan.attempts > 1 ? closing : closing.map(({ text, values }) => ({ text, values })),
+          plan.attempts > 1 ? closing : closing.map((statement) => ({ ...statement, recurs: false })),
         )
         if (answer.failure === undefined && answer.command !== 'ROLLBACK') {
           connection.release()

@@ -59,6 +59,7 @@ export {
   type TransactionOptions,
   type TransactionPlan,
 } from './options.ts'
+export { queryWithOwnValues, readText } from './ownStatements.ts'
 export { runTransaction } from './run.ts'
 export { Stay } from './stay.ts'
 export { abandon, isUndone, rootOf, type Transaction } from './transaction.ts'

@@ -11,7 +11,9 @@ import {
   alreadyLost,
   codeOf,
   type Connection,
+  IN_FAILED_TRANSACTION,
   meansTryAgain,
+  type OwnValue,
   type Statement,
   type StatementResult,
 } from '../postgres/index.ts'
@@ -89,9 +91,6 @@ export function outsideSavepoints(fn: () => void): void {
 
 /** No savepoint of ours has the name of anybody else's. */
 const PROCESS = randomBytes(4).toString('hex')
-
-/** Every statement after a failed one, until the transaction or its savepoint is rolled back. */
-const IN_FAILED_TRANSACTION = '25P02'
 
 /** Where each statement has a snapshot of its own. In PostgreSQL the two are the same; a joined transaction may be either. */
 const READS_FRESH: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
@@ -176,9 +175,19 @@ export class OpenTransaction implements Transaction {
   }
 
   query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
-    if (this.#pending === 0 || this.#isCalledFromInside()) return this.#run(text, values)
+    return this.send(text, (connection) => connection.query<Row>(text, values))
+  }
+
+  /** Whether it is one, and not a proxy of one. */
+  static is(tx: object): tx is OpenTransaction {
+    return #held in tx
+  }
+
+  /** As `query`, for a statement that is sent in another way. */
+  send<T>(text: string, send: (connection: Connection) => Promise<T>): Promise<T> {
+    if (this.#pending === 0 || this.#isCalledFromInside()) return this.#run(text, send)
     // Beside an open savepoint it would become part of it, and be undone with it.
-    return this.#inTurn(() => this.#run<Row>(text, values))
+    return this.#inTurn(() => this.#run(text, send))
   }
 
   #checkStatement(text: unknown): void {
@@ -195,11 +204,11 @@ export class OpenTransaction implements Transaction {
     }
   }
 
-  async #run<Row>(text: string, values: readonly unknown[] | undefined): Promise<StatementResult<Row>> {
+  async #run<T>(text: string, send: (connection: Connection) => Promise<T>): Promise<T> {
     this.#checkStatement(text)
     const connection = this.#connection
     try {
-      const result = await connection.query<Row>(text, values)
+      const result = await send(connection)
       // A statement that succeeds proves that an earlier failure was undone.
       this.firstFailure = undefined
       return result
@@ -231,7 +240,9 @@ export class OpenTransaction implements Transaction {
     const undeclared = READS_FRESH.has(isolation) ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))
     if (undeclared !== undefined) throw streamNotDeclared(undeclared, isolation)
     if (joined === true) {
-      for (const { text, values } of enqueuing.flush(prepared, undefined)) await this.query(text, values)
+      for (const { text, values } of enqueuing.flush(prepared, undefined)) {
+        await this.send(text, (connection) => connection.read(text, values as readonly OwnValue[]))
+      }
     } else {
       const buffer = this.#innermost().#events
       for (const event of prepared) buffer.push(event)
