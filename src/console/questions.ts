@@ -1,5 +1,6 @@
-import type { LeaseInfo, LockListing, OutboxStatus, ParkedStream, StatementResult } from '../index.ts'
+import type { LeaseInfo, LockListing, OutboxStatus, ParkedStream } from '../index.ts'
 import { quoteIdentifier } from '../postgres/index.ts'
+import { readText } from '../transactions/index.ts'
 import {
   headOfStream,
   type HeadRow,
@@ -106,20 +107,21 @@ export class Inquiry {
 
   /** The event at the head of a stream that waits; undefined where there is none. */
   async head(dispatcher: string, topic: string, key: string): Promise<HeadRow | undefined> {
-    const { rows } = await this.#query<HeadRow>(headOfStream(this.#schema, MAX_PAYLOAD_BYTES), [dispatcher, topic, key])
-    return rows[0]
+    const [row] = await this.#query<HeadRow>(headOfStream(this.#schema, MAX_PAYLOAD_BYTES), [dispatcher, topic, key])
+    return row
   }
 
   async #row<Row>(text: string): Promise<Row> {
-    const { rows } = await this.#query<Row>(text, [])
-    return rows[0] as Row
+    const [row] = await this.#query<Row>(text, [])
+    return row as Row
   }
 
   /** In a transaction without a lock that takes no id: it leaves nothing behind, and so it may be cut off at any time. */
-  #query<Row>(text: string, values: readonly string[]): Promise<StatementResult<Row>> {
+  async #query<Row>(text: string, values: readonly string[]): Promise<Row[]> {
     // It asks for all viewers: a transaction around the first of them has nothing to do with it.
-    return this.#lockstep.detached(() =>
-      this.#lockstep.transaction({ retry: false, waitMs: WAIT_MS }, (tx) => tx.query<Row>(text, values)),
+    const { rows } = await this.#lockstep.detached(() =>
+      this.#lockstep.transaction({ retry: false, waitMs: WAIT_MS }, (tx) => readText(tx, text, values)),
     )
+    return rows as unknown as Row[]
   }
 }

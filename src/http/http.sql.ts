@@ -1,4 +1,4 @@
-/** The SQL of the stored answers. Every value goes in and comes out as text: the two drivers turn other types differently. */
+/** The SQL of the stored answers. Every value goes in and comes out as text. */
 
 export interface LookRow {
   /** Null, as all that follows, where nothing is stored. */
@@ -39,7 +39,7 @@ export function keep(schema: string): string {
        SET fingerprint = excluded.fingerprint, status = excluded.status, headers = excluded.headers, body = excluded.body,
            created_at = excluded.created_at, expires_at = excluded.expires_at
      WHERE stored.expires_at <= clock_timestamp()
-    RETURNING true AS kept`
+    RETURNING 'true' AS kept`
 }
 
 /** Takes away what has expired, a bounded number at a time. What somebody else is at is left to them. */

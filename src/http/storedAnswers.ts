@@ -1,7 +1,7 @@
 import { InvalidOption } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { quoteIdentifier } from '../postgres/index.ts'
-import { outsideTransactions, type Transaction } from '../transactions/index.ts'
+import { outsideTransactions, readText, type Transaction } from '../transactions/index.ts'
 import type { Answer, Header, HttpLockstep } from './guard.ts'
 import { cleanUp, keep, look, type LookRow } from './http.sql.ts'
 import type { IdempotencyPlan } from './idempotencyOptions.ts'
@@ -43,8 +43,8 @@ export class StoredAnswers {
 
   /** What there is to answer without running the handler. `reserved`: by the caller itself. */
   async look(tx: Transaction, entry: Entry, reserved: boolean): Promise<Answer | undefined> {
-    const { rows } = await tx.query<LookRow>(this.#look, [entry.scope, entry.key, entry.lockKey])
-    const row = rows[0] as LookRow
+    const { rows } = await readText(tx, this.#look, [entry.scope, entry.key, entry.lockKey])
+    const row = rows[0] as unknown as LookRow
     if (row.fingerprint === null) return row.left === null || reserved ? undefined : running(Number(row.left))
     return row.fingerprint === entry.fingerprint ? replay(row) : keyReused()
   }
@@ -66,7 +66,7 @@ export class StoredAnswers {
       Buffer.from(answer.body).toString('base64'),
       String(this.#plan.ttlMs),
     ]
-    const { rows } = await tx.query(this.#keep, values)
+    const { rows } = await readText(tx, this.#keep, values)
     return rows.length > 0
   }
 
@@ -79,7 +79,7 @@ export class StoredAnswers {
 
   async #makeRoom(): Promise<void> {
     // Another time, if not now.
-    await this.#lockstep.transaction({ retry: false }, (tx) => tx.query(this.#cleanUp)).catch(() => undefined)
+    await this.#lockstep.transaction({ retry: false }, (tx) => readText(tx, this.#cleanUp)).catch(() => undefined)
     this.#cleaning = false
   }
 }

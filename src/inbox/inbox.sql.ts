@@ -1,4 +1,4 @@
-/** The SQL of the inbox. Every value goes in and comes out as text: the two drivers turn other types differently. */
+/** The SQL of the inbox. Every value goes in and comes out as text. */
 
 export interface AcceptRow {
   /** `gap:` is followed by the number that is expected. */

@@ -4,6 +4,7 @@ import {
   checkTransaction,
   type EventMap,
   type Grounds,
+  readText,
   refuseInside,
   type Transaction,
   TRANSACTION_OPTIONS,
@@ -176,8 +177,8 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
       return String(begins)
     })
     const values = [this.consumer, ...valuesOf(question), starts, String(idleMs)]
-    const { rows } = await tx.query<RunRow>(this.#acceptRuns, values)
-    return verdictsOn(question, rows, {
+    const { rows } = await readText(tx, this.#acceptRuns, values)
+    return verdictsOn(question, rows as unknown as RunRow[], {
       gap: (event, expected) => this.#gap(event, expected),
       diverged: (event) => this.#diverged(event),
     })
@@ -189,12 +190,12 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   async position(tx: InboxTransaction, stream: InboxStream): Promise<InboxPosition | undefined>
   async position(first: InboxStream | InboxTransaction, second?: InboxStream): Promise<InboxPosition | undefined> {
     const { topic, key } = checkStream((second ?? first) as InboxStream)
-    const ask = (tx: InboxTransaction): ReturnType<typeof tx.query<PositionRow>> =>
-      tx.query<PositionRow>(position(this.#schema), [this.consumer, topic, key])
+    const ask = (tx: InboxTransaction): ReturnType<typeof readText> =>
+      readText(tx, position(this.#schema), [this.consumer, topic, key])
     if (second === undefined) refuseInside(this.#grounds, [], POSITION)
     else checkTransaction('position', first)
     const { rows } = await (second === undefined ? this.#transact({}, ask) : ask(first as InboxTransaction))
-    const [row] = rows
+    const [row] = rows as unknown as PositionRow[]
     return row && { seq: Number(row.seq), id: row.uuid ?? undefined }
   }
 
@@ -219,8 +220,8 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     checkSeq('seq', seq)
     checkTransaction('startAt()', tx)
     const values = [this.consumer, topic, key, String(seq), String(options.force === true)]
-    const { rows } = await tx.query<{ started: string }>(start(this.#schema), values)
-    return rows[0]?.started === 'true'
+    const { rows } = await readText(tx, start(this.#schema), values)
+    return rows[0]?.['started'] === 'true'
   }
 
   #valuesOf(event: InboxEvent, { start: first = 1 }: AcceptOptions): readonly string[] {
@@ -230,8 +231,8 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   }
 
   async #ask(tx: InboxTransaction, values: readonly string[]): Promise<InboxVerdict> {
-    const { rows } = await tx.query<AcceptRow>(this.#accept, values)
-    const { verdict } = rows[0] as AcceptRow
+    const { rows } = await readText(tx, this.#accept, values)
+    const { verdict } = rows[0] as unknown as AcceptRow
     if (verdict === 'first' || verdict === 'duplicate' || verdict === 'tombstone') return verdict
     const [, topic, key, seq, id] = values as [string, string, string, string, string]
     const event = { topic, key, seq: Number(seq), id }

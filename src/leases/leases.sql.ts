@@ -216,14 +216,14 @@ export const SEES_LEASE = `
       OR clock_timestamp() - transaction_timestamp() < $1::text::float8 * interval '1 millisecond'`
 
 const HOLDER_COLUMNS = `
-  name, slot, permits, fence::text AS fence, holder,
+  name, slot::text AS slot, permits::text AS permits, fence::text AS fence, holder,
   metadata::text AS metadata, (extract(epoch FROM acquired_at) * 1000)::bigint::text AS since,
   ceil(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint::text AS left`
 
 export interface HolderRow {
   readonly name: string
-  readonly slot: number
-  readonly permits: number
+  readonly slot: string
+  readonly permits: string
   readonly fence: string
   readonly holder: string
   readonly metadata: string | null
@@ -251,7 +251,7 @@ export function waitersOf(schema: string, which: 'all' | 'one'): string {
 }
 
 export interface HistoryRow {
-  readonly slot: number
+  readonly slot: string
   readonly fence: string
   readonly holder: string
   readonly metadata: string | null
@@ -263,7 +263,7 @@ export interface HistoryRow {
 }
 
 export function history(schema: string): string {
-  return `SELECT slot, fence::text AS fence, holder, metadata::text AS metadata,
+  return `SELECT slot::text AS slot, fence::text AS fence, holder, metadata::text AS metadata,
                  (extract(epoch FROM acquired_at) * 1000)::bigint::text AS since,
                  (extract(epoch FROM ended_at) * 1000)::bigint::text AS ended, ending, ended_by AS by, reason
             FROM ${schema}.lease_history WHERE name = $1 ORDER BY id DESC LIMIT $2`

@@ -80,13 +80,11 @@ export async function historyOf(grounds: Grounds, key: Key, options: LeaseHistor
   checkOptions('leases.history()', options, HISTORY_OPTIONS)
   const { limit = 100 } = options
   const values = [key, checkLimit(limit)]
-  const { rows } = await ask(grounds, (connection) =>
-    connection.query<HistoryRow>(history(grounds.quotedSchema), values),
-  )
-  return rows.map((row) => ({
+  const { rows } = await ask(grounds, (connection) => connection.read(history(grounds.quotedSchema), values))
+  return (rows as unknown as HistoryRow[]).map((row) => ({
     holder: row.holder,
     metadata: metadataOf(row.metadata),
-    slot: row.slot,
+    slot: Number(row.slot),
     fence: BigInt(row.fence),
     since: new Date(Number(row.since)),
     endedAt: new Date(Number(row.ended)),
@@ -99,8 +97,8 @@ export async function historyOf(grounds: Grounds, key: Key, options: LeaseHistor
 async function seen(grounds: Grounds, which: 'all' | 'one', name: string, limit: number): Promise<LeaseInfo[]> {
   const { quotedSchema } = grounds
   const [holding, waiting] = await ask(grounds, async (connection) => [
-    await connection.query<HolderRow>(holdersOf(quotedSchema, which), [name, limit]),
-    await connection.query<WaiterRow>(waitersOf(quotedSchema, which), [name, limit]),
+    await connection.read(holdersOf(quotedSchema, which), [name, limit]),
+    await connection.read(waitersOf(quotedSchema, which), [name, limit]),
   ])
   const found = new Map<string, { permits: number; holders: LeaseHolder[]; waiters: LeaseWaiter[] }>()
   const entry = (key: string): { permits: number; holders: LeaseHolder[]; waiters: LeaseWaiter[] } => {
@@ -108,19 +106,19 @@ async function seen(grounds: Grounds, which: 'all' | 'one', name: string, limit:
     if (each === undefined) found.set(key, (each = { permits: 1, holders: [], waiters: [] }))
     return each
   }
-  for (const row of (holding as { rows: HolderRow[] }).rows) {
+  for (const row of (holding?.rows ?? []) as unknown as HolderRow[]) {
     const each = entry(row.name)
-    each.permits = row.permits
+    each.permits = Number(row.permits)
     each.holders.push({
       holder: row.holder,
       metadata: metadataOf(row.metadata),
-      slot: row.slot,
+      slot: Number(row.slot),
       fence: BigInt(row.fence),
       since: new Date(Number(row.since)),
       leftMs: Number(row.left),
     })
   }
-  for (const row of (waiting as { rows: WaiterRow[] }).rows) {
+  for (const row of (waiting?.rows ?? []) as unknown as WaiterRow[]) {
     entry(row.name).waiters.push({ holder: row.holder, since: new Date(Number(row.since)) })
   }
   return [...found].map(([key, each]) => ({ key, ...each }))

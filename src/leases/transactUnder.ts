@@ -11,6 +11,7 @@ import {
   type Grounds,
   isOf,
   planTransaction,
+  readText,
   refuseInside,
   runTransaction,
   type Transaction,
@@ -74,10 +75,10 @@ export async function guardOpen(grounds: Grounds, lease: HeldLease, tx: GuardedT
 /** Keeps the next holder out to the end of the transaction, and has the server end that with our trust. */
 async function lockRow({ quotedSchema }: Grounds, lease: HeldLease, tx: GuardedTransaction): Promise<void> {
   const values = [lease.key, lease.token, String(boundMsOf(lease)), String(lease.fence)]
-  const { rowCount } = await tx.query(guard(quotedSchema), values)
+  const { rowCount } = await readText(tx, guard(quotedSchema), values)
   if (rowCount === 0) {
     const heldForMs = performance.now() - lease.since.monotonic
-    const { rowCount: seen } = await tx.query(SEES_LEASE, [String(heldForMs)])
+    const { rowCount: seen } = await readText(tx, SEES_LEASE, [String(heldForMs)])
     if (seen === 0) throw acquiredLater(lease)
     lease.lose('taken away')
   }

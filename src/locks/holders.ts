@@ -14,8 +14,8 @@ export async function findHolders(connection: Connection, locks: LockSet): Promi
       where: 'server',
       key: keys.get(id) ?? '',
       pid: Number(row['pid']),
-      ...(row['application'] ? { application: row['application'] as string } : {}),
-      ...(row['state'] ? { state: row['state'] as string } : {}),
+      ...(row['application'] ? { application: row['application'] } : {}),
+      ...(row['state'] ? { state: row['state'] } : {}),
       ...(open === null ? {} : { openForMs: Number(open) }),
     }
   })

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { type Connection, type Driver, SilenceWatch, type StatementResult } from '../postgres/index.ts'
+import { type Connection, type Driver, SilenceWatch, type StatementResult, type TextRow } from '../postgres/index.ts'
 import { RecentLockIds } from './lockId.ts'
 import { NameRegistry } from './nameRegistry.ts'
 
@@ -14,7 +14,7 @@ class Pretender implements Driver {
   released = 0
   destroyed = 0
   /** What the server answers. */
-  answer = (): Promise<StatementResult[]> => Promise.resolve([])
+  answer = (): Promise<StatementResult<TextRow>[]> => Promise.resolve([])
   /** What the pool answers. */
   pool = (): Promise<void> => Promise.resolve()
 
@@ -37,6 +37,8 @@ class Pretender implements Driver {
         this.sent.push(text)
         return this.answer()
       },
+      read: () => Promise.reject(new Error('not used')),
+      ownValues: () => [],
       query: () => Promise.reject(new Error('not used')),
       commit: () => Promise.reject(new Error('not used')),
       lost: false,

@@ -1,5 +1,5 @@
 import { InvalidOption } from '../errors.ts'
-import { type Driver, quoteIdentifier, type SilenceWatch, withConnection } from '../postgres/index.ts'
+import { type Driver, type OwnValue, quoteIdentifier, type SilenceWatch, withConnection } from '../postgres/index.ts'
 import { checkMode, LOCKED, longestRule, type RolloutMode, type RolloutRule, type RolloutSource } from './rollout.ts'
 import { rolloutRules, setRolloutRule, unsetRolloutRule } from './rollout.sql.ts'
 
@@ -74,10 +74,10 @@ export class RolloutInDatabase implements RolloutSource {
     await this.#read()
   }
 
-  async #change(text: string, values: readonly unknown[]): Promise<number> {
+  async #change(text: string, values: readonly OwnValue[]): Promise<number> {
     const { rowCount } = await withConnection(
       this.#driver,
-      (connection) => connection.query(text, values),
+      (connection) => connection.read(text, values),
       this.#silence,
     )
     this.#readAt = -Infinity
@@ -87,12 +87,8 @@ export class RolloutInDatabase implements RolloutSource {
   async #read(): Promise<void> {
     const askedAt = performance.now()
     const text = rolloutRules(this.#schema)
-    const { rows } = await withConnection(
-      this.#driver,
-      (connection) => connection.query<StoredRow>(text),
-      this.#silence,
-    )
-    this.#rules = rows.map((row) => ({
+    const { rows } = await withConnection(this.#driver, (connection) => connection.read(text), this.#silence)
+    this.#rules = (rows as unknown as StoredRow[]).map((row) => ({
       prefix: row.prefix,
       mode: row.mode === 'percent' ? { percent: Number(row.percent) } : (row.mode as 'off' | 'observe' | 'on'),
       reason: row.reason,

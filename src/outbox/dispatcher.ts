@@ -164,14 +164,15 @@ async function register({ grounds }: DispatcherRoom, plan: DispatcherPlan): Prom
   return onPrimary(grounds, async (connection) => {
     const here = await readIncarnation(connection, grounds.quotedSchema)
     const [row] = rowsIn(await connection.script(registerDispatcher(grounds.quotedSchema, plan, here)))
-    const there = row as unknown as { shards: number; system: string; database: string; timeline: string }
+    const there = row as unknown as { shards: string; system: string; database: string; timeline: string }
     refuseElsewhere(plan.name, here, there)
-    if (plan.shardsStated && there.shards !== plan.shards) {
-      throw new InvalidOption(`The dispatcher ${plan.name} has ${there.shards} shards, not ${plan.shards}.`, {
+    const shards = Number(there.shards)
+    if (plan.shardsStated && shards !== plan.shards) {
+      throw new InvalidOption(`The dispatcher ${plan.name} has ${shards} shards, not ${plan.shards}.`, {
         advice: 'Leave `shards` out, or use another name: cursors of another number of shards cannot be read.',
       })
     }
-    return there.shards
+    return shards
   })
 }
 

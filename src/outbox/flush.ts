@@ -20,7 +20,14 @@ export function flushEvents(
   if (events.length === 1) {
     const { topic, key, json, bytes, headers } = first
     const last = numbers?.get(nameOf(first)) ?? null
-    return [{ text: appendEvent(schema), values: [topic, key, json, bytes, headers, last, randomUUID()], recurs: true }]
+    return [
+      {
+        text: appendEvent(schema),
+        values: [topic, key, json, bytes, headers, last, randomUUID()],
+        recurs: true,
+        own: true,
+      },
+    ]
   }
   const statements: Statement[] = []
   const several = events.length > CHUNK
@@ -30,7 +37,7 @@ export function flushEvents(
       [...streams.values()].map(({ topic }) => topic),
       [...streams.values()].map(({ key }) => key),
     ]
-    statements.push({ text: lockStreams(schema), values: [topics, keys] })
+    statements.push({ text: lockStreams(schema), values: [topics, keys], own: true })
   }
   const counted = numbers && new Map(numbers)
   for (let start = 0; start < events.length; start += CHUNK) {
@@ -47,6 +54,7 @@ export function flushEvents(
         counted === undefined ? null : chunk.map((event) => counted.get(nameOf(event))),
       ],
       recurs: !several,
+      own: true,
     })
     if (counted !== undefined) count(counted, chunk)
   }

@@ -14,6 +14,11 @@ export function appendEvent(schema: string): string {
   return text
 }
 
+/** The same, for who wants to know the number. */
+export function seqOf(append: string): string {
+  return `SELECT seq::text AS seq FROM (${append}) AS appended (seq)`
+}
+
 export function appendEvents(schema: string): string {
   return `SELECT ${schema}.outbox_append_many($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::boolean, $7::bigint[])`
 }
@@ -156,7 +161,7 @@ export function registerDispatcher(
   here: { system: string; database: string; timeline: string },
 ): string {
   const values = [name, here.system, here.database].map(quoteLiteral)
-  return alone(`SELECT shards, system, database, timeline::text AS timeline FROM ${schema}.outbox_register(
+  return alone(`SELECT shards::text AS shards, system, database, timeline::text AS timeline FROM ${schema}.outbox_register(
     ${values[0]}, ${shards}::smallint, ${values[1]}, ${values[2]}, ${parseInt(here.timeline, 16)})`)
 }
 
@@ -261,12 +266,17 @@ export function hasEnded(xid: string): string {
   return `SELECT (pg_snapshot_xmin(pg_current_snapshot()) >= '${xid}'::xid8)::text AS ended`
 }
 
+/** Milliseconds since 1970, as text. */
+function atMs(moment: string): string {
+  return `(extract(epoch FROM ${moment}) * 1000)::text`
+}
+
 /** What is known of dispatchers, shards and parked streams. */
 export function outboxStatus(schema: string): string {
   return `
-    SELECT d.name AS dispatcher, n.shard, d.shards AS shard_count, c.fence::text AS fence, c.moved_at,
-           (SELECT count(*) FROM ${schema}.outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n.shard)::int AS parked,
-           lag.events::text AS lag_events, lag.oldest
+    SELECT d.name AS dispatcher, n.shard::text AS shard, c.fence::text AS fence, ${atMs('c.moved_at')} AS moved_ms,
+           (SELECT count(*) FROM ${schema}.outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n.shard)::text AS parked,
+           lag.events::text AS lag_events, ${atMs('lag.oldest')} AS oldest_ms
       FROM ${schema}.outbox_dispatchers d
       CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
       LEFT JOIN LATERAL (SELECT * FROM ${schema}.outbox_cursors o
@@ -283,15 +293,16 @@ export function outboxStatus(schema: string): string {
 }
 
 export function outboxSegments(schema: string): string {
-  return `SELECT s.number::text AS number, s.slot, s.opened_at, s.left_at,
+  return `SELECT s.number::text AS number, ${atMs('s.opened_at')} AS opened_ms, ${atMs('s.left_at')} AS left_ms,
                  pg_total_relation_size(format('%s.%I', ${quoteLiteral(schema)}, 'outbox_events_' || s.slot)::regclass)::text AS bytes,
                  (s.slot = (SELECT last_value FROM ${schema}.outbox_slot))::text AS current
             FROM ${schema}.outbox_segments s ORDER BY s.number`
 }
 
 export function parkedList(schema: string, dispatcher: string | undefined, limit: number): string {
-  return `SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts, p.reason, p.since,
-                 CASE WHEN p.state = 'parked' THEN p.next_attempt_at END AS next_attempt_at, e.events::int AS events, e.head::text AS head
+  return `SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts::text AS attempts, p.reason, ${atMs('p.since')} AS since_ms,
+                 CASE WHEN p.state = 'parked' THEN ${atMs('p.next_attempt_at')} END AS next_attempt_ms, e.events::text AS events,
+                 e.head::text AS head
             FROM ${schema}.outbox_parked p
             CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM ${schema}.outbox_parked_events q
                                  WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream) AS e

@@ -1,7 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, StreamNotParked } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
-import { quoteLiteral, readIncarnation } from '../postgres/index.ts'
+import { type OwnValue, quoteLiteral, readIncarnation, type Statement, type TextRow } from '../postgres/index.ts'
 import {
   type Enqueuing,
   type EventMap,
@@ -19,7 +19,7 @@ import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import { DEFAULT_MAX_BYTES, type EventHeaders, prepareEvent } from './event.ts'
 import { flushEvents } from './flush.ts'
 import { onPrimary } from './onPrimary.ts'
-import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
+import { eraseStream, operate, rebase, removeDispatcher, seqOf } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
 import { rowsIn } from './rowsIn.ts'
@@ -249,7 +249,7 @@ export class Outbox<Events extends object = EventMap> {
       const here = await readIncarnation(connection, quotedSchema)
       const results = await connection.script(rebase(quotedSchema, options.deliver, here, options.reason))
       const told = (name: string): string | undefined =>
-        results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] as string | undefined
+        results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] ?? undefined
       return { putAside: Number(told('put_aside') ?? 0), torn: JSON.parse(told('torn') ?? '[]') as number[] }
     })
   }
@@ -290,7 +290,7 @@ export class Outbox<Events extends object = EventMap> {
     throw new StreamNotParked(`${verb} ${topic}/${key}: ${answer}.`, { advice: advice[answer] ?? '' })
   }
 
-  async #rows(text: string): Promise<Record<string, unknown>[]> {
+  async #rows(text: string): Promise<TextRow[]> {
     await this.#grounds.ready()
     return rowsIn(await onPrimary(this.#grounds, (connection) => connection.script(text)))
   }

@@ -19,7 +19,7 @@ const LONGEST_FAILURE_MS = 10_000
 /** For so long a success shows that the sink takes events. */
 const PROVEN_MS = 60_000
 
-type DueRow = Omit<EventRow, 'event_id'> & { readonly attempts: number | string; readonly event_id: string | null }
+type DueRow = Omit<EventRow, 'event_id'> & { readonly attempts: string; readonly event_id: string | null }
 
 /**
  * The streams of a shard that wait for another try. They are tried beside the shard's other streams, each in its own order; one that

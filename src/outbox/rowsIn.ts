@@ -1,6 +1,6 @@
-import type { StatementResult } from '../postgres/index.ts'
+import type { StatementResult, TextRow } from '../postgres/index.ts'
 
 /** The rows of the one statement of a message that has any. */
-export function rowsIn(results: readonly StatementResult[]): Record<string, unknown>[] {
+export function rowsIn(results: readonly StatementResult<TextRow>[]): TextRow[] {
   return results.find(({ rows }) => rows.length > 0)?.rows ?? []
 }

@@ -52,18 +52,18 @@ export interface ParkedStream {
 
 interface ShardRow {
   readonly dispatcher: string
-  readonly shard: number
+  readonly shard: string
   readonly fence: string | null
-  readonly moved_at: Date | null
-  readonly parked: number
+  readonly moved_ms: string | null
+  readonly parked: string
   readonly lag_events: string
-  readonly oldest: Date | null
+  readonly oldest_ms: string | null
 }
 
 interface SegmentRow {
   readonly number: string
-  readonly opened_at: Date
-  readonly left_at: Date | null
+  readonly opened_ms: string
+  readonly left_ms: string | null
   readonly current: string
   readonly bytes: string
 }
@@ -85,19 +85,19 @@ export async function statusOf(grounds: Grounds, leases: Leases): Promise<Outbox
   return {
     shards: shards.map((row) => ({
       dispatcher: row.dispatcher,
-      shard: row.shard,
+      shard: Number(row.shard),
       owner: owners.get(`Outbox:${row.dispatcher}:shard:${row.shard}`),
       fence: row.fence === null ? undefined : BigInt(row.fence),
       lagEvents: Number(row.lag_events),
-      lagMs: row.oldest === null ? 0 : Math.max(0, Date.now() - new Date(row.oldest).getTime()),
-      oldestUndelivered: row.oldest === null ? undefined : new Date(row.oldest),
-      parkedStreams: row.parked,
-      movedAt: row.moved_at === null ? undefined : new Date(row.moved_at),
+      lagMs: row.oldest_ms === null ? 0 : Math.max(0, Date.now() - Math.floor(Number(row.oldest_ms))),
+      oldestUndelivered: dateOf(row.oldest_ms),
+      parkedStreams: Number(row.parked),
+      movedAt: dateOf(row.moved_ms),
     })),
     segments: segments.map((row) => ({
       number: Number(row.number),
-      openedAt: new Date(row.opened_at),
-      leftAt: row.left_at === null ? undefined : new Date(row.left_at),
+      openedAt: new Date(Number(row.opened_ms)),
+      leftAt: dateOf(row.left_ms),
       current: row.current === 'true',
       bytes: Number(row.bytes),
     })),
@@ -109,12 +109,16 @@ interface ParkedRow {
   readonly topic: string
   readonly key: string
   readonly state: ParkedStream['state']
-  readonly attempts: number
+  readonly attempts: string
   readonly reason: string | null
-  readonly since: Date
-  readonly next_attempt_at: Date | null
-  readonly events: number
+  readonly since_ms: string
+  readonly next_attempt_ms: string | null
+  readonly events: string
   readonly head: string | null
+}
+
+function dateOf(milliseconds: string | null): Date | undefined {
+  return milliseconds === null ? undefined : new Date(Number(milliseconds))
 }
 
 /** What `outbox.parked()` takes. */
@@ -138,11 +142,11 @@ export async function parkedStreams(grounds: Grounds, options: ParkedOptions): P
     topic: row.topic,
     key: row.key,
     state: row.state,
-    attempts: row.attempts,
+    attempts: Number(row.attempts),
     reason: row.reason ?? undefined,
-    since: new Date(row.since),
-    nextAttemptAt: row.next_attempt_at === null ? undefined : new Date(row.next_attempt_at),
-    events: row.events,
+    since: new Date(Number(row.since_ms)),
+    nextAttemptAt: dateOf(row.next_attempt_ms),
+    events: Number(row.events),
     head: row.head === null ? undefined : Number(row.head),
   }))
 }

@@ -10,10 +10,18 @@ export interface StatementResult<Row = Record<string, unknown>> {
   readonly command: string
 }
 
+/** A row of a statement of our own: each value as the server writes it, whatever the pool's owner has the driver make of it. */
+export type TextRow = Record<string, string | null>
+
+/** A value for a statement of our own, sent as text: the statement says of which type it is. */
+export type OwnValue = string | number | bigint | boolean | null | undefined | Uint8Array | readonly OwnValue[]
+
 /** A statement to be sent, with its parameters. */
 export interface Statement {
   readonly text: string
   readonly values: readonly unknown[]
+  /** Ours, and not the caller's: its values are `OwnValue`s. */
+  readonly own?: boolean
   /** One of a few that are sent again and again: the server may keep it, where the connection is to one server process. */
   readonly recurs?: boolean
 }
@@ -51,21 +59,30 @@ export interface KeptStatement {
   given: number
 }
 
-/** One connection in our hands. The two drivers differ in everything but this. */
+/**
+ * One connection in our hands. The two drivers differ in everything but this.
+ *
+ * What the pool's owner has configured, such as names in camel case or types of its own, is meant for the owner's statements: `query()`
+ * goes by it. `script()`, `read()` and `ask()` are for Lockstep's own statements and do not.
+ */
 export interface Connection {
   /**
-   * One simple-query message with any number of statements: one round trip. Each statement that returns rows has a result of its
-   * own, in their order. Of those without rows nothing can be counted on but that the last result has the last command tag:
+   * One simple-query message with any number of statements of our own: one round trip. Each statement that returns rows has a result of
+   * its own, in their order. Of those without rows nothing can be counted on but that the last result has the last command tag:
    * postgres.js lets them share the result before them.
    */
-  script(text: string): Promise<StatementResult[]>
-  /** One statement with parameters. */
+  script(text: string): Promise<StatementResult<TextRow>[]>
+  /** One statement of our own, with parameters. */
+  read(text: string, values?: readonly OwnValue[]): Promise<StatementResult<TextRow>>
+  /** Values of ours for a statement whose rows are the caller's. */
+  ownValues(values: readonly OwnValue[]): unknown[]
+  /** One statement of the caller's, with parameters. */
   query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>
   /**
    * Several statements in one round trip, of which the last one gives one row of text, with these columns. Undefined where `script()`
    * is as quick. Rejects with a StatementForgotten where the same may be asked once more, after a rollback.
    */
-  ask?(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult[]> | undefined
+  ask?(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined
   /**
    * Statements whose rows nobody wants, and COMMIT behind them, in one round trip where the driver can. Rejects where COMMIT may have
    * reached the server and was not answered well. With a `check`, a statement from `failUnlessSame()`, that goes before all of them.

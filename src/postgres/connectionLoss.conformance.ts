@@ -20,7 +20,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       await expect(connection.query('SELECT $1::int', [1])).rejects.toBeInstanceOf(ConnectionLost)
       connection.release()
       const next = await connect(driver)
-      expect(await next.script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+      expect(await next.script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: '2' }] }])
       expect(next.lost).toBe(false)
     })
 
@@ -28,7 +28,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       const { driver } = open(1)
       const connection = await connect(driver)
       const results = await connection.script('BEGIN; SELECT pg_backend_pid() AS pid')
-      const pid = results.at(-1)?.rows[0]?.['pid'] as number
+      const pid = Number(results.at(-1)?.rows[0]?.['pid'])
       const sleeping = connection
         .script('SELECT pg_sleep(60)')
         .catch((error: unknown) => ({ error, lost: connection.lost }))
@@ -36,7 +36,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       await terminate(pid)
       expect(await sleeping).toMatchObject({ error: expect.any(Error) as Error, lost: true })
       connection.release()
-      expect(await (await connect(driver)).script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+      expect(await (await connect(driver)).script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: '2' }] }])
     })
 
     direct('a session that the server ends by its own clock is lost', async () => {
@@ -45,7 +45,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       await connection.script(`BEGIN; SET LOCAL idle_in_transaction_session_timeout = 1`)
       await lost(connection)
       connection.release()
-      expect(await (await connect(driver)).script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+      expect(await (await connect(driver)).script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: '2' }] }])
     })
 
     direct('a lost connection that its holder gives back is not given to two others', async () => {
@@ -63,7 +63,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       expect(await stillWaiting(third, second)).toBe(true)
       expect(await second.script('COMMIT')).toMatchObject([{ command: 'COMMIT' }])
       second.release()
-      expect(await (await third).script('SELECT 3 AS n')).toMatchObject([{ rows: [{ n: 3 }] }])
+      expect(await (await third).script('SELECT 3 AS n')).toMatchObject([{ rows: [{ n: '3' }] }])
     })
 
     direct('one lost after nothing but a query is not given to two others either', async () => {
@@ -101,7 +101,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
           connection.release()
         }
       }
-      await expect.poll(works, { interval: 5, timeout: 5000 }).toMatchObject([{ rows: [{ n: 2 }] }])
+      await expect.poll(works, { interval: 5, timeout: 5000 }).toMatchObject([{ rows: [{ n: '2' }] }])
     })
 
     test('the pool is whole after many were lost, destroyed and released', async () => {
@@ -112,7 +112,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
         const results = await Promise.all(
           connections.map((each) => each.script('BEGIN; SELECT pg_backend_pid() AS pid')),
         )
-        await terminate(results[0]?.at(-1)?.rows[0]?.['pid'] as number)
+        await terminate(Number(results[0]?.at(-1)?.rows[0]?.['pid']))
         await expect(a.script('SELECT pg_sleep(60)')).rejects.toThrow()
         a.release()
         b.destroy()
@@ -136,7 +136,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
         expect(refused.map(({ status }) => status)).toEqual(Array(5).fill('rejected'))
         await relay.start()
         const after = await Promise.all([connect(driver), connect(driver)])
-        for (const each of after) expect(await each.script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: 2 }] }])
+        for (const each of after) expect(await each.script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: '2' }] }])
       } finally {
         await relay.stop()
       }
@@ -155,7 +155,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       await terminate(first.protocolPid ?? 0)
       await lost(first)
       first.release()
-      expect(await Promise.all(waiting)).toEqual(waiting.map(() => [{ n: 1 }]))
+      expect(await Promise.all(waiting)).toEqual(waiting.map(() => [{ n: '1' }]))
     })
   })
 }

@@ -1,6 +1,6 @@
 /** The questions that the doctor asks. */
 
-/** Settings and state of the server, in one row of text columns with names of one word: drivers may rename others. */
+/** Settings and state of the server, in one row. */
 export const EXAMINE = `
   SELECT current_setting('server_version_num') AS version,
          current_setting('server_version') AS release,

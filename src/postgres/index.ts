@@ -1,12 +1,16 @@
 /**
  * Postgres: the ground floor. What every other room stands on, and the only one that knows the drivers apart.
  *
- * **The seam.** A `Connection` can do five things: send one simple-query message with many statements (`script`), send one
- * statement with parameters (`query`), send statements together with COMMIT (`commit`), say whether it is `lost`, and make a client of
- * the driver's kind for callers (`virtualClient`). One conformance suite runs against both drivers.
+ * **The seam.** A `Connection` can do six things: send one simple-query message with many statements (`script`), send one statement
+ * of ours (`read`) or of the caller's (`query`) with parameters, send statements together with COMMIT (`commit`), say whether it is
+ * `lost`, and make a client of the driver's kind for callers (`virtualClient`). One conformance suite runs against both drivers.
  *
  * **Virtual clients.** To a query builder one looks like the driver's own. Every statement goes through a session, which knows whose turn
  * it is and what BEGIN means; nothing that is set on one, or listens to it, is left on the real client.
+ *
+ * **Whose rows.** What the pool's owner has configured changes what rows look like: names, values, types. The caller's statements get
+ * their rows in that way. Ours are read as text under the names that they were given, and ours are the only ones that are read so: a
+ * lock that is taken never looks granted, whatever the driver makes of null.
  *
  * **What is trusted until when.** A connection is trusted until its end was seen. From then on nothing is sent through it: pg
  * would only fail, but postgres.js reconnects in place and may already have given the connection to a stranger. A connection
@@ -31,8 +35,10 @@ export {
   type Connection,
   type ConnectionMemory,
   type Driver,
+  type OwnValue,
   type Statement,
   type StatementResult,
+  type TextRow,
 } from './connection.ts'
 export { meansNoConnection, withKeys } from './connectFailure.ts'
 export { describeSchema } from './describeSchema.ts'

@@ -57,7 +57,7 @@ export async function migrate(
     const pending = migrations.filter((migration) => migration.version > from && migration.version <= target)
     for (const migration of pending) {
       await connection.script(forSchema(migration.text, schema))
-      await connection.query(recordMigration(quoteIdentifier(schema)), [
+      await connection.read(recordMigration(quoteIdentifier(schema)), [
         migration.version,
         migration.name,
         migration.compatibleFrom,

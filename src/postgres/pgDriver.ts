@@ -6,10 +6,13 @@ import {
   type Connection,
   type ConnectionMemory,
   type Driver,
+  type OwnValue,
   type Statement,
   type StatementResult,
+  type TextRow,
 } from './connection.ts'
 import { isEndedEarly } from './commitCheck.ts'
+import { textOf } from './ownValues.ts'
 import { type PgPoolState, PgPoolWatch } from './pgConnectFailure.ts'
 import { askInOneMessage, commitInOneMessage, type PgMessage, valueMapperOf } from './pgMessage.ts'
 import { pgVirtualClient } from './pgVirtualClient.ts'
@@ -28,11 +31,19 @@ export interface PgNotification {
   readonly payload?: string | undefined
 }
 
+/** A query as an object. */
+export interface PgQueryConfig {
+  readonly text: string
+  readonly values?: unknown[]
+  readonly queryMode?: 'extended'
+  readonly types?: { getTypeParser(): (value: string | Buffer) => unknown }
+}
+
 /** The part of a `pg` client that Lockstep uses. Callbacks, because `pg`'s promises are made on top of them. */
 export interface PgClient {
   query(text: string, callback: PgCallback): unknown
   query(text: string, values: unknown[], callback: PgCallback): unknown
-  query(config: { text: string; queryMode: 'extended' }, callback: PgCallback): unknown
+  query(config: PgQueryConfig, callback: PgCallback): unknown
   query(commit: PgMessage, callback: PgCallback): unknown
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   on(event: 'notification', listener: (message: PgNotification) => void): unknown
@@ -71,8 +82,15 @@ interface PgResult {
   readonly command?: string
 }
 
-function toStatementResults(result: unknown): StatementResult[] {
-  return Array.isArray(result) ? result.map(toStatementResult) : [toStatementResult(result)]
+/** For our own statements: every value is text. Where the pool asks for binary values, the bytes of a text are that text. */
+const AS_TEXT = { getTypeParser: () => String }
+
+function toTextResults(result: unknown): StatementResult<TextRow>[] {
+  return Array.isArray(result) ? result.map(toTextResult) : [toTextResult(result)]
+}
+
+function toTextResult(result: unknown): StatementResult<TextRow> {
+  return toStatementResult(result) as StatementResult<TextRow>
 }
 
 function toStatementResult(given: unknown): StatementResult {
@@ -212,8 +230,17 @@ class PgConnection implements Connection {
     return typeof host === 'string' ? `${host}:${port}/${database}` : undefined
   }
 
-  script(text: string): Promise<StatementResult[]> {
-    return this.#ask((callback) => this.client.query(text, callback), toStatementResults)
+  script(text: string): Promise<StatementResult<TextRow>[]> {
+    return this.#ask((callback) => this.client.query({ text, types: AS_TEXT }, callback), toTextResults)
+  }
+
+  read(text: string, values: readonly OwnValue[] = []): Promise<StatementResult<TextRow>> {
+    const config: PgQueryConfig = { text, values: this.ownValues(values), queryMode: 'extended', types: AS_TEXT }
+    return this.#ask((callback) => this.client.query(config, callback), toTextResult)
+  }
+
+  ownValues(values: readonly OwnValue[]): unknown[] {
+    return values.map(textOf)
   }
 
   query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
@@ -223,12 +250,12 @@ class PgConnection implements Connection {
     return this.#ask((callback) => this.client.query({ text, queryMode: 'extended' }, callback), read)
   }
 
-  ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult[]> | undefined {
+  ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined {
     const question = askInOneMessage(this.client, statements, columns, this.memory)
     if (question === undefined) return undefined
     return this.#ask(
       (callback) => this.client.query(question, callback),
-      (answer) => answer as StatementResult[],
+      (answer) => answer as StatementResult<TextRow>[],
     )
   }
 
@@ -248,7 +275,9 @@ class PgConnection implements Connection {
 
   async #commitAfter(closing: readonly Statement[]): Promise<Commit> {
     try {
-      for (const { text, values } of closing) await this.query(text, values)
+      for (const { text, values, own } of closing) {
+        await (own === true ? this.read(text, values as readonly OwnValue[]) : this.query(text, values))
+      }
     } catch (failure) {
       return { command: '', failure, endedEarly: isEndedEarly(failure) }
     }

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { isEndedEarly } from './commitCheck.ts'
-import type { Commit, ConnectionMemory, KeptStatement, Statement, StatementResult } from './connection.ts'
+import type { Commit, ConnectionMemory, KeptStatement, Statement, StatementResult, TextRow } from './connection.ts'
 import type { PgCallback, PgClient } from './pgDriver.ts'
 import { COMMIT, PROBE } from './postgres.sql.ts'
 import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
@@ -210,7 +210,7 @@ class PgQuestion extends PgMessage {
     if (this.unwritten !== undefined) return this.callback?.(this.unwritten, undefined)
     const row: Record<string, string | null> = {}
     this.columns.forEach((name, place) => (row[name] = this.#fields[place] ?? null))
-    const answer: StatementResult = { command: this.tags.at(-1) ?? '', rowCount: 1, rows: [row] }
+    const answer: StatementResult<TextRow> = { command: this.tags.at(-1) ?? '', rowCount: 1, rows: [row] }
     this.callback?.(null, [answer])
   }
 }

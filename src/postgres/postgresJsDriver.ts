@@ -1,4 +1,4 @@
-import { DriverUnsupported } from '../errors.ts'
+import type { LockstepError } from '../errors.ts'
 import {
   alreadyLost,
   alreadyReturned,
@@ -6,20 +6,24 @@ import {
   type Connection,
   type ConnectionMemory,
   type Driver,
+  type OwnValue,
   type Statement,
   type StatementResult,
+  type TextRow,
 } from './connection.ts'
 import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
+import { textOf } from './ownValues.ts'
 import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
-import type { Pin } from './postgresJsPin.ts'
 import {
   type PhysicalConnection,
   type PostgresJs,
   type PostgresJsClient,
   PostgresJsPool,
-  type PostgresJsReserved,
+  type PostgresJsQuery,
+  type Taken,
   unsupported,
 } from './postgresJsPool.ts'
+import { TransformBypass } from './postgresJsTransforms.ts'
 import { neverSent, undefinedAmong } from './postgresJsValues.ts'
 import { postgresJsVirtualClient } from './postgresJsVirtualClient.ts'
 import { endsSession } from './sqlstate.ts'
@@ -27,14 +31,8 @@ import type { VirtualSession } from './virtualClient.ts'
 
 export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsPool.ts'
 
-/** What the caller has postgres.js do to every row. */
-interface Transform {
-  readonly column?: { readonly from?: ((name: string) => string) | undefined }
-  readonly value?: { readonly from?: ((value: unknown, column: object) => unknown) | undefined }
-  readonly row?: { readonly from?: ((row: object) => unknown) | undefined }
-}
-
-interface PostgresJsResult extends Array<Record<string, unknown>> {
+interface PostgresJsResult extends Array<unknown> {
+  readonly columns?: readonly { readonly name: string }[] | null
   readonly command?: string
   readonly count?: number | null
   readonly state?: { readonly pid?: number }
@@ -53,13 +51,39 @@ function toStatementResult(result: PostgresJsResult): StatementResult {
   return { rows, rowCount: result.count ?? rows.length, command: result.command ?? '' }
 }
 
-/** Our own statements name their columns in lower case; the caller may have postgres.js rename them. */
-function inOurNames(result: StatementResult): StatementResult {
-  const rows = result.rows.map((row) => {
-    return Object.fromEntries(Object.entries(row).map(([name, value]) => [name.toLowerCase(), value]))
-  })
-  return { ...result, rows }
+/** From lists of bytes. */
+function toTextResult(result: PostgresJsResult): StatementResult<TextRow> {
+  const rows: TextRow[] = []
+  const columns = result.columns ?? []
+  for (let index = 0; index < result.length; index++) {
+    const values = result[index] as (Buffer | null)[]
+    const row: TextRow = {}
+    for (let place = 0; place < columns.length; place++) {
+      row[(columns[place] as { name: string }).name] = values[place]?.toString() ?? null
+    }
+    rows.push(row)
+  }
+  return { rows, rowCount: result.count ?? rows.length, command: result.command ?? '' }
 }
+
+/**
+ * From rows of a pool that is not known: a client of another `sql` was given to `join()`. What its owner has postgres.js do to them
+ * cannot be kept away, but our names are single words in lower case, which the usual transforms leave alone or begin with a capital.
+ */
+function toTextOfStranger(result: PostgresJsResult): StatementResult<TextRow> {
+  const { rows, ...rest } = toStatementResult(result)
+  const named = rows.map((row) => {
+    const entries = Object.entries(row).map(([name, value]) => [
+      name.toLowerCase(),
+      value === null || value === undefined ? null : String(value as string | number),
+    ])
+    return Object.fromEntries(entries) as TextRow
+  })
+  return { ...rest, rows: named }
+}
+
+/** The type of a parameter that the statement decides on. Of this one no owner has a serializer. */
+const UNKNOWN_TYPE = 705
 
 /** Without values and options postgres.js sends a plain message. Every option costs: it copies them the slow way, one by one. */
 const PREPARED = { prepare: true }
@@ -69,10 +93,8 @@ type Heard = (payload: string | undefined) => void
 
 /** The seam on postgres.js. */
 export function postgresJsDriver(sql: PostgresJs): Driver {
-  const transform = (sql.options.transform ?? {}) as Transform
-  refuseUnsafe(transform)
-  const renames = transform.column?.from !== undefined || transform.row?.from !== undefined
   const pool = PostgresJsPool.of(sql)
+  const reading: Reading = { isKnown: true, bypass: TransformBypass.of(sql) }
   // postgres.js listens on a connection of its own, for as long as it lives: after a reconnect it does not know what to unlisten.
   const listening = new Map<string, Set<Heard>>()
   const memories = new Memories()
@@ -85,7 +107,7 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
     isExhausted: () => pool.isExhausted(),
     connect() {
       return pool.take(
-        (client, pin) => new PostgresJsConnection(client, sql, renames, { pool, memories, route, client, pin }),
+        (taken) => new PostgresJsConnection(taken.client, sql, reading, { pool, memories, route, taken }),
       )
     },
     async listen(channel, heard) {
@@ -109,25 +131,25 @@ export function postgresJsDriver(sql: PostgresJs): Driver {
       return () => Promise.resolve(void listeners.delete(heard))
     },
     wrap(client) {
-      return new PostgresJsConnection(client as PostgresJsClient, sql, renames, undefined)
+      const given = client as PostgresJsClient
+      const isKnown = cancellerOf(given) === cancellerOf(sql)
+      return new PostgresJsConnection(given, sql, isKnown ? reading : UNKNOWN_READING, undefined)
     },
   }
 }
 
-/** Refuses what would make a lock that is taken look granted. Renamed columns do no harm. */
-function refuseUnsafe({ column, value, row }: Transform): void {
-  const name = (plain: string): string => column?.from?.(plain) ?? plain
-  const cell = (plain: string | null): unknown => (value?.from ? value.from(plain, { type: 25 }) : plain)
-  const sample = { [name('held')]: cell(null), [name('pid')]: cell('42') }
-  const seen = Object.entries((row?.from ? row.from(sample) : sample) as object)
-  const [held, pid] = seen
-  const kept =
-    held?.[0].toLowerCase() === 'held' && held[1] === null && pid?.[0].toLowerCase() === 'pid' && pid[1] === '42'
-  if (kept && seen.length === 2) return
-  throw new DriverUnsupported(
-    'The `transform` of this postgres.js changes plain text or null, by which Lockstep tells a granted lock.',
-    { advice: 'Give Lockstep a `postgres(…)` of its own, without `transform.value` and `transform.row`.' },
-  )
+/** How the rows of our own statements are read. */
+interface Reading {
+  /** Whether the client is of the pool that Lockstep was made with. */
+  readonly isKnown: boolean
+  readonly bypass: TransformBypass | undefined
+}
+
+const UNKNOWN_READING: Reading = { isKnown: false, bypass: undefined }
+
+/** By which a pool's clients are recognized. The query is never sent. */
+function cancellerOf(client: PostgresJsClient): unknown {
+  return (client.unsafe('') as PostgresJsQuery).canceller
 }
 
 /** Several hosts are tried one after the other until one answers. */
@@ -167,8 +189,7 @@ interface Origin {
   readonly pool: PostgresJsPool
   readonly memories: Memories
   readonly route: string | undefined
-  readonly client: PostgresJsReserved
-  readonly pin: Pin | undefined
+  readonly taken: Taken
 }
 
 class PostgresJsConnection implements Connection {
@@ -177,7 +198,7 @@ class PostgresJsConnection implements Connection {
   readonly client: PostgresJsClient
   /** The pool that it is of. */
   readonly #sql: PostgresJs
-  readonly #renames: boolean
+  readonly #reading: Reading
   /** Undefined where the client is the caller's. */
   readonly #origin: Origin | undefined
   #physical: PhysicalConnection | undefined
@@ -188,12 +209,12 @@ class PostgresJsConnection implements Connection {
   #closed = false
   #returned = false
 
-  constructor(client: PostgresJsClient, sql: PostgresJs, renames: boolean, origin: Origin | undefined) {
+  constructor(client: PostgresJsClient, sql: PostgresJs, reading: Reading, origin: Origin | undefined) {
     this.client = client
     this.#sql = sql
-    this.#renames = renames
+    this.#reading = reading
     this.#origin = origin
-    if (origin?.pin !== undefined) this.#capture(origin.pin.physical)
+    if (origin?.taken.physical !== undefined) this.#capture(origin.taken.physical)
   }
 
   get protocolPid(): number | undefined {
@@ -210,15 +231,27 @@ class PostgresJsConnection implements Connection {
     return this.#origin?.route
   }
 
-  script(text: string): Promise<StatementResult[]> {
+  script(text: string): Promise<StatementResult<TextRow>[]> {
     const capture = this.#isUnknown
     if (capture && text.length > MAX_TELLING_CHARACTERS) return this.#captureFirst(() => this.script(text))
-    return this.#ask(text, [], capture ? { onexecute: this.#capture } : undefined, (result) => {
+    return this.#askOwn(text, [], capture ? { onexecute: this.#capture } : undefined, (result) => {
       const results = isSeveral(result) ? result : [result]
       this.#learn(results[0]?.state?.pid)
-      const answers = results.map(toStatementResult)
-      return this.#renames ? answers.map(inOurNames) : answers
+      return results.map(this.#reading.isKnown ? toTextResult : toTextOfStranger)
     })
+  }
+
+  read(text: string, values: readonly OwnValue[] = []): Promise<StatementResult<TextRow>> {
+    if (this.#isUnknown) return this.#captureFirst(() => this.read(text, values))
+    const parameters = this.ownValues(values)
+    const options = parameters.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
+    return this.#askOwn(text, parameters, options, (result) => {
+      return (this.#reading.isKnown ? toTextResult : toTextOfStranger)(result as PostgresJsResult)
+    })
+  }
+
+  ownValues(values: readonly OwnValue[]): unknown[] {
+    return values.map((value) => this.client.typed(textOf(value) as never, UNKNOWN_TYPE))
   }
 
   query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
@@ -257,7 +290,9 @@ class PostgresJsConnection implements Connection {
   async #commitAfter(closing: readonly Statement[], check: string | undefined): Promise<Commit> {
     try {
       if (check !== undefined) await this.script(check)
-      for (const { text, values } of closing) await this.query(text, values)
+      for (const { text, values, own } of closing) {
+        await (own === true ? this.read(text, values as readonly OwnValue[]) : this.query(text, values))
+      }
     } catch (failure) {
       return { command: '', failure, endedEarly: isEndedEarly(failure) }
     }
@@ -278,11 +313,33 @@ class PostgresJsConnection implements Connection {
     options: object | undefined,
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
   ): Promise<T> {
-    if (this.#returned && this.#origin !== undefined) return Promise.reject(alreadyReturned())
-    if (this.lost) return Promise.reject(alreadyLost())
-    const answer = this.client.unsafe(text, values as never[], options) as Promise<unknown>
-    if (this.#pid === undefined) this.#first = answer as SentQuery
-    return answer.then(
+    const refusal = this.#refusal()
+    if (refusal !== undefined) return Promise.reject(refusal)
+    return this.#answer(this.client.unsafe(text, values as never[], options) as PostgresJsQuery, read)
+  }
+
+  #askOwn<T>(
+    text: string,
+    values: unknown[],
+    options: object | undefined,
+    read: (result: PostgresJsResult | PostgresJsResult[]) => T,
+  ): Promise<T> {
+    const refusal = this.#refusal()
+    if (refusal !== undefined) return Promise.reject(refusal)
+    const query = this.client.unsafe(text, values as never[], options) as PostgresJsQuery
+    this.#reading.bypass?.mark(query)
+    return this.#answer(this.#reading.isKnown ? query.raw() : query, read)
+  }
+
+  /** Why nothing may be sent. */
+  #refusal(): LockstepError | undefined {
+    if (this.#returned && this.#origin !== undefined) return alreadyReturned()
+    return this.lost ? alreadyLost() : undefined
+  }
+
+  #answer<T>(query: PostgresJsQuery, read: (result: PostgresJsResult | PostgresJsResult[]) => T): Promise<T> {
+    if (this.#pid === undefined) this.#first = query as unknown as SentQuery
+    return query.then(
       (result) => {
         if (!this.#isUnknown) return read(result as PostgresJsResult | PostgresJsResult[])
         // It was asked to tell which connection it took, and did not.
@@ -337,7 +394,7 @@ class PostgresJsConnection implements Connection {
       return this.#physical.terminate()
     }
     if (this.#physical) this.#physical.onclose = null
-    this.#origin.pool.release(this.#origin.client, this.#origin.pin)
+    this.#origin.pool.release(this.#origin.taken)
   }
 
   /**
@@ -365,5 +422,5 @@ class PostgresJsConnection implements Connection {
 }
 
 function isSeveral(result: PostgresJsResult | PostgresJsResult[]): result is PostgresJsResult[] {
-  return Array.isArray(result[0])
+  return !('command' in result)
 }

@@ -1,15 +1,7 @@
 import { readFile } from 'node:fs'
 import { alreadyLost } from './connection.ts'
 import { PROBE } from './postgres.sql.ts'
-import type { PhysicalConnection, PostgresJs, PostgresJsReserved } from './postgresJsPool.ts'
-
-/** A query of postgres.js. It is sent by its handler, once it is awaited. */
-export interface PostgresJsQuery extends Promise<unknown> {
-  handler: (query: PostgresJsQuery) => unknown
-  strings: readonly string[]
-  execute(): this
-  reject(error: unknown): void
-}
+import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsPool.ts'
 
 /** A list of postgres.js that nothing is taken from. */
 const NO_LIST = { length: 0, push: () => undefined, remove: () => null }
@@ -21,38 +13,48 @@ const SHARED: ReadonlySet<string | symbol> = new Set(['types', 'typed', 'notify'
  * A connection that was taken while the pool had none to spare: at the moment at which a query of ours was sent on it, after all those
  * that came before. `sql.begin()` takes its connection in the same way, so both get it equally soon. Nothing else is sent on it from
  * then on. `sql.reserve()` cannot do that: it waits for an idle connection, and those that queries are pipelined on never become idle.
+ *
+ * Once the query is answered, the connection is put among the idle ones and reserved from there in the same moment. Where no connection
+ * has been idle yet, so that their list is not known, it is used as it is, by a `client` of our own making.
  */
 export class Pin {
   readonly physical: PhysicalConnection
-  readonly client: PostgresJsReserved
   readonly #sql: PostgresJs
   /** By which postgres.js knows the connection as ours; it takes it away when the connection closes. */
   readonly #hook: NonNullable<PhysicalConnection['reserved']>
   readonly #waiting: PostgresJsQuery[] = []
   /** Whether the next query has to wait for the answers to those before. */
   #full = true
-  #released = false
+  /** The query with which the connection goes back. */
+  #last: PostgresJsQuery | undefined
+  /** Called when the query by which it was taken is answered. */
+  #whenOurs: (() => void) | undefined
 
   /** To be made inside `onexecute`, which answers false then. */
-  constructor(sql: PostgresJs, physical: PhysicalConnection) {
+  constructor(sql: PostgresJs, physical: PhysicalConnection, whenOurs: () => void) {
     this.physical = physical
     this.#sql = sql
+    this.#whenOurs = whenOurs
     // With `release`, postgres.js leaves it to us when the connection goes back.
     this.#hook = Object.assign(() => this.#answered(), { release: true })
     physical.reserved = this.#hook
     // A connection that was opened for us would stay in the list of those that are being opened.
     physical.queue.remove(physical)
     physical.queue = NO_LIST
-    this.client = this.#makeClient()
   }
 
   /** Gives the connection back. Resolves when it is in the pool, or has closed. */
   async release(): Promise<void> {
-    this.#released = true
-    // Without `release`, postgres.js takes it back as soon as it is answered outside of a transaction.
-    this.#hook.release = false
-    const last = this.#query(this.#sql.unsafe(PROBE, [], { simple: true }))
-    await last.catch(() => undefined)
+    this.#last ??= this.#query(this.#sql.unsafe(PROBE, [], { simple: true }))
+    await this.#last.catch(() => undefined)
+  }
+
+  /** Puts it among the idle ones; whoever calls reserves it in the same moment. */
+  moveTo(idle: PhysicalConnection['queue']): void {
+    this.physical.reserved = null
+    this.physical.queue.remove(this.physical)
+    this.physical.queue = idle
+    idle.push(this.physical)
   }
 
   /** Closes a connection whose state is not known. */
@@ -65,17 +67,20 @@ export class Pin {
   readonly #send = (query: PostgresJsQuery): void => {
     // It may be somebody else's by now, or not open.
     if (this.physical.reserved !== this.#hook) return query.reject(alreadyLost())
-    if (this.#full) this.#waiting.push(query)
-    else this.#full = !this.physical.execute(query)
+    if (this.#full) return void this.#waiting.push(query)
+    // Without `release`, postgres.js takes the connection back as soon as it is answered outside of a transaction.
+    if (query === this.#last) this.#hook.release = false
+    this.#full = !this.physical.execute(query)
   }
 
   /** Everything that was sent is answered. */
   #answered(): void {
     this.#full = false
-    if (this.#released && this.#waiting.length === 0) {
-      // It was released inside a transaction: nobody else may get it.
-      return this.discard()
-    }
+    const whenOurs = this.#whenOurs
+    this.#whenOurs = undefined
+    whenOurs?.()
+    // It was released inside a transaction: nobody else may get it.
+    if (!this.#hook.release) return this.discard()
     for (let next; !this.#full && (next = this.#waiting.shift()) !== undefined;) this.#send(next)
   }
 
@@ -86,7 +91,7 @@ export class Pin {
   }
 
   /** As the `sql` that `reserve()` gives: the pool's own, except that everything is sent on this connection. */
-  #makeClient(): PostgresJsReserved {
+  makeClient(): PostgresJsReserved {
     const own: Record<string | symbol, unknown> = {
       release: () => void this.release(),
       unsafe: (...args: Parameters<PostgresJs['unsafe']>) => this.#query(this.#sql.unsafe(...args)),

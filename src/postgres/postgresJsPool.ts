@@ -4,9 +4,22 @@ import { PROBE } from './postgres.sql.ts'
 import { Pin } from './postgresJsPin.ts'
 import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
 
+/** A query of postgres.js. It is sent by its handler, once it is awaited. */
+export interface PostgresJsQuery extends Promise<unknown> {
+  handler: (query: PostgresJsQuery) => unknown
+  /** One function for all queries of a pool. */
+  readonly canceller: unknown
+  strings: readonly string[]
+  reject(error: unknown): void
+  /** Has rows come as lists of bytes. */
+  raw(): PostgresJsQuery
+}
+
 /** A `sql` of postgres.js that stands for one connection: reserved, or inside `sql.begin()`. */
 export interface PostgresJsClient {
   unsafe(text: string, values?: never[], options?: object): PromiseLike<unknown>
+  /** A parameter of the type with this number. */
+  typed(value: never, type: number): unknown
 }
 
 /** A `sql` of postgres.js reserved from its pool. */
@@ -47,6 +60,15 @@ export interface PhysicalConnection {
   terminate(): void
 }
 
+/** A connection in the hands of one user. */
+export interface Taken {
+  readonly client: PostgresJsReserved
+  /** Which one it is. Where that is not known, the first message reports it. */
+  readonly physical?: PhysicalConnection | undefined
+  /** Where `sql.reserve()` could not be used. */
+  readonly pin?: Pin
+}
+
 /** A caller that waits for its turn. */
 interface Waiter {
   takeIdle(): void
@@ -65,7 +87,7 @@ const NOT_NOW = '57P03'
  * A query that fills the socket's buffer or the pipeline does not report its connection, and is sent again. Where none of so many did,
  * this version of postgres.js never reports it.
  */
-const MAX_UNPINNED = 100
+const MAX_UNREPORTED = 100
 
 const pools = new WeakMap<PostgresJs, PostgresJsPool>()
 
@@ -100,7 +122,9 @@ export class PostgresJsPool {
   /** Queries that have not got their connection yet. */
   #asked = 0
   /** Whether a query has ever reported its connection. */
-  #hasPinned = false
+  #hasReported = false
+  /** What is done when a connection comes idle for the first time. */
+  readonly #whenIdle = new Map<PhysicalConnection, () => void>()
   readonly #waiting: Waiter[] = []
 
   private constructor(sql: PostgresJs) {
@@ -116,10 +140,10 @@ export class PostgresJsPool {
   }
 
   /**
-   * A connection for one user, who calls `release()`; or `leave()` when it was terminated and has closed. Where it was pinned, `use` gets
-   * the pin; otherwise the first message reports which connection it is. `use` spares the quick path a promise.
+   * A connection for one user, who calls `release()`; or `leave()` when it was terminated and has closed. `use` spares the quick path a
+   * promise.
    */
-  take<T>(use: (client: PostgresJsReserved, pin?: Pin) => T): Promise<T> {
+  take<T>(use: (taken: Taken) => T): Promise<T> {
     if (this.hasIdle()) return this.#takeIdle(use)
     if (!this.#allAreOurs()) return this.#takeInTurn(use)
     return new Promise((resolve) => {
@@ -145,7 +169,7 @@ export class PostgresJsPool {
     return this.#lent >= this.size
   }
 
-  release(client: PostgresJsReserved, pin?: Pin): void {
+  release({ client, pin }: Taken): void {
     if (pin === undefined) {
       client.release()
       this.leave()
@@ -172,13 +196,16 @@ export class PostgresJsPool {
     this.#known.delete(physical)
   }
 
-  #takeIdle<T>(use: (client: PostgresJsReserved) => T): Promise<T> {
+  #takeIdle<T>(use: (taken: Taken) => T): Promise<T> {
     this.#lent++
     // Takes the idle one before anybody else can.
-    return this.#sql.reserve().then(use, (error: unknown) => {
-      this.leave()
-      throw connectFailure(error)
-    })
+    return this.#sql.reserve().then(
+      (client) => use({ client }),
+      (error: unknown) => {
+        this.leave()
+        throw connectFailure(error)
+      },
+    )
   }
 
   /** Whether all connections that there may be are ours, or are being opened for us. */
@@ -198,13 +225,13 @@ export class PostgresJsPool {
     }
   }
 
-  async #takeInTurn<T>(use: (client: PostgresJsReserved, pin: Pin) => T): Promise<T> {
-    let unpinned = 0
-    for (let failures = 0; ;) {
+  async #takeInTurn<T>(use: (taken: Taken) => T): Promise<T> {
+    let failures = 0
+    for (let tries = 1; ; tries++) {
       try {
-        const pin = await this.#pinOne()
-        if (pin !== undefined) return use(pin.client, pin)
-        if (++unpinned >= MAX_UNPINNED && !this.#hasPinned) throw unsupported()
+        const taken = await this.#askForOne(tries === 1)
+        if (taken !== undefined) return use(taken)
+        if (tries >= MAX_UNREPORTED && !this.#hasReported) throw unsupported()
       } catch (error) {
         const code = codeOf(error) ?? ''
         if (code === 'CONNECTION_ENDED') throw poolClosed(error)
@@ -214,33 +241,58 @@ export class PostgresJsPool {
     }
   }
 
-  /** Sends a query through the queue of the pool. Undefined: it did not report its connection. */
-  async #pinOne(): Promise<Pin | undefined> {
+  /**
+   * Sends a query through the queue of the pool. Undefined where it did not report its connection; and on a new connection, the first
+   * time, where others wait for it: that it comes idle first, so that the list of the idle ones is known, costs nothing otherwise.
+   */
+  async #askForOne(isFirstTry: boolean): Promise<Taken | undefined> {
+    let physical: PhysicalConnection | undefined
     let pin: Pin | undefined
-    const onexecute = (physical: PhysicalConnection): boolean => {
-      this.know(physical)
-      pin = new Pin(this.#sql, physical)
-      this.#hasPinned = true
+    let reserved: Promise<PostgresJsReserved> | undefined
+    const onexecute = (executing: PhysicalConnection): boolean => {
+      const isNew = !this.#known.has(executing) && isBeingOpened(executing)
+      this.know(executing)
+      physical = executing
+      this.#hasReported = true
       this.#asked--
       this.#lent++
-      physical.onclose = () => {
-        this.forget(physical)
+      executing.onclose = () => {
+        this.#whenIdle.delete(executing)
+        this.forget(executing)
         this.leave()
       }
+      if (isNew && isFirstTry && this.#idle === undefined) {
+        this.#whenIdle.set(executing, () => void (reserved = this.#sql.reserve()))
+        return true
+      }
+      pin = new Pin(this.#sql, executing, () => {
+        if (this.#idle === undefined) return
+        pin?.moveTo(this.#idle)
+        reserved = this.#sql.reserve()
+        if (executing.queue === this.#idle) executing.idleTimer.start()
+      })
       return false
     }
     this.#asked++
     try {
       await this.#sql.unsafe(PROBE, [], { simple: true, onexecute })
-      return pin
+      if (physical === undefined) return undefined
+      if (reserved === undefined) return pin && { client: pin.makeClient(), physical, pin }
+      // Another one may have been idle for longer.
+      const isIdle = physical.queue === this.#idle
+      physical.onclose = null
+      const client = await reserved
+      return { client, physical: isIdle ? undefined : physical }
     } catch (error) {
       pin?.discard()
       throw error
     } finally {
-      if (pin === undefined) {
-        this.#asked--
-        this.#serve()
+      if (physical === undefined) this.#asked--
+      else if (this.#whenIdle.delete(physical)) {
+        physical.onclose = null
+        this.#lent--
       }
+      this.#serve()
     }
   }
 
@@ -253,9 +305,19 @@ export class PostgresJsPool {
     timer.start = () => {
       this.#idle = physical.queue
       timer.start = start
-      start()
+      const take = this.#whenIdle.get(physical)
+      this.#whenIdle.delete(physical)
+      take?.()
+      if (physical.queue === this.#idle) start()
     }
   }
+}
+
+/** One that was open is taken from its list to have a query sent on it; one that is opened for the query is in its list. */
+function isBeingOpened(physical: PhysicalConnection): boolean {
+  if (physical.queue.remove(physical) === null) return false
+  physical.queue.push(physical)
+  return true
 }
 
 /** Whether it was met by a connection that was already there: the next one may be well. */

@@ -1,17 +1,20 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, RowsDeadlocked, RowsLocked, RowsMissing } from '../errors.ts'
 import { codeOf, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE, quoteIdentifier } from '../postgres/index.ts'
-import { checkTransaction, type Transaction } from '../transactions/index.ts'
-import { columnOf, OrderGuard } from './orderGuard.ts'
+import { checkTransaction, queryWithOwnValues, readText, type Transaction } from '../transactions/index.ts'
+import { OrderGuard } from './orderGuard.ts'
 import { noteOrder, otherOrders, type SeenOrder } from './orders.ts'
 import { type GivenIds, givenIds, nameOf, type RowId, shownId } from './rowIds.ts'
 import {
   existingIds,
   lockFewRowsInOrder,
   lockRowsInOrder,
+  OWN_COLUMNS,
+  type OwnColumns,
   PLACES,
   type RowLockMode,
   type RowsWanted,
+  showRows,
   type UnlessLocked,
 } from './rows.sql.ts'
 
@@ -95,18 +98,40 @@ export async function lockRows<Row extends object = Record<string, unknown>>(
   }
   let found: Found<Row> | undefined
   let asked = false
+  // Whether our columns are found in the caller's rows.
+  let together = true
   if (guard === undefined && unlessLocked !== 'skip' && wanted.key.length === 1 && given.unique.length <= FEW) {
     asked = true
-    found = readRows(given, await send(tx, wanted, lockFewRowsInOrder(wanted, mode, unlessLocked), given.columns))
+    const rows = await send(tx, wanted, lockFewRowsInOrder(wanted, mode, unlessLocked), given.columns)
+    const ours = takeOurs(rows)
+    together = ours !== undefined
+    found = ours && byIds(given, rows as Row[], ours)
     // Two names of one row, such as a uuid in capitals, stand under the first alone: that takes the general form.
-    if (found.byName.size < given.unique.length) found = undefined
+    if (found !== undefined && found.byName.size < given.unique.length) found = undefined
+  }
+  const asks = guard?.asks ?? 'off'
+  const values = guard === undefined ? given.columns : [...given.columns, ...guard.values]
+  if (found === undefined && together) {
+    // After a first statement, nobody is waited for: a row that has appeared since then may come before those that are locked.
+    const text = lockRowsInOrder(wanted, mode, asked ? 'skip' : unlessLocked, asks)
+    const rows = await send(tx, wanted, text, values)
+    const ours = takeOurs(rows)
+    if (ours !== undefined) {
+      guard?.sawRows(ours)
+      found = byIds(given, rows as Row[], ours)
+    }
   }
   if (found === undefined) {
-    // After a first statement, nobody is waited for: a row that has appeared since then may come before those that are locked.
-    const text = lockRowsInOrder(wanted, mode, asked ? 'skip' : unlessLocked, guard?.asks ?? 'off')
-    const rows = await send(tx, wanted, text, guard === undefined ? given.columns : [...given.columns, ...guard.values])
-    guard?.sawRows(rows)
-    found = readRows(given, rows)
+    // The pool's owner has the driver change rows in a way that ours are not found in them: the two are asked for apart.
+    const text = lockRowsInOrder({ ...wanted, columns: [] }, mode, 'skip', asks)
+    const { rows: ours } = await readText(tx, text, values)
+    guard?.sawRows(ours)
+    const locked = givenIds(
+      ours.map((row) => given.unique[placesIn(row)[0] ?? 0] as RowId),
+      wanted.key.length,
+    )
+    const rows = locked.unique.length === 0 ? [] : await send(tx, wanted, showRows(wanted), locked.columns)
+    found = byIds(given, rows as Row[], ours)
   }
   const { byName } = found
   const absent = given.unique.filter((_, index) => !byName.has(given.names[index] ?? ''))
@@ -128,26 +153,49 @@ async function send(
   tx: RowsTransaction,
   wanted: RowsWanted,
   text: string,
-  values: readonly unknown[],
+  values: readonly string[],
 ): Promise<Record<string, unknown>[]> {
   try {
-    return (await tx.query(text, values)).rows
+    return (await queryWithOwnValues<Record<string, unknown>>(tx, text, values)).rows
   } catch (error) {
     if (codeOf(error) === DEADLOCK_DETECTED) throw rowsDeadlocked(wanted, otherOrders(tx as Transaction, wanted), error)
     throw codeOf(error) === LOCK_NOT_AVAILABLE ? rowsLocked(wanted, error) : error
   }
 }
 
-/** Takes our own column out of the rows, and finds each by the ids that it was asked for with. */
-function readRows<Row>(given: GivenIds, rows: Record<string, unknown>[]): Found<Row> {
+/** Takes our own columns out of the rows. Undefined where they are not what we had sent for: then the rows are left as they are. */
+function takeOurs(rows: readonly Record<string, unknown>[]): OwnColumns[] | undefined {
+  // postgres.js may have been told to begin names with a capital.
+  const names = Object.keys(rows[0] ?? {}).filter((name) => OWN_COLUMNS.includes(name.toLowerCase()))
+  const ours = rows.map((row) => Object.fromEntries(names.map((name) => [name.toLowerCase(), row[name]])))
+  if (!ours.every(isOurs)) return undefined
+  for (const row of rows) for (const name of names) delete row[name]
+  return ours
+}
+
+const SEVERAL_PLACES = /^[1-9]\d*(?:,[1-9]\d*)*$/
+
+function isOurs(row: Record<string, unknown>): row is OwnColumns {
+  const { [PLACES]: places } = row
+  return typeof places === 'string' && SEVERAL_PLACES.test(places) && Object.values(row).every(isText)
+}
+
+function isText(value: unknown): boolean {
+  return typeof value === 'string'
+}
+
+/** By which of the given ids a row was found, counted from 0. */
+function placesIn(ours: OwnColumns): number[] {
+  return (ours[PLACES] ?? '').split(',').map((place) => Number(place) - 1)
+}
+
+/** Finds each row by the ids that it was asked for with. */
+function byIds<Row>(given: GivenIds, rows: Row[], ours: readonly OwnColumns[]): Found<Row> {
   const byName = new Map<string, Row>()
-  const column = columnOf(rows[0], PLACES)
-  for (const row of rows) {
-    const places = row[column] as string
-    delete row[column]
-    for (const place of places.split(',')) byName.set(given.names[Number(place) - 1] ?? '', row as Row)
-  }
-  return { rows: rows as Row[], byName }
+  rows.forEach((row, index) => {
+    for (const place of placesIn(ours[index] ?? {})) byName.set(given.names[place] ?? '', row)
+  })
+  return { rows, byName }
 }
 
 /** Those of the ids that were not found which somebody else holds. */
@@ -157,7 +205,7 @@ async function thoseThatExist(
   { unique, columns }: GivenIds,
   absent: readonly RowId[],
 ): Promise<RowId[]> {
-  const { rows } = await tx.query<{ place: string }>(existingIds(wanted), columns)
+  const { rows } = await readText(tx, existingIds(wanted), columns)
   const existing = new Set(rows.map(({ place }) => unique[Number(place) - 1]))
   return absent.filter((id) => existing.has(id))
 }

@@ -1,7 +1,7 @@
 import { rowsOutOfOrder } from '../observe/index.ts'
 import { isUndone, rootOf, type Transaction } from '../transactions/index.ts'
 import type { SeenOrder } from './orders.ts'
-import { COMES_BEFORE, ROW_KEY, type RowsWanted } from './rows.sql.ts'
+import { COMES_BEFORE, type OwnColumns, ROW_KEY, type RowsWanted } from './rows.sql.ts'
 
 /** What one call has locked that comes after all that was locked before. */
 interface Locked {
@@ -18,11 +18,6 @@ interface Locked {
 
 /** A transaction is remembered as long as somebody has it in hand. */
 const remembered = new WeakMap<object, Map<string, Locked[]>>()
-
-/** The name under which a column of ours came: postgres.js may have been told to change it. */
-export function columnOf(row: Record<string, unknown> | undefined, name: string): string {
-  return Object.keys(row ?? {}).find((given) => given.toLowerCase() === name) ?? name
-}
 
 /** Sees, for those who listen to `rows.outOfOrder`, whether rows of one table are locked in an order that can deadlock. */
 export class OrderGuard {
@@ -77,15 +72,9 @@ export class OrderGuard {
     }
   }
 
-  /** Takes the guard's columns out of the rows, remembers, and reports what came too late. */
-  sawRows(rows: readonly Record<string, unknown>[]): void {
-    const [keyColumn, beforeColumn] = [columnOf(rows[0], ROW_KEY), columnOf(rows[0], COMES_BEFORE)]
-    const seen = rows.map((row) => {
-      const { [keyColumn]: key, [beforeColumn]: before } = row
-      delete row[keyColumn]
-      delete row[beforeColumn]
-      return { key: key as string, before: before === 'true' }
-    })
+  /** Remembers what was locked, and reports what came too late. */
+  sawRows(rows: readonly OwnColumns[]): void {
+    const seen = rows.map((row) => ({ key: row[ROW_KEY] ?? '', before: row[COMES_BEFORE] === 'true' }))
     const [first, last] = [seen[0], seen.at(-1)]
     if (first === undefined || last === undefined) return
     const earlier = this.#locked.at(-1)

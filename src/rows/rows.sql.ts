@@ -29,8 +29,14 @@ export const ROW_KEY = 'lockstepkey'
 /** Whether the row comes before the given values, for the guard. */
 export const COMES_BEFORE = 'lockstepbefore'
 
-function shownColumns({ columns }: RowsWanted): string {
-  return columns === undefined ? 't.*' : columns.map((column) => `t.${column}`).join(', ')
+/** What is ours in a row; the last two only for the guard. */
+export type OwnColumns = Readonly<Partial<Record<string, string | null>>>
+
+/** The names of the columns that are ours. */
+export const OWN_COLUMNS = [PLACES, ROW_KEY, COMES_BEFORE]
+
+function shownColumns({ columns }: RowsWanted): readonly string[] {
+  return columns === undefined ? ['t.*'] : columns.map((column) => `t.${column}`)
 }
 
 function given({ table, key }: RowsWanted): string {
@@ -55,7 +61,7 @@ function match({ key }: RowsWanted): string {
  */
 export function lockFewRowsInOrder(wanted: RowsWanted, mode: RowLockMode, unlessLocked: UnlessLocked): string {
   const column = `t.${wanted.key[0] ?? ''}`
-  return `SELECT array_position($1, ${column})::text AS ${PLACES}, ${shownColumns(wanted)}
+  return `SELECT ${[`array_position($1, ${column})::text AS ${PLACES}`, ...shownColumns(wanted)].join(', ')}
   FROM ${wanted.table} AS t
  WHERE ${column} = ANY($1)
  ORDER BY ${sorted(wanted)}
@@ -76,18 +82,26 @@ export function lockRowsInOrder(
   const names = key.map((_, index) => `k${index}`).join(', ')
   const ordered = sorted(wanted)
   const watched = [
-    guard === 'off'
-      ? ''
-      : `, jsonb_build_array(${order.map((column) => `t.${column}::text`).join(', ')})::text AS ${ROW_KEY}`,
-    guard === 'compare'
-      ? `, ((${ordered}) < (${order.map((_, n) => `$${key.length + n + 1}`).join(', ')}))::text AS ${COMES_BEFORE}`
-      : '',
-  ].join('')
-  return `SELECT given.places AS ${PLACES}${watched}, ${shownColumns(wanted)}
+    ...(guard === 'off'
+      ? []
+      : [`jsonb_build_array(${order.map((column) => `t.${column}::text`).join(', ')})::text AS ${ROW_KEY}`]),
+    ...(guard === 'compare'
+      ? [`((${ordered}) < (${order.map((_, n) => `$${key.length + n + 1}`).join(', ')}))::text AS ${COMES_BEFORE}`]
+      : []),
+  ]
+  return `SELECT ${[`given.places AS ${PLACES}`, ...watched, ...shownColumns(wanted)].join(', ')}
   FROM (SELECT ${names}, string_agg(place::text, ',') AS places FROM ${given(wanted)} GROUP BY ${names}) AS given
   JOIN ${table} AS t ON ${match(wanted)}
  ORDER BY ${ordered}
    FOR ${LOCKING[mode]} OF t${OTHERWISE[unlessLocked]}`
+}
+
+/** Rows that are locked already, without a column of ours, in the same order. */
+export function showRows(wanted: RowsWanted): string {
+  return `SELECT ${shownColumns(wanted).join(', ')}
+  FROM ${wanted.table} AS t
+ WHERE EXISTS (SELECT FROM ${given(wanted)} WHERE ${match(wanted)})
+ ORDER BY ${wanted.key.map((column) => `t.${column}`).join(', ')}`
 }
 
 /** Which of the given ids, from 1, exist: of those that were skipped, the ones that somebody else holds. */

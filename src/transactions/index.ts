@@ -90,6 +90,7 @@ export {
   type TransactionOptions,
   type TransactionPlan,
 } from './options.ts'
+export { queryWithOwnValues, readText } from './ownStatements.ts'
 export { runTransaction } from './run.ts'
 export { ServerCheck } from './serverCheck.ts'
 export { Stay } from './stay.ts'

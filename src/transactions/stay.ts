@@ -5,8 +5,10 @@ import {
   type Commit,
   type Connection,
   type Driver,
+  type OwnValue,
   type Statement,
   type StatementResult,
+  type TextRow,
   type VirtualSession,
   withConnection,
 } from '../postgres/index.ts'
@@ -122,15 +124,23 @@ class StayingConnection implements Connection {
     return this.#inner.neverSent(error, values)
   }
 
-  script(text: string): Promise<StatementResult[]> {
+  script(text: string): Promise<StatementResult<TextRow>[]> {
     return this.#inner.script(text)
+  }
+
+  read(text: string, values?: readonly OwnValue[]): Promise<StatementResult<TextRow>> {
+    return this.#inner.read(text, values)
+  }
+
+  ownValues(values: readonly OwnValue[]): unknown[] {
+    return this.#inner.ownValues(values)
   }
 
   query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
     return this.#inner.query<Row>(text, values)
   }
 
-  ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult[]> | undefined {
+  ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined {
     return this.#inner.ask?.(statements, columns)
   }
 

@@ -70,8 +70,18 @@ export class OpenTransaction extends Scope implements Transaction {
   }
 
   query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
-    if (this.inner === undefined) return this.#run(text, values)
-    return this.whenInnermost(() => this.#run<Row>(text, values))
+    return this.send(text, (connection) => connection.query<Row>(text, values), values)
+  }
+
+  /** Whether it is one, and not a proxy of one. */
+  static is(tx: object): tx is OpenTransaction {
+    return #setting in tx
+  }
+
+  /** As `query`, for a statement that is sent in another way. */
+  send<T>(text: string, send: (connection: Connection) => Promise<T>, values: readonly unknown[] = []): Promise<T> {
+    if (this.inner === undefined) return this.#run(text, send, values)
+    return this.whenInnermost(() => this.#run(text, send, values))
   }
 
   /** Through here no statement can end the transaction: one statement at a time is sent, and CALL and DO cannot commit in a block. */
@@ -88,16 +98,16 @@ export class OpenTransaction extends Scope implements Transaction {
     })
   }
 
-  async #run<Row>(text: string, values: readonly unknown[] | undefined): Promise<StatementResult<Row>> {
+  async #run<T>(text: string, send: (connection: Connection) => Promise<T>, values: readonly unknown[]): Promise<T> {
     this.#checkStatement(text)
     const { connection } = this
     if (this.isJoined) refuseAfterEnd(connection)
     try {
-      const result = await connection.query<Row>(text, values)
+      const result = await send(connection)
       this.succeeded()
       return result
     } catch (error) {
-      throw this.failed(connection, error, () => !connection.neverSent(error, values ?? []))
+      throw this.failed(connection, error, () => !connection.neverSent(error, values))
     }
   }
 

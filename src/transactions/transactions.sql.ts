@@ -199,7 +199,7 @@ export function unkeepLocks(locks: LockSet): Statement {
 /** The ids as parameters: postgres.js has the server keep every text of a single statement, for as long as the session lasts. */
 function ofEach(locks: LockSet, say: typeof sessionLock, more: readonly string[]): Statement {
   const calls = [...locks.map((lock, place) => say(lock, `$${place + 1}::bigint`)), ...more]
-  return { text: `SELECT ${calls.join(', ')}`, values: locks.map(({ id }) => String(id)) }
+  return { text: `SELECT ${calls.join(', ')}`, values: locks.map(({ id }) => String(id)), own: true }
 }
 
 /** The same as `unkeepLocks`, as a message of its own. */
@@ -232,8 +232,7 @@ export function streamNumbersOf(results: readonly StatementResult[]): number[] {
 
 /** Whether a lock of a hand-over was not free at once: one of its waits says so. */
 export function hadToWait(results: readonly StatementResult[]): boolean {
-  // A caller may have its own way of reading booleans.
-  return results.some((result) => ['true', 't', '1'].includes(String(result.rows[0]?.['wait'])))
+  return results.some((result) => result.rows[0]?.['wait'] === 't')
 }
 
 /** Whether a transaction of this life of the server committed. */
