@@ -224,6 +224,16 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     const swallowing = lockstep.transaction({}, async (tx) => {
       await tx.savepoint((inner) => inner.query('SELECT 1/0')).catch(() => undefined)
+      const swallowed = tx.savepoint(async (inner) => void (await failureOf(inner.query('SELECT 1/0'))))
+      await swallowed.catch(() => undefined)
+      await tx.query('SELECT * FROM no_such_table').catch(() => undefined)
+    })
+    expect(await failureOf(swallowing)).toMatchObject({ cause: { code: '42P01' } })
+  })
+
+  test('nor one that a savepoint of the caller has undone', async () => {
+    const { lockstep } = bench.open(driver)
+    const swallowing = lockstep.transaction({}, async (tx) => {
       await tx.query('SAVEPOINT mine')
       await tx.query('SELECT no_such_column').catch(() => undefined)
       await tx.query('ROLLBACK TO mine')

@@ -73,7 +73,7 @@ export class Scope {
   /** Of the root. */
   #savepoints = 0
   #doubt: { readonly error: unknown } | undefined
-  #atEnd: (() => void)[] | undefined
+  #atEnd: Set<() => void> | undefined
   #settling: Promise<unknown> | undefined
 
   constructor(parent: Scope | Connection, limits: TurnLimits, label: string) {
@@ -133,9 +133,9 @@ export class Scope {
 
   /** Calls back when the transaction ends. The answer takes it back. */
   onEnd(cleanUp: () => void): () => void {
-    const list = (this.root.#atEnd ??= [])
-    list.push(cleanUp)
-    return () => void list.splice(list.indexOf(cleanUp), 1)
+    const all = (this.root.#atEnd ??= new Set())
+    all.add(cleanUp)
+    return () => void all.delete(cleanUp)
   }
 
   assertOpen(): void {
@@ -152,8 +152,10 @@ export class Scope {
   take(start: () => void, refuse: (error: unknown) => void): void {
     if (this.inner === undefined) return start()
     if (this.#isCalledFromInside()) return refuse(calledFromInside(this.inner))
+    const { connection } = this
+    if (connection.lost) return refuse(alreadyLost())
     this.#turns ??= new Turns(this, this.#limits)
-    this.connection.onLost = (cause) => this.root.#refuseAll(() => alreadyLost(cause))
+    connection.onLost = (cause) => this.root.#refuseAll(() => alreadyLost(cause))
     this.#turns.wait(start, refuse)
   }
 
@@ -250,7 +252,9 @@ export class Scope {
   async #script(text: string): Promise<StatementResult[]> {
     const { connection } = this
     try {
-      return await connection.script(text)
+      const results = await connection.script(text)
+      this.succeeded()
+      return results
     } catch (error) {
       throw this.failed(connection, error)
     }

@@ -4,6 +4,7 @@ import {
   type Client,
   DRIVERS,
   failureOf,
+  firstCall,
   holding,
   note,
   pidOf,
@@ -34,6 +35,7 @@ const hold = (driver: (typeof DRIVERS)[number], lock = HOT.lock): Promise<() => 
 
 /** Makes this client know that the lock is taken. */
 async function learn({ lockstep }: Client, options: TransactionOptions = HOT): Promise<void> {
+  await firstCall(lockstep)
   const error = await failureOf(lockstep.transaction({ ...options, waitMs: 30 }, () => Promise.resolve()))
   expect(error).toBeInstanceOf(LockTimeout)
 }
