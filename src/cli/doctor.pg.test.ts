@@ -78,6 +78,14 @@ describe.each(DRIVERS)('with %s', (driver) => {
       expect(await firstCall(url)).toBe('inside')
     })
 
+    test('in session mode: locks exclude', async () => {
+      await using bouncer = await startBouncer('session')
+      const { failed, findings } = await doctor(driver, bouncer.url(database.name))
+      expect(failed).toEqual([])
+      expect(findings.get('locks')).toMatchObject({ level: 'ok' })
+      expect(await firstCall(bouncer.url(database.name))).toBe('inside')
+    })
+
     test('in transaction mode with one connection to the server: what can be tried is', async () => {
       await using bouncer = await startBouncer('transaction', 1)
       expect((await doctor(driver, bouncer.url(database.name))).findings.get('locks')).toMatchObject({ level: 'warn' })
@@ -97,7 +105,10 @@ describe.each(DRIVERS)('with %s', (driver) => {
   })
 })
 
-function startBouncer(poolMode: 'transaction' | 'statement', defaultPoolSize = 5): ReturnType<typeof startPgBouncer> {
+function startBouncer(
+  poolMode: 'session' | 'transaction' | 'statement',
+  defaultPoolSize = 5,
+): ReturnType<typeof startPgBouncer> {
   const server = new URL(inject('adminUrl'))
   return startPgBouncer({
     postgresHost: server.hostname,
