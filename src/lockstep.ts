@@ -33,6 +33,7 @@ import { type Dispatcher, type DispatcherOptions, EnqueuingRoom, Outbox } from '
 import { isLongForm, type LongOnceOptions, once, onceLong, type OnceOptions, onceWithin } from './once/index.ts'
 import {
   checkSchemaName,
+  DEFAULT_SILENCE_MS,
   diagnose,
   type DoctorOptions,
   driverFor,
@@ -73,7 +74,6 @@ export type ClientOf<P extends Pool> = P extends { reserve(): Promise<infer Clie
     ? Client
     : unknown
 
-const DEFAULT_SILENCE_MS = 30_000
 /** What a caller inside a transaction has to use instead. */
 const ONCE = { call: 'lockstep.once()', instead: 'tx.once()' }
 const DEFAULT_SLOW_WAIT_MS = 100
@@ -107,10 +107,11 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
 
   constructor(pool: P, options: LockstepOptions = {}) {
     checkOptions('new Lockstep()', options, LOCKSTEP_OPTIONS)
-    const driver = driverFor(pool)
+    const silenceMs = checkMilliseconds('silenceMs', options.silenceMs ?? DEFAULT_SILENCE_MS)
+    const driver = driverFor(pool, silenceMs)
     const schema = checkSchemaName(options.schema ?? 'lockstep')
     const defaults = planDefaults(options)
-    const silence = new SilenceWatch(checkMilliseconds('silenceMs', options.silenceMs ?? DEFAULT_SILENCE_MS))
+    const silence = new SilenceWatch(silenceMs)
     this.rollout = new RolloutInDatabase(driver, schema, silence)
     const rollout = rolloutSource(options, this.rollout)
     // Rows in a table have no number in the lock list that a name could stand for.

@@ -21,8 +21,7 @@ exit code is 1.`,
   words: [],
   run({ values }) {
     return withDatabase(values, async ({ lockstep, driver }) => {
-      // The pool that it sees is this program's own, and says nothing of the application's.
-      const findings = (await lockstep.doctor()).filter(({ name }) => name !== 'pool')
+      const findings = (await lockstep.doctor()).filter(isOfServer)
       const ok = findings.every(({ level }) => level !== 'fail')
       return {
         exitCode: ok ? 0 : 1,
@@ -31,6 +30,11 @@ exit code is 1.`,
       }
     })
   },
+}
+
+/** The pool that it sees is this program's own, and says nothing of the application's. */
+export function isOfServer({ name }: Finding): boolean {
+  return name !== 'pool' && name !== 'connects'
 }
 
 function report(findings: readonly Finding[], { columns, paint }: Terminal): string {

@@ -2,6 +2,7 @@ import { type Finding, LockstepError } from '../index.ts'
 import { KNOWN_VERSION } from '../postgres/index.ts'
 import type { Call, Command, Outcome } from './command.ts'
 import { databaseUrl } from './databaseUrl.ts'
+import { isOfServer } from './doctor.ts'
 import { deliveryOf, type OutboxTotals, totalsOf } from './outboxStatus.ts'
 import { table } from './table.ts'
 import type { Colour, Terminal } from './terminal.ts'
@@ -53,7 +54,7 @@ function doctorOf({ lockstep }: Database): Doctor {
     if (performance.now() - seenAt < DOCTOR_EVERY_MS) return findings
     // The pool that it sees is this program's own, and says nothing of the application's.
     // The trial has a command of its own; what is not tried yet, the questions below try.
-    findings = (await lockstep.doctor({ trial: false })).filter(({ name }) => name !== 'pool')
+    findings = (await lockstep.doctor({ trial: false })).filter(isOfServer)
     seenAt = performance.now()
     return findings
   }

@@ -8,6 +8,7 @@ import { NameRegistry } from './nameRegistry.ts'
 class Pretender implements Driver {
   readonly name = 'pg'
   readonly poolSize = 2
+  readonly connects = { option: '', limitMs: 1000, silenceMs: 1000, watched: false }
   readonly sent: string[] = []
   idle = true
   room = false

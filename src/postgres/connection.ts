@@ -106,8 +106,20 @@ export interface Connection {
   neverSent(error: unknown, values: readonly unknown[]): boolean
   /** Back to the pool, fit for the next user. */
   release(): void
-  /** Out of the pool: its state is not known. */
-  destroy(): void
+  /** Out of the pool: its state is not known. `silent`: because it did not answer, as others of the pool may not either. */
+  destroy(silent?: boolean): void
+}
+
+/** What ends a connect that is never answered. */
+export interface ConnectLimit {
+  /** The driver's option, as it is to be set. */
+  readonly option: string
+  /** What it is set to; Infinity: nothing. */
+  readonly limitMs: number
+  /** An answer that has not come for this long will not come any more. */
+  readonly silenceMs: number
+  /** Whether Lockstep gives up those that take longer, by whomever they are waited for. */
+  readonly watched: boolean
 }
 
 /** A pool of one of the drivers. */
@@ -115,6 +127,7 @@ export interface Driver {
   readonly name: 'pg' | 'postgres'
   /** How many connections the pool opens at most. */
   readonly poolSize: number
+  readonly connects: ConnectLimit
   /** Whether a connection can be had at once; false where the driver does not tell. */
   hasIdle(): boolean
   /** Whether the pool would open another connection and nobody waits for it, as far as the driver tells. */

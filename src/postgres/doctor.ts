@@ -14,6 +14,7 @@ import {
 } from './doctor.sql.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { KNOWN_VERSION, MIGRATIONS_DIRECTORY } from './migrations.ts'
+import { connects } from './doctorConnects.ts'
 import { checkReadinessOn } from './readiness.ts'
 import { withConnection } from './withConnection.ts'
 
@@ -106,6 +107,7 @@ export async function diagnose(
       await oldSnapshots(connection, oldAfterMs),
       await idleLockHolders(connection),
       poolSize(driver, settings),
+      connects(driver),
       commitDurability(settings),
     ]
   })

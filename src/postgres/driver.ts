@@ -6,10 +6,13 @@ import { postgresJsDriver, type PostgresJs } from './postgresJsDriver.ts'
 /** What `new Lockstep()` takes: a `pg` pool, or the `sql` of postgres.js. */
 export type Pool = PgPool | PostgresJs
 
+/** An answer that has not come for this long will not come any more. */
+export const DEFAULT_SILENCE_MS = 30_000
+
 /** Tells the two drivers apart by what they can do. */
-export function driverFor(pool: unknown): Driver {
-  if (isPostgresJs(pool)) return postgresJsDriver(pool)
-  if (isPgPool(pool)) return pgDriver(pool)
+export function driverFor(pool: unknown, silenceMs: number = DEFAULT_SILENCE_MS): Driver {
+  if (isPostgresJs(pool)) return postgresJsDriver(pool, silenceMs)
+  if (isPgPool(pool)) return pgDriver(pool, silenceMs)
   throw new DriverUnsupported('new Lockstep() was given something that is neither a pg.Pool nor a postgres.js sql.', {
     advice: 'Pass `new pg.Pool(…)` or `postgres(…)`; a single pg.Client cannot serve callers that wait for each other.',
   })

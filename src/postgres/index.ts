@@ -43,7 +43,7 @@ export {
 export { meansNoConnection, withKeys } from './connectFailure.ts'
 export { describeSchema } from './describeSchema.ts'
 export { diagnose, type DoctorOptions, type Finding, wantsTrial } from './doctor.ts'
-export { driverFor, isPool, type Pool } from './driver.ts'
+export { DEFAULT_SILENCE_MS, driverFor, isPool, type Pool } from './driver.ts'
 export { withGrowingSilence } from './growingSilence.ts'
 export { checkSchemaName, quoteIdentifier, quoteLiteral, withValues } from './identifiers.ts'
 export { type Incarnation, readIncarnation } from './incarnation.ts'

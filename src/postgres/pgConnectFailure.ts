@@ -7,8 +7,8 @@ export interface PgPoolState {
   readonly options?: { readonly max?: number; readonly connectionTimeoutMillis?: number | undefined }
   readonly idleCount?: number
   readonly totalCount?: number
-  on?(event: 'error' | 'acquire', listener: (given?: unknown) => void): unknown
-  on?(event: 'release', listener: () => void): unknown
+  on?(event: 'error' | 'acquire' | 'connect' | 'remove', listener: (given?: unknown) => void): unknown
+  on?(event: 'release', listener: (error?: unknown, client?: unknown) => void): unknown
 }
 
 /** `pg`'s own default for a pool's size. */

@@ -15,6 +15,7 @@ import { isEndedEarly } from './commitCheck.ts'
 import { textOf } from './ownValues.ts'
 import { type PgPoolState, PgPoolWatch } from './pgConnectFailure.ts'
 import { askInOneMessage, commitInOneMessage, type PgMessage, valueMapperOf } from './pgMessage.ts'
+import { cutOff, PgPoolClients } from './pgPoolClients.ts'
 import { pgVirtualClient } from './pgVirtualClient.ts'
 import { COMMIT, listen, unlisten } from './postgres.sql.ts'
 import { SilenceWatch } from './silenceWatch.ts'
@@ -99,7 +100,7 @@ function toStatementResult(given: unknown): StatementResult {
 }
 
 /** The seam on `pg`. */
-export function pgDriver(pool: PgPool): Driver {
+export function pgDriver(pool: PgPool, silenceMs: number): Driver {
   const watch = PgPoolWatch.of(pool)
   const memories = new WeakMap<PgClient, ConnectionMemory>()
   const keeping = { forgotten: false }
@@ -114,27 +115,18 @@ export function pgDriver(pool: PgPool): Driver {
   const driver: Driver = {
     name: 'pg',
     poolSize,
+    get connects() {
+      const limitMs = pool.options?.connectionTimeoutMillis || Infinity
+      const option = `connectionTimeoutMillis: ${silenceMs}`
+      return { option, limitMs, silenceMs, watched: clients.knowsOpening }
+    },
     // Those who asked in this very tick are still waiting for what looks idle.
     hasIdle: () => (pool.idleCount ?? 0) > (pool.waitingCount ?? 0),
     isExhausted: () => watch.isExhausted(),
     hasRoom: () => (pool.totalCount ?? poolSize) < poolSize && (pool.waitingCount ?? 0) === 0,
     connect() {
-      return new Promise((resolve, reject) => {
-        const take = (): void => {
-          if (pool.ending === true || pool.ended === true) return reject(poolClosed())
-          const begun = watch.begin()
-          pool.connect((error, client) => {
-            if (client === undefined) return watch.failure(error, begun, reject)
-            if (isClean(client)) {
-              return resolve(new PgConnection(client, memoryOf(client), (destroy) => client.release(destroy)))
-            }
-            // Somebody released it with a transaction open: our COMMIT would commit theirs.
-            client.release(true)
-            take()
-          })
-        }
-        take()
-      })
+      // A pool that has one at hand gives it at once.
+      return driver.hasIdle() ? connect() : clients.recovery.whileWaiting(connect())
     },
     async listen(channel, heard, lost) {
       const silence = new SilenceWatch(LISTEN_MS)
@@ -175,8 +167,43 @@ export function pgDriver(pool: PgPool): Driver {
       return new PgConnection(client as PgClient, {}, undefined)
     },
   }
+  const beside = (client: PgClient, close: GiveBack): Connection => new PgConnection(client, {}, close)
+  const clients = PgPoolClients.of(pool, driver, beside, silenceMs)
+
+  function connect(): Promise<Connection> {
+    return new Promise((resolve, reject) => {
+      const take = (): void => {
+        if (pool.ending === true || pool.ended === true) return reject(poolClosed())
+        const begun = watch.begin()
+        pool.connect((error, client) => {
+          if (client === undefined) return watch.failure(error, begun, reject)
+          if (isClean(client)) return resolve(ours(client))
+          // Somebody released it with a transaction open: our COMMIT would commit theirs.
+          client.release(true)
+          take()
+        })
+      }
+      take()
+    })
+  }
+
+  function ours(client: PgPoolClient): Connection {
+    clients.take(client)
+    return new PgConnection(client, memoryOf(client), (destroy, silent) => {
+      clients.giveBack(client)
+      client.release(destroy)
+      if (!destroy) return
+      // Where nothing is on its way, pg says goodbye and waits for the server to close; who waits for the place waits as well.
+      setTimeout(() => cutOff(client), CLOSE_MS).unref()
+      if (silent) clients.recovery.noteSilence()
+    })
+  }
+
   return driver
 }
+
+/** A server that is there closes its side much sooner. */
+const CLOSE_MS = 100
 
 /** Whether the client is in no transaction, as far as this version of pg can tell. */
 function isClean(client: PgClient): boolean {
@@ -190,6 +217,9 @@ function poolClosed(): PoolClosed {
   })
 }
 
+/** How a client goes back. `silent`: it is destroyed because it did not answer. */
+type GiveBack = (destroy: boolean, silent: boolean) => void
+
 class PgConnection implements Connection {
   lost = false
   onLost: Connection['onLost']
@@ -198,7 +228,7 @@ class PgConnection implements Connection {
   readonly client: PgClient
   readonly memory: ConnectionMemory
   /** Undefined where the client is the caller's. */
-  readonly #giveBack: ((destroy: boolean) => void) | undefined
+  readonly #giveBack: GiveBack | undefined
   #returned = false
   /** Without a listener a checked-out client's error event would end the process. */
   readonly #onLost = (error?: Error): void => {
@@ -207,7 +237,7 @@ class PgConnection implements Connection {
     this.#tellLost()
   }
 
-  constructor(client: PgClient, memory: ConnectionMemory, giveBack: ((destroy: boolean) => void) | undefined) {
+  constructor(client: PgClient, memory: ConnectionMemory, giveBack: GiveBack | undefined) {
     this.client = client
     this.memory = memory
     this.#giveBack = giveBack
@@ -321,18 +351,18 @@ class PgConnection implements Connection {
     this.#return(this.lost)
   }
 
-  destroy(): void {
-    this.#return(true)
+  destroy(silent = false): void {
+    this.#return(true, silent)
   }
 
-  #return(destroy: boolean): void {
+  #return(destroy: boolean, silent = false): void {
     if (this.#returned) return
     this.#returned = true
     if (destroy) this.lost = true
     if (destroy) this.#tellLost()
     this.client.removeListener('end', this.#onLost)
     // The pool attaches its own error listener inside release: ours goes only after that, so that no moment is without one.
-    this.#giveBack?.(destroy)
+    this.#giveBack?.(destroy, silent)
     this.client.removeListener('error', this.#onLost)
   }
 }

@@ -28,6 +28,15 @@ export function notify(): string {
   return 'SELECT pg_notify($1, $2)'
 }
 
+/** Who asks; and of each of these backends that there is, for how long it has waited for its client, null where it does not. */
+export function waitingBackends(pids: readonly number[]): string {
+  return `
+    SELECT pg_backend_pid()::text AS own;
+    SELECT pid::text AS pid, CASE WHEN state LIKE 'idle%' THEN
+             floor(extract(epoch FROM clock_timestamp() - state_change) * 1000)::text END AS waited
+      FROM pg_stat_activity WHERE pid = ANY('{${pids.join(',')}}'::int[])`
+}
+
 export function listen(channel: string): string {
   return `LISTEN ${quoteIdentifier(channel)}`
 }

@@ -1,6 +1,7 @@
 import { DriverUnsupported, PoolClosed } from '../errors.ts'
 import { connectFailure } from './connectFailure.ts'
 import { PROBE } from './postgres.sql.ts'
+import { type Backend, PostgresJsConnections } from './postgresJsConnections.ts'
 import { Pin } from './postgresJsPin.ts'
 import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
 
@@ -9,6 +10,8 @@ export interface PostgresJsQuery extends Promise<unknown> {
   handler: (query: PostgresJsQuery) => unknown
   /** One function for all queries of a pool. */
   readonly canceller: unknown
+  /** Where it was sent. */
+  readonly state: Backend | null
   strings: readonly string[]
   reject(error: unknown): void
   /** Has rows come as lists of bytes. */
@@ -37,6 +40,8 @@ export interface PostgresJs extends PostgresJsClient {
     readonly host?: unknown
     readonly port?: unknown
     readonly database?: unknown
+    /** In seconds. */
+    readonly connect_timeout?: unknown
   }
   /** On a connection of its own, which it restores by itself. */
   listen(
@@ -111,24 +116,18 @@ const pools = new WeakMap<PostgresJs, PostgresJsPool>()
 export class PostgresJsPool {
   readonly size: number
   readonly #sql: PostgresJs
-  /** The list of idle connections. Unknown until one has been idle. */
-  #idle: PhysicalConnection['queue'] | undefined
-  /** Those that were opened at some time, as far as known. */
-  readonly #known = new Set<PhysicalConnection>()
-  /** Those whose idle timer tells us when they are idle. */
-  readonly #watched = new WeakSet<PhysicalConnection>()
+  readonly connections: PostgresJsConnections
   /** Connections that are ours. */
   #lent = 0
   /** Queries that have not got their connection yet. */
   #asked = 0
   /** Whether a query has ever reported its connection. */
   #hasReported = false
-  /** What is done when a connection comes idle for the first time. */
-  readonly #whenIdle = new Map<PhysicalConnection, () => void>()
   readonly #waiting: Waiter[] = []
 
   private constructor(sql: PostgresJs) {
     this.#sql = sql
+    this.connections = new PostgresJsConnections(sql)
     this.size = sql.options.max ?? POSTGRES_JS_DEFAULT_POOL_SIZE
   }
 
@@ -154,9 +153,14 @@ export class PostgresJsPool {
     })
   }
 
+  get lentCount(): number {
+    return this.#lent
+  }
+
   /** Whether a connection can be had at once. */
   hasIdle(): boolean {
-    return this.#idle !== undefined && this.#idle.length > 0
+    const { idle } = this.connections
+    return idle !== undefined && idle.length > 0
   }
 
   /** Whether nobody waits here, and fewer connections are ours than there may be. Of plain queries nothing is known. */
@@ -164,9 +168,9 @@ export class PostgresJsPool {
     return this.#lent + this.#asked < this.size
   }
 
-  /** Whether all connections are ours. Of those that plain queries use nothing is known. */
+  /** Whether all connections are open and in use. */
   isExhausted(): boolean {
-    return this.#lent >= this.size
+    return this.#lent >= this.size || (this.connections.openCount >= this.size && !this.hasIdle())
   }
 
   release({ client, pin }: Taken): void {
@@ -174,7 +178,7 @@ export class PostgresJsPool {
       client.release()
       this.leave()
     } else {
-      pin.physical.onclose = () => this.forget(pin.physical)
+      pin.physical.onclose = () => this.connections.closed(pin.physical)
       void pin.release().then(() => this.leave())
     }
   }
@@ -183,17 +187,6 @@ export class PostgresJsPool {
   leave(): void {
     this.#lent--
     this.#serve()
-  }
-
-  /** Notes a connection that is open. */
-  know(physical: PhysicalConnection): void {
-    this.#known.add(physical)
-    if (this.#idle === undefined && !this.#watched.has(physical)) this.#learnIdle(physical)
-  }
-
-  /** Notes that a connection has closed. */
-  forget(physical: PhysicalConnection): void {
-    this.#known.delete(physical)
   }
 
   #takeIdle<T>(use: (taken: Taken) => T): Promise<T> {
@@ -210,7 +203,7 @@ export class PostgresJsPool {
 
   /** Whether all connections that there may be are ours, or are being opened for us. */
   #allAreOurs(): boolean {
-    const opening = Math.min(this.#asked, this.size - this.#known.size)
+    const opening = Math.min(this.#asked, this.size - this.connections.openCount)
     return this.#lent + opening >= this.size
   }
 
@@ -246,40 +239,42 @@ export class PostgresJsPool {
    * time, where others wait for it: that it comes idle first, so that the list of the idle ones is known, costs nothing otherwise.
    */
   async #askForOne(isFirstTry: boolean): Promise<Taken | undefined> {
+    const { connections } = this
     let physical: PhysicalConnection | undefined
     let pin: Pin | undefined
     let reserved: Promise<PostgresJsReserved> | undefined
     const onexecute = (executing: PhysicalConnection): boolean => {
-      const isNew = !this.#known.has(executing) && isBeingOpened(executing)
-      this.know(executing)
+      const isNew = !connections.isOpen(executing) && isBeingOpened(executing)
+      connections.meet(executing, query.state ?? undefined)
       physical = executing
       this.#hasReported = true
       this.#asked--
       this.#lent++
       executing.onclose = () => {
-        this.#whenIdle.delete(executing)
-        this.forget(executing)
+        connections.closed(executing)
         this.leave()
       }
-      if (isNew && isFirstTry && this.#idle === undefined) {
-        this.#whenIdle.set(executing, () => void (reserved = this.#sql.reserve()))
+      if (isNew && isFirstTry && connections.idle === undefined) {
+        connections.whenIdle(executing, () => void (reserved = this.#sql.reserve()))
         return true
       }
       pin = new Pin(this.#sql, executing, () => {
-        if (this.#idle === undefined) return
-        pin?.moveTo(this.#idle)
+        const { idle } = connections
+        if (idle === undefined) return
+        pin?.moveTo(idle)
         reserved = this.#sql.reserve()
-        if (executing.queue === this.#idle) executing.idleTimer.start()
+        if (executing.queue === idle) executing.idleTimer.start()
       })
       return false
     }
+    const query = this.#sql.unsafe(PROBE, [], { simple: true, onexecute }) as PostgresJsQuery
     this.#asked++
     try {
-      await this.#sql.unsafe(PROBE, [], { simple: true, onexecute })
+      await query
       if (physical === undefined) return undefined
       if (reserved === undefined) return pin && { client: pin.makeClient(), physical, pin }
       // Another one may have been idle for longer.
-      const isIdle = physical.queue === this.#idle
+      const isIdle = physical.queue === connections.idle
       physical.onclose = null
       const client = await reserved
       return { client, physical: isIdle ? undefined : physical }
@@ -288,27 +283,11 @@ export class PostgresJsPool {
       throw error
     } finally {
       if (physical === undefined) this.#asked--
-      else if (this.#whenIdle.delete(physical)) {
+      else if (connections.forgetIdle(physical)) {
         physical.onclose = null
         this.#lent--
       }
       this.#serve()
-    }
-  }
-
-  /** Finds the list of idle connections: the one that a connection is in when its idle timer starts. */
-  #learnIdle(physical: PhysicalConnection): void {
-    const timer = physical.idleTimer as PhysicalConnection['idleTimer'] | undefined
-    if (typeof timer?.start !== 'function') throw unsupported()
-    this.#watched.add(physical)
-    const start = timer.start.bind(timer)
-    timer.start = () => {
-      this.#idle = physical.queue
-      timer.start = start
-      const take = this.#whenIdle.get(physical)
-      this.#whenIdle.delete(physical)
-      take?.()
-      if (physical.queue === this.#idle) start()
     }
   }
 }

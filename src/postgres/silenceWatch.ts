@@ -144,7 +144,7 @@ export class SilenceWatch {
       if (pending.onSilence === undefined) {
         this.stop(pending)
         pending.outOfTime = pending.limited
-        pending.connection.destroy()
+        pending.connection.destroy(true)
       } else {
         pending.deadline = Infinity
         pending.onSilence()

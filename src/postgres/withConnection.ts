@@ -34,7 +34,10 @@ export async function withConnection<T>(
 export const LONGEST_TIMER_MS = 2_147_483_647
 
 /** A connection within the given time: one that is being opened into a silent network never comes. A late one goes straight back. */
-export function connectWithin(driver: Driver, milliseconds: number): Promise<Connection> {
+export function connectWithin(
+  driver: Pick<Driver, 'connect' | 'isExhausted'>,
+  milliseconds: number,
+): Promise<Connection> {
   return new Promise((resolve, reject) => {
     let gaveUp = false
     const timer = setTimeout(

@@ -74,7 +74,7 @@ export class AnswerWatch {
           return reject(new LeftBehind())
         }
         pending.outOfTime = pending.limited
-        connection.destroy()
+        connection.destroy(true)
       }
       const pending = silence.start(connection, sliceMs, giveUp, patience.answerMs(sliceMs))
       this.#pending = pending

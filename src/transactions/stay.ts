@@ -168,9 +168,9 @@ class StayingConnection implements Connection {
     else this.destroy()
   }
 
-  destroy(): void {
+  destroy(silent?: boolean): void {
     const pid = this.#inner.protocolPid
-    this.#inner.destroy()
+    this.#inner.destroy(silent)
     if (this.#locked === 'no' || pid === undefined) return
     this.#locked = 'no'
     void endSession(this.#grounds, pid, this.#locks)

@@ -16,7 +16,7 @@ export function watchBackend(grounds: Grounds, connection: Connection, trace: Tr
       ([result]) => result?.rowCount === 1,
       () => false,
     )
-    if (silence.goOn(pending) && !atWork) connection.destroy()
+    if (silence.goOn(pending) && !atWork) connection.destroy(true)
   }
   const pending = silence.start(connection, 0, () => void look())
   return pending

@@ -1,0 +1,329 @@
+import type { LockstepError } from '../errors.ts'
+import {
+  alreadyLost,
+  alreadyReturned,
+  type Commit,
+  type Connection,
+  type ConnectionMemory,
+  type OwnValue,
+  type Statement,
+  type StatementResult,
+  type TextRow,
+} from './connection.ts'
+import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
+import { textOf } from './ownValues.ts'
+import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
+import {
+  type PhysicalConnection,
+  type PostgresJs,
+  type PostgresJsClient,
+  type PostgresJsPool,
+  type PostgresJsQuery,
+  type Taken,
+  unsupported,
+} from './postgresJsPool.ts'
+import { closeConnection } from './postgresJsSocket.ts'
+import {
+  isSeveral,
+  type PostgresJsResult,
+  toStatementResult,
+  toTextOfStranger,
+  toTextResult,
+} from './postgresJsResults.ts'
+import type { TransformBypass } from './postgresJsTransforms.ts'
+import { neverSent, undefinedAmong } from './postgresJsValues.ts'
+import { postgresJsVirtualClient } from './postgresJsVirtualClient.ts'
+import { endsSession } from './sqlstate.ts'
+import type { VirtualSession } from './virtualClient.ts'
+
+/**
+ * Of a message that fills the socket's buffer postgres.js does not tell which connection it went to. Node's smallest has 16 KiB,
+ * and a character up to 4 bytes.
+ */
+const MAX_TELLING_CHARACTERS = 4000
+
+/** The type of a parameter that the statement decides on. Of this one no owner has a serializer. */
+const UNKNOWN_TYPE = 705
+
+/** Without values and options postgres.js sends a plain message. Every option costs: it copies them the slow way, one by one. */
+const PREPARED = { prepare: true }
+const PREPARED_WITHOUT_VALUES = { simple: false, prepare: true }
+
+/** How the rows of our own statements are read. */
+export interface Reading {
+  /** Whether the client is of the pool that Lockstep was made with. */
+  readonly isKnown: boolean
+  readonly bypass: TransformBypass | undefined
+}
+
+/** More connections than a pool ever has; reconnected ones have new numbers. */
+const MAX_MEMORIES = 1000
+
+/**
+ * What is known of connections, by the process id that the server gave them: postgres.js reconnects in place, so the same object
+ * may be another connection the next time. A number that comes up again after a crash brings back a memory of another life;
+ * that costs a certain answer about a lost COMMIT, never a right one.
+ */
+export class Memories {
+  readonly #byPid = new Map<number, ConnectionMemory>()
+
+  of(pid: number): ConnectionMemory {
+    let memory = this.#byPid.get(pid)
+    if (memory === undefined) {
+      if (this.#byPid.size >= MAX_MEMORIES) this.#byPid.clear()
+      this.#byPid.set(pid, (memory = {}))
+    }
+    return memory
+  }
+}
+
+/** A query of postgres.js, which knows the server process from when it was sent. */
+interface SentQuery {
+  readonly state?: { readonly pid?: number | null } | null
+}
+
+/** Where a connection comes from. */
+export interface Origin {
+  readonly pool: PostgresJsPool
+  readonly memories: Memories
+  readonly route: string | undefined
+  readonly taken: Taken
+  /** To be called when it did not answer. */
+  noteSilence?(): void
+}
+
+/** A connection of postgres.js in our hands, or a client of the caller's. */
+export class PostgresJsConnection implements Connection {
+  lost = false
+  onLost: Connection['onLost']
+  readonly client: PostgresJsClient
+  /** The pool that it is of. */
+  readonly #sql: PostgresJs
+  readonly #reading: Reading
+  /** Undefined where the client is the caller's. */
+  readonly #origin: Origin | undefined
+  #physical: PhysicalConnection | undefined
+  /** The first message. */
+  #first: SentQuery | undefined
+  #pid: number | undefined
+  #memory: ConnectionMemory | undefined
+  #closed = false
+  #returned = false
+
+  constructor(client: PostgresJsClient, sql: PostgresJs, reading: Reading, origin: Origin | undefined) {
+    this.client = client
+    this.#sql = sql
+    this.#reading = reading
+    this.#origin = origin
+    if (origin?.taken.physical !== undefined) this.#capture(origin.taken.physical)
+  }
+
+  get protocolPid(): number | undefined {
+    // Known once the first message was sent, which may be before its answer comes.
+    if (this.#pid === undefined) this.#learn(this.#first?.state?.pid ?? undefined)
+    return this.#pid
+  }
+
+  get memory(): ConnectionMemory | undefined {
+    return this.protocolPid === undefined ? undefined : this.#memory
+  }
+
+  get route(): string | undefined {
+    return this.#origin?.route
+  }
+
+  script(text: string): Promise<StatementResult<TextRow>[]> {
+    const capture = this.#isUnknown
+    if (capture && text.length > MAX_TELLING_CHARACTERS) return this.#captureFirst(() => this.script(text))
+    return this.#askOwn(text, [], capture ? { onexecute: this.#capture } : undefined, (result) => {
+      const results = isSeveral(result) ? result : [result]
+      this.#learn(results[0]?.state?.pid)
+      return results.map(this.#reading.isKnown ? toTextResult : toTextOfStranger)
+    })
+  }
+
+  read(text: string, values: readonly OwnValue[] = []): Promise<StatementResult<TextRow>> {
+    if (this.#isUnknown) return this.#captureFirst(() => this.read(text, values))
+    const parameters = this.ownValues(values)
+    const options = parameters.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
+    return this.#askOwn(text, parameters, options, (result) => {
+      return (this.#reading.isKnown ? toTextResult : toTextOfStranger)(result as PostgresJsResult)
+    })
+  }
+
+  ownValues(values: readonly OwnValue[]): unknown[] {
+    return values.map((value) => this.client.typed(textOf(value) as never, UNKNOWN_TYPE))
+  }
+
+  query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
+    if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values))
+    // Prepared as postgres.js prepares its own, unless the caller turned that off: unprepared, a statement with values takes two
+    // round trips.
+    const refusal = undefinedAmong(this.#sql, values)
+    if (refusal !== undefined) return Promise.reject(refusal)
+    const copy = [...values]
+    const options = copy.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
+    return this.#ask(text, copy, options, (result) => {
+      return toStatementResult(result as PostgresJsResult) as StatementResult<Row>
+    })
+  }
+
+  /** One after the other: sent together, COMMIT would go alone where postgres.js cannot write a value of the statement before. */
+  commit(closing: readonly Statement[], check?: string): Promise<Commit> {
+    if (closing.length > 0) return this.#commitAfter(closing, check)
+    if (check !== undefined) return this.#commitChecked(check)
+    return this.#ask(COMMIT, [], undefined, (result) => ({
+      command: (result as PostgresJsResult).command ?? '',
+    }))
+  }
+
+  async #commitChecked(check: string): Promise<Commit> {
+    try {
+      return { command: (await this.script(commitAfter(check))).at(-1)?.command ?? '' }
+    } catch (error) {
+      const refusal = refusalByCheck(error)
+      if (refusal === undefined) throw error
+      return refusal
+    }
+  }
+
+  /** The check goes first: nothing of what follows may be run outside of the transaction. None of it can end that. */
+  async #commitAfter(closing: readonly Statement[], check: string | undefined): Promise<Commit> {
+    try {
+      if (check !== undefined) await this.script(check)
+      for (const { text, values, own } of closing) {
+        await (own === true ? this.read(text, values as readonly OwnValue[]) : this.query(text, values))
+      }
+    } catch (failure) {
+      return { command: '', failure, endedEarly: isEndedEarly(failure) }
+    }
+    return this.commit([])
+  }
+
+  virtualClient(session: VirtualSession): unknown {
+    return postgresJsVirtualClient(this.client, this.#sql, session)
+  }
+
+  neverSent(error: unknown, values: readonly unknown[]): boolean {
+    return neverSent(this.#sql, error, values)
+  }
+
+  #ask<T>(
+    text: string,
+    values: unknown[],
+    options: object | undefined,
+    read: (result: PostgresJsResult | PostgresJsResult[]) => T,
+  ): Promise<T> {
+    const refusal = this.#refusal()
+    if (refusal !== undefined) return Promise.reject(refusal)
+    return this.#answer(this.client.unsafe(text, values as never[], options) as PostgresJsQuery, read)
+  }
+
+  #askOwn<T>(
+    text: string,
+    values: unknown[],
+    options: object | undefined,
+    read: (result: PostgresJsResult | PostgresJsResult[]) => T,
+  ): Promise<T> {
+    const refusal = this.#refusal()
+    if (refusal !== undefined) return Promise.reject(refusal)
+    const query = this.client.unsafe(text, values as never[], options) as PostgresJsQuery
+    this.#reading.bypass?.mark(query)
+    return this.#answer(this.#reading.isKnown ? query.raw() : query, read)
+  }
+
+  /** Why nothing may be sent. */
+  #refusal(): LockstepError | undefined {
+    if (this.#returned && this.#origin !== undefined) return alreadyReturned()
+    return this.lost ? alreadyLost() : undefined
+  }
+
+  #answer<T>(query: PostgresJsQuery, read: (result: PostgresJsResult | PostgresJsResult[]) => T): Promise<T> {
+    if (this.#pid === undefined) this.#first = query as unknown as SentQuery
+    return query.then(
+      (result) => {
+        if (!this.#isUnknown) return read(result as PostgresJsResult | PostgresJsResult[])
+        // It was asked to tell which connection it took, and did not.
+        this.destroy()
+        throw unsupported()
+      },
+      (error: unknown) => {
+        // The query is rejected a moment before the close hook runs.
+        if (endsSession(error)) this.#seeEnd(error)
+        throw error
+      },
+    )
+  }
+
+  /** Whether it is ours and we do not know yet which physical connection it is. */
+  get #isUnknown(): boolean {
+    return this.#origin !== undefined && this.#physical === undefined
+  }
+
+  #learn(pid: number | undefined): void {
+    if (pid === undefined || this.#pid !== undefined) return
+    this.#pid = pid
+    this.#first = undefined
+    this.#memory = this.#origin?.memories.of(pid)
+  }
+
+  #seeEnd(cause?: unknown): void {
+    this.lost = true
+    const { onLost } = this
+    this.onLost = undefined
+    onLost?.(cause)
+  }
+
+  release(): void {
+    this.#return(this.lost)
+  }
+
+  destroy(silent = false): void {
+    this.#return(true)
+    if (silent) this.#origin?.noteSilence?.()
+  }
+
+  #return(destroy: boolean): void {
+    if (this.#returned) return
+    this.#returned = true
+    if (destroy) this.#seeEnd()
+    // A closed connection has already gone back to postgres.js, perhaps to another user: releasing it would give it away twice.
+    if (this.#closed || this.#origin === undefined) return
+    const { pool, taken } = this.#origin
+    if (destroy && this.#physical) {
+      // Else a `sql.end()` before the socket is closed would wait for somebody to release it.
+      this.#physical.reserved = null
+      // Its place is free when it has closed.
+      return closeConnection(this.#physical)
+    }
+    if (this.#physical) {
+      this.#physical.onclose = null
+      pool.connections.giveBack(this.#physical)
+    }
+    pool.release(taken)
+  }
+
+  /**
+   * postgres.js reconnects a lost connection in place and may hand it to another caller while we still hold the reserved
+   * handle; a query through ours would then run in a stranger's transaction. Its close hook is the only warning.
+   */
+  readonly #capture = (physical: PhysicalConnection): boolean => {
+    this.#physical = physical
+    const { pool, taken } = this.#origin as Origin
+    pool.connections.meet(physical, this.#first?.state ?? undefined)
+    pool.connections.take(physical, taken.pin === undefined)
+    physical.onclose = () => {
+      this.#closed = true
+      pool.connections.closed(physical)
+      pool.leave()
+      this.#seeEnd()
+    }
+    return true
+  }
+
+  /** Without the close hook a lost connection would be released to two users. */
+  async #captureFirst<T>(then: () => Promise<T>): Promise<T> {
+    await this.script(PROBE)
+    return then()
+  }
+}

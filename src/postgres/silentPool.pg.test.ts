@@ -1,0 +1,186 @@
+import pg from 'pg'
+import postgres from 'postgres'
+import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { key } from '../locks/index.ts'
+import { Lockstep } from '../lockstep.ts'
+
+/** A network that loses everything for a while. When it is well again, its old sockets stay silent, and nothing closes them. */
+
+const database = await testDatabase()
+leakGuard(database)
+
+const POOL_SIZE = 3
+const SILENCE_MS = 600
+
+const cleanUps: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp()
+})
+
+/** A pool behind a network, and its users without Lockstep. */
+interface Scene {
+  readonly proxy: Proxy
+  readonly lockstep: Lockstep
+  query(text: string): Promise<unknown>
+  /** Opens a transaction, and gives what sends a query in it; and what ends it. */
+  begin(): Promise<{ query: (text: string) => Promise<unknown>; commit: () => Promise<unknown> }>
+}
+
+type Opened = Omit<Scene, 'proxy' | 'lockstep'> & { readonly pool: pg.Pool | postgres.Sql; end(): Promise<void> }
+
+function openPg(url: string): Opened {
+  const pool = new pg.Pool({ connectionString: url, max: POOL_SIZE }).on('error', () => undefined)
+  return {
+    pool,
+    query: async (text) => pool.query(text),
+    async begin() {
+      const client = await pool.connect()
+      client.on('error', () => undefined)
+      await client.query('BEGIN')
+      const query = (text: string): Promise<unknown> =>
+        client.query(text).catch((error: Error) => {
+          client.release(error)
+          throw error
+        })
+      return { query, commit: async () => (await client.query('COMMIT'), client.release()) }
+    },
+    end: () => pool.end(),
+  }
+}
+
+function openPostgresJs(url: string): Opened {
+  const sql = postgres(url, { max: POOL_SIZE, connect_timeout: 1, backoff: () => 0.005, onnotice() {} })
+  return {
+    pool: sql,
+    query: async (text) => sql.unsafe(text),
+    begin() {
+      return new Promise((resolve, reject) => {
+        sql
+          .begin(
+            (tx) =>
+              new Promise<void>((commit) => {
+                resolve({
+                  query: async (text) => tx.unsafe(text),
+                  commit: () => (commit(), Promise.resolve()),
+                })
+              }),
+          )
+          .catch(reject)
+      })
+    },
+    end: () => sql.end({ timeout: 1 }),
+  }
+}
+
+async function open(openPool: (url: string) => Opened): Promise<Scene> {
+  const { hostname, port } = new URL(database.url)
+  const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432) })
+  const { pool, query, begin, end } = openPool(proxy.url(database.url))
+  const lockstep = new Lockstep(pool as pg.Pool, { silenceMs: SILENCE_MS, waitMs: 20_000 })
+  cleanUps.push(async () => {
+    proxy.cutAll()
+    await proxy.close()
+    await lockstep.close()
+    await end()
+  })
+  return { proxy, lockstep, query, begin }
+}
+
+const fill = (work: () => Promise<unknown>): Promise<unknown>[] => Array.from({ length: POOL_SIZE }, work)
+
+/** Every place of the pool works, for Lockstep and for others. */
+async function expectWhole({ lockstep, query }: Scene): Promise<void> {
+  await lockstep.transaction({ lock: key`Silent:1` }, (tx) => tx.query('SELECT 1'))
+  await Promise.all(fill(() => query('SELECT pg_sleep(0.05)')))
+  await Promise.all(fill(() => lockstep.transaction({}, (tx) => tx.query('SELECT pg_sleep(0.05)'))))
+}
+
+beforeAll(async () => {
+  const pool = new pg.Pool({ connectionString: database.url })
+  await new Lockstep(pool).migrate()
+  await pool.end()
+})
+
+describe.each([
+  ['pg', openPg],
+  ['postgres.js', openPostgresJs],
+])('%s', (_, openPool) => {
+  test('comes back where all connections were idle', async () => {
+    const scene = await open(openPool)
+    await expectWhole(scene)
+    scene.proxy.silence()
+    scene.proxy.resume()
+    await expectWhole(scene)
+  })
+
+  test('comes back where all connections were at work for Lockstep', async () => {
+    const scene = await open(openPool)
+    await expectWhole(scene)
+    let begun = 0
+    const work = fill(() =>
+      scene.lockstep.transaction({}, async (tx) => {
+        if (++begun === POOL_SIZE) {
+          scene.proxy.silence()
+          scene.proxy.resume()
+        }
+        await expect.poll(() => begun >= POOL_SIZE).toBe(true)
+        await tx.query('SELECT 1')
+      }),
+    )
+    // COMMIT, or the statement before it, is not answered: it is done again.
+    await Promise.all(work)
+    await expectWhole(scene)
+  })
+
+  test('comes back where others had queries on their way, and those fail', async () => {
+    const scene = await open(openPool)
+    await expectWhole(scene)
+    const lost = Promise.allSettled(fill(() => scene.query('SELECT pg_sleep(0.2)')))
+    await expect.poll(() => scene.proxy.roundTrips).toBeGreaterThan(0)
+    scene.proxy.silence()
+    scene.proxy.resume()
+    await expectWhole(scene)
+    expect((await lost).map(({ status }) => status)).toEqual(Array(POOL_SIZE).fill('rejected'))
+  })
+
+  test('comes back where others had transactions open', async () => {
+    const scene = await open(openPool)
+    await expectWhole(scene)
+    const transactions = await Promise.all(Array.from({ length: POOL_SIZE }, () => scene.begin()))
+    await Promise.all(transactions.map(({ query }) => query('SELECT 1')))
+    scene.proxy.silence()
+    scene.proxy.resume()
+    const lost = Promise.allSettled(transactions.map(({ query }) => query('SELECT 2')))
+    await expectWhole(scene)
+    expect((await lost).map(({ status }) => status)).toEqual(Array(POOL_SIZE).fill('rejected'))
+  })
+
+  test('comes back where connections were being opened', async () => {
+    const scene = await open(openPool)
+    scene.proxy.silence()
+    const lost = Promise.allSettled(fill(() => scene.query('SELECT 1')))
+    const waiting = scene.lockstep.transaction({}, (tx) => tx.query('SELECT 1'))
+    await expect.poll(() => scene.proxy.connections.length).toBe(POOL_SIZE)
+    scene.proxy.resume()
+    await waiting
+    await expectWhole(scene)
+    await lost
+  })
+
+  test('leaves alone who only takes long: a slow query, and a caller that thinks', async () => {
+    const scene = await open(openPool)
+    await expectWhole(scene)
+    const slow = Array.from({ length: POOL_SIZE - 1 }, () => scene.query(`SELECT pg_sleep(${(5 * SILENCE_MS) / 1000})`))
+    const thinking = await scene.begin()
+    await thinking.query('CREATE TEMP TABLE thought (n int) ON COMMIT DROP')
+    // Waits for a connection for longer than the silence, so the others are looked at.
+    const waiting = scene.lockstep.transaction({}, (tx) => tx.query('SELECT 1'))
+    await Promise.all(slow)
+    await waiting
+    await thinking.query('INSERT INTO thought VALUES (1)')
+    await thinking.commit()
+    await expectWhole(scene)
+  })
+})
