@@ -164,9 +164,9 @@ export class PostgresJsPool {
     return this.#lent + this.#asked < this.size
   }
 
-  /** Whether all connections are ours. Of those that plain queries use nothing is known. */
+  /** Whether all connections are open, or ours. Of those that only plain queries have used nothing is known. */
   isExhausted(): boolean {
-    return this.#lent >= this.size
+    return Math.max(this.#lent, this.#known.size) >= this.size
   }
 
   release({ client, pin }: Taken): void {
