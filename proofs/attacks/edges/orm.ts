@@ -95,7 +95,7 @@ async function attack(lab: Lab, clients: readonly Client[], tried: OrmDriver, ro
         return id
       })
       await ended.then(
-        (done) => reported.push(done),
+        (written) => reported.push(written),
         (error: unknown) => (seen.failed += error === FAILS ? 0 : 1),
       )
     }
@@ -165,10 +165,10 @@ function poolOf(client: pg.PoolClient): object {
 /** A reserved connection has no begin() that an ORM could call: COMMIT is sent as its user would. */
 async function controlOnPostgresJs(lab: Lab, rounds: number): Promise<Tally> {
   const seen: Tally = { free: 0, kept: 0, missing: 0, lost: 0, failed: 0 }
-  const { pool, close } = lab.client('postgres', lab.url('direct'))
+  const client = lab.client('postgres', lab.url('direct'))
   const lockId = 4711n
   for (let round = 0; round < Math.ceil(rounds / 10); round++) {
-    const sql: ReservedSql = await (pool as Sql).reserve()
+    const sql: ReservedSql = await (client.pool as Sql).reserve()
     await sql.unsafe(BEGIN)
     await sql.unsafe(LOCK, [String(lockId)])
     await sql.unsafe(INSERT, [`by hand, postgres.js ${round}`])
@@ -178,7 +178,7 @@ async function controlOnPostgresJs(lab: Lab, rounds: number): Promise<Tally> {
     sql.release()
   }
   seen.kept = (await lab.admin.query(NOTES, ['by hand, postgres.js %'])).rowCount ?? 0
-  await close()
+  await client.close()
   return seen
 }
 
