@@ -51,7 +51,7 @@ export const boundedOpening: Edge = {
         await onDeadNetwork(arena, (client) => askInVain(client, level, seen))
         await onDeadConnections(arena, (client) => askOnOthers(client, level, seen))
       }
-      hung += await onDeadNetwork(arena, ({ query }) => plainly(query, size.hangMs))
+      hung += await onDeadNetwork(arena, (client) => plainly((text) => client.query(text), size.hangMs))
     }
     const callers = size.rounds * LEVELS.length * POOL_SIZE
     return [
