@@ -28,6 +28,10 @@ export interface Lab {
 
 export interface ClientOptions extends LockstepOptions {
   readonly poolSize?: number
+  /** How long the driver itself waits for a connection; by default as long as it likes. */
+  readonly connectMs?: number
+  /** Whether postgres.js asks every new connection for types. Reset while it does, it ends the process: porsager/postgres has nobody to tell. */
+  readonly fetchTypes?: boolean
 }
 
 /** One Lockstep with its pool. */
@@ -77,9 +81,10 @@ export async function openLab(settings: Record<string, string> = {}, binariesFro
 }
 
 function makeClient(driver: DriverName, url: string, options: ClientOptions): Client {
-  const { poolSize = 2, ...rest } = options
+  const { poolSize = 2, connectMs, fetchTypes = true, ...rest } = options
   if (driver === 'pg') {
-    const pool = quiet(new pg.Pool({ connectionString: url, max: poolSize }))
+    const timeout = connectMs === undefined ? {} : { connectionTimeoutMillis: connectMs }
+    const pool = quiet(new pg.Pool({ connectionString: url, max: poolSize, ...timeout }))
     const lockstep = new Lockstep(pool, rest)
     return {
       lockstep,
@@ -92,7 +97,9 @@ function makeClient(driver: DriverName, url: string, options: ClientOptions): Cl
     }
   }
   // A pooler in transaction mode knows nothing of prepared statements.
-  const sql = postgres(url, { max: poolSize, prepare: false, onnotice: () => undefined, backoff: () => 0.01 })
+  const timeout = connectMs === undefined ? {} : { connect_timeout: connectMs / 1000 }
+  const quietly = { prepare: false, onnotice: () => undefined, backoff: () => 0.01, fetch_types: fetchTypes }
+  const sql = postgres(url, { max: poolSize, ...quietly, ...timeout })
   const lockstep = new Lockstep(sql, rest)
   return {
     lockstep,

@@ -54,6 +54,8 @@ const LONG_ONCE_OPTIONS: OptionNames<LongOnceOptions<never, never, never>> = {
 type Transact<Client> = <T>(options: TransactionOptions, fn: (tx: Transaction<Client>) => Promise<T>) => Promise<T>
 
 const DEFAULT_WAIT_MS = 30_000
+/** The first look may take a second, however short the wait for the lease. */
+const FIRST_LOOK_MS = 1000
 /** How often a lease may be lost before it is the caller's problem. */
 const MAX_LOSSES = 3
 
@@ -76,7 +78,11 @@ export async function onceLong<Value, Pending, Outcome, Client>(
     ...(holder === undefined ? {} : { holder }),
   }
   // What is there needs no lease to be seen.
-  const found = await transact({ waitMs, ...(signal === undefined ? {} : { signal }) }, (tx) => options.find(tx))
+  const looking: TransactionOptions = {
+    waitMs: waitMs === false ? false : Math.max(waitMs, FIRST_LOOK_MS),
+    ...(signal === undefined ? {} : { signal }),
+  }
+  const found = await transact(looking, (tx) => options.find(tx))
   if (isDone(found)) return { value: found.done as NonNullable<Value>, created: false }
   for (let losses = 1; ; losses++) {
     let result: OnceResult<Value> | undefined

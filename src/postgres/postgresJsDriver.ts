@@ -108,9 +108,8 @@ const BESIDE = 'lockstep_beside'
 
 /** The one way to a connection outside of the pool: postgres.js listens on a pool of its own, with one connection and the same options. */
 function connectBeside(sql: PostgresJs, withinMs: number): Promise<Connection> {
-  const listening = sql.listen as { sql?: PostgresJs }
-  if (listening.sql === undefined) sql.listen(BESIDE, () => undefined).then(undefined, () => undefined)
-  const { sql: beside } = listening
+  if (sql.listen.sql === undefined) sql.listen(BESIDE, () => undefined).then(undefined, () => undefined)
+  const { sql: beside } = sql.listen
   if (beside === undefined) return Promise.reject(unsupported())
   const pool = PostgresJsPool.of(beside)
   const [reading, memories] = [{ isKnown: true, bypass: TransformBypass.of(beside) }, new Memories()]

@@ -44,11 +44,17 @@ export interface PostgresJs extends PostgresJsClient {
     readonly connect_timeout?: unknown
   }
   /** On a connection of its own, which it restores by itself. */
-  listen(
+  readonly listen: PostgresJsListen
+}
+
+interface PostgresJsListen {
+  (
     channel: string,
     heard: (payload: string) => void,
     listening?: () => void,
   ): PromiseLike<{ unlisten(): Promise<void> }>
+  /** What it listens on, from the first call on: a pool of one connection, with the same options. */
+  readonly sql?: PostgresJs
 }
 
 /** What postgres.js hands to `onexecute`, the hook by which its own `begin()` learns which connection it got. */
@@ -168,9 +174,9 @@ export class PostgresJsPool {
     return this.#lent + this.#asked < this.size
   }
 
-  /** Whether all connections are open and in use. */
+  /** Whether all connections are open, or ours. Of those that only plain queries have used nothing is known. */
   isExhausted(): boolean {
-    return this.#lent >= this.size || (this.connections.openCount >= this.size && !this.hasIdle())
+    return Math.max(this.#lent, this.connections.openCount) >= this.size
   }
 
   release({ client, pin }: Taken): void {

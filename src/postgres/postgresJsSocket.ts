@@ -27,15 +27,19 @@ export function closeConnection(physical: PhysicalConnection): void {
  */
 function destroySocket(physical: PhysicalConnection): void {
   let socket: Readable | undefined
-  const { removeListener } = Readable.prototype
-  Readable.prototype.removeListener = function (this: Readable, ...given: Parameters<typeof removeListener>) {
-    socket ??= this
-    return removeListener.apply(this, given)
-  }
+  const method = Object.getOwnPropertyDescriptor(Readable.prototype, 'removeListener')
+  if (typeof method?.value !== 'function') return
+  const seeing = new Proxy(method.value as (...given: unknown[]) => unknown, {
+    apply(removeListener, self, given) {
+      socket ??= self as Readable
+      return Reflect.apply(removeListener, self, given)
+    },
+  })
   try {
+    Object.defineProperty(Readable.prototype, 'removeListener', { ...method, value: seeing })
     physical.terminate()
   } finally {
-    Readable.prototype.removeListener = removeListener
+    Object.defineProperty(Readable.prototype, 'removeListener', method)
   }
   socket?.destroy()
 }

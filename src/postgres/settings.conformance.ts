@@ -189,7 +189,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       expect(segments[0]?.bytes).toBeGreaterThan(0)
       await run.stop()
 
-      await lockstep.outbox.pause({ dispatcher: 'd', ...trade(0), reason: 'test' })
+      await lockstep.outbox.pause({ dispatcher: 'd', topic: 'trades', key: 'a', reason: 'test' })
       await lockstep.transaction({}, (tx) => tx.enqueue(trade('held back')))
       const paused = dispatching(lockstep, { name: 'd', shards: 2 })
       await expect
@@ -197,7 +197,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
         .toEqual([['paused', 1, 5]])
       const [parked] = await lockstep.outbox.parked()
       expect(Math.abs(Date.now() - Number(parked?.since))).toBeLessThan(60_000)
-      await lockstep.outbox.resume({ dispatcher: 'd', ...trade(0) })
+      await lockstep.outbox.resume({ dispatcher: 'd', topic: 'trades', key: 'a' })
       await paused.until(1)
       await paused.stop()
       expect(paused.delivered).toEqual(['trades/a#5'])

@@ -77,23 +77,24 @@ function openPostgresJs(url: string): Opened {
 async function open(openPool: (url: string) => Opened): Promise<Scene> {
   const { hostname, port } = new URL(database.url)
   const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432) })
-  const { pool, query, begin, end } = openPool(proxy.url(database.url))
-  const lockstep = new Lockstep(pool as pg.Pool, { silenceMs: SILENCE_MS, waitMs: 20_000 })
+  const opened = openPool(proxy.url(database.url))
+  const lockstep = new Lockstep(opened.pool as pg.Pool, { silenceMs: SILENCE_MS, waitMs: 20_000 })
   cleanUps.push(async () => {
     proxy.cutAll()
     await proxy.close()
     await lockstep.close()
-    await end()
+    await opened.end()
   })
-  return { proxy, lockstep, query, begin }
+  return { ...opened, proxy, lockstep }
 }
 
 const fill = (work: () => Promise<unknown>): Promise<unknown>[] => Array.from({ length: POOL_SIZE }, work)
 
 /** Every place of the pool works, for Lockstep and for others. */
-async function expectWhole({ lockstep, query }: Scene): Promise<void> {
+async function expectWhole(scene: Scene): Promise<void> {
+  const { lockstep } = scene
   await lockstep.transaction({ lock: key`Silent:1` }, (tx) => tx.query('SELECT 1'))
-  await Promise.all(fill(() => query('SELECT pg_sleep(0.05)')))
+  await Promise.all(fill(() => scene.query('SELECT pg_sleep(0.05)')))
   await Promise.all(fill(() => lockstep.transaction({}, (tx) => tx.query('SELECT pg_sleep(0.05)'))))
 }
 

@@ -1,5 +1,5 @@
 import type { LockstepError } from '../errors.ts'
-import { AFTER_END_MS, type Patience } from '../locks/index.ts'
+import type { Patience } from '../locks/index.ts'
 import { type Connection, GRACE_MS, type Pending, type SilenceWatch } from '../postgres/index.ts'
 import { leaveAfter } from './leave.ts'
 
@@ -81,7 +81,7 @@ export class AnswerWatch {
       this.#forget = patience.onAbort(() => {
         // What cannot be cancelled is given its slice: nothing else ends a wait that is in the server's queue.
         const cancellable = connection.memory?.pooled === false
-        silence.hurry(pending, cancellable ? AFTER_END_MS : Math.max(0, endsAt - performance.now()) + GRACE_MS)
+        silence.hurry(pending, (cancellable ? 0 : Math.max(0, endsAt - performance.now())) + GRACE_MS)
       })
       settled.then(resolve, reject)
     })

@@ -113,7 +113,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
   })
 
   test.each(LEVELS)('is left for the next one within the same budget, without a retry, at %s', async (isolation) => {
-    const { client, proxy } = await warm(driver, { connections: 2, max: 3 })
+    const { client, proxy } = await warm(driver, { connections: 2, max: 8 })
     for (const connection of proxy.connections) connection.silence()
     let runs = 0
     const retried: unknown[] = []

@@ -1,5 +1,7 @@
+import { boundedOpening } from './boundedOpening.ts'
 import { doctor } from './doctor.ts'
 import type { Edge } from './edge.ts'
+import { failedConnects } from './failedConnects.ts'
 import { httpBurst } from './httpBurst.ts'
 import { ineffectiveLocks } from './ineffectiveLocks.ts'
 import { jobQueue } from './jobQueue.ts'
@@ -7,4 +9,13 @@ import { leaseConnection } from './leaseConnection.ts'
 import { orm } from './orm.ts'
 
 /** Every edge, in the order in which they are attacked. */
-export const edgeList: readonly Edge[] = [orm, jobQueue, leaseConnection, httpBurst, ineffectiveLocks, doctor]
+export const edgeList: readonly Edge[] = [
+  orm,
+  jobQueue,
+  leaseConnection,
+  httpBurst,
+  ineffectiveLocks,
+  doctor,
+  failedConnects,
+  boundedOpening,
+]
