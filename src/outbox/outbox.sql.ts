@@ -14,11 +14,6 @@ export function appendEvent(schema: string): string {
   return text
 }
 
-/** The same, for who wants to know the number. */
-export function seqOf(append: string): string {
-  return `SELECT seq::text AS seq FROM (${append}) AS appended (seq)`
-}
-
 export function appendEvents(schema: string): string {
   return `SELECT ${schema}.outbox_append_many($1::text[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::boolean, $7::bigint[])`
 }

@@ -1,7 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption, StreamNotParked } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
-import { type OwnValue, quoteLiteral, readIncarnation, type Statement, type TextRow } from '../postgres/index.ts'
+import { quoteLiteral, readIncarnation, type TextRow } from '../postgres/index.ts'
 import {
   type Enqueuing,
   type EventMap,
@@ -19,7 +19,7 @@ import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import { DEFAULT_MAX_BYTES, type EventHeaders, prepareEvent } from './event.ts'
 import { flushEvents } from './flush.ts'
 import { onPrimary } from './onPrimary.ts'
-import { eraseStream, operate, rebase, removeDispatcher, seqOf } from './outbox.sql.ts'
+import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
 import { rowsIn } from './rowsIn.ts'

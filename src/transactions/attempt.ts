@@ -100,7 +100,7 @@ export async function attemptOnce<T>(
         const answer = await connection.commit(
           plan.attempts > 1 ? closing : closing.map((statement) => ({ ...statement, recurs: false })),
           // Without the client in hand nobody can have ended it: through tx.query() goes one statement at a time, whose first word is
-          // looked at, and CALL and DO cannot commit inside a transaction block (tried on PostgreSQL 14 to 18).
+          // looked at, and CALL and DO cannot commit inside a transaction block (tried on PostgreSQL 18).
           tx.handedOut ? checkSame(opened.mark, trace !== undefined) : undefined,
         )
         if (answer.failure === undefined && answer.command !== 'ROLLBACK' && answer.endedEarly !== true) {

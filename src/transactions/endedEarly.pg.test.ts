@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { type AnyClient, noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
-import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, holding, note, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep, type Transaction, TransactionEndedEarly } from '../index.ts'
 import { on } from '../observe/index.ts'
@@ -167,6 +167,44 @@ describe('pg: past every client of ours', () => {
 })
 
 describe.each(DRIVERS)('the check before COMMIT, %s', (driver) => {
+  test.each([
+    ['read committed', 'advisory'],
+    ['repeatable read', 'advisory'],
+    ['serializable', 'advisory'],
+    ['read committed', 'table'],
+  ] as const)('lets through what is still one transaction: %s, strategy %s', async (isolation, strategy) => {
+    const { lockstep } = bench.open(driver, { max: 2, strategy })
+    let count = 0
+    for (const retry of [{ attempts: 3 }, false] as const) {
+      const work = (): Promise<void> =>
+        lockstep.transaction({ lock: 'Order:1', isolation, retry }, async (tx) => {
+          const client = ofTransaction(driver, tx)
+          await client.send('BEGIN')
+          await noteBy(client, `${++count}`)
+          await client.send('COMMIT')
+          await client.send('RESET ALL')
+          if (count % 2 === 0) await tx.queryAtCommit('SELECT 1')
+        })
+      for (let round = 0; round < 3; round++) await work()
+      await Promise.all([work(), work(), work()])
+    }
+    expect(await bench.notes()).toHaveLength(12)
+  })
+
+  test('lets through one that had to wait for its lock at the server', async () => {
+    const { lockstep } = bench.open(driver)
+    for (const retry of [{ attempts: 3 }, false] as const) {
+      const letGo = await holding(bench.open(driver).lockstep, 'Order:1')
+      const waiting = lockstep.transaction({ lock: 'Order:1', retry }, async (tx) => {
+        await noteBy(ofTransaction(driver, tx), `retry ${String(retry !== false)}`)
+      })
+      await bench.waiters(1)
+      await letGo()
+      await waiting
+    }
+    expect(await bench.notes()).toEqual(['retry false', 'retry true'])
+  })
+
   test('costs no round trip', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { max: 1, url: proxy.url(database.url) })
