@@ -1,7 +1,7 @@
 import { ConnectionLost, LeaseHeld, LockTimeout } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { leaseRefused, leaseUnreachable } from '../observe/index.ts'
-import { meansConnectionLost } from '../postgres/index.ts'
+import { meansConnectionLost, meansNoConnection } from '../postgres/index.ts'
 import type { LeasePlan } from './options.ts'
 
 /** Who is in the way. */
@@ -164,8 +164,7 @@ const AHEAD: Obstacle = { holder: undefined, since: undefined, leftMs: 0 }
 
 /** Whether the database could not be asked, or nobody knows what became of the message. */
 export function isUnreachable(error: unknown): boolean {
-  if (error instanceof LockTimeout) return error.waitedFor === 'connection'
-  return error instanceof ConnectionLost || meansConnectionLost(error)
+  return meansNoConnection(error) || meansConnectionLost(error)
 }
 
 function nameOf({ holder }: Obstacle): string {

@@ -51,7 +51,7 @@ export const boundedOpening: Edge = {
         await onDeadNetwork(arena, (client) => askInVain(client, level, seen))
         await onDeadConnections(arena, (client) => askOnOthers(client, level, seen))
       }
-      hung += await onDeadNetwork(arena, (client) => plainly((text) => client.query(text), size.hangMs))
+      hung += await onDeadNetwork(arena, (client) => plainly(client, size.hangMs))
     }
     const callers = size.rounds * LEVELS.length * POOL_SIZE
     return [
@@ -140,9 +140,9 @@ async function askOnOthers({ lockstep }: Client, isolation: Level, seen: Seen): 
 }
 
 /** How many queries of the driver are still not answered after that time. */
-async function plainly(query: Client['query'], hangMs: number): Promise<number> {
+async function plainly(client: Client, hangMs: number): Promise<number> {
   const answers = Array.from({ length: POOL_SIZE }, () => {
-    const answer = query('SELECT 1').then(
+    const answer = client.query('SELECT 1').then(
       () => 0,
       () => 0,
     )

@@ -56,17 +56,17 @@ async function restarts({ lab, driver, tell }: Arena, size: Size): Promise<Goal[
   ) as [Client, Client]
   const tally = newTally()
   let plainErrors = 0
-  const over = new AbortController()
+  const end = new AbortController()
   try {
     await client.lockstep.transaction({}, async () => Promise.resolve())
     const callers = Array.from({ length: size.callers }, async (_, number) => {
-      while (!over.signal.aborted) {
-        const options = { lock: key`Till:${number % 5}`, retry: { attempts: 1000 } }
+      while (!end.signal.aborted) {
+        const options = { lock: key`Till:${number}`, retry: { attempts: 1000 } }
         tally[await outcomeOf(client.lockstep.transaction(options, (tx) => tx.query(COUNT_ONE)))]++
       }
     })
     const plainCallers = Array.from({ length: size.callers }, async () => {
-      while (!over.signal.aborted) {
+      while (!end.signal.aborted) {
         await plain.query(COUNT_ONE_PLAINLY).catch(() => plainErrors++)
         await sleep(5)
       }
@@ -81,7 +81,7 @@ async function restarts({ lab, driver, tell }: Arena, size: Size): Promise<Goal[
       proxy.refuse(false)
     }
     await sleep(SETTLE_MS)
-    over.abort()
+    end.abort()
     await Promise.all(callers)
     await Promise.all(plainCallers)
     const { rows } = await lab.admin.query<{ count: number }>(READ_TILL)
@@ -93,7 +93,7 @@ async function restarts({ lab, driver, tell }: Arena, size: Size): Promise<Goal[
       goal('control, restart: errors of the driver', plainErrors, '>=', 1),
     ]
   } finally {
-    over.abort()
+    end.abort()
     proxy.refuse(false)
     await Promise.all([client.close(), plain.close()])
     await proxy.close()
@@ -203,11 +203,15 @@ async function requirePasswords(lab: Arena['lab']): Promise<() => Promise<void>>
   await writeFile(file, `host all teller 127.0.0.1/32 scram-sha-256\n${before}`)
   await admin.query(RELOAD)
   // The server reads it when it comes to it.
-  while (await canConnect(lab.url('direct').replace('postgres@', 'teller:wrong@'))) await sleep(10)
+  while (await canConnect(wrongUrl(lab))) await sleep(10)
   return async () => {
     await writeFile(file, before)
     await admin.query(RELOAD)
   }
+}
+
+function wrongUrl(lab: Arena['lab']): string {
+  return lab.url('direct').replace('postgres@', 'teller:wrong@')
 }
 
 async function canConnect(url: string): Promise<boolean> {
@@ -226,8 +230,7 @@ async function canConnect(url: string): Promise<boolean> {
 /** A program that takes every failed connect for a restart. Gives how often it tried. */
 async function naive(lab: Arena['lab']): Promise<number> {
   for (let attempts = 1; ; attempts++) {
-    if ((await canConnect(lab.url('direct').replace('postgres@', 'teller:wrong@'))) || attempts === NAIVE_ATTEMPTS)
-      return attempts
+    if ((await canConnect(wrongUrl(lab))) || attempts === NAIVE_ATTEMPTS) return attempts
   }
 }
 
