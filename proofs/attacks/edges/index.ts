@@ -7,6 +7,8 @@ import { ineffectiveLocks } from './ineffectiveLocks.ts'
 import { jobQueue } from './jobQueue.ts'
 import { leaseConnection } from './leaseConnection.ts'
 import { orm } from './orm.ts'
+import { silentPool } from './silentPool.ts'
+import { starvedPool } from './starvedPool.ts'
 
 /** Every edge, in the order in which they are attacked. */
 export const edgeList: readonly Edge[] = [
@@ -18,4 +20,6 @@ export const edgeList: readonly Edge[] = [
   doctor,
   failedConnects,
   boundedOpening,
+  starvedPool,
+  silentPool,
 ]
