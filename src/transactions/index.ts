@@ -24,6 +24,15 @@
  *   server for its fate, in the same incarnation only. Still in progress: that session is terminated first, and asked again.
  *   Committed: success. Aborted: the attempt failed. No certain answer: `CommitOutcomeUnknown`, never a blind retry.
  *
+ * **The wait budget.** `waitMs` and `signal` bound everything up to `open`, and so does each single answer: a message whose answer does
+ * not come is given up with the budget, at the latest. Outcomes then:
+ * - there is budget left: the connection is destroyed, and the next one is tried. A silent connection gets a part of the budget only.
+ * - the budget is over, or the caller has gone: the caller has its error at once. The connection is left behind: an answer that comes after
+ *   all is rolled back and the connection released; without one it is destroyed. What the server granted meanwhile ends with either; on a
+ *   silent network when the server notices.
+ * - the pool has no connection to give: retried where the server cannot be reached, within the same budget; final where all are in use or
+ *   the server rejects us.
+ *
  * **Retry** on 40001, 40P01 and a lost connection, told by SQLSTATE, errno or the connection's end event, never by text. Each
  * attempt starts from the beginning: queue, connection, locks.
  *

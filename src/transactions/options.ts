@@ -33,8 +33,9 @@ export interface TransactionOptions {
   /** Always stated to the server, whatever its default is. Default `'read committed'`. */
   readonly isolation?: Isolation
   /**
-   * How long each attempt may wait until its transaction is open, in all places together: for callers of this process, for a
-   * connection, for the server's lock. `0` asks once and does not wait, `false` waits without limit. Default 30,000.
+   * How long it may take until the function runs, in all places together: for callers of this process, for a connection and its answer,
+   * for the server's lock, and for attempts that fail before. An attempt after the function has run begins with all of it again. The
+   * caller has its answer at most 100 ms after its end. `0` asks once and does not wait, `false` waits without limit. Default 30,000.
    */
   readonly waitMs?: number | false
   /**
