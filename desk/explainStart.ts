@@ -6,7 +6,7 @@ export function explainStart(error: unknown): string {
   if (process.env['LOCKSTEP_DEBUG'] === '1') return error.stack ?? error.message
   if (error instanceof PortTaken) return error.message
   const { code } = error as NodeJS.ErrnoException
-  if (code === 'ECONNREFUSED')
+  if (code === 'ECONNREFUSED' || code === 'LOCKSTEP_CONNECTION_LOST')
     return 'No server answers at DATABASE_URL. Start it, or unset DATABASE_URL to use our own.'
   if (error.message.includes('lock file "postmaster.pid" already exists')) {
     return 'Another start was faster and uses the data directory now. Stop that first, or give another with --data DIR.'

@@ -68,8 +68,8 @@ async function fallSilent({ lab, driver }: Arena): Promise<number | undefined> {
 async function plainPoolStaysDead({ lab, driver }: Arena): Promise<boolean> {
   const proxy = await startProxy({ targetPort: lab.server.port })
   const url = proxy.url(lab.url('direct'))
-  const { query, end } = driver === 'pg' ? plainPg(url) : plainPostgresJs(url)
-  const fill = (): Promise<unknown> => Promise.all(Array.from({ length: POOL_SIZE }, () => query()))
+  const pool = driver === 'pg' ? plainPg(url) : plainPostgresJs(url)
+  const fill = (): Promise<unknown> => Promise.all(Array.from({ length: POOL_SIZE }, () => pool.query()))
   try {
     await fill()
     proxy.silence()
@@ -82,7 +82,7 @@ async function plainPoolStaysDead({ lab, driver }: Arena): Promise<boolean> {
   } finally {
     proxy.cutAll()
     await proxy.close()
-    await end()
+    await pool.end()
   }
 }
 

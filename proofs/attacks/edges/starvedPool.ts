@@ -1,7 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { key } from 'pg-lockstep'
-import type pg from 'pg'
-import type { Sql } from 'postgres'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import type { Client } from '../lab.ts'
 import type { Arena, Edge } from './edge.ts'
@@ -46,15 +43,15 @@ async function starve({ tell }: Arena, client: Client, size: Size, hasIdle: HasI
   const { lockstep } = client
   const lease = await lockstep.leases.acquire(key`Starved:lease`, { ttlMs: size.ttlMs })
   const stopping = new AbortController()
-  let served = 0
+  const allServed: Promise<unknown>[] = []
   const crowd = Array.from({ length: CALLERS }, async () => {
-    while (!stopping.signal.aborted) {
-      await client.query(NAP)
-      served++
-    }
+    const first = client.query(NAP)
+    allServed.push(first)
+    await first
+    while (!stopping.signal.aborted) await client.query(NAP)
   })
   try {
-    while (served < CALLERS) await sleep(5)
+    await Promise.all(allServed)
     const waits = { theirs: 0, ours: 0, failed: 0 }
     const until = performance.now() + size.ttlMs + 1000
     for (let round = 0; round < size.rounds || performance.now() < until; round++) {
@@ -97,7 +94,7 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
 
 async function plainTransaction({ pool }: Client): Promise<void> {
   if ('totalCount' in pool) {
-    const client = await (pool as pg.Pool).connect()
+    const client = await pool.connect()
     try {
       await client.query(BEGIN)
       await client.query(PROBE)
@@ -109,7 +106,7 @@ async function plainTransaction({ pool }: Client): Promise<void> {
   }
   // A BEGIN that happens to be the hundredth query on a connection is refused by postgres.js.
   for (let begun = false; !begun;) {
-    begun = await (pool as Sql)
+    begun = await pool
       .begin((tx) => tx.unsafe(PROBE))
       .then(
         () => true,
@@ -133,22 +130,22 @@ interface Physical {
 /** postgres.js does not show its list of idle connections: it is the one that a connection is in when its idle timer starts. */
 async function idleIn({ pool }: Client): Promise<HasIdle> {
   if ('totalCount' in pool) {
-    const counted = pool as pg.Pool
+    const counted = pool
     return () => counted.idleCount > counted.waitingCount
   }
-  let idle: Physical['queue'] | undefined
+  const found: { idle?: Physical['queue'] } = {}
   const onexecute = (physical: Physical): boolean => {
     const { idleTimer } = physical
     const start = idleTimer.start.bind(idleTimer)
     idleTimer.start = () => {
-      idle = physical.queue
+      found.idle = physical.queue
       idleTimer.start = start
       start()
     }
     return true
   }
-  while (idle === undefined) await (pool as Sql).unsafe(PROBE, [], { onexecute } as object)
-  return () => idle !== undefined && idle.length > 0
+  while (found.idle === undefined) await pool.unsafe(PROBE, [], { onexecute } as object)
+  return () => (found.idle?.length ?? 0) > 0
 }
 
 /** Whether a caller that looks for an idle connection after each of its queries finds one. */
