@@ -38,10 +38,11 @@ export interface RecoverablePool {
 }
 
 interface Sighting extends Pick<Suspect, 'pid' | 'state' | 'question'> {
-  readonly since: number
+  /** From when on nothing is known of it. */
+  since: number
   suspect: Suspect
   /** When it was poked, and not answered since. */
-  pokedAt?: number
+  pokedAt?: number | undefined
   ended?: boolean
 }
 
@@ -128,7 +129,7 @@ export class PoolRecovery {
     for (const suspect of this.#pool.suspects(hasReason ? 'all' : 'ours')) {
       const sighting = this.#sightingOf(suspect, now)
       sightings.set(suspect.id, sighting)
-      if (now - sighting.since >= this.#silenceMs / 2) this.#tryBeside()
+      if (this.#isLate(sighting, now)) this.#tryBeside()
       if (!this.#isOverdue(sighting, now)) continue
       if (suspect.state === 'opening') this.#end(sighting)
       else accused.push(sighting)
@@ -144,6 +145,12 @@ export class PoolRecovery {
       return { pid, state, question, since: now, suspect }
     earlier.suspect = suspect
     return earlier
+  }
+
+  /** Whether the server will have to be asked about it soon. */
+  #isLate({ state, since, pokedAt }: Sighting, now: number): boolean {
+    if (state === 'held') return pokedAt !== undefined && now - pokedAt >= this.#silenceMs / 4
+    return state === 'asked' && now - since >= this.#silenceMs / 2
   }
 
   /** Whether it has waited for an answer for the whole silence; one that is held, for half of it. */
@@ -174,6 +181,7 @@ export class PoolRecovery {
         const isGone = sighting.pid !== undefined && backendMs === undefined && this.#pool.hasOneServer
         // Had the server heard of the question, it would not have waited for half as long.
         if (isGone || (typeof backendMs === 'number' && backendMs >= heardMs / 2)) this.#end(sighting)
+        else this.#sightings.set(sighting.suspect.id, { ...sighting, since: now - (backendMs ?? 0), pokedAt: undefined })
       }
     } catch {
       // The server cannot be asked: another look comes.

@@ -19,6 +19,11 @@ export class PostgresJsConnections {
   idle: List | undefined
   /** The list of those that a caller has for itself. Unknown until one of ours was in it. */
   #reserved: List | undefined
+  /** The list of those that have queries on their way and take more, and that of those that take none. */
+  #busy: List | undefined
+  #full: List | undefined
+  /** Those by which a query of ours is to be answered before they are ours. */
+  readonly #asked = new Set<PhysicalConnection>()
   readonly #sql: PostgresJs
   readonly #met = new Map<PhysicalConnection, Backend | undefined>()
   /** Those that are open, as far as known. */
@@ -49,6 +54,24 @@ export class PostgresJsConnections {
     if (this.idle === undefined && !this.#watched.has(physical)) this.#learnIdle(physical)
   }
 
+  /** Notes one that a query of ours was sent on, and whether it was taken from a list for that. */
+  ask(physical: PhysicalConnection, takenFrom: List | undefined): void {
+    this.#asked.add(physical)
+    if (this.idle !== undefined && takenFrom !== this.idle) this.#busy ??= takenFrom
+  }
+
+  /** The query is answered. `full`: the list that it was in until then. */
+  answered(physical: PhysicalConnection, full: List | undefined): void {
+    this.#asked.delete(physical)
+    this.#full ??= full
+  }
+
+  /** Whether one takes queries while it has others on their way, as far as known: then a query need not wait in the queue. */
+  get mayBeBusy(): boolean {
+    const busy = this.#busy
+    return busy === undefined || [...this.#met.keys()].some(({ queue }) => queue === busy)
+  }
+
   /** Notes a connection that is in the hands of a caller of ours, by `sql.reserve()` or not. */
   take(physical: PhysicalConnection, isReserved: boolean): void {
     this.#ours.set(physical, isReserved)
@@ -62,6 +85,7 @@ export class PostgresJsConnections {
   /** Notes that a connection has closed. */
   closed(physical: PhysicalConnection): void {
     this.#ours.delete(physical)
+    this.#asked.delete(physical)
     this.#open.delete(physical)
     this.#whenIdle.delete(physical)
   }
@@ -92,25 +116,34 @@ export class PostgresJsConnections {
     }
   }
 
-  /** All that are not idle. Those that are being opened or closed are among them: the server does not know their process. */
+  /**
+   * All that are open and not idle. Those that are being opened are left alone: `connect_timeout` is for them. While postgres.js asks a new
+   * connection for types, to close it would end the process, because nobody handles that rejection.
+   */
   suspects(whose: 'all' | 'ours'): Suspect[] {
-    const reserved = this.#reserved
-    // One whose caller only thinks could not be told from one that waits for an answer.
-    if (reserved === undefined) return []
     return [...this.#met].flatMap(([physical, backend]) => {
-      const list = physical.queue
-      const isReserved = this.#ours.get(physical)
-      // Of one that was pinned the list says nothing.
-      if (isReserved === false || list === this.idle || (whose === 'ours' && isReserved === undefined)) return []
+      const state = this.#stateOf(physical, whose)
+      if (state === undefined) return []
+      const { queue } = physical
       const suspect: Suspect = {
         id: physical,
         pid: backend?.pid ?? undefined,
-        state: list === reserved ? 'held' : 'asked',
-        poke: () => this.#poke(physical, reserved),
+        state,
+        poke: () => this.#poke(physical, queue),
         end: () => closeConnection(physical),
       }
       return [suspect]
     })
+  }
+
+  #stateOf(physical: PhysicalConnection, whose: 'all' | 'ours'): Suspect['state'] | undefined {
+    if (this.#asked.has(physical)) return 'asked'
+    const isReserved = this.#ours.get(physical)
+    // Of one that was pinned the list says nothing.
+    if (isReserved === false || (isReserved === undefined && whose === 'ours')) return undefined
+    const { queue } = physical
+    if (queue === this.#reserved) return 'held'
+    return queue === this.#busy || queue === this.#full ? 'asked' : undefined
   }
 
   /** An empty query: it takes no snapshot, and is answered in a failed transaction, too. */

@@ -1,8 +1,8 @@
 import { DriverUnsupported, PoolClosed } from '../errors.ts'
 import { connectFailure } from './connectFailure.ts'
-import { PROBE } from './postgres.sql.ts'
 import { type Backend, PostgresJsConnections } from './postgresJsConnections.ts'
-import { Pin } from './postgresJsPin.ts'
+import { Ask } from './postgresJsAsk.ts'
+import type { Pin } from './postgresJsPin.ts'
 import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
 
 /** A query of postgres.js. It is sent by its handler, once it is awaited. */
@@ -240,69 +240,24 @@ export class PostgresJsPool {
     }
   }
 
-  /**
-   * Sends a query through the queue of the pool. Undefined where it did not report its connection; and on a new connection, the first
-   * time, where others wait for it: that it comes idle first, so that the list of the idle ones is known, costs nothing otherwise.
-   */
-  async #askForOne(isFirstTry: boolean): Promise<Taken | undefined> {
-    const { connections } = this
-    let physical: PhysicalConnection | undefined
-    let pin: Pin | undefined
-    let reserved: Promise<PostgresJsReserved> | undefined
-    const onexecute = (executing: PhysicalConnection): boolean => {
-      const isNew = !connections.isOpen(executing) && isBeingOpened(executing)
-      connections.meet(executing, query.state ?? undefined)
-      physical = executing
-      this.#hasReported = true
-      this.#asked--
-      this.#lent++
-      executing.onclose = () => {
-        connections.closed(executing)
-        this.leave()
-      }
-      if (isNew && isFirstTry && connections.idle === undefined) {
-        connections.whenIdle(executing, () => void (reserved = this.#sql.reserve()))
-        return true
-      }
-      pin = new Pin(this.#sql, executing, () => {
-        const { idle } = connections
-        if (idle === undefined) return
-        pin?.moveTo(idle)
-        reserved = this.#sql.reserve()
-        if (executing.queue === idle) executing.idleTimer.start()
-      })
-      return false
+  async #askForOne(isFirst: boolean): Promise<Taken | undefined> {
+    const counters = {
+      taken: () => {
+        this.#asked--
+        this.#lent++
+      },
+      left: () => this.leave(),
     }
-    const query = this.#sql.unsafe(PROBE, [], { simple: true, onexecute }) as PostgresJsQuery
+    const ask = new Ask(this.#sql, this.connections, counters, isFirst)
     this.#asked++
     try {
-      await query
-      if (physical === undefined) return undefined
-      if (reserved === undefined) return pin && { client: pin.makeClient(), physical, pin }
-      // Another one may have been idle for longer.
-      const isIdle = physical.queue === connections.idle
-      physical.onclose = null
-      const client = await reserved
-      return { client, physical: isIdle ? undefined : physical }
-    } catch (error) {
-      pin?.discard()
-      throw error
+      return await ask.take()
     } finally {
-      if (physical === undefined) this.#asked--
-      else if (connections.forgetIdle(physical)) {
-        physical.onclose = null
-        this.#lent--
-      }
+      if (ask.hasReported) this.#hasReported = true
+      else this.#asked--
       this.#serve()
     }
   }
-}
-
-/** One that was open is taken from its list to have a query sent on it; one that is opened for the query is in its list. */
-function isBeingOpened(physical: PhysicalConnection): boolean {
-  if (physical.queue.remove(physical) === null) return false
-  physical.queue.push(physical)
-  return true
 }
 
 /** Whether it was met by a connection that was already there: the next one may be well. */
