@@ -54,6 +54,39 @@ test('a server as it comes: nothing fails, and both drivers see the same', async
   }
 })
 
+test.each([
+  [{ connect_timeout: 0 }, 'fail', 'connect_timeout: 30'],
+  [{ connect_timeout: 60 }, 'warn', 'connect_timeout: 30'],
+  [{}, 'ok', ''],
+])('postgres.js with %o: a connect that is never answered', async (options, level, advice) => {
+  const sql = postgres(database.url, { max: 1, ...options })
+  try {
+    const finding = (await examine(sql)).get('connects')
+    expect(finding).toMatchObject({ level, advice: expect.stringContaining(advice) as string })
+  } finally {
+    await sql.end()
+  }
+})
+
+test('pg: a connect that is never answered is given up, unless the pool does not show what it opens', async () => {
+  const plain = new pg.Pool({ connectionString: database.url })
+  const hiding = new Proxy(new pg.Pool({ connectionString: database.url }), {
+    get: (target, name) => {
+      const value: unknown = name === 'Client' ? undefined : Reflect.get(target, name, target)
+      return typeof value === 'function' ? (value.bind(target) as unknown) : value
+    },
+  })
+  try {
+    expect((await examine(plain)).get('connects')).toMatchObject({ level: 'ok' })
+    expect((await examine(hiding)).get('connects')).toMatchObject({
+      level: 'fail',
+      advice: 'Set `connectionTimeoutMillis: 30000` in the options of the pool.',
+    })
+  } finally {
+    await Promise.all([plain.end(), hiding.end()])
+  }
+})
+
 test('lockstep.doctor() asks the same, and tries the locks', async () => {
   const names = (await new Lockstep(pool).doctor()).map(({ name }) => name)
   expect(names.toSorted()).toEqual([...(await examine(pool)).keys(), 'locks'].toSorted())

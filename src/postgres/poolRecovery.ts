@@ -181,7 +181,8 @@ export class PoolRecovery {
         const isGone = sighting.pid !== undefined && backendMs === undefined && this.#pool.hasOneServer
         // Had the server heard of the question, it would not have waited for half as long.
         if (isGone || (typeof backendMs === 'number' && backendMs >= heardMs / 2)) this.#end(sighting)
-        else this.#sightings.set(sighting.suspect.id, { ...sighting, since: now - (backendMs ?? 0), pokedAt: undefined })
+        else
+          this.#sightings.set(sighting.suspect.id, { ...sighting, since: now - (backendMs ?? 0), pokedAt: undefined })
       }
     } catch {
       // The server cannot be asked: another look comes.

@@ -98,6 +98,21 @@ async function expectWhole(scene: Scene): Promise<void> {
   await Promise.all(fill(() => lockstep.transaction({}, (tx) => tx.query('SELECT pg_sleep(0.05)'))))
 }
 
+const { pooledUrl } = database
+
+test.skipIf(pooledUrl === undefined)('behind a pooler nobody is judged by the process ids that it shows', async () => {
+  const pool = new pg.Pool({ connectionString: pooledUrl, max: 1 })
+  const lockstep = new Lockstep(pool, { silenceMs: SILENCE_MS, waitMs: 20_000 })
+  cleanUps.push(async () => {
+    await lockstep.close()
+    await pool.end()
+  })
+  await lockstep.transaction({}, () => Promise.resolve())
+  const slow = pool.query(`SELECT pg_sleep(${(4 * SILENCE_MS) / 1000})`)
+  await lockstep.transaction({}, () => Promise.resolve())
+  expect((await slow).rowCount).toBe(1)
+})
+
 beforeAll(async () => {
   const pool = new pg.Pool({ connectionString: database.url })
   await new Lockstep(pool).migrate()

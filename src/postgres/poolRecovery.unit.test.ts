@@ -1,0 +1,167 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import type { Connection, Driver, StatementResult, TextRow } from './connection.ts'
+import { PoolRecovery, type Suspect } from './poolRecovery.ts'
+
+const SILENCE_MS = 1000
+const OWN_PID = 99
+
+/** What the server says of its backends: for how long each waits for its client, null where it is at work. */
+type Backends = ReadonlyMap<number, number | null>
+
+/** A pool of one connection, which is not idle. */
+class Pretender {
+  suspect: Partial<Suspect> = {}
+  backends: Backends = new Map()
+  hasOneServer = true
+  readonly keepsBeside = false
+  lent = 0
+  looks = 0
+  asked = 0
+  ended = 0
+  ownPid = OWN_PID
+  readonly driver = { hasIdle: () => false, poolSize: 1 } as unknown as Driver
+  readonly id = {}
+
+  lentCount(): number {
+    return this.lent
+  }
+
+  suspects(): Suspect[] {
+    this.looks++
+    return [{ id: this.id, pid: 1, state: 'asked', end: () => void this.ended++, ...this.suspect }]
+  }
+
+  beside(): Promise<Connection> {
+    this.asked++
+    const rows = [...this.backends].map(([pid, waited]) => ({
+      pid: String(pid),
+      waited: waited === null ? null : String(waited),
+    }))
+    const answer = [{ rows: [{ own: String(this.ownPid) }] }, { rows }] as unknown as StatementResult<TextRow>[]
+    const connection = {
+      script: () => Promise.resolve(answer),
+      protocolPid: OWN_PID,
+      release: () => undefined,
+      destroy: () => undefined,
+    }
+    return Promise.resolve(connection as unknown as Connection)
+  }
+}
+
+let pool: Pretender
+let recovery: PoolRecovery
+beforeEach(() => {
+  vi.useFakeTimers()
+  pool = new Pretender()
+  recovery = new PoolRecovery(pool, SILENCE_MS)
+})
+afterEach(() => vi.useRealTimers())
+
+/** A caller waits for a connection all the time. */
+async function whileSomebodyWaits(milliseconds: number): Promise<void> {
+  void recovery.whileWaiting(new Promise(() => undefined))
+  await vi.advanceTimersByTimeAsync(milliseconds)
+}
+
+describe('a question that is not answered', () => {
+  test('is given up where the server waits for the client as long as the client for it', async () => {
+    pool.backends = new Map([[1, 2 * SILENCE_MS]])
+    await whileSomebodyWaits(0.9 * SILENCE_MS)
+    expect(pool.ended).toBe(0)
+    await vi.advanceTimersByTimeAsync(0.4 * SILENCE_MS)
+    expect(pool.ended).toBe(1)
+    await vi.advanceTimersByTimeAsync(5 * SILENCE_MS)
+    expect(pool.ended).toBe(1)
+  })
+
+  test.each([
+    ['is at work on it', null],
+    ['has answered something a moment ago', 10],
+  ])('is left alone where the server %s', async (_, waitedMs) => {
+    pool.backends = new Map([[1, waitedMs]])
+    await whileSomebodyWaits(10 * SILENCE_MS)
+    expect(pool.ended).toBe(0)
+    // Once for each silence, not with each look.
+    expect(pool.asked).toBeLessThanOrEqual(10)
+  })
+
+  test('is given up soon after the server was at work for long', async () => {
+    pool.backends = new Map([[1, null]])
+    await whileSomebodyWaits(20 * SILENCE_MS)
+    pool.backends = new Map([[1, 1.5 * SILENCE_MS]])
+    await vi.advanceTimersByTimeAsync(2 * SILENCE_MS)
+    expect(pool.ended).toBe(1)
+  })
+
+  test.each([
+    [true, 1],
+    [false, 0],
+  ])('of a session that the server does not know: one server %s, given up %i', async (hasOneServer, ended) => {
+    pool.hasOneServer = hasOneServer
+    await whileSomebodyWaits(2 * SILENCE_MS)
+    expect(pool.ended).toBe(ended)
+  })
+
+  test('is left alone where it is another one each time', async () => {
+    pool.backends = new Map([[1, 5 * SILENCE_MS]])
+    const changing = setInterval(() => (pool.suspect = { question: {} }), SILENCE_MS / 2)
+    await whileSomebodyWaits(5 * SILENCE_MS)
+    clearInterval(changing)
+    expect([pool.ended, pool.asked]).toEqual([0, 0])
+  })
+
+  test('is left alone behind a pooler, which has process ids of its own', async () => {
+    pool.ownPid = OWN_PID + 1
+    await whileSomebodyWaits(5 * SILENCE_MS)
+    expect(pool.ended).toBe(0)
+  })
+
+  test('is left alone where the server cannot be asked', async () => {
+    pool.beside = () => Promise.reject(new Error('away'))
+    await whileSomebodyWaits(5 * SILENCE_MS)
+    expect(pool.ended).toBe(0)
+  })
+})
+
+test('a connection that is being opened is given up without asking', async () => {
+  pool.suspect = { state: 'opening', pid: undefined }
+  await whileSomebodyWaits(1.3 * SILENCE_MS)
+  expect([pool.ended, pool.asked]).toEqual([1, 0])
+})
+
+describe('a connection that a caller has for itself', () => {
+  test('is left alone where it answers an empty query, though the caller says nothing', async () => {
+    pool.backends = new Map([[1, 50 * SILENCE_MS]])
+    pool.suspect = { state: 'held', poke: () => Promise.resolve() }
+    await whileSomebodyWaits(5 * SILENCE_MS)
+    expect(pool.ended).toBe(0)
+  })
+
+  test('is given up where it does not, and the server has heard nothing', async () => {
+    pool.backends = new Map([[1, 50 * SILENCE_MS]])
+    pool.suspect = { state: 'held', poke: () => new Promise(() => undefined) }
+    await whileSomebodyWaits(1.6 * SILENCE_MS)
+    expect(pool.ended).toBe(1)
+  })
+})
+
+test('nobody looks where nobody waits, and as long as somebody does', async () => {
+  await vi.advanceTimersByTimeAsync(5 * SILENCE_MS)
+  expect(pool.looks).toBe(0)
+  let serve = (): void => undefined
+  void recovery.whileWaiting(new Promise<void>((resolve) => (serve = resolve)))
+  await vi.advanceTimersByTimeAsync(SILENCE_MS)
+  expect(pool.looks).toBeGreaterThan(0)
+  serve()
+  await vi.advanceTimersByTimeAsync(SILENCE_MS)
+  const { looks } = pool
+  await vi.advanceTimersByTimeAsync(5 * SILENCE_MS)
+  expect(pool.looks).toBe(looks)
+})
+
+test('what Lockstep has is looked at as long as it has it', async () => {
+  pool.lent = 1
+  recovery.noteLent()
+  await vi.advanceTimersByTimeAsync(2 * SILENCE_MS)
+  expect(pool.looks).toBeGreaterThan(5)
+})
