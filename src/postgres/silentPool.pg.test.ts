@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
@@ -97,6 +98,35 @@ async function expectWhole(scene: Scene): Promise<void> {
   await Promise.all(fill(() => scene.query('SELECT pg_sleep(0.05)')))
   await Promise.all(fill(() => lockstep.transaction({}, (tx) => tx.query('SELECT pg_sleep(0.05)'))))
 }
+
+// To close it then would end the process: postgres.js has nobody who handles that rejection.
+test('postgres.js: a connection that falls silent while it is asked for types is left alone', async () => {
+  const { hostname, port } = new URL(database.url)
+  const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432) })
+  const sql = postgres(proxy.url(database.url), { max: 1, backoff: () => 0.005, onnotice() {} })
+  const lockstep = new Lockstep(sql, { silenceMs: SILENCE_MS, waitMs: 20_000 })
+  cleanUps.push(async () => {
+    await lockstep.close()
+    await sql.end({ timeout: 1 })
+    await proxy.close()
+  })
+  await lockstep.transaction({}, () => Promise.resolve())
+  await lockstep.transaction({}, () => Promise.resolve())
+  proxy.cutAll()
+  await expect.poll(() => proxy.connections.length).toBe(0)
+  let held = 0
+  proxy.onClientData((chunk) => {
+    if (!chunk.includes('pg_catalog.pg_type')) return 'forward'
+    held++
+    return 'hold'
+  })
+  const waiting = lockstep.transaction({}, () => Promise.resolve('served'))
+  await expect.poll(() => held).toBe(1)
+  proxy.onClientData(undefined)
+  await sleep(4 * SILENCE_MS)
+  for (const connection of proxy.connections) connection.release()
+  expect(await waiting).toBe('served')
+})
 
 const { pooledUrl } = database
 
