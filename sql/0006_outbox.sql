@@ -34,6 +34,9 @@ BEGIN
                    'outbox_events_' || n || '_stream', :'schema', 'outbox_events_' || n);
     EXECUTE format('CREATE INDEX %I ON %I.%I (bucket, xid, id)',
                    'outbox_events_' || n || '_xid', :'schema', 'outbox_events_' || n);
+    -- For those who replicate all tables: without it PostgreSQL refuses to update a row there. (It is logged only where its columns change.)
+    EXECUTE format('ALTER TABLE %I.%I REPLICA IDENTITY USING INDEX %I',
+                   :'schema', 'outbox_events_' || n, 'outbox_events_' || n || '_stream');
     -- For replay from a position: ids lie in the table nearly in their order, so that this costs next to nothing.
     EXECUTE format('CREATE INDEX %I ON %I.%I USING brin (id) WITH (pages_per_range = 16, autosummarize = on)',
                    'outbox_events_' || n || '_id', :'schema', 'outbox_events_' || n);
@@ -51,7 +54,11 @@ CREATE TABLE :"schema".outbox_segments (
   number bigint NOT NULL,
   opened_at timestamptz NOT NULL,
   left_at timestamptz,
-  sealed_xid xid8
+  sealed_xid xid8,
+  -- How far the last numbers of its streams are written down, in descending order of streams: see outbox_keep().
+  kept_stream uuid,
+  -- The largest id of its events, as far as they were looked at.
+  last_id bigint
 );
 INSERT INTO :"schema".outbox_segments VALUES (0, 1, clock_timestamp());
 
@@ -76,17 +83,21 @@ CREATE INDEX outbox_ticks_order ON :"schema".outbox_ticks (newest, running DESC)
 -- The server whose transactions the events name. A restored dump brings it along.
 CREATE TABLE :"schema".outbox_home (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
-  system text NOT NULL
+  system text NOT NULL,
+  -- The largest id of an event that retention has removed.
+  emptied_id bigint NOT NULL DEFAULT 0
 );
 INSERT INTO :"schema".outbox_home (system) SELECT s.system_identifier::text FROM pg_control_system() AS s;
 
--- Who dispatches, into how many shards, and on which server its cursors are good.
+-- Who dispatches, into how many shards, on which server its cursors are good, and how long it wants delivered events to stay. Null: for
+-- ever.
 CREATE TABLE :"schema".outbox_dispatchers (
   name text PRIMARY KEY,
   shards smallint NOT NULL,
   system text NOT NULL,
   database text NOT NULL,
   timeline bigint NOT NULL,
+  retain_ms bigint DEFAULT 604800000,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
@@ -120,6 +131,9 @@ CREATE TABLE :"schema".outbox_parked (
   reason text,
   since timestamptz NOT NULL DEFAULT clock_timestamp(),
   next_attempt_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  -- No event that is put aside has this number or a smaller one. While a session holds an old snapshot, rows that were deleted stay in
+  -- the index: a search from the stream's beginning would pass all of them, each time.
+  sent_seq bigint NOT NULL DEFAULT 0,
   PRIMARY KEY (dispatcher, stream)
 );
 CREATE INDEX outbox_parked_shard ON :"schema".outbox_parked (dispatcher, shard);

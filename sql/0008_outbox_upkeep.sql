@@ -14,9 +14,11 @@ CREATE TABLE :"schema".outbox_audit (
   reason text
 );
 
--- Writes a dispatcher down, or finds it.
+-- Writes a dispatcher down, or finds it. How long it wants events to stay is what the process that registered last says; a process that
+-- will not run, because its server or its shards are others, has no say.
 CREATE FUNCTION :"schema".outbox_register(
   my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint,
+  shards_stated boolean, my_retain_ms bigint,
   OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -29,18 +31,33 @@ BEGIN
   IF system <> this_system THEN
     RETURN;
   END IF;
-  INSERT INTO :"schema".outbox_dispatchers (name, shards, system, database, timeline)
-  VALUES (my_name, my_shards, this_system, this_database, this_timeline) ON CONFLICT DO NOTHING;
+  INSERT INTO :"schema".outbox_dispatchers (name, shards, system, database, timeline, retain_ms)
+  VALUES (my_name, my_shards, this_system, this_database, this_timeline, my_retain_ms) ON CONFLICT DO NOTHING;
   -- A promotion begins a new timeline, and the cursors are as good as before.
   UPDATE :"schema".outbox_dispatchers o SET timeline = this_timeline
    WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
+  UPDATE :"schema".outbox_dispatchers o SET retain_ms = my_retain_ms
+   WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline = this_timeline
+     AND (o.shards = my_shards OR NOT shards_stated) AND o.retain_ms IS DISTINCT FROM my_retain_ms;
   SELECT o.shards, o.system, o.database, o.timeline INTO shards, system, database, timeline
     FROM :"schema".outbox_dispatchers o WHERE o.name = my_name;
 END
 $$;
 
+-- How long delivered events stay: as long as that registered dispatcher wants which wants it longest. Null: for ever, because one of them
+-- says so, or because there is none.
+CREATE FUNCTION :"schema".outbox_retention() RETURNS interval
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  RETURN (SELECT CASE WHEN count(*) = count(d.retain_ms) THEN make_interval(secs => max(d.retain_ms) / 1000.0) END
+            FROM :"schema".outbox_dispatchers d);
+END
+$$;
+
 -- Makes the next slot known, if the current segment is old enough and the next slot is free. It is written to only after this is
--- committed: whoever reads looks into all slots that are known.
+-- committed: whoever reads looks into all slots that are known. Here and below a null age is that of the registered dispatchers. A
+-- segment has a sixth of it: there are slots for two more.
 CREATE FUNCTION :"schema".outbox_prepare_segment(min_age interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -50,7 +67,7 @@ BEGIN
   INSERT INTO :"schema".outbox_segments (slot, number, opened_at)
   SELECT (s.slot + 1) % 8, s.number + 1, clock_timestamp()
     FROM :"schema".outbox_segments s
-   WHERE s.slot = current_slot AND s.opened_at <= clock_timestamp() - min_age
+   WHERE s.slot = current_slot AND s.opened_at <= clock_timestamp() - COALESCE(min_age, :"schema".outbox_retention() / 6)
      AND EXISTS (SELECT FROM :"schema".outbox_events e WHERE e.slot = current_slot)
       ON CONFLICT DO NOTHING;
   RETURN FOUND;
@@ -126,43 +143,80 @@ ALTER TABLE :"schema".outbox_segments ADD COLUMN kept_at timestamptz;
 -- Writes down the last numbers of streams that have nothing newer than a segment which is to go, and since when they are there. Not in
 -- the step that empties its slot: pg_dump has its snapshot a while before it has locked the tables, and a TRUNCATE is seen by older
 -- snapshots, too. Such a dump would have neither the events nor the numbers, and what it is restored to would give them out again.
-CREATE FUNCTION :"schema".outbox_keep(min_age interval) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+--
+-- One call is a step of a tenth of a second, less under a short statement_timeout: `more` says that another one is needed. A segment of
+-- a sealed slot does not change any more, so that a step goes on where the last one has stopped, from stream to stream on the index: it costs
+-- the same however many events each has. Segments are done in their order, one after the other: a stream's last number is that of its
+-- last segment, and must be the last to go.
+CREATE FUNCTION :"schema".outbox_keep(min_age interval, OUT readied integer, OUT more boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
 DECLARE
+  streams_at_once CONSTANT integer := 200;
+  age interval := COALESCE(min_age, :"schema".outbox_retention());
   passed xid8 := :"schema".outbox_passed();
-  going smallint[];
-  my_slot smallint;
+  timeout interval := current_setting('statement_timeout')::interval;
+  until timestamptz := clock_timestamp() + CASE WHEN timeout > '0' THEN least(timeout / 4, interval '0.1 s') ELSE interval '0.1 s' END;
+  s :"schema".outbox_segments;
+  found_streams integer;
+  at uuid;
+  top bigint;
 BEGIN
-  IF passed IS NULL OR NOT pg_try_advisory_xact_lock(:"schema".lock_id('outbox-retain', 'Outbox:rotate')) THEN
-    RETURN 0;
+  readied := 0;
+  more := false;
+  IF passed IS NULL OR age IS NULL OR NOT pg_try_advisory_xact_lock(:"schema".lock_id('outbox-retain', 'Outbox:rotate')) THEN
+    RETURN;
   END IF;
-  going := ARRAY(SELECT g.slot FROM :"schema".outbox_segments g
-                  WHERE g.kept_at IS NULL AND g.sealed_xid <= passed
-                    AND g.left_at <= clock_timestamp() - (min_age - least(min_age, interval '1 minute')));
-  FOREACH my_slot IN ARRAY going LOOP
-    INSERT INTO :"schema".outbox_quiet AS q (stream, topic, key, seq)
-    SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.key, e.seq
-      FROM :"schema".outbox_events e
-     WHERE e.slot = my_slot
-       AND NOT EXISTS (SELECT FROM :"schema".outbox_events later WHERE later.stream = e.stream AND later.slot <> my_slot AND later.seq > e.seq)
-     ORDER BY e.stream, e.seq DESC
-        ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq);
+  FOR s IN SELECT * FROM :"schema".outbox_segments g ORDER BY g.number LOOP
+    CONTINUE WHEN s.kept_at IS NOT NULL;
+    EXIT WHEN NOT COALESCE(s.sealed_xid <= passed AND s.left_at <= clock_timestamp() - (age - least(age, interval '1 minute')), false);
+    LOOP
+      EXECUTE format($walk$
+        WITH RECURSIVE walk AS (
+          (SELECT e.stream, e.topic, e.key, e.seq, e.id FROM %1$I.outbox_events_%2$s e
+            WHERE e.stream < $1 ORDER BY e.stream DESC, e.seq DESC LIMIT 1)
+          UNION ALL
+          SELECT n.* FROM walk w CROSS JOIN LATERAL (
+            SELECT e.stream, e.topic, e.key, e.seq, e.id FROM %1$I.outbox_events_%2$s e
+             WHERE e.stream < w.stream ORDER BY e.stream DESC, e.seq DESC LIMIT 1) AS n
+        ), streams AS MATERIALIZED (SELECT * FROM walk LIMIT $2),
+        kept AS (
+          INSERT INTO %1$I.outbox_quiet AS q (stream, topic, key, seq)
+          SELECT w.stream, w.topic, w.key, w.seq FROM streams w
+           -- By its index for each: as NOT EXISTS it may be joined with all events that there are.
+           WHERE (SELECT true FROM %1$I.outbox_events later
+                   WHERE later.stream = w.stream AND later.slot <> %2$s AND later.seq > w.seq LIMIT 1) IS NULL
+              ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq)
+        )
+        SELECT count(*), (array_agg(w.stream ORDER BY w.stream))[1], max(w.id) FROM streams w
+      $walk$, :'schema', s.slot) INTO found_streams, at, top USING COALESCE(s.kept_stream, 'ffffffff-ffff-ffff-ffff-ffffffffffff'), streams_at_once;
+      s.kept_stream := COALESCE(at, s.kept_stream);
+      s.last_id := greatest(s.last_id, top);
+      EXIT WHEN found_streams < streams_at_once;
+      more := clock_timestamp() >= until;
+      EXIT WHEN more;
+    END LOOP;
+    -- From the last moment on: it may have taken long.
+    UPDATE :"schema".outbox_segments g
+       SET kept_stream = s.kept_stream, last_id = s.last_id, kept_at = CASE WHEN NOT more THEN clock_timestamp() END
+     WHERE g.slot = s.slot;
+    EXIT WHEN more;
+    readied := readied + 1;
+    more := clock_timestamp() >= until;
+    EXIT WHEN more;
   END LOOP;
-  -- From the last moment on: it may have taken long.
-  UPDATE :"schema".outbox_segments g SET kept_at = clock_timestamp() WHERE g.slot = ANY(going);
-  RETURN cardinality(going);
 END
 $$;
 
 -- Empties slots that every dispatcher has passed and the time has left, a minute after their last numbers were kept, or what is left
 -- of the time where that is less. Waits for nobody for long: writers would queue up behind it. Where there is no dispatcher, nothing
--- has been delivered.
+-- has been delivered. In the order of segments, and none before an older one: what is left of a stream must be its end.
 CREATE FUNCTION :"schema".outbox_drop(min_age interval) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   s :"schema".outbox_segments;
+  age interval := COALESCE(min_age, :"schema".outbox_retention());
   passed xid8 := :"schema".outbox_passed();
   dropped integer := 0;
 BEGIN
@@ -172,26 +226,52 @@ BEGIN
   END IF;
   PERFORM set_config('lock_timeout', '300ms', true);
   BEGIN
-    DELETE FROM :"schema".outbox_ticks t WHERE t.newest < passed;
+    -- A tick stands for a thousand events. What is left over goes with the next round.
+    DELETE FROM :"schema".outbox_ticks t
+     WHERE t.ctid = ANY(ARRAY(SELECT o.ctid FROM :"schema".outbox_ticks o WHERE o.newest < passed LIMIT 10000));
   EXCEPTION WHEN lock_not_available THEN
     RETURN 0;
   END;
-  FOR s IN SELECT * FROM :"schema".outbox_segments g
-            WHERE g.sealed_xid <= passed AND g.left_at <= clock_timestamp() - min_age
-              AND g.kept_at <= clock_timestamp() - least(min_age, interval '1 minute') ORDER BY g.number LOOP
+  FOR s IN SELECT * FROM :"schema".outbox_segments g ORDER BY g.number LOOP
+    EXIT WHEN NOT COALESCE(s.sealed_xid <= passed AND s.left_at <= clock_timestamp() - age
+                           AND s.kept_at <= clock_timestamp() - least(age, interval '1 minute'), false);
     BEGIN
       EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', format('%I.outbox_events_' || s.slot, :'schema')::regclass);
+      -- Whoever registers now waits until this is over; whoever has, counts.
+      LOCK TABLE :"schema".outbox_dispatchers IN SHARE MODE;
     EXCEPTION WHEN lock_not_available THEN
       EXIT;
     END;
-    -- Somebody new may have begun to read it meanwhile.
+    -- Somebody new may have begun to read it meanwhile, or wants it for longer.
     passed := :"schema".outbox_passed();
-    EXIT WHEN passed IS NULL OR s.sealed_xid > passed;
+    age := COALESCE(min_age, :"schema".outbox_retention());
+    EXIT WHEN NOT COALESCE(s.sealed_xid <= passed AND s.left_at <= clock_timestamp() - age, false);
+    -- For whoever is replaying these events: see outbox_emptied().
+    UPDATE :"schema".outbox_home h SET emptied_id = s.last_id WHERE h.emptied_id < s.last_id;
     EXECUTE format('TRUNCATE %s', format('%I.outbox_events_' || s.slot, :'schema')::regclass);
     DELETE FROM :"schema".outbox_segments g WHERE g.slot = s.slot;
     dropped := dropped + 1;
   END LOOP;
   RETURN dropped;
+END
+$$;
+
+-- For a replay, in the transaction in which it has read, after that: the slots are locked by then, and what retention has removed by now
+-- it has not read. Up to which id that is; and, of one stream, whether the event is gone that it would have to send next.
+CREATE FUNCTION :"schema".outbox_emptied(my_topic text, my_key text, next_seq bigint, OUT emptied_id bigint, OUT gone boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
+AS $$
+DECLARE
+  mine uuid := :"schema".outbox_stream(my_topic, my_key);
+  last_seq bigint;
+BEGIN
+  SELECT h.emptied_id INTO emptied_id FROM :"schema".outbox_home h;
+  IF mine IS NOT NULL THEN
+    -- First the last number: an event up to that which is not found afterwards is gone.
+    last_seq := (:"schema".outbox_last(ARRAY[mine]))[1];
+    gone := next_seq <= last_seq
+            AND NOT EXISTS (SELECT FROM :"schema".outbox_events e WHERE e.stream = mine AND e.seq = next_seq);
+  END IF;
 END
 $$;
 
@@ -222,7 +302,8 @@ BEGIN
       RETURN CASE WHEN p.state = 'paused' THEN 'paused' WHEN p.state IS NULL THEN 'not parked' ELSE 'not paused' END;
     END IF;
     IF verb = 'skip' THEN
-      SELECT min(e.seq) INTO head FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine;
+      SELECT min(e.seq) INTO head FROM :"schema".outbox_parked_events e
+       WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > p.sent_seq;
       -- The operator has seen this one at the head; by now it may have got through.
       IF head IS DISTINCT FROM my_seq THEN
         RETURN 'not at the head';
@@ -350,6 +431,8 @@ BEGIN
     SELECT my_dispatcher, n, c.version + 1, c.fence, pg_current_snapshot(), pg_current_snapshot(), 0, true, o.last_value
       FROM :"schema".outbox_ids o;
   END LOOP;
+  -- What is put aside now can have smaller numbers than what was sent.
+  UPDATE :"schema".outbox_parked o SET sent_seq = 0 WHERE o.dispatcher = my_dispatcher AND o.sent_seq > 0;
   INSERT INTO :"schema".outbox_parked (dispatcher, stream, shard, topic, key, state, reason)
   SELECT DISTINCT my_dispatcher, e.stream, :"schema".outbox_bucket(e.stream) * d.shards / 64, e.topic, e.key, 'parked', 'rebase'
     FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher
@@ -387,6 +470,7 @@ $$;
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION
   :"schema".outbox_register, :"schema".outbox_prepare_segment, :"schema".outbox_rotate, :"schema".outbox_seal,
-  :"schema".outbox_passed, :"schema".outbox_keep, :"schema".outbox_drop, :"schema".outbox_operate, :"schema".outbox_remove,
+  :"schema".outbox_passed, :"schema".outbox_retention, :"schema".outbox_keep, :"schema".outbox_drop, :"schema".outbox_emptied,
+  :"schema".outbox_operate, :"schema".outbox_remove,
   :"schema".outbox_erase, :"schema".outbox_halt, :"schema".outbox_rebase, :"schema".outbox_forget_xids
 FROM PUBLIC;

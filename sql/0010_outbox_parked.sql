@@ -31,6 +31,7 @@ AS $$
 DECLARE
   o record;
   mine uuid;
+  floor bigint;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
   IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
@@ -41,13 +42,19 @@ BEGIN
                                                            was_tombstone boolean) LOOP
     mine := :"schema".outbox_stream(o.topic, o.key);
     -- In the order in which operators lock: the stream, then its events.
-    PERFORM FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
-    DELETE FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq <= o.sent_up_to;
+    SELECT p.sent_seq INTO floor FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
+    DELETE FROM :"schema".outbox_parked_events e
+     WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to;
+    IF o.sent_up_to > floor
+       AND NOT EXISTS (SELECT FROM :"schema".outbox_parked_events e
+                        WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to) THEN
+      floor := o.sent_up_to;
+    END IF;
     -- Where an operator has given the event up meanwhile, what became of it before does not count.
     IF o.seq IS NULL OR EXISTS (SELECT FROM :"schema".outbox_parked_events e
                                  WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
                                    AND e.tombstone IS NOT NULL AND NOT o.was_tombstone) THEN
-      UPDATE :"schema".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp()
+      UPDATE :"schema".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp(), sent_seq = floor
        WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
     ELSE
       IF o.give_up IS NOT NULL THEN
@@ -68,7 +75,7 @@ BEGIN
       END IF;
       -- What an operator said meanwhile stays said.
       UPDATE :"schema".outbox_parked p
-         SET attempts = o.attempts, reason = o.reason, state = COALESCE(o.state, p.state),
+         SET attempts = o.attempts, reason = o.reason, state = COALESCE(o.state, p.state), sent_seq = floor,
              next_attempt_at = clock_timestamp() + make_interval(secs => COALESCE(o.delay_ms, 0) / 1000.0)
        WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
     END IF;
@@ -94,7 +101,8 @@ BEGIN
   DELETE FROM :"schema".outbox_parked p
    USING unnest(topics, keys) AS g(topic, key)
    WHERE p.dispatcher = my_dispatcher AND p.stream = :"schema".outbox_stream(g.topic, g.key) AND p.state = 'parked'
-     AND NOT EXISTS (SELECT FROM :"schema".outbox_parked_events e WHERE e.dispatcher = p.dispatcher AND e.stream = p.stream);
+     AND NOT EXISTS (SELECT FROM :"schema".outbox_parked_events e
+                      WHERE e.dispatcher = p.dispatcher AND e.stream = p.stream AND e.seq > p.sent_seq);
   GET DIAGNOSTICS gone = ROW_COUNT;
   RETURN gone;
 END

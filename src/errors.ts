@@ -359,6 +359,21 @@ export class ReplayStopped extends LockstepError {
   }
 }
 
+/** Retention removed events that a replay had not read yet. */
+export class ReplayGap extends LockstepError {
+  override readonly code = 'LOCKSTEP_REPLAY_GAP'
+  /** The last position that was sent. */
+  readonly position: number
+  /** The number of the first event that is gone, in a replay of one stream. */
+  readonly seq: number | undefined
+
+  constructor(message: string, details: LockstepErrorDetails & { readonly position: number; readonly seq?: number }) {
+    super(message, details)
+    this.position = details.position
+    this.seq = details.seq
+  }
+}
+
 /** An event came before the one that precedes it. */
 export class InboxGap extends LockstepError {
   override readonly code = 'LOCKSTEP_INBOX_GAP'

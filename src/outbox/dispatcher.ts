@@ -20,13 +20,14 @@ import { Shard, type ShardSetting } from './shard.ts'
 
 /** How often a dispatcher looks who else is there. */
 const BALANCE_MS = 1500
-/** How often old segments are looked for. */
+/** How often old segments are looked for: so often, or twelve times in as long as they stay. */
 const RETAIN_EVERY_MS = 30_000
+const RETAIN_EVERY_MS_AT_LEAST = 1000
+/** How long a round of it takes at the most: meanwhile shards are not balanced. */
+const RETAIN_WITHIN_MS = 2000
 const LONGEST_PAUSE_MS = 5000
 /** Who starts while the server restarts waits for it; who has the wrong address is told. */
 const START_WITHIN_MS = 30_000
-/** Into so many segments the time of retention is divided; there are slots for two more. */
-const SEGMENTS_KEPT = 6
 
 /** Delivers the outbox. Any number of processes may run one of the same name: they share its shards. */
 export interface Dispatcher {
@@ -133,15 +134,17 @@ export class RunningDispatcher implements Dispatcher {
     const owned = new Ownership(leases, plan, { grounds, plan, reader, breaker })
     const ending = AbortSignal.any([stopping, owned.refused])
     const unlisten = this.#room.onCommitted(() => reader.wake())
-    let [failures, retainAt] = [0, performance.now() + RETAIN_EVERY_MS * Math.random()]
+    const retainEveryMs = retentionPauseMs(plan.retainMs)
+    let [failures, retainAt] = [0, performance.now() + retainEveryMs * Math.random()]
     try {
       while (!ending.aborted) {
         try {
           await owned.balance()
           failures = 0
           if (plan.retainMs !== false && performance.now() >= retainAt && owned.has(0)) {
-            retainAt = performance.now() + RETAIN_EVERY_MS
-            await retain(grounds, plan.retainMs, plan.retainMs / SEGMENTS_KEPT)
+            retainAt = performance.now() + retainEveryMs
+            const { more } = await retain(grounds, 'as registered', RETAIN_WITHIN_MS)
+            if (more) retainAt = 0
           }
         } catch (error) {
           failed(error)
@@ -156,6 +159,11 @@ export class RunningDispatcher implements Dispatcher {
     }
     owned.refused.throwIfAborted()
   }
+}
+
+function retentionPauseMs(retainMs: number | false): number {
+  if (retainMs === false) return RETAIN_EVERY_MS
+  return Math.min(RETAIN_EVERY_MS, Math.max(RETAIN_EVERY_MS_AT_LEAST, retainMs / 12))
 }
 
 /** Writes the dispatcher down, and refuses cursors that were made elsewhere. Gives the number of its shards. */

@@ -38,7 +38,10 @@ export interface DispatcherOptions {
   readonly backoffMs?: BackoffOptions
   /** What then: for all topics, or for each. Default `block`. */
   readonly giveUp?: GiveUp | Readonly<Record<string, GiveUp>>
-  /** How long events stay after they were delivered. `false`: until `outbox.retain()` is called. Default 7 days. */
+  /**
+   * How long events stay after they were delivered. Of all dispatchers that are registered the largest counts. `false`: for ever, whatever
+   * the others say, until `outbox.retain()` is called. Default 7 days.
+   */
   readonly retainMs?: number | false
   /** Who this is, for others to read. Default: the host's name and the process id. */
   readonly holder?: string

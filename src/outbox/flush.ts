@@ -8,12 +8,14 @@ const CHUNK = 5000
 
 /**
  * The statements that write a transaction's events. Sent right before COMMIT, so that no stream is locked for longer than that takes.
- * Several statements lock everything first: in pieces it would come out of order.
+ * Several statements lock everything first: in pieces it would come out of order. `id` is that of a single event; null: the transaction may
+ * have many such, and the server counts their streams.
  */
 export function flushEvents(
   schema: string,
   events: readonly PreparedEvent[],
   numbers: StreamNumbers | undefined,
+  id: string | null = randomUUID(),
 ): Statement[] {
   const [first] = events
   if (first === undefined) return []
@@ -23,7 +25,7 @@ export function flushEvents(
     return [
       {
         text: appendEvent(schema),
-        values: [topic, key, json, bytes, headers, last, randomUUID()],
+        values: [topic, key, json, bytes, headers, last, id],
         recurs: true,
         own: true,
       },

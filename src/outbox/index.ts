@@ -28,6 +28,11 @@
  * cursor goes on. They are tried again in order, with pauses; in the end `block`, `skip` or `deadLetter`. What is skipped goes out as a
  * tombstone, so that consumers see no gap. A sink that takes nothing at all is down: then nothing is read, and no event is blamed.
  *
+ * **O7 Retention.** Events are kept in segments, which are emptied as a whole, the oldest first: after the longest time that a registered
+ * dispatcher asks for, and when every cursor is past them. Before that, in short steps, the last numbers of their streams are written
+ * down. A replay that has not read what goes fails. Whatever a dispatcher reads is sent to it when the reading transaction has ended: a process
+ * that has stopped holds neither locks nor a snapshot, in whichever moment.
+ *
  * **O8 Waking.** One question for all shards of a process, again after 2 ms while events come, after 160 ms while nothing happens. Whoever
  * enqueues in the same process wakes it at once.
  *

@@ -1,4 +1,5 @@
 import { quoteLiteral } from '../postgres/index.ts'
+import type { DispatcherPlan } from './dispatcherOptions.ts'
 
 /** The SQL of the outbox. Schema names arrive here already quoted; everything that decides is a function of the schema. */
 
@@ -48,6 +49,20 @@ export interface ShardQuestion {
 /** The functions look again after they have waited: that needs a level at which each statement sees what is committed by then. */
 function alone(statement: string): string {
   return `BEGIN ISOLATION LEVEL READ COMMITTED; ${statement}; COMMIT`
+}
+
+/** Not one that a session may have by chance; closed in the message in which it is opened. */
+const ROWS = 'lockstep_outbox_rows'
+
+/**
+ * Reads in a transaction, and sends what it has read when that has ended. A process that is stopped while the server sends it its
+ * events may stay so for ever: the server waits for it (ClientWrite), and neither a timeout nor a cancel ends that. Inside the
+ * transaction it would hold its locks, so that no segment could be emptied, and its snapshot, so that nothing could be vacuumed. `then`
+ * comes after the reading, in the same transaction.
+ */
+function sentAfterwards(select: string, then = ''): string {
+  return `BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY; DECLARE ${ROWS} NO SCROLL CURSOR WITH HOLD FOR ${select}; ${then} COMMIT;
+    FETCH ALL FROM ${ROWS}; CLOSE ${ROWS}`
 }
 
 /** After a failure: whether it was because the server is a standby. */
@@ -112,9 +127,9 @@ export function moveAndFetch(
   const shardList = questions.map(({ shard }) => shard).join(', ')
   const fenceList = questions.map(({ fence }) => String(fence)).join(', ')
   const mostList = questions.map(({ most }) => most).join(', ')
-  return `${move} BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY;
-    SELECT * FROM ${schema}.outbox_read(${name}, ARRAY[${shardList}]::smallint[], ARRAY[${fenceList}]::bigint[], ARRAY[${mostList}], ${shards});
-    COMMIT`
+  const read = `SELECT * FROM ${schema}.outbox_read(
+    ${name}, ARRAY[${shardList}]::smallint[], ARRAY[${fenceList}]::bigint[], ARRAY[${mostList}], ${shards})`
+  return `${move} ${sentAfterwards(read)}`
 }
 
 export function flushToDisk(schema: string): string {
@@ -133,7 +148,7 @@ export function parkedDue(
   maxStreams: number,
   maxEvents: number,
 ): string {
-  return alone(
+  return sentAfterwards(
     `SELECT * FROM ${schema}.outbox_parked_due(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${maxStreams}, ${maxEvents})`,
   )
 }
@@ -152,28 +167,39 @@ export function parkedTried(
 
 export function registerDispatcher(
   schema: string,
-  { name, shards }: { name: string; shards: number },
+  { name, shards, shardsStated, retainMs }: DispatcherPlan,
   here: { system: string; database: string; timeline: string },
 ): string {
   const values = [name, here.system, here.database].map(quoteLiteral)
   return alone(`SELECT shards::text AS shards, system, database, timeline::text AS timeline FROM ${schema}.outbox_register(
-    ${values[0]}, ${shards}::smallint, ${values[1]}, ${values[2]}, ${parseInt(here.timeline, 16)})`)
+    ${values[0]}, ${shards}::smallint, ${values[1]}, ${values[2]}, ${parseInt(here.timeline, 16)}, ${shardsStated},
+    ${retainMs === false ? 'NULL' : retainMs})`)
 }
+
+const interval = (ms: number): string => `make_interval(secs => ${ms / 1000})`
+
+/** What is old enough to go: so old, or as old as the registered dispatchers want it. */
+export type Age = { readonly olderThanMs: number; readonly rotateMs: number } | 'as registered'
 
 /**
  * Each step a transaction of its own: a slot is made known before it is used, and sealed after it was left. What is emptied was made
- * ready by an earlier round, hence in this order.
+ * ready by an earlier round; that comes last, see below.
  */
-export function retainSegments(schema: string, olderThanMs: number, rotateMs: number): string {
-  const age = `make_interval(secs => ${olderThanMs / 1000})`
+export function turnSegments(schema: string, age: Age): string {
+  const [rotate, old] = age === 'as registered' ? ['NULL', 'NULL'] : [interval(age.rotateMs), interval(age.olderThanMs)]
   const steps = [
-    `outbox_prepare_segment(make_interval(secs => ${rotateMs / 1000})) AS prepared`,
+    `outbox_prepare_segment(${rotate}) AS prepared`,
     'outbox_rotate()::text AS rotated',
     'outbox_seal() AS sealed',
-    `outbox_drop(${age}) AS dropped`,
-    `outbox_keep(${age}) AS readied`,
+    `outbox_drop(${old}) AS dropped`,
   ]
-  return steps.map((step) => `BEGIN ISOLATION LEVEL READ COMMITTED; SELECT ${schema}.${step}; COMMIT`).join('; ')
+  return steps.map((step) => alone(`SELECT ${schema}.${step}`)).join('; ')
+}
+
+/** One step of making segments ready. */
+export function keepNumbers(schema: string, age: Age): string {
+  const old = age === 'as registered' ? 'NULL' : interval(age.olderThanMs)
+  return alone(`SELECT k.readied::text AS readied, k.more::text AS more FROM ${schema}.outbox_keep(${old}) AS k`)
 }
 
 const literal = (value: string | undefined): string => (value === undefined ? 'NULL' : quoteLiteral(value))
@@ -232,10 +258,19 @@ export function eventsOfStream(
   upTo: number,
   limit: number,
 ): string {
-  return `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
-           WHERE e.stream = ${schema}.outbox_stream(${quoteLiteral(topic)}, ${quoteLiteral(key)})
-             AND e.seq >= ${fromSeq} AND e.id <= ${upTo} ${toSeq === undefined ? '' : `AND e.seq <= ${toSeq}`}
-           ORDER BY e.seq LIMIT ${limit}`
+  const stream = `${quoteLiteral(topic)}, ${quoteLiteral(key)}`
+  return sentAfterwards(
+    `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
+      WHERE e.stream = ${schema}.outbox_stream(${stream})
+        AND e.seq >= ${fromSeq} AND e.id <= ${upTo} ${toSeq === undefined ? '' : `AND e.seq <= ${toSeq}`}
+      ORDER BY e.seq LIMIT ${limit}`,
+    emptied(schema, stream, String(fromSeq)),
+  )
+}
+
+/** What retention has removed by then. */
+function emptied(schema: string, stream: string, nextSeq: string): string {
+  return `SELECT m.emptied_id::text AS emptied, m.gone::text AS gone FROM ${schema}.outbox_emptied(${stream}, ${nextSeq}) AS m;`
 }
 
 /** Retained events after a position, in the order of positions: within each stream its own. */
@@ -246,9 +281,12 @@ export function eventsAfter(
   topic: string | undefined,
   limit: number,
 ): string {
-  return `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
-           WHERE e.id > ${position} AND e.id <= ${upTo} ${topic === undefined ? '' : `AND e.topic = ${quoteLiteral(topic)}`}
-           ORDER BY e.id LIMIT ${limit}`
+  return sentAfterwards(
+    `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
+      WHERE e.id > ${position} AND e.id <= ${upTo} ${topic === undefined ? '' : `AND e.topic = ${quoteLiteral(topic)}`}
+      ORDER BY e.id LIMIT ${limit}`,
+    emptied(schema, 'NULL, NULL', 'NULL'),
+  )
 }
 
 /** How far ids have been given out, and a transaction that comes after all to whom they were. */
@@ -300,7 +338,7 @@ export function parkedList(schema: string, dispatcher: string | undefined, limit
                  e.head::text AS head
             FROM ${schema}.outbox_parked p
             CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM ${schema}.outbox_parked_events q
-                                 WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream) AS e
+                                 WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq) AS e
            ${dispatcher === undefined ? '' : `WHERE p.dispatcher = ${quoteLiteral(dispatcher)}`}
            ORDER BY p.since LIMIT ${limit}`
 }

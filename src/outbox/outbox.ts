@@ -120,6 +120,11 @@ export class EnqueuingRoom implements Enqueuing {
     return flushEvents(this.#schema, events, numbers as Map<string, number> | undefined)
   }
 
+  /** One event of a transaction that is the caller's: there may be any number of others. */
+  append(event: PreparedEvent): ReturnType<Enqueuing['flush']> {
+    return flushEvents(this.#schema, [event], undefined, null)
+  }
+
   committed(): void {
     for (const listener of this.#listeners) listener()
   }
@@ -155,7 +160,7 @@ export class Outbox<Events extends object = EventMap> {
     const prepared = this.#enqueuing.prepare(event)
     const connection = wrapCallersClient(this.#grounds, client, 'outbox.enqueue()')
     try {
-      const statements = this.#enqueuing.flush([prepared], undefined)
+      const statements = this.#enqueuing.append(prepared)
       const written = await writeInCallersTransaction(connection, statements, 'outbox.enqueue()')
       return { seq: Number(Object.values(written?.rows[0] ?? {})[0]) }
     } finally {
@@ -210,7 +215,7 @@ export class Outbox<Events extends object = EventMap> {
 
   /**
    * Empties segments older than that which every dispatcher has passed, in two calls: the first makes them ready, another a minute later
-   * empties them. Dispatchers do so by themselves, see `retainMs`.
+   * empties them. Dispatchers do so by themselves, see `retainMs`; what they want kept for longer goes as well.
    */
   async retain(options: RetainOptions): Promise<Retained> {
     checkOptions('outbox.retain()', options, RETAIN_OPTIONS)
@@ -220,7 +225,8 @@ export class Outbox<Events extends object = EventMap> {
       throw new InvalidOption(`${name} is ${String(value)}.`, { advice: 'Use a number of milliseconds.' })
     }
     await this.#grounds.ready()
-    return retain(this.#grounds, olderThanMs, rotateMs)
+    const { dropped, readied, rotated } = await retain(this.#grounds, { olderThanMs, rotateMs })
+    return { dropped, readied, rotated }
   }
 
   /**

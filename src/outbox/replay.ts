@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, ReplayStopped } from '../errors.ts'
-import { withConnection } from '../postgres/index.ts'
+import { InvalidOption, ReplayGap, ReplayStopped } from '../errors.ts'
+import { type StatementResult, type TextRow, withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { eventsAfter, eventsOfStream, hasEnded, positionNow } from './outbox.sql.ts'
+import { rowsIn } from './rowsIn.ts'
 import { type Delivery, type Sink, type SinkFunction, sinkOf } from './sink.ts'
 
 /** How long a replay waits for transactions that are older than it. */
@@ -69,27 +70,26 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
   const sink = sinkOf(options.sink)
   await grounds.ready()
   const { driver, quotedSchema, silence } = grounds
-  const rowsOf = async (text: string): Promise<EventRow[]> => {
-    const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
-    return (result?.rows ?? []) as unknown as EventRow[]
-  }
-  const [here] = (await rowsOf(positionNow(quotedSchema))) as unknown as [{ position: string; after: string }]
+  const ask = (text: string): Promise<StatementResult<TextRow>[]> =>
+    withConnection(driver, (connection) => connection.script(text), silence)
+  const [here] = rowsIn(await ask(positionNow(quotedSchema))) as unknown as [{ position: string; after: string }]
   const upTo = Number(here.position)
-  const settled = await untilSettled(async () => {
-    const [answer] = (await rowsOf(hasEnded(here.after))) as unknown as [{ ended: string }]
-    return answer.ended === 'true'
-  })
+  const settled = await untilSettled(async () => rowsIn(await ask(hasEnded(here.after)))[0]?.['ended'] === 'true')
   let [events, position, nextSeq] = [0, options.fromPosition ?? 0, fromSeq]
+  const retention = new Retention(topic === undefined || key === undefined ? undefined : `${topic}/${key}`)
   await sink.open?.()
   try {
     while (!isAborted(signal)) {
-      const rows = await rowsOf(
+      const results = await ask(
         topic !== undefined && key !== undefined
           ? eventsOfStream(quotedSchema, { topic, key }, nextSeq, toSeq, upTo, batch)
           : eventsAfter(quotedSchema, position, upTo, topic, batch),
       )
+      const rows = rowsWith(results, 'event_id') as unknown as EventRow[]
       const fetched = rows.map((row) => FetchedEvent.ofRow(row, 0n))
       const last = fetched.at(-1)
+      const ended = toSeq !== undefined && nextSeq > toSeq
+      retention.check(rowsWith(results, 'emptied')[0] as unknown as EmptiedRow, { position, nextSeq, ended })
       if (last === undefined) break
       const context = { dispatcher: 'replay', shard: 0, fence: 0n, signal: signal ?? new AbortController().signal }
       const answers = await sink.send(fetched, context)
@@ -108,6 +108,50 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
     await sink.close?.()
   }
   return { events, position: settled ? position : (options.fromPosition ?? 0) }
+}
+
+interface EmptiedRow {
+  readonly emptied: string
+  readonly gone: string | null
+}
+
+/**
+ * Retention goes on beside a replay, and may remove what it has not come to. What was not there when it began is not sent, and that is
+ * known; what goes afterwards would be a gap in the middle of what it sends.
+ */
+class Retention {
+  readonly #stream: string | undefined
+  /** Up to here events had gone when the first ones were read. */
+  #before: number | undefined
+
+  constructor(stream: string | undefined) {
+    this.#stream = stream
+  }
+
+  /** Looks at what was gone when events after `position`, of a stream from `nextSeq` on, were read. */
+  check(
+    row: EmptiedRow,
+    { position, nextSeq, ended }: { position: number; nextSeq: number; ended: boolean },
+  ): void {
+    const emptied = Number(row.emptied)
+    this.#before ??= emptied
+    if (emptied <= this.#before || ended) return
+    if (this.#stream === undefined ? emptied <= position : row.gone !== 'true') return
+    const what =
+      this.#stream === undefined
+        ? `events after position ${position}, up to ${emptied}`
+        : `${this.#stream} #${nextSeq} and perhaps later ones`
+    throw new ReplayGap(`Retention removed ${what}, before the replay had read them.`, {
+      advice: 'Everything before was sent. Replay from the oldest event that is left, and retain events for longer.',
+      position,
+      ...(this.#stream === undefined ? {} : { seq: nextSeq }),
+    })
+  }
+}
+
+/** The rows of the statement whose rows have that column. */
+function rowsWith(results: readonly StatementResult<TextRow>[], column: string): TextRow[] {
+  return results.find(({ rows }) => rows[0] !== undefined && column in rows[0])?.rows ?? []
 }
 
 /** Transactions that were open when it began may yet put events between those that are there. Most are over in a moment. */

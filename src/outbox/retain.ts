@@ -1,6 +1,7 @@
 import type { Grounds } from '../transactions/index.ts'
 import { onPrimary } from './onPrimary.ts'
-import { retainSegments } from './outbox.sql.ts'
+import { type Age, keepNumbers, turnSegments } from './outbox.sql.ts'
+import { rowsIn } from './rowsIn.ts'
 
 /** What a round of retention did. */
 export interface Retained {
@@ -12,15 +13,29 @@ export interface Retained {
   readonly rotated: boolean
 }
 
+/** A round, and whether there is more to be made ready than there was time for. */
+export interface Round extends Retained {
+  readonly more: boolean
+}
+
 /**
  * Empties segments that every dispatcher has passed and that are older than the given time, and begins a new one when it is due. Never
  * waits long for anybody: what is in use is looked at another time. It takes two rounds to empty a segment: the first writes down the last
- * numbers of its streams, so that a dump which is being made has them, and the second empties it.
+ * numbers of its streams, so that a dump which is being made has them, and the second empties it. Writing them down is done in short
+ * steps, each a transaction, for `withinMs` at the most: the next round goes on.
  */
-export async function retain(grounds: Grounds, olderThanMs: number, rotateMs: number): Promise<Retained> {
-  const text = retainSegments(grounds.quotedSchema, olderThanMs, rotateMs)
-  const results = await onPrimary(grounds, (connection) => connection.script(text))
+export async function retain(grounds: Grounds, age: Age, withinMs = Infinity): Promise<Round> {
+  const until = performance.now() + withinMs
+  const turning = turnSegments(grounds.quotedSchema, age)
+  const results = await onPrimary(grounds, (connection) => connection.script(turning))
   const told = (name: string): unknown =>
     results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name]
-  return { dropped: Number(told('dropped')), readied: Number(told('readied')), rotated: told('rotated') === 'true' }
+  const keeping = keepNumbers(grounds.quotedSchema, age)
+  let [readied, more] = [0, true]
+  while (more && performance.now() < until) {
+    const [kept] = rowsIn(await onPrimary(grounds, (connection) => connection.script(keeping)))
+    readied += Number(kept?.['readied'])
+    more = kept?.['more'] === 'true'
+  }
+  return { dropped: Number(told('dropped')), readied, rotated: told('rotated') === 'true', more }
 }

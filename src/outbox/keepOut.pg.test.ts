@@ -1,0 +1,257 @@
+import pg from 'pg'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type Dispatching, dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
+import { signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { Lockstep } from '../index.ts'
+
+/** What others do on the server: a process that has stopped, old snapshots, publications, bulk loads. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+
+const EMPTY = `
+  TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet, lockstep.outbox_ticks, lockstep.outbox_dispatchers, lockstep.outbox_cursors,
+           lockstep.outbox_parked, lockstep.outbox_parked_events, lockstep.outbox_segments, lockstep.leases;
+  SELECT setval('lockstep.outbox_slot', 0);
+  INSERT INTO lockstep.outbox_segments VALUES (0, 1, clock_timestamp())`
+
+let stops: (() => Promise<unknown>)[] = []
+beforeEach(() => bench.admin.query(EMPTY))
+afterEach(async () => {
+  const all = stops.toReversed()
+  stops = []
+  for (const stop of all) await stop()
+})
+
+function dispatch(...given: Parameters<typeof dispatching>): Dispatching {
+  const [lockstep, options] = given
+  const dispatcher = dispatching(lockstep, { shards: 1, retainMs: false, ...options })
+  stops.push(() => dispatcher.stop())
+  return dispatcher
+}
+
+async function session(): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
+  stops.push(() => client.end())
+  return client
+}
+
+/** A session that holds a snapshot until the end of the test: what is deleted from now on stays where it is. */
+async function oldSnapshot(): Promise<void> {
+  const client = await session()
+  await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1')
+  stops.push(() => client.query('COMMIT'))
+}
+
+/** A pool whose sockets are read no more from the moment on at which so many bytes have come, as those of a process that was stopped. */
+class StoppingPool {
+  readonly pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  readonly stopped = signal()
+  readonly #streams = new Set<import('node:net').Socket>()
+  #bytes = 0
+  #isStopped = false
+
+  constructor(private readonly after: number) {
+    this.pool.on('error', () => undefined)
+    this.pool.on('connect', (client) => {
+      const { stream } = (client as unknown as { connection: { stream: import('node:net').Socket } }).connection
+      this.#streams.add(stream)
+      if (this.#isStopped) stream.pause()
+      stream.on('data', (chunk: Buffer) => {
+        this.#bytes += chunk.length
+        if (this.#bytes > this.after) this.#stop()
+      })
+    })
+  }
+
+  #stop(): void {
+    this.#isStopped = true
+    for (const stream of this.#streams) stream.pause()
+    this.stopped.give()
+  }
+
+  goOn(): void {
+    this.#isStopped = false
+    this.#bytes = -Infinity
+    for (const stream of this.#streams) stream.resume()
+  }
+}
+
+test('a dispatcher that is stopped while it is sent its events blocks neither retention nor VACUUM', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const large = 'x'.repeat(400_000)
+  for (let n = 0; n < 80; n++)
+    await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key: `k${n}`, payload: `${n} ${Math.random()} ${large}` }))
+  const stopping = new StoppingPool(200_000)
+  const before = new Lockstep(stopping.pool, { silenceMs: 600_000 })
+  const first = dispatching(before, { shards: 8, retainMs: false })
+  stops.push(async () => {
+    stopping.goOn()
+    await first.stop()
+    await before.close()
+    await stopping.pool.end()
+  })
+  await stopping.stopped.given
+  const stuck = `SELECT pid, backend_xmin, (SELECT count(*)::int FROM pg_locks l WHERE l.pid = a.pid AND l.relation IS NOT NULL) AS tables
+                   FROM pg_stat_activity a WHERE datname = current_database() AND wait_event = 'ClientWrite'`
+  await eventually(async () => ((await bench.admin.query(stuck)).rowCount ?? 0) > 0)
+  expect((await bench.admin.query(stuck)).rows).toMatchObject([{ backend_xmin: null, tables: 0 }])
+  const second = dispatch(lockstep, { shards: 8 })
+  await eventually(() => new Set(second.delivered).size === 80)
+  await eventually(async () => (await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })).dropped > 0)
+  expect((await bench.admin.query(stuck)).rowCount).toBe(1)
+}, 120_000)
+
+describe('a publication of all tables', () => {
+  beforeEach(async () => {
+    await bench.admin.query('CREATE PUBLICATION everything FOR ALL TABLES')
+    stops.push(() => bench.admin.query('DROP PUBLICATION everything'))
+  })
+
+  test('does not keep payloads from being erased', async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key: 'a', payload: 'a secret' }))
+    expect(await lockstep.outbox.erase({ topic: 't', key: 'a' })).toEqual({ erased: 1 })
+    const run = dispatch(lockstep)
+    await run.until(1)
+    expect(run.delivered).toEqual(['t/a#1†'])
+    expect(await lockstep.outbox.rebase({ deliver: 'all' })).toMatchObject({ putAside: 1 })
+  })
+
+  // Those that are not logged are in no publication.
+  test('finds a replica identity in every table whose rows are changed', async () => {
+    const { rows } = await bench.admin.query(
+      `SELECT c.relname FROM pg_class c
+        WHERE c.relnamespace = 'lockstep'::regnamespace AND c.relkind = 'r' AND c.relpersistence = 'p'
+          AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary ELSE i.indisreplident END)`,
+    )
+    expect(rows).toEqual([])
+  })
+})
+
+describe('one transaction that enqueues to very many streams', () => {
+  const LOCKS = `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`
+
+  test('in SQL, holds a lock for each of the first hundred, then one for each bucket', async () => {
+    const client = await session()
+    await client.query('BEGIN')
+    await client.query(`SELECT lockstep.enqueue('bulk', 'k' || n, '{}') FROM generate_series(1, 3000) AS n`)
+    expect((await client.query<{ n: number }>(LOCKS)).rows[0]?.n).toBeLessThanOrEqual(100 + 2 * 64)
+    const other = await session()
+    const { rows: pid } = await other.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
+    const next = other.query<{ seq: number }>(`SELECT lockstep.enqueue('bulk', 'k2999', '{}')::int AS seq`)
+    await eventually(
+      async () =>
+        (await bench.admin.query(`SELECT FROM pg_locks WHERE NOT granted AND pid = $1`, [pid[0]?.pid])).rowCount === 1,
+    )
+    await client.query('COMMIT')
+    expect((await next).rows).toEqual([{ seq: 2 }])
+    expect((await client.query<{ n: number }>(LOCKS)).rows).toEqual([{ n: 0 }])
+    const { rows } = await client.query(`SELECT current_setting('lockstep.outbox_streams') AS streams`)
+    expect(rows).toEqual([{ streams: '' }])
+  })
+
+  test('through outbox.enqueue(), likewise', async () => {
+    const { lockstep } = bench.open('pg')
+    const client = await session()
+    await client.query('BEGIN')
+    for (let n = 0; n < 400; n++) await lockstep.outbox.enqueue(client, { topic: 'bulk', key: `o${n}`, payload: n })
+    expect((await client.query<{ n: number }>(LOCKS)).rows[0]?.n).toBeLessThanOrEqual(100 + 2 * 64)
+    await client.query('COMMIT')
+  })
+
+  test('counts streams and not events, and forgets those of a savepoint that was rolled back', async () => {
+    const client = await session()
+    const modes = `SELECT count(*) FILTER (WHERE mode = 'ExclusiveLock')::int AS exclusive, count(*) FILTER (WHERE mode = 'ShareLock')::int AS shared
+                     FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`
+    await client.query('BEGIN')
+    await client.query(`SELECT lockstep.enqueue('bulk', 'one', '{}') FROM generate_series(1, 300)`)
+    expect((await client.query(modes)).rows).toEqual([{ exclusive: 1, shared: 1 }])
+    await client.query('SAVEPOINT s')
+    await client.query(`SELECT lockstep.enqueue('bulk', 's' || n, '{}') FROM generate_series(1, 300) AS n`)
+    await client.query('ROLLBACK TO s')
+    expect((await client.query(modes)).rows).toEqual([{ exclusive: 1, shared: 1 }])
+    await client.query(`SELECT lockstep.enqueue('bulk', 'two', '{}')`)
+    expect((await client.query<{ exclusive: number }>(modes)).rows[0]?.exclusive).toBe(2)
+    await client.query('ROLLBACK')
+  })
+
+  test('keeps its order whatever a session says about the count', async () => {
+    const [one, two] = [await session(), await session()]
+    await one.query(`BEGIN; SET LOCAL lockstep.outbox_streams = '100'; SELECT lockstep.enqueue('bulk', 'lie', '1')`)
+    const waiting = two.query<{ seq: number }>(`SELECT lockstep.enqueue('bulk', 'lie', '2')::int AS seq`)
+    await bench.waiters(1)
+    await one.query('COMMIT')
+    expect((await waiting).rows).toEqual([{ seq: 2 }])
+  })
+})
+
+/** How many entries of an index were looked at; told by the sessions that did so when they end. */
+async function entriesRead(index: string): Promise<number> {
+  const { rows } = await bench.admin.query<{ n: number }>(
+    `SELECT pg_stat_get_tuples_returned($1::regclass)::int AS n`,
+    [`lockstep.${index}`],
+  )
+  return rows[0]?.n ?? 0
+}
+
+describe('while a session holds an old snapshot', () => {
+  test('a parked stream is drained at the same cost from its first event to its last', async () => {
+    const pool = new pg.Pool({ connectionString: database.url, max: 6 })
+    const lockstep = new Lockstep(pool)
+    const count = 6000
+    let refusing = true
+    const run = dispatching(lockstep, {
+      shards: 1,
+      retainMs: false,
+      sink: (batch) => batch.map(() => (refusing ? { refused: 'not yet' } : ('sent' as const))),
+      attempts: 1_000_000,
+    })
+    await lockstep.transaction({}, (tx) =>
+      tx.enqueueMany(Array.from({ length: count }, (_, n) => ({ topic: 't', key: 'a', payload: n }))),
+    )
+    await eventually(
+      async () => (await bench.admin.query('SELECT FROM lockstep.outbox_parked_events')).rowCount === count,
+    )
+    await oldSnapshot()
+    const before = await entriesRead('outbox_parked_events_pkey')
+    refusing = false
+    await run.until(count)
+    await run.stop()
+    await lockstep.close()
+    await pool.end()
+    await eventually(
+      async () =>
+        (await bench.admin.query(`SELECT FROM pg_stat_activity WHERE datname = current_database()`)).rowCount === 2,
+    )
+    expect(run.delivered).toHaveLength(count)
+    expect((await entriesRead('outbox_parked_events_pkey')) - before).toBeLessThan(10 * count)
+  }, 120_000)
+
+  test('a cursor is moved at the same cost, however often it was', async () => {
+    await bench.admin.query(
+      `SELECT lockstep.outbox_register('d', 1::smallint, s.system_identifier::text, d.oid::text, 1, false, NULL)
+         FROM pg_control_system() AS s, pg_database AS d WHERE d.datname = current_database()`,
+    )
+    const { rows } = await bench.admin.query<{ life: string }>(`SELECT value::text AS life FROM lockstep.incarnation`)
+    await oldSnapshot()
+    const client = new pg.Client({ connectionString: database.url })
+    await client.connect()
+    await client.query(`SELECT lockstep.outbox_take('d', 0::smallint, 1)`)
+    const before = await entriesRead('outbox_cursors_pkey')
+    const moves = 4000
+    for (let version = 1; version <= moves; version++)
+      await client.query(
+        `SELECT lockstep.outbox_move('d', '{0}', '{1}', ARRAY[$1::bigint], ARRAY[$2], '{1:1:}', '{1:1:}', '{0}', '{true}', '{0}')`,
+        [version, rows[0]?.life],
+      )
+    await client.end()
+    const { rows: last } = await bench.admin.query(`SELECT max(version)::int AS version FROM lockstep.outbox_cursors`)
+    expect(last).toEqual([{ version: moves + 1 }])
+    await eventually(async () => (await entriesRead('outbox_cursors_pkey')) > before + moves)
+    expect((await entriesRead('outbox_cursors_pkey')) - before).toBeLessThan(7 * moves)
+  }, 120_000)
+})
