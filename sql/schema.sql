@@ -373,16 +373,20 @@ BEGIN
     RETURN false;
   END IF;
   IF my_version % 100 = 0 THEN
+    -- Not all that there ever were, but now and then: deleted ones stay in the index while a session holds an old snapshot.
     DELETE FROM "lockstep".outbox_cursors o
-     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard AND o.version < my_version;
+     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard AND o.version < my_version
+       AND o.version >= my_version - CASE WHEN my_version % 10000 = 0 THEN my_version ELSE 300 END;
   END IF;
   IF waiting IS NOT NULL THEN
     -- Before the events are read: whoever erases payloads waits for copies that are being made, and they for it.
     LOCK TABLE "lockstep".outbox_parked_events IN ROW EXCLUSIVE MODE;
-    INSERT INTO "lockstep".outbox_parked (dispatcher, stream, shard, topic, key, state, attempts, reason, next_attempt_at)
+    INSERT INTO "lockstep".outbox_parked (dispatcher, stream, shard, topic, key, state, attempts, reason, next_attempt_at, sent_seq)
     SELECT my_dispatcher, "lockstep".outbox_stream(w.topic, w.key), my_shard, w.topic, w.key, COALESCE(w.state, 'parked'),
-           COALESCE(w.attempts, 0), w.reason, clock_timestamp() + make_interval(secs => COALESCE(w.delay_ms, 0) / 1000.0)
-      FROM jsonb_to_recordset(waiting) AS w(topic text, key text, state text, attempts integer, reason text, delay_ms float8)
+           COALESCE(w.attempts, 0), w.reason, clock_timestamp() + make_interval(secs => COALESCE(w.delay_ms, 0) / 1000.0),
+           (SELECT min(s.seq) - 1 FROM unnest(w.seqs) AS s(seq))
+      FROM jsonb_to_recordset(waiting)
+             AS w(topic text, key text, seqs bigint[], state text, attempts integer, reason text, delay_ms float8)
         ON CONFLICT DO NOTHING;
     INSERT INTO "lockstep".outbox_parked_events
     SELECT my_dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers,
@@ -405,14 +409,22 @@ DECLARE
   my_bucket smallint := get_byte(digest, 15) & 63;
   my_id bigint;
   my_seq bigint := known;
+  last_xid xid8;
+  streams integer := CASE WHEN known IS NULL AND outbox_append.id IS NULL
+                          THEN COALESCE(NULLIF(current_setting('lockstep.outbox_streams', true), ''), '0')::integer END;
 BEGIN
   IF COALESCE(octet_length(topic), 0) NOT BETWEEN 1 AND 1000 OR COALESCE(octet_length(key), 0) NOT BETWEEN 1 AND 1000
      OR (known IS NULL AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')) THEN
     PERFORM "lockstep".outbox_check_names(topic, key);
     PERFORM "lockstep".outbox_refuse_isolation();
   END IF;
+  IF streams >= 100 THEN
+    -- As outbox_bucket_lock() has it, and as below.
+    PERFORM pg_advisory_xact_lock(('x' || encode(substr(sha256(
+      convert_to('lockstep', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex')
+    ), 1, 8), 'hex'))::bit(64)::bigint # my_bucket::bigint);
   -- Takes the bucket's lock, then the stream's: neither is ever null.
-  IF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
+  ELSIF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
        convert_to('lockstep', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex')
      ), 1, 8), 'hex'))::bit(64)::bigint # my_bucket::bigint) IS NULL
      OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN
@@ -422,7 +434,7 @@ BEGIN
   CASE COALESCE(pg_sequence_last_value($slot$"lockstep".outbox_slot$slot$::regclass), 0) 
   WHEN 0 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_0 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      SELECT l.seq, l.xid INTO my_seq, last_xid FROM "lockstep".outbox_events_0 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
@@ -432,7 +444,7 @@ BEGIN
             topic, key, payload, bytes, headers);
   WHEN 1 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_1 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      SELECT l.seq, l.xid INTO my_seq, last_xid FROM "lockstep".outbox_events_1 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
@@ -442,7 +454,7 @@ BEGIN
             topic, key, payload, bytes, headers);
   WHEN 2 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_2 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      SELECT l.seq, l.xid INTO my_seq, last_xid FROM "lockstep".outbox_events_2 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
@@ -452,7 +464,7 @@ BEGIN
             topic, key, payload, bytes, headers);
   WHEN 3 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_3 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      SELECT l.seq, l.xid INTO my_seq, last_xid FROM "lockstep".outbox_events_3 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
@@ -462,7 +474,7 @@ BEGIN
             topic, key, payload, bytes, headers);
   WHEN 4 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_4 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      SELECT l.seq, l.xid INTO my_seq, last_xid FROM "lockstep".outbox_events_4 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
@@ -472,7 +484,7 @@ BEGIN
             topic, key, payload, bytes, headers);
   WHEN 5 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_5 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      SELECT l.seq, l.xid INTO my_seq, last_xid FROM "lockstep".outbox_events_5 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
@@ -482,7 +494,7 @@ BEGIN
             topic, key, payload, bytes, headers);
   WHEN 6 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_6 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      SELECT l.seq, l.xid INTO my_seq, last_xid FROM "lockstep".outbox_events_6 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
@@ -492,7 +504,7 @@ BEGIN
             topic, key, payload, bytes, headers);
   WHEN 7 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq INTO my_seq FROM "lockstep".outbox_events_7 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      SELECT l.seq, l.xid INTO my_seq, last_xid FROM "lockstep".outbox_events_7 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
@@ -502,6 +514,9 @@ BEGIN
             topic, key, payload, bytes, headers);
   END CASE;
   IF my_id % 1000 = 0 THEN PERFORM "lockstep".outbox_tick(my_id); END IF;
+  IF streams < 100 AND last_xid IS DISTINCT FROM me THEN
+    PERFORM set_config('lockstep.outbox_streams', (streams + 1)::text, true);
+  END IF;
   RETURN my_seq;
 END
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
@@ -559,6 +574,7 @@ END
 function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   s "lockstep".outbox_segments;
+  age interval := COALESCE(min_age, "lockstep".outbox_retention());
   passed xid8 := "lockstep".outbox_passed();
   dropped integer := 0;
 BEGIN
@@ -568,26 +584,46 @@ BEGIN
   END IF;
   PERFORM set_config('lock_timeout', '300ms', true);
   BEGIN
-    DELETE FROM "lockstep".outbox_ticks t WHERE t.newest < passed;
+    -- A tick stands for a thousand events. What is left over goes with the next round.
+    DELETE FROM "lockstep".outbox_ticks t
+     WHERE t.ctid = ANY(ARRAY(SELECT o.ctid FROM "lockstep".outbox_ticks o WHERE o.newest < passed LIMIT 10000));
   EXCEPTION WHEN lock_not_available THEN
     RETURN 0;
   END;
-  FOR s IN SELECT * FROM "lockstep".outbox_segments g
-            WHERE g.sealed_xid <= passed AND g.left_at <= clock_timestamp() - min_age
-              AND g.kept_at <= clock_timestamp() - least(min_age, interval '1 minute') ORDER BY g.number LOOP
+  FOR s IN SELECT * FROM "lockstep".outbox_segments g ORDER BY g.number LOOP
+    EXIT WHEN NOT COALESCE(s.sealed_xid <= passed AND s.left_at <= clock_timestamp() - age
+                           AND s.kept_at <= clock_timestamp() - least(age, interval '1 minute'), false);
     BEGIN
       EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', format('%I.outbox_events_' || s.slot, 'lockstep')::regclass);
+      -- Whoever registers now waits until this is over; whoever has, counts.
+      LOCK TABLE "lockstep".outbox_dispatchers IN SHARE MODE;
     EXCEPTION WHEN lock_not_available THEN
       EXIT;
     END;
-    -- Somebody new may have begun to read it meanwhile.
+    -- Somebody new may have begun to read it meanwhile, or wants it for longer.
     passed := "lockstep".outbox_passed();
-    EXIT WHEN passed IS NULL OR s.sealed_xid > passed;
+    age := COALESCE(min_age, "lockstep".outbox_retention());
+    EXIT WHEN NOT COALESCE(s.sealed_xid <= passed AND s.left_at <= clock_timestamp() - age, false);
+    -- For whoever is replaying these events: see outbox_emptied().
+    UPDATE "lockstep".outbox_home h SET emptied_id = s.last_id WHERE h.emptied_id < s.last_id;
     EXECUTE format('TRUNCATE %s', format('%I.outbox_events_' || s.slot, 'lockstep')::regclass);
     DELETE FROM "lockstep".outbox_segments g WHERE g.slot = s.slot;
     dropped := dropped + 1;
   END LOOP;
   RETURN dropped;
+END
+function outbox_emptied(my_topic text, my_key text, next_seq bigint, OUT emptied_id bigint, OUT gone boolean) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+DECLARE
+  mine uuid := "lockstep".outbox_stream(my_topic, my_key);
+  last_seq bigint;
+BEGIN
+  SELECT h.emptied_id INTO emptied_id FROM "lockstep".outbox_home h;
+  IF mine IS NOT NULL THEN
+    -- First the last number: an event up to that which is not found afterwards is gone.
+    last_seq := ("lockstep".outbox_last(ARRAY[mine]))[1];
+    gone := next_seq <= last_seq
+            AND NOT EXISTS (SELECT FROM "lockstep".outbox_events e WHERE e.stream = mine AND e.seq = next_seq);
+  END IF;
 END
 function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -855,30 +891,61 @@ BEGIN
                      WHERE d.name = my_dispatcher AND (d.system <> this_system::text OR d.database <> this_database::text))
     INTO life, elsewhere;
 END
-function outbox_keep(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_keep(min_age interval, OUT readied integer, OUT more boolean) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
+  streams_at_once CONSTANT integer := 200;
+  age interval := COALESCE(min_age, "lockstep".outbox_retention());
   passed xid8 := "lockstep".outbox_passed();
-  going smallint[];
-  my_slot smallint;
+  timeout interval := current_setting('statement_timeout')::interval;
+  until timestamptz := clock_timestamp() + CASE WHEN timeout > '0' THEN least(timeout / 4, interval '0.1 s') ELSE interval '0.1 s' END;
+  s "lockstep".outbox_segments;
+  found_streams integer;
+  at uuid;
+  top bigint;
 BEGIN
-  IF passed IS NULL OR NOT pg_try_advisory_xact_lock("lockstep".lock_id('outbox-retain', 'Outbox:rotate')) THEN
-    RETURN 0;
+  readied := 0;
+  more := false;
+  IF passed IS NULL OR age IS NULL OR NOT pg_try_advisory_xact_lock("lockstep".lock_id('outbox-retain', 'Outbox:rotate')) THEN
+    RETURN;
   END IF;
-  going := ARRAY(SELECT g.slot FROM "lockstep".outbox_segments g
-                  WHERE g.kept_at IS NULL AND g.sealed_xid <= passed
-                    AND g.left_at <= clock_timestamp() - (min_age - least(min_age, interval '1 minute')));
-  FOREACH my_slot IN ARRAY going LOOP
-    INSERT INTO "lockstep".outbox_quiet AS q (stream, topic, key, seq)
-    SELECT DISTINCT ON (e.stream) e.stream, e.topic, e.key, e.seq
-      FROM "lockstep".outbox_events e
-     WHERE e.slot = my_slot
-       AND NOT EXISTS (SELECT FROM "lockstep".outbox_events later WHERE later.stream = e.stream AND later.slot <> my_slot AND later.seq > e.seq)
-     ORDER BY e.stream, e.seq DESC
-        ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq);
+  FOR s IN SELECT * FROM "lockstep".outbox_segments g ORDER BY g.number LOOP
+    CONTINUE WHEN s.kept_at IS NOT NULL;
+    EXIT WHEN NOT COALESCE(s.sealed_xid <= passed AND s.left_at <= clock_timestamp() - (age - least(age, interval '1 minute')), false);
+    LOOP
+      EXECUTE format($walk$
+        WITH RECURSIVE walk AS (
+          (SELECT e.stream, e.topic, e.key, e.seq, e.id FROM %1$I.outbox_events_%2$s e
+            WHERE e.stream < $1 ORDER BY e.stream DESC, e.seq DESC LIMIT 1)
+          UNION ALL
+          SELECT n.* FROM walk w CROSS JOIN LATERAL (
+            SELECT e.stream, e.topic, e.key, e.seq, e.id FROM %1$I.outbox_events_%2$s e
+             WHERE e.stream < w.stream ORDER BY e.stream DESC, e.seq DESC LIMIT 1) AS n
+        ), streams AS MATERIALIZED (SELECT * FROM walk LIMIT $2),
+        kept AS (
+          INSERT INTO %1$I.outbox_quiet AS q (stream, topic, key, seq)
+          SELECT w.stream, w.topic, w.key, w.seq FROM streams w
+           -- By its index for each: as NOT EXISTS it may be joined with all events that there are.
+           WHERE (SELECT true FROM %1$I.outbox_events later
+                   WHERE later.stream = w.stream AND later.slot <> %2$s AND later.seq > w.seq LIMIT 1) IS NULL
+              ON CONFLICT (stream) DO UPDATE SET seq = greatest(q.seq, EXCLUDED.seq)
+        )
+        SELECT count(*), (array_agg(w.stream ORDER BY w.stream))[1], max(w.id) FROM streams w
+      $walk$, 'lockstep', s.slot) INTO found_streams, at, top USING COALESCE(s.kept_stream, 'ffffffff-ffff-ffff-ffff-ffffffffffff'), streams_at_once;
+      s.kept_stream := COALESCE(at, s.kept_stream);
+      s.last_id := greatest(s.last_id, top);
+      EXIT WHEN found_streams < streams_at_once;
+      more := clock_timestamp() >= until;
+      EXIT WHEN more;
+    END LOOP;
+    -- From the last moment on: it may have taken long.
+    UPDATE "lockstep".outbox_segments g
+       SET kept_stream = s.kept_stream, last_id = s.last_id, kept_at = CASE WHEN NOT more THEN clock_timestamp() END
+     WHERE g.slot = s.slot;
+    EXIT WHEN more;
+    readied := readied + 1;
+    more := clock_timestamp() >= until;
+    EXIT WHEN more;
   END LOOP;
-  -- From the last moment on: it may have taken long.
-  UPDATE "lockstep".outbox_segments g SET kept_at = clock_timestamp() WHERE g.slot = ANY(going);
-  RETURN cardinality(going);
 END
 function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
@@ -950,8 +1017,10 @@ BEGIN
   FOR i IN 1 .. cardinality(my_shards) LOOP
     -- Only behind a cursor that was moved just now: after a crash the one that the caller has read may not be there any more.
     IF my_versions[i] % 100 = 0 AND my_shards[i] = ANY(moved) THEN
+      -- Not all that there ever were, but now and then: deleted ones stay in the index while a session holds an old snapshot.
       DELETE FROM "lockstep".outbox_cursors o
-       WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] AND o.version < my_versions[i];
+       WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] AND o.version < my_versions[i]
+         AND o.version >= my_versions[i] - CASE WHEN my_versions[i] % 10000 = 0 THEN my_versions[i] ELSE 300 END;
     END IF;
   END LOOP;
   RETURN COALESCE(cardinality(moved), 0);
@@ -978,7 +1047,8 @@ BEGIN
       RETURN CASE WHEN p.state = 'paused' THEN 'paused' WHEN p.state IS NULL THEN 'not parked' ELSE 'not paused' END;
     END IF;
     IF verb = 'skip' THEN
-      SELECT min(e.seq) INTO head FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine;
+      SELECT min(e.seq) INTO head FROM "lockstep".outbox_parked_events e
+       WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > p.sent_seq;
       -- The operator has seen this one at the head; by now it may have got through.
       IF head IS DISTINCT FROM my_seq THEN
         RETURN 'not at the head';
@@ -1009,13 +1079,15 @@ BEGIN
            WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
            ORDER BY d.next_attempt_at LIMIT max_streams) AS p
     LEFT JOIN LATERAL (SELECT * FROM "lockstep".outbox_parked_events q
-                        WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream ORDER BY q.seq LIMIT max_events) AS e ON true
+                        WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq
+                        ORDER BY q.seq LIMIT max_events) AS e ON true
    ORDER BY p.stream, e.seq;
 END
 function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
   o record;
   mine uuid;
+  floor bigint;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared("lockstep".outbox_shard_lock(my_dispatcher, my_shard));
   IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
@@ -1026,13 +1098,19 @@ BEGIN
                                                            was_tombstone boolean) LOOP
     mine := "lockstep".outbox_stream(o.topic, o.key);
     -- In the order in which operators lock: the stream, then its events.
-    PERFORM FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
-    DELETE FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq <= o.sent_up_to;
+    SELECT p.sent_seq INTO floor FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
+    DELETE FROM "lockstep".outbox_parked_events e
+     WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to;
+    IF o.sent_up_to > floor
+       AND NOT EXISTS (SELECT FROM "lockstep".outbox_parked_events e
+                        WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to) THEN
+      floor := o.sent_up_to;
+    END IF;
     -- Where an operator has given the event up meanwhile, what became of it before does not count.
     IF o.seq IS NULL OR EXISTS (SELECT FROM "lockstep".outbox_parked_events e
                                  WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
                                    AND e.tombstone IS NOT NULL AND NOT o.was_tombstone) THEN
-      UPDATE "lockstep".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp()
+      UPDATE "lockstep".outbox_parked p SET attempts = 0, reason = NULL, next_attempt_at = clock_timestamp(), sent_seq = floor
        WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
     ELSE
       IF o.give_up IS NOT NULL THEN
@@ -1053,7 +1131,7 @@ BEGIN
       END IF;
       -- What an operator said meanwhile stays said.
       UPDATE "lockstep".outbox_parked p
-         SET attempts = o.attempts, reason = o.reason, state = COALESCE(o.state, p.state),
+         SET attempts = o.attempts, reason = o.reason, state = COALESCE(o.state, p.state), sent_seq = floor,
              next_attempt_at = clock_timestamp() + make_interval(secs => COALESCE(o.delay_ms, 0) / 1000.0)
        WHERE p.dispatcher = my_dispatcher AND p.stream = mine AND p.state = 'parked';
     END IF;
@@ -1086,7 +1164,7 @@ BEGIN
   INSERT INTO "lockstep".outbox_segments (slot, number, opened_at)
   SELECT (s.slot + 1) % 8, s.number + 1, clock_timestamp()
     FROM "lockstep".outbox_segments s
-   WHERE s.slot = current_slot AND s.opened_at <= clock_timestamp() - min_age
+   WHERE s.slot = current_slot AND s.opened_at <= clock_timestamp() - COALESCE(min_age, "lockstep".outbox_retention() / 6)
      AND EXISTS (SELECT FROM "lockstep".outbox_events e WHERE e.slot = current_slot)
       ON CONFLICT DO NOTHING;
   RETURN FOUND;
@@ -1535,6 +1613,8 @@ BEGIN
     SELECT my_dispatcher, n, c.version + 1, c.fence, pg_current_snapshot(), pg_current_snapshot(), 0, true, o.last_value
       FROM "lockstep".outbox_ids o;
   END LOOP;
+  -- What is put aside now can have smaller numbers than what was sent.
+  UPDATE "lockstep".outbox_parked o SET sent_seq = 0 WHERE o.dispatcher = my_dispatcher AND o.sent_seq > 0;
   INSERT INTO "lockstep".outbox_parked (dispatcher, stream, shard, topic, key, state, reason)
   SELECT DISTINCT my_dispatcher, e.stream, "lockstep".outbox_bucket(e.stream) * d.shards / 64, e.topic, e.key, 'parked', 'rebase'
     FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher
@@ -1551,7 +1631,7 @@ BEGIN
     USING ERRCODE = 'feature_not_supported',
           HINT = 'Use READ COMMITTED, or declare the stream: lockstep.transaction({ isolation, streams: [{ topic, key }] }, fn).';
 END
-function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
   -- Without events there is nothing that could name another server's transactions.
   UPDATE "lockstep".outbox_home h SET system = this_system
@@ -1560,11 +1640,14 @@ BEGIN
   IF system <> this_system THEN
     RETURN;
   END IF;
-  INSERT INTO "lockstep".outbox_dispatchers (name, shards, system, database, timeline)
-  VALUES (my_name, my_shards, this_system, this_database, this_timeline) ON CONFLICT DO NOTHING;
+  INSERT INTO "lockstep".outbox_dispatchers (name, shards, system, database, timeline, retain_ms)
+  VALUES (my_name, my_shards, this_system, this_database, this_timeline, my_retain_ms) ON CONFLICT DO NOTHING;
   -- A promotion begins a new timeline, and the cursors are as good as before.
   UPDATE "lockstep".outbox_dispatchers o SET timeline = this_timeline
    WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
+  UPDATE "lockstep".outbox_dispatchers o SET retain_ms = my_retain_ms
+   WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline = this_timeline
+     AND (o.shards = my_shards OR NOT shards_stated) AND o.retain_ms IS DISTINCT FROM my_retain_ms;
   SELECT o.shards, o.system, o.database, o.timeline INTO shards, system, database, timeline
     FROM "lockstep".outbox_dispatchers o WHERE o.name = my_name;
 END
@@ -1584,6 +1667,11 @@ BEGIN
   DELETE FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher;
   INSERT INTO "lockstep".outbox_audit (verb, dispatcher, reason) VALUES ('remove', my_dispatcher, my_reason);
   RETURN 'done';
+END
+function outbox_retention() returns interval language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  RETURN (SELECT CASE WHEN count(*) = count(d.retain_ms) THEN make_interval(secs => max(d.retain_ms) / 1000.0) END
+            FROM "lockstep".outbox_dispatchers d);
 END
 function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
@@ -1679,7 +1767,8 @@ BEGIN
   DELETE FROM "lockstep".outbox_parked p
    USING unnest(topics, keys) AS g(topic, key)
    WHERE p.dispatcher = my_dispatcher AND p.stream = "lockstep".outbox_stream(g.topic, g.key) AND p.state = 'parked'
-     AND NOT EXISTS (SELECT FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = p.dispatcher AND e.stream = p.stream);
+     AND NOT EXISTS (SELECT FROM "lockstep".outbox_parked_events e
+                      WHERE e.dispatcher = p.dispatcher AND e.stream = p.stream AND e.seq > p.sent_seq);
   GET DIAGNOSTICS gone = ROW_COUNT;
   RETURN gone;
 END
@@ -1873,6 +1962,7 @@ table outbox_dispatchers
   column system text not null
   column database text not null
   column timeline bigint not null
+  column retain_ms bigint default 604800000
   column created_at timestamp with time zone not null default clock_timestamp()
   constraint outbox_dispatchers_pkey PRIMARY KEY (name)
   CREATE UNIQUE INDEX outbox_dispatchers_pkey ON lockstep.outbox_dispatchers USING btree (name)
@@ -2038,6 +2128,7 @@ table outbox_events_7
 table outbox_home
   column one boolean not null default true
   column system text not null
+  column emptied_id bigint not null default 0
   constraint outbox_home_one_check CHECK (one)
   constraint outbox_home_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX outbox_home_pkey ON lockstep.outbox_home USING btree (one)
@@ -2052,6 +2143,7 @@ table outbox_parked
   column reason text
   column since timestamp with time zone not null default clock_timestamp()
   column next_attempt_at timestamp with time zone not null default clock_timestamp()
+  column sent_seq bigint not null default 0
   constraint outbox_parked_pkey PRIMARY KEY (dispatcher, stream)
   constraint outbox_parked_state_check CHECK ((state = ANY (ARRAY['parked'::text, 'blocked'::text, 'paused'::text])))
   CREATE INDEX outbox_parked_shard ON lockstep.outbox_parked USING btree (dispatcher, shard)
@@ -2084,6 +2176,8 @@ table outbox_segments
   column opened_at timestamp with time zone not null
   column left_at timestamp with time zone
   column sealed_xid xid8
+  column kept_stream uuid
+  column last_id bigint
   column kept_at timestamp with time zone
   constraint outbox_segments_pkey PRIMARY KEY (slot)
   CREATE UNIQUE INDEX outbox_segments_pkey ON lockstep.outbox_segments USING btree (slot)

@@ -232,15 +232,15 @@ describe('while a session holds an old snapshot', () => {
   }, 120_000)
 
   test('a cursor is moved at the same cost, however often it was', async () => {
+    await bench.open('pg').lockstep.transaction({}, async () => undefined)
     await bench.admin.query(
-      `SELECT lockstep.outbox_register('d', 1::smallint, s.system_identifier::text, d.oid::text, 1, false, NULL)
-         FROM pg_control_system() AS s, pg_database AS d WHERE d.datname = current_database()`,
+      `INSERT INTO lockstep.outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
+       VALUES ('d', 0, 1, 1, '1:1:', '1:1:', 0, true, 0)`,
     )
     const { rows } = await bench.admin.query<{ life: string }>(`SELECT value::text AS life FROM lockstep.incarnation`)
     await oldSnapshot()
     const client = new pg.Client({ connectionString: database.url })
     await client.connect()
-    await client.query(`SELECT lockstep.outbox_take('d', 0::smallint, 1)`)
     const before = await entriesRead('outbox_cursors_pkey')
     const moves = 4000
     for (let version = 1; version <= moves; version++)
