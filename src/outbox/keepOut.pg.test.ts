@@ -1,8 +1,9 @@
+import type { Socket } from 'node:net'
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { type Dispatching, dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
 
 /** What others do on the server: a process that has stopped, old snapshots, publications, bulk loads. */
@@ -50,19 +51,19 @@ async function oldSnapshot(): Promise<void> {
 class StoppingPool {
   readonly pool = new pg.Pool({ connectionString: database.url, max: 4 })
   readonly stopped = signal()
-  readonly #streams = new Set<import('node:net').Socket>()
+  readonly #streams = new Set<Socket>()
   #bytes = 0
   #isStopped = false
 
-  constructor(private readonly after: number) {
+  constructor(after: number) {
     this.pool.on('error', () => undefined)
     this.pool.on('connect', (client) => {
-      const { stream } = (client as unknown as { connection: { stream: import('node:net').Socket } }).connection
+      const { stream } = (client as unknown as { connection: { stream: Socket } }).connection
       this.#streams.add(stream)
       if (this.#isStopped) stream.pause()
       stream.on('data', (chunk: Buffer) => {
         this.#bytes += chunk.length
-        if (this.#bytes > this.after) this.#stop()
+        if (this.#bytes > after) this.#stop()
       })
     })
   }
@@ -84,7 +85,9 @@ test('a dispatcher that is stopped while it is sent its events blocks neither re
   const { lockstep } = bench.open('pg', { max: 6 })
   const large = 'x'.repeat(400_000)
   for (let n = 0; n < 80; n++)
-    await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key: `k${n}`, payload: `${n} ${Math.random()} ${large}` }))
+    await lockstep.transaction({}, (tx) =>
+      tx.enqueue({ topic: 't', key: `k${n}`, payload: `${n} ${Math.random()} ${large}` }),
+    )
   const stopping = new StoppingPool(200_000)
   const before = new Lockstep(stopping.pool, { silenceMs: 600_000 })
   const first = dispatching(before, { shards: 8, retainMs: false })
@@ -104,6 +107,50 @@ test('a dispatcher that is stopped while it is sent its events blocks neither re
   await eventually(async () => (await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })).dropped > 0)
   expect((await bench.admin.query(stuck)).rowCount).toBe(1)
 }, 120_000)
+
+test('segments that a long reader has held up go when it has left', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  dispatch(lockstep, { retainMs: 600 })
+  const enqueue = (): Promise<unknown> => bench.admin.query(`SELECT lockstep.enqueue('t', 'a', '1')`)
+  const numbers = async (): Promise<number[]> => (await lockstep.outbox.status()).segments.map(({ number }) => number)
+  await enqueue()
+  // Has locked every slot, and has a transaction id of its own: no cursor passes that.
+  const reader = await session()
+  await reader.query('BEGIN; SELECT pg_current_xact_id(); SELECT count(*) FROM lockstep.outbox_events')
+  await eventually(async () => {
+    await enqueue()
+    return (await numbers()).length === 8
+  })
+  expect((await numbers())[0]).toBe(1)
+  await reader.query('COMMIT')
+  await eventually(async () => {
+    await enqueue()
+    return ((await numbers())[0] ?? 0) > 8
+  })
+}, 240_000)
+
+test.each(DRIVERS.flatMap((driver) => ['German', 'SQL, DMY'].map((style) => ({ driver, style }))))(
+  'status() and parked() give the same times with DateStyle $style, $driver',
+  async ({ driver, style }) => {
+    const settings = `-c DateStyle=${style.replace(' ', String.raw`\ `)} -c IntervalStyle=iso_8601 -c TimeZone=Asia/Tokyo`
+    const { lockstep } = bench.open(driver, { url: `${database.url}?options=${encodeURIComponent(settings)}` })
+    const { lockstep: plain } = bench.open('pg')
+    const run = dispatch(plain, { sink: (batch) => batch.map(() => ({ refused: 'no' })), attempts: 1 })
+    const written = Date.now()
+    await plain.transaction({}, (tx) => tx.enqueue({ topic: 't', key: 'a', payload: 1 }))
+    await eventually(async () => (await plain.outbox.parked())[0]?.state === 'blocked')
+    await run.stop()
+    await plain.transaction({}, (tx) => tx.enqueue({ topic: 't', key: 'a', payload: 2 }))
+    const { lagMs, ...shard } = (await lockstep.outbox.status()).shards[0] ?? { lagMs: -1 }
+    const { lagMs: lagThere, ...there } = (await plain.outbox.status()).shards[0] ?? { lagMs: -1 }
+    expect(shard).toEqual(there)
+    expect(lagMs).toBeGreaterThanOrEqual(0)
+    expect(lagMs).toBeLessThanOrEqual(lagThere)
+    expect(Number(there.oldestUndelivered)).toBeGreaterThanOrEqual(written - 1000)
+    expect((await lockstep.outbox.status()).segments).toEqual((await plain.outbox.status()).segments)
+    expect(await lockstep.outbox.parked()).toEqual(await plain.outbox.parked())
+  },
+)
 
 describe('a publication of all tables', () => {
   beforeEach(async () => {

@@ -129,10 +129,7 @@ class Retention {
   }
 
   /** Looks at what was gone when events after `position`, of a stream from `nextSeq` on, were read. */
-  check(
-    row: EmptiedRow,
-    { position, nextSeq, ended }: { position: number; nextSeq: number; ended: boolean },
-  ): void {
+  check(row: EmptiedRow, { position, nextSeq, ended }: { position: number; nextSeq: number; ended: boolean }): void {
     const emptied = Number(row.emptied)
     this.#before ??= emptied
     if (emptied <= this.#before || ended) return
