@@ -6,16 +6,17 @@ CREATE TABLE :"schema".inbox (
   consumer text COLLATE "C" NOT NULL,
   topic text COLLATE "C" NOT NULL,
   key text COLLATE "C" NOT NULL,
-  -- The last number that was accepted; one below the first where none was yet.
+  -- The last number that was accepted; one below the first after inbox_start().
   seq bigint NOT NULL CHECK (seq >= 0),
   -- Its event's; null where none was accepted yet.
   uuid uuid,
   PRIMARY KEY (consumer, topic, key)
 ) WITH (fillfactor = 50);
 
--- Takes an event if it is the next one: first, tombstone, duplicate, diverged, or gap:<the number that is expected>. start counts only
--- for a stream without a row. Whoever comes while another transaction is at the same stream waits for its end, before anything is said
--- that depends on it; above READ COMMITTED it fails with 40001 instead of answering from an old snapshot.
+-- Takes an event if it is the next one: first, tombstone, duplicate, diverged, or gap:<the number that is expected>. Only an event that
+-- is taken writes a row: a gap leaves nothing behind, also where the caller catches it and commits. start counts only for a stream
+-- without a row. A call that comes while another transaction is at the same stream waits for its end, before anything is said that
+-- depends on it; above READ COMMITTED it fails with 40001 instead of answering from an old snapshot.
 -- enable_seqscan: a scan of a small table would, at SERIALIZABLE, be a read of all streams.
 CREATE FUNCTION :"schema".inbox_accept(
   my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1
@@ -39,13 +40,16 @@ BEGIN
     SELECT i.seq, i.uuid INTO last_seq, last_uuid FROM :"schema".inbox i
      WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
     IF NOT FOUND THEN
-      -- Also where the event is not the first one: this waits for whoever begins the stream just now.
-      INSERT INTO :"schema".inbox (consumer, topic, key, seq, uuid)
-      VALUES (my_consumer, my_topic, my_key, CASE WHEN my_seq = start THEN my_seq ELSE start - 1 END,
-              CASE WHEN my_seq = start THEN my_uuid END)
+      -- Also where the event does not begin the stream: this waits for a transaction that begins it just now.
+      INSERT INTO :"schema".inbox (consumer, topic, key, seq, uuid) VALUES (my_consumer, my_topic, my_key, my_seq, my_uuid)
           ON CONFLICT DO NOTHING;
-      IF FOUND AND my_seq = start THEN
-        RETURN taken;
+      IF FOUND THEN
+        IF my_seq = start THEN
+          RETURN taken;
+        END IF;
+        -- No transaction has begun the stream, and this event does not: a row left behind would end the say of start.
+        DELETE FROM :"schema".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
+        RETURN CASE WHEN my_seq < start THEN 'duplicate' ELSE 'gap:' || start END;
       END IF;
     ELSIF my_seq <= last_seq THEN
       -- Committed, or this transaction's own: rows only move on.

@@ -38,6 +38,7 @@ BEGIN
     PERFORM :"schema".outbox_check_names(topic, key);
     PERFORM :"schema".outbox_refuse_isolation();
   END IF;
+  IF headers IS NOT NULL THEN PERFORM :"schema".outbox_check_headers(topic, key, headers); END IF;
   -- Takes the bucket's lock, then the stream's: neither is ever null.
   IF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
        convert_to(:'schema', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex')
