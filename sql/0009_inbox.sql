@@ -6,16 +6,15 @@ CREATE TABLE :"schema".inbox (
   consumer text COLLATE "C" NOT NULL,
   topic text COLLATE "C" NOT NULL,
   key text COLLATE "C" NOT NULL,
-  -- The last number that was accepted; one below the first after inbox_start().
+  -- The last number that was accepted; one below the first where none was yet.
   seq bigint NOT NULL CHECK (seq >= 0),
   -- Its event's; null where none was accepted yet.
   uuid uuid,
   PRIMARY KEY (consumer, topic, key)
 ) WITH (fillfactor = 50);
 
--- Takes an event if it is the next one: first, tombstone, duplicate, diverged, or gap:<the number that is expected>. Only an event that
--- is taken writes a row: a gap leaves nothing behind, also where the caller catches it and commits. start counts only for a stream
--- without a row. A call that comes while another transaction is at the same stream waits for its end, before anything is said that
+-- Takes an event if it is the next one: first, tombstone, duplicate, diverged, or gap:<the number that is expected>. A gap writes
+-- nothing, also where the caller catches it and commits. start counts only for a stream without a row. A call that comes while another transaction is at the same stream waits for its end, before anything is said that
 -- depends on it; above READ COMMITTED it fails with 40001 instead of answering from an old snapshot.
 -- enable_seqscan: a scan of a small table would, at SERIALIZABLE, be a read of all streams.
 CREATE FUNCTION :"schema".inbox_accept(
@@ -41,15 +40,17 @@ BEGIN
      WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
     IF NOT FOUND THEN
       -- Also where the event does not begin the stream: this waits for a transaction that begins it just now.
-      INSERT INTO :"schema".inbox (consumer, topic, key, seq, uuid) VALUES (my_consumer, my_topic, my_key, my_seq, my_uuid)
+      INSERT INTO :"schema".inbox (consumer, topic, key, seq, uuid)
+      VALUES (my_consumer, my_topic, my_key, CASE WHEN my_seq = start THEN my_seq ELSE start - 1 END,
+              CASE WHEN my_seq = start THEN my_uuid END)
           ON CONFLICT DO NOTHING;
       IF FOUND THEN
-        IF my_seq = start THEN
-          RETURN taken;
+        IF my_seq > start THEN
+          -- No transaction has begun the stream, and this event does not: with a row left behind, no other start would count.
+          DELETE FROM :"schema".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
+          RETURN 'gap:' || start;
         END IF;
-        -- No transaction has begun the stream, and this event does not: a row left behind would end the say of start.
-        DELETE FROM :"schema".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
-        RETURN CASE WHEN my_seq < start THEN 'duplicate' ELSE 'gap:' || start END;
+        RETURN CASE WHEN my_seq = start THEN taken ELSE 'duplicate' END;
       END IF;
     ELSIF my_seq <= last_seq THEN
       -- Committed, or this transaction's own: rows only move on.
