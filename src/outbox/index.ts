@@ -30,7 +30,7 @@
  * event whose headers are malformed, which only the table's owner can write, is refused before a sink gets it.
  *
  * **Slow receivers.** A shard waits for its batch. Where streams have receivers of their own, each has `slowAfterMs` in a batch; one that
- * takes longer is put aside as slow, and goes on beside the others as fast as its receiver allows. Nothing counts against it. Its event
+ * takes longer is put aside as slow, and goes on beside the others at the pace of its receiver. Nothing counts against it. Its event
  * that is under way is not sent again: the next try takes the answer of the first (StreamsSideBySide).
  *
  * **O8 Waking.** One question for all shards of a process, again after 2 ms while events come, after 160 ms while nothing happens. Whoever

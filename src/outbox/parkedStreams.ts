@@ -14,7 +14,8 @@ const MAX_STREAMS = 50
 const MAX_EVENTS = 200
 /** A fate that is only unknown counts against nobody; it is tried again after about this many doublings. */
 const UNKNOWN_DOUBLINGS = 2
-/** A sink that says at once that a stream is still slow is not asked all the time. */
+/** When a stream that is still slow is asked for again: as a part of `slowAfterMs`, and at least. */
+const STILL_SLOW = 0.25
 const STILL_SLOW_MS = 20
 const FIRST_FAILURE_MS = 250
 const LONGEST_FAILURE_MS = 10_000
@@ -168,15 +169,22 @@ export class ParkedStreams {
       if (stop === undefined) return { topic, key, sent_up_to: sentUpTo }
       // Attempts are those of the head: with another one at the head they begin anew.
       const before = sentUpTo === 0 ? Number(rows[stop.place]?.attempts ?? 0) : 0
-      return { topic, key, sent_up_to: sentUpTo, ...this.#judge(events[stop.place] as FetchedEvent, stop, before) }
+      const judged = this.#judge(events[stop.place] as FetchedEvent, stop, before, sentUpTo > 0)
+      return { topic, key, sent_up_to: sentUpTo, ...judged }
     })
     const { number, fence } = this.#shard
     const text = parkedTried(grounds.quotedSchema, plan.name, number, fence, JSON.stringify(outcomes))
     await withConnection(grounds.driver, (connection) => connection.script(text), grounds.silence)
   }
 
+  /** Until a slow stream is asked for again: at once if it got something through, otherwise its event is under way for a while. */
+  #slowPauseMs(moved: boolean): number {
+    const { slowAfterMs } = this.#setting.plan
+    return moved ? 0 : Math.max(STILL_SLOW_MS, slowAfterMs === false ? 0 : slowAfterMs * STILL_SLOW)
+  }
+
   /** What follows from another failure of the event at a stream's head. */
-  #judge(event: FetchedEvent, stop: Stop, before: number): object {
+  #judge(event: FetchedEvent, stop: Stop, before: number, moved: boolean): object {
     const { grounds, plan } = this.#setting
     const { topic, key, seq } = event
     const attempts = before + (stop.blamed ? 1 : 0)
@@ -184,8 +192,10 @@ export class ParkedStreams {
     // A tombstone that is refused as well can only be left to an operator.
     const giveUp = spent ? (event.tombstone === undefined ? plan.giveUp(topic) : 'block') : undefined
     const doublings = stop.blamed ? attempts : UNKNOWN_DOUBLINGS + before
-    const backoff = stop.slow ? STILL_SLOW_MS : backoffMs(doublings, plan.firstBackoffMs, plan.longestBackoffMs)
-    const delayMs = Math.max(stop.retryAfterMs, backoff)
+    const pauseMs = stop.slow
+      ? this.#slowPauseMs(moved)
+      : backoffMs(doublings, plan.firstBackoffMs, plan.longestBackoffMs)
+    const delayMs = Math.max(stop.retryAfterMs, pauseMs)
     const state = giveUp === 'block' ? 'blocked' : 'parked'
     // That a stream is still slow is no news.
     if (outboxParked.hasSubscribers && !stop.slow) {

@@ -35,6 +35,8 @@ interface Pending {
 
 const LATE = Symbol('late')
 const HELD: Delivery = { unknown: 'an earlier event of its stream was not sent' }
+/** Beside the others a stream has less time in a batch: what is under way is asked for again soon, and other streams wait there, too. */
+const BESIDE = 0.25
 /** For so long a stream that was slow is put aside at once. */
 const SLOW_FOR_MS = 60_000
 /** A stream that got more than this through in its time has many events, and is not slow. */
@@ -120,7 +122,8 @@ export class StreamsSideBySide {
       answers[places[0] as number] = { slow: 'it was slow a short time ago' }
       return
     }
-    const turn = slowAfterMs === undefined ? undefined : new Turn(slowAfterMs)
+    const turnMs = slowAfterMs === undefined ? undefined : beside ? slowAfterMs * BESIDE : slowAfterMs
+    const turn = turnMs === undefined ? undefined : new Turn(turnMs)
     try {
       let count = 0
       for (const place of places) {
@@ -134,7 +137,7 @@ export class StreamsSideBySide {
           continue
         }
         if (answer === LATE && count < QUICK_EVENTS) this.#noteSlow(name)
-        answers[place] = answer === LATE ? { slow: `it took more than ${slowAfterMs} ms (slowAfterMs)` } : answer
+        answers[place] = answer === LATE ? { slow: `it took more than ${turnMs} ms (slowAfterMs)` } : answer
         return
       }
     } finally {
