@@ -13,9 +13,9 @@ CREATE TABLE :"schema".inbox (
   PRIMARY KEY (consumer, topic, key)
 ) WITH (fillfactor = 50);
 
--- Takes an event if it is the next one: first, tombstone, duplicate, diverged, or gap:<the number that is expected>. start counts only
--- for a stream without a row. Whoever comes while another transaction is at the same stream waits for its end, before anything is said
--- that depends on it; above READ COMMITTED it fails with 40001 instead of answering from an old snapshot.
+-- Takes an event if it is the next one: first, tombstone, duplicate, diverged, or gap:<the number that is expected>. A gap writes
+-- nothing, also where the caller catches it and commits. start counts only for a stream without a row. A call that comes while another transaction is at the same stream waits for its end, before anything is said that
+-- depends on it; above READ COMMITTED it fails with 40001 instead of answering from an old snapshot.
 -- enable_seqscan: a scan of a small table would, at SERIALIZABLE, be a read of all streams.
 CREATE FUNCTION :"schema".inbox_accept(
   my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1
@@ -39,13 +39,18 @@ BEGIN
     SELECT i.seq, i.uuid INTO last_seq, last_uuid FROM :"schema".inbox i
      WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
     IF NOT FOUND THEN
-      -- Also where the event is not the first one: this waits for whoever begins the stream just now.
+      -- Also where the event does not begin the stream: this waits for a transaction that begins it just now.
       INSERT INTO :"schema".inbox (consumer, topic, key, seq, uuid)
       VALUES (my_consumer, my_topic, my_key, CASE WHEN my_seq = start THEN my_seq ELSE start - 1 END,
               CASE WHEN my_seq = start THEN my_uuid END)
           ON CONFLICT DO NOTHING;
-      IF FOUND AND my_seq = start THEN
-        RETURN taken;
+      IF FOUND THEN
+        IF my_seq > start THEN
+          -- No transaction has begun the stream, and this event does not: with a row left behind, no other start would count.
+          DELETE FROM :"schema".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
+          RETURN 'gap:' || start;
+        END IF;
+        RETURN CASE WHEN my_seq = start THEN taken ELSE 'duplicate' END;
       END IF;
     ELSIF my_seq <= last_seq THEN
       -- Committed, or this transaction's own: rows only move on.

@@ -45,6 +45,7 @@ BEGIN
     PERFORM :"schema".outbox_check_names(topic, key);
     PERFORM :"schema".outbox_refuse_isolation();
   END IF;
+  IF headers IS NOT NULL THEN PERFORM :"schema".outbox_check_headers(topic, key, headers); END IF;
   IF streams >= 100 THEN
     -- As outbox_bucket_lock() has it, and as below.
     PERFORM pg_advisory_xact_lock(('x' || encode(substr(sha256(

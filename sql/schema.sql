@@ -47,13 +47,18 @@ BEGIN
     SELECT i.seq, i.uuid INTO last_seq, last_uuid FROM "lockstep".inbox i
      WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
     IF NOT FOUND THEN
-      -- Also where the event is not the first one: this waits for whoever begins the stream just now.
+      -- Also where the event does not begin the stream: this waits for a transaction that begins it just now.
       INSERT INTO "lockstep".inbox (consumer, topic, key, seq, uuid)
       VALUES (my_consumer, my_topic, my_key, CASE WHEN my_seq = start THEN my_seq ELSE start - 1 END,
               CASE WHEN my_seq = start THEN my_uuid END)
           ON CONFLICT DO NOTHING;
-      IF FOUND AND my_seq = start THEN
-        RETURN taken;
+      IF FOUND THEN
+        IF my_seq > start THEN
+          -- No transaction has begun the stream, and this event does not: with a row left behind, no other start would count.
+          DELETE FROM "lockstep".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;
+          RETURN 'gap:' || start;
+        END IF;
+        RETURN CASE WHEN my_seq = start THEN taken ELSE 'duplicate' END;
       END IF;
     ELSIF my_seq <= last_seq THEN
       -- Committed, or this transaction's own: rows only move on.
@@ -418,6 +423,7 @@ BEGIN
     PERFORM "lockstep".outbox_check_names(topic, key);
     PERFORM "lockstep".outbox_refuse_isolation();
   END IF;
+  IF headers IS NOT NULL THEN PERFORM "lockstep".outbox_check_headers(topic, key, headers); END IF;
   IF streams >= 100 THEN
     -- As outbox_bucket_lock() has it, and as below.
     PERFORM pg_advisory_xact_lock(('x' || encode(substr(sha256(
@@ -531,6 +537,8 @@ DECLARE
   added integer;
 BEGIN
   PERFORM "lockstep".outbox_check_names(g.topic, g.key) FROM (SELECT DISTINCT * FROM unnest(topics, keys)) AS g(topic, key);
+  PERFORM "lockstep".outbox_check_headers(g.topic, g.key, g.headers::json)
+    FROM unnest(topics, keys, headers) AS g(topic, key, headers) WHERE g.headers IS NOT NULL;
   streams := ARRAY(SELECT DISTINCT s FROM unnest(all_streams) AS s);
   IF NOT locked THEN
     PERFORM "lockstep".outbox_lock(streams);
@@ -565,6 +573,22 @@ function outbox_bucket(stream uuid) returns smallint language sql immutable stri
 SELECT (('x' || right(stream::text, 2))::bit(8)::integer & 63)::smallint
 function outbox_bucket_lock(bucket integer) returns bigint language sql immutable strict parallel safe
 SELECT "lockstep".lock_id('outbox-bucket', '') # bucket::bigint
+function outbox_check_headers(topic text, key text, headers json) returns void language plpgsql immutable set search_path=pg_catalog, pg_temp
+DECLARE
+  wrong text;
+BEGIN
+  IF json_typeof(headers) = 'object' THEN
+    SELECT format('%s is of type %s', to_json(h.key), json_typeof(h.value)) INTO wrong
+      FROM json_each(headers) AS h WHERE json_typeof(h.value) <> 'string' LIMIT 1;
+  ELSE
+    wrong := 'they are of type ' || json_typeof(headers);
+  END IF;
+  IF wrong IS NOT NULL THEN
+    RAISE EXCEPTION 'the headers of an event of %/% are not an object of text: %', topic, key, left(wrong, 200)
+      USING ERRCODE = 'invalid_parameter_value',
+            HINT = 'Pass an object whose values are text, such as {"content-language": "en"}, or an SQL NULL for none.';
+  END IF;
+END
 function outbox_check_names(topic text, key text) returns void language plpgsql immutable
 BEGIN
   IF COALESCE(octet_length(topic), 0) NOT BETWEEN 1 AND 1000 OR COALESCE(octet_length(key), 0) NOT BETWEEN 1 AND 1000 THEN

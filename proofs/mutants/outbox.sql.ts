@@ -168,4 +168,39 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     replace: 'i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;',
     caughtBy: { by: 'lab', scenario: 'outbox', fault: 'terminate', invariant: 'exactly once' },
   },
+  {
+    name: 'gap-begins-the-stream',
+    why: 'A gap in a new stream leaves a row behind: a caller that catches it commits a position, and no start counts any more.',
+    file: 'sql/0009_inbox.sql',
+    find: `
+          DELETE FROM :"schema".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;`,
+    replace: '',
+    caughtBy: { by: 'test', file: 'src/inbox/inbox.pg.test.ts', test: 'a caught gap commits nothing' },
+  },
+  {
+    name: 'headers-unchecked',
+    why: 'One event is enqueued with whatever headers SQL gives it: sinks can only refuse it.',
+    file: 'sql/0012_outbox_read.sql',
+    find: `
+  IF headers IS NOT NULL THEN PERFORM :"schema".outbox_check_headers(topic, key, headers); END IF;`,
+    replace: '',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/malformedHeaders.pg.test.ts',
+      test: 'enqueue(), enqueue_bytes() and the bulk function',
+    },
+  },
+  {
+    name: 'slow-event-forgotten',
+    why: 'An event that is under way when its stream is given up as slow is forgotten: the next try sends it a second time.',
+    file: 'src/outbox/streamsSideBySide.ts',
+    find: `
+    this.#pending.set(name, { id: event.id, isTombstone, outcome })`,
+    replace: '',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/slowStreams.pg.test.ts',
+      test: 'does not hold up the others of its shard, and is sent once, in order',
+    },
+  },
 ]

@@ -81,6 +81,32 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
   })
 
+  test('a caught gap commits nothing: the stream has not begun, and start and startAt() still count', async () => {
+    const { lockstep, inbox } = open()
+    const [late, moved] = [eventsOf(), eventsOf()]
+    const caught = (tx: Transaction, event: InboxEvent, options = {}): Promise<void> =>
+      expect(inbox.accept(tx, event, options)).rejects.toBeInstanceOf(InboxGap)
+    await lockstep.transaction({}, async (tx) => {
+      await caught(tx, late(7))
+      await caught(tx, moved(7))
+      await caught(tx, moved(9), { start: 5 })
+      expect(await inbox.position(tx, late(7))).toBeUndefined()
+    })
+    for (const event of [late, moved]) expect(await inbox.position(event(1))).toBeUndefined()
+    expect(await inbox.handle(late(7), noting, { start: 7 })).toBe('first')
+    expect(await lockstep.transaction({}, (tx) => inbox.startAt(tx, moved(7), 7))).toBe(true)
+    expect(await inbox.handle(moved(7), noting)).toBe('first')
+  })
+
+  test('a gap in a stream that has begun leaves its row as it was, also when it is caught', async () => {
+    const { lockstep, inbox } = open()
+    const event = eventsOf()
+    const one = event(1)
+    await inbox.handle(one, noting)
+    await lockstep.transaction({}, (tx) => expect(inbox.accept(tx, event(3))).rejects.toBeInstanceOf(InboxGap))
+    expect(await inbox.position(one)).toEqual({ seq: 1, id: one.id })
+  })
+
   test('the last number with another id is another history', async () => {
     const { inbox } = open()
     const event = eventsOf()

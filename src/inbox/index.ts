@@ -19,7 +19,8 @@
  * REPEATABLE READ and SERIALIZABLE nobody judges by a snapshot that is older than the row: that is 40001, which `transaction()` retries.
  *
  * **N4 The beginning.** A stream begins with 1, or with a number that the consumer names: it exactly is the first, smaller ones are
- * duplicates. That counts until there is a row, and never after.
+ * duplicates. That counts until there is a row, and never after. A gap writes none, also where the caller catches
+ * the error and commits.
  *
  * **N5 Many at once** are judged as one after the other would be. Rows are locked in the order of the streams' names, whatever the order
  * of the events. A process that was stopped with rows in its hands is sent away by the server after `idleMs`.

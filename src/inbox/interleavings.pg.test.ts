@@ -190,6 +190,24 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
       expect(await effectsOf(event(1))).toEqual(Array.from({ length: count }, (_, n) => n + 1))
     })
 
+    test('a transaction that has caught a gap has not begun the stream for the one that waits for it', async () => {
+      const { lockstep } = bench.open(driver)
+      const event = eventsOf()
+      const [caught, end] = [signal(), signal()]
+      const gap = lockstep.transaction({ isolation }, async (tx) => {
+        await expect(lockstep.inbox(CONSUMER).accept(tx, event(5))).rejects.toMatchObject({ expected: 1 })
+        caught.give()
+        await end.given
+      })
+      await caught.given
+      const begins = lockstep.inbox(CONSUMER).handle(event(3), effect, { isolation, start: 3 })
+      await rowWaiters(1)
+      end.give()
+      await gap
+      expect(await begins).toBe('first')
+      expect(await lockstep.inbox(CONSUMER).position(event(3))).toEqual({ seq: 3, id: event(3).id })
+    })
+
     test('startAt() and the first event at once: one of the two begins the stream', async () => {
       const { lockstep } = bench.open(driver)
       const inbox = lockstep.inbox(CONSUMER)

@@ -11,8 +11,15 @@ export interface Stop {
   readonly blamed: boolean
   /** Whether it counts if the sink is known to take events. */
   readonly failed: boolean
+  /** Whether it says nothing about the sink: it is slow alone, or no sink can be given its event. */
+  readonly alone: boolean
+  /** Whether its event may be under way still: it is tried again at once, beside the others. */
+  readonly slow: boolean
   readonly retryAfterMs: number
 }
+
+/** An event, and why no sink can be given it. */
+type CheckedEvent = OutboxEvent & { readonly fault?: string | undefined }
 
 /** What became of a batch. */
 export interface DeliveryReport {
@@ -32,28 +39,29 @@ const LONGEST_RETRY_AFTER_MS = 24 * 60 * 60 * 1000
 /**
  * Sends a batch and makes out who is to blame for what was not sent. Refused: the event. Unknown while others got through: the event,
  * too, but nothing is counted against it. Unknown while nothing got through: the sink. A sink that throws tells nothing about single
- * events: then every stream is tried by itself, and the events of one that fails again one by one. `provenSince`: a success of others
- * since then shows that the sink is not down; by default, one while this was going on.
+ * events: then every stream is tried by itself, and the events of one that fails again one by one. An event that no sink can be given
+ * is refused here: in the sink's hands it could make a batch fail that had been sent in part. `provenSince`: a success of others since
+ * then shows that the sink is not down; by default, one while this was going on.
  */
 export async function deliver(
   sink: Sink,
   breaker: Breaker,
-  events: readonly OutboxEvent[],
+  events: readonly CheckedEvent[],
   context: BatchContext,
   provenSince?: number,
 ): Promise<DeliveryReport> {
   const startedAt = performance.now()
   const sent = new Set<number>()
   let stops: Stop[] = []
-  const streams = [...byStream(events).values()]
-  const answers = await ask(sink, events, context)
-  if (Array.isArray(answers)) stops = streams.flatMap((places) => readStream(places, answers, sent))
+  const { streams, faults } = sort(events)
+  const places = faults.length === 0 ? [...events.keys()] : streams.flat().toSorted((one, other) => one - other)
+  const answers = await ask(sink, events, places, context)
+  if (Array.isArray(answers)) stops = streams.flatMap((stream) => readStream(stream, answers, sent))
   else {
-    for (const places of streams) {
+    for (const stream of streams) {
       const enough = context.signal.aborted || (sent.size === 0 && stops.length >= ENOUGH_ALONE)
-      if (enough)
-        stops.push({ place: places[0] as number, reason: NOT_TRIED, blamed: false, failed: false, retryAfterMs: 0 })
-      else stops.push(...(await sendAlone(sink, events, places, context, sent)))
+      if (enough) stops.push(stopAt(stream[0] as number, { unknown: NOT_TRIED }))
+      else stops.push(...(await sendAlone(sink, events, stream, context, sent)))
     }
   }
   // Somebody else's success shows as well that the sink is not down.
@@ -61,22 +69,47 @@ export async function deliver(
     sent.size > 0 || stops.some(({ blamed }) => blamed) || breaker.succeededSince(provenSince ?? startedAt)
   stops = stops.map((stop) => ({ ...stop, blamed: stop.blamed || (stop.failed && through) }))
   if (sent.size > 0) breaker.succeeded()
-  const [first] = stops
-  const down = through ? undefined : first
+  const down = through ? undefined : stops.find(({ alone }) => !alone)
+  for (const { before, stop } of faults) if (before.every((place) => sent.has(place))) stops.push(stop)
   return { sent, stops, down }
 }
 
-/** The answers, or what was thrown. */
+/** The places of each stream's events up to the first that no sink can be given, and those. */
+function sort(events: readonly CheckedEvent[]): {
+  readonly streams: readonly (readonly number[])[]
+  readonly faults: readonly { readonly before: readonly number[]; readonly stop: Stop }[]
+} {
+  const faults: { before: readonly number[]; stop: Stop }[] = []
+  const streams: (readonly number[])[] = []
+  for (const places of byStream(events).values()) {
+    const at = places.findIndex((place) => events[place]?.fault !== undefined)
+    const before = at < 0 ? places : places.slice(0, at)
+    if (before.length > 0) streams.push(before)
+    if (at < 0) continue
+    const place = places[at] as number
+    const { topic, key, seq, fault } = events[place] as CheckedEvent
+    const refused = `#${seq} of ${topic}/${key} was not given to the sink: ${fault}`
+    faults.push({ before, stop: { ...stopAt(place, { refused }), alone: true } })
+  }
+  return { streams, faults }
+}
+
+/** The answers for the events at these places, by place; or what was thrown. */
 async function ask(
   sink: Sink,
   events: readonly OutboxEvent[],
+  places: readonly number[],
   context: BatchContext,
 ): Promise<readonly Delivery[] | { thrown: unknown }> {
+  if (places.length === 0) return []
   try {
-    const answers = await sink.send(events, context)
-    if (Array.isArray(answers) && answers.length === events.length) return answers as readonly Delivery[]
+    const batch = places.length === events.length ? events : places.map((place) => events[place] as OutboxEvent)
+    const answers = await sink.send(batch, context)
+    if (Array.isArray(answers) && answers.length === places.length) {
+      return batch === events ? (answers as readonly Delivery[]) : spread(places, answers as readonly Delivery[])
+    }
     return {
-      thrown: new Error(`The sink ${sink.name} gave ${String(answers?.length)} answers for ${events.length} events.`),
+      thrown: new Error(`The sink ${sink.name} gave ${String(answers?.length)} answers for ${places.length} events.`),
     }
   } catch (thrown) {
     return { thrown }
@@ -95,16 +128,19 @@ function readStream(places: readonly number[], answers: readonly Delivery[], sen
 
 function stopAt(place: number, given: Delivery | null | undefined): Stop {
   const answer = given ?? undefined
-  if (typeof answer === 'object' && 'refused' in answer) {
-    return { place, reason: clean(answer.refused), blamed: true, failed: false, retryAfterMs: 0 }
-  }
-  if (typeof answer === 'object' && 'failed' in answer) {
-    return { place, reason: clean(answer.failed), blamed: false, failed: true, retryAfterMs: 0 }
+  const stop = { place, blamed: false, failed: false, alone: false, slow: false, retryAfterMs: 0 }
+  if (typeof answer === 'object' && 'refused' in answer) return { ...stop, reason: clean(answer.refused), blamed: true }
+  if (typeof answer === 'object' && 'failed' in answer) return { ...stop, reason: clean(answer.failed), failed: true }
+  if (typeof answer === 'object' && 'slow' in answer) {
+    return { ...stop, reason: clean(`slow: ${answer.slow}`), alone: true, slow: true }
   }
   const unknown = typeof answer === 'object' ? answer : { unknown: `the sink answered ${String(answer)}` }
   const { retryAfterMs: after = 0 } = unknown
-  const retryAfterMs = after > 0 ? Math.min(after, LONGEST_RETRY_AFTER_MS) : 0
-  return { place, reason: clean(unknown.unknown), blamed: false, failed: false, retryAfterMs }
+  return {
+    ...stop,
+    reason: clean(unknown.unknown),
+    retryAfterMs: after > 0 ? Math.min(after, LONGEST_RETRY_AFTER_MS) : 0,
+  }
 }
 
 async function sendAlone(
@@ -114,19 +150,15 @@ async function sendAlone(
   context: BatchContext,
   sent: Set<number>,
 ): Promise<Stop[]> {
-  const together = await ask(
-    sink,
-    places.map((place) => events[place] as OutboxEvent),
-    context,
-  )
-  if (Array.isArray(together)) return readStream(places, spread(places, together as readonly Delivery[]), sent)
+  const together = await ask(sink, events, places, context)
+  if (Array.isArray(together)) return readStream(places, together as readonly Delivery[], sent)
   const [only] = places
   if (places.length === 1) return [thrownAt(only as number, (together as { thrown: unknown }).thrown)]
   for (const place of places) {
     if (context.signal.aborted) return [thrownAt(place, context.signal.reason)]
-    const answers = await ask(sink, [events[place] as OutboxEvent], context)
+    const answers = await ask(sink, events, [place], context)
     if (!Array.isArray(answers)) return [thrownAt(place, (answers as { thrown: unknown }).thrown)]
-    const stopped = readStream([place], spread([place], answers as readonly Delivery[]), sent)
+    const stopped = readStream([place], answers as readonly Delivery[], sent)
     if (stopped.length > 0) return stopped
   }
   return []
@@ -140,8 +172,7 @@ function spread(places: readonly number[], answers: readonly Delivery[]): Delive
 }
 
 function thrownAt(place: number, thrown: unknown): Stop {
-  const reason = clean(thrown instanceof Error ? thrown.message : String(thrown))
-  return { place, reason, blamed: false, failed: true, retryAfterMs: 0 }
+  return stopAt(place, { failed: thrown instanceof Error ? thrown.message : String(thrown) })
 }
 
 const MAX_REASON = 1000

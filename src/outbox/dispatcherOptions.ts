@@ -39,6 +39,11 @@ export interface DispatcherOptions {
   /** What then: for all topics, or for each. Default `block`. */
   readonly giveUp?: GiveUp | Readonly<Record<string, GiveUp>>
   /**
+   * How long a stream may take in one batch, where the sink can tell streams apart (webhooks, `perEvent()`). A stream that takes longer
+   * is put aside as slow and goes on beside the others, which do not wait for it. `false`: as long as it takes. Default 1,000.
+   */
+  readonly slowAfterMs?: number | false
+  /**
    * How long events stay after they were delivered. Of all dispatchers that are registered the largest counts. `false`: for ever, whatever
    * the others say, until `outbox.retain()` is called. Default 7 days.
    */
@@ -56,6 +61,7 @@ const DISPATCHER_OPTIONS: OptionNames<DispatcherOptions> = {
   attempts: true,
   backoffMs: true,
   giveUp: true,
+  slowAfterMs: true,
   retainMs: true,
   holder: true,
 }
@@ -72,6 +78,7 @@ export interface DispatcherPlan {
   readonly firstBackoffMs: number
   readonly longestBackoffMs: number
   readonly giveUp: (topic: string) => GiveUp
+  readonly slowAfterMs: number | false
   readonly retainMs: number | false
   readonly holder: string | undefined
 }
@@ -103,6 +110,8 @@ export function planDispatcher(options: DispatcherOptions): DispatcherPlan {
     firstBackoffMs: checkNumber('backoffMs.first', options.backoffMs?.first ?? 200, 1, DAY_MS),
     longestBackoffMs: checkNumber('backoffMs.longest', options.backoffMs?.longest ?? 60_000, 1, DAY_MS),
     giveUp: checkGiveUp(options.giveUp ?? 'block'),
+    slowAfterMs:
+      options.slowAfterMs === false ? false : checkNumber('slowAfterMs', options.slowAfterMs ?? 1000, 10, DAY_MS),
     retainMs:
       options.retainMs === false ? false : checkNumber('retainMs', options.retainMs ?? 7 * DAY_MS, 1, 3650 * DAY_MS),
     holder: options.holder,

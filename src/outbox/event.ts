@@ -83,11 +83,17 @@ function toJson(topic: string, key: string, payload: unknown): string {
 }
 
 function headersToJson(topic: string, key: string, headers: unknown): string {
-  const entries = typeof headers === 'object' && headers !== null ? Object.entries(headers) : undefined
-  if (entries?.every(([, value]) => typeof value === 'string') === true) return JSON.stringify(headers)
+  if (headersFault(headers) === undefined) return JSON.stringify(headers)
   throw new EventInvalid(`The headers of an event of ${topic}/${key} are not all text.`, {
     advice: "Pass an object whose values are text: { 'content-language': 'en' }.",
   })
+}
+
+/** What is wrong with the headers of an event: they are an object whose values are text. */
+export function headersFault(headers: unknown): string | undefined {
+  if (typeof headers !== 'object' || headers === null || Array.isArray(headers)) return 'its headers are no object'
+  const wrong = Object.entries(headers).find(([, value]) => typeof value !== 'string')
+  return wrong && `its header ${JSON.stringify(wrong[0].slice(0, 100))} is not text`
 }
 
 /** What a row of the events' table says, as it comes. */
@@ -135,6 +141,7 @@ export class FetchedEvent implements OutboxEvent {
   readonly #json: string | null
   readonly #bytes: Buffer | null
   readonly #headers: string | null
+  #parsed: unknown
 
   constructor(given: EventValues, fence: bigint) {
     this.topic = given.topic
@@ -147,7 +154,8 @@ export class FetchedEvent implements OutboxEvent {
     this.#at = given.enqueuedMs
     this.#json = given.tombstone === undefined ? given.json : null
     this.#bytes = given.tombstone === undefined && given.hex !== null ? Buffer.from(given.hex, 'hex') : null
-    this.#headers = given.headers
+    // A tombstone has none: those for which the event was refused would have its tombstone refused as well.
+    this.#headers = given.tombstone === undefined ? given.headers : null
   }
 
   static ofRow(row: EventRow, fence: bigint): FetchedEvent {
@@ -171,7 +179,14 @@ export class FetchedEvent implements OutboxEvent {
   }
 
   get headers(): Readonly<Record<string, string>> {
-    return this.#headers === null ? NO_HEADERS : (JSON.parse(this.#headers) as Record<string, string>)
+    if (this.#headers === null) return NO_HEADERS
+    this.#parsed ??= Object.freeze(JSON.parse(this.#headers))
+    return this.#parsed as Record<string, string>
+  }
+
+  /** Why no sink can be given this event. Enqueuing refuses it; the table's owner, or a dump, can bring it all the same. */
+  get fault(): string | undefined {
+    return this.#headers === null ? undefined : headersFault(this.headers)
   }
 
   get enqueuedAt(): Date {

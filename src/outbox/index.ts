@@ -26,7 +26,12 @@
  *
  * **O5 Failure.** An event that is refused stops its stream alone: in one step it and the stream's later events are put aside and the
  * cursor goes on. They are tried again in order, with pauses; in the end `block`, `skip` or `deadLetter`. What is skipped goes out as a
- * tombstone, so that consumers see no gap. A sink that takes nothing at all is down: then nothing is read, and no event is blamed.
+ * tombstone, so that consumers see no gap. A sink that takes nothing at all is down: then nothing is read, and no event is blamed. An
+ * event whose headers are malformed, which only the table's owner can write, is refused before a sink gets it.
+ *
+ * **Slow receivers.** A shard waits for its batch. Where streams have receivers of their own, each has `slowAfterMs` in a batch; one that
+ * takes longer is put aside as slow, and goes on beside the others at the pace of its receiver. Nothing counts against it. Its event
+ * that is under way is not sent again: the next try takes the answer of the first (StreamsSideBySide).
  *
  * **O7 Retention.** Events are kept in segments, which are emptied as a whole, the oldest first: after the longest time that a registered
  * dispatcher asks for, and when every cursor is past them. Before that, in short steps, the last numbers of their streams are written
@@ -47,15 +52,8 @@ export { type EventHeaders, type OutboxEvent } from './event.ts'
 export { EnqueuingRoom, type OperatorOptions, Outbox, type Rebased } from './outbox.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
 export type { OutboxStatus, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
-export {
-  type BatchContext,
-  byStream,
-  type Delivery,
-  EventRefused,
-  perEvent,
-  type Sink,
-  type SinkFunction,
-  streamsSideBySide,
-} from './sink.ts'
+export { type BatchContext, byStream, type Delivery, EventRefused, type Sink, type SinkFunction } from './sink.ts'
+export { perEvent } from './perEvent.ts'
+export { type SendOne, type SideBySideOptions, StreamsSideBySide } from './streamsSideBySide.ts'
 export type { Retained } from './retain.ts'
 export type { EventMap, EventOf, EventToEnqueue, Stream } from '../transactions/index.ts'

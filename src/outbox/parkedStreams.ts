@@ -1,25 +1,32 @@
 import { outboxFailed, outboxParked, outboxUnparked } from '../observe/index.ts'
 import { withConnection } from '../postgres/index.ts'
-import type { Stream } from '../transactions/index.ts'
+import { nameOf, type Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { deliver, type DeliveryReport, type Stop } from './deliver.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { parkedDue, parkedTried } from './outbox.sql.ts'
 import { type Shard, type ShardSetting, tellDelivered } from './shard.ts'
 import { rowsIn } from './rowsIn.ts'
-import { byStream } from './sink.ts'
+import { type BatchContext, byStream } from './sink.ts'
 
 /** How much of the parked streams is tried at once. */
 const MAX_STREAMS = 50
 const MAX_EVENTS = 200
 /** A fate that is only unknown counts against nobody; it is tried again after about this many doublings. */
 const UNKNOWN_DOUBLINGS = 2
+/** When a stream that is still slow is asked for again: as a part of `slowAfterMs`, and at least. */
+const STILL_SLOW = 0.25
+const STILL_SLOW_MS = 20
 const FIRST_FAILURE_MS = 250
 const LONGEST_FAILURE_MS = 10_000
 /** For so long a success shows that the sink takes events. */
 const PROVEN_MS = 60_000
 
 type DueRow = Omit<EventRow, 'event_id'> & { readonly attempts: string; readonly event_id: string | null }
+/** Of a stream that has something to send. */
+type FilledRow = DueRow & EventRow
+
+const isFilled = (row: DueRow): row is FilledRow => row.event_id !== null
 
 /**
  * The streams of a shard that wait for another try. They are tried beside the shard's other streams, each in its own order; one that
@@ -30,6 +37,8 @@ export class ParkedStreams {
   readonly #setting: ShardSetting
   readonly #shard: Shard
   #trying: Promise<void> | undefined
+  /** Streams of which an event may be under way, given up as slow. */
+  readonly #slow = new Set<string>()
   #failures = 0
   #notBefore = 0
 
@@ -42,8 +51,30 @@ export class ParkedStreams {
     return this.#trying !== undefined || this.caughtUp.length > 0 || performance.now() < this.#notBefore
   }
 
-  settled(): Promise<void> {
-    return this.#trying ?? Promise.resolve()
+  noteSlow(stream: Stream): void {
+    this.#slow.add(nameOf(stream))
+  }
+
+  /**
+   * Comes back when nothing is being tried. Where the shard is left in good order, what is under way beside is waited for: the next
+   * owner would send it again.
+   */
+  async settled(): Promise<void> {
+    await this.#trying
+    if (this.#slow.size === 0 || this.#setting.breaker.open || this.#shard.lease.trustedMs <= 0) return
+    await this.#awaitSlow().catch((error: unknown) => this.#failed(error))
+  }
+
+  async #awaitSlow(): Promise<void> {
+    const heads = new Map<string, FilledRow>()
+    for (const row of (await this.#due()).filter(isFilled)) {
+      if (this.#slow.has(nameOf(row)) && !heads.has(nameOf(row))) heads.set(nameOf(row), row)
+    }
+    if (heads.size === 0) return
+    const rows = [...heads.values()]
+    const events = rows.map((row) => FetchedEvent.ofRow(row, this.#shard.fence))
+    const { slowAfterMs: _, ...context } = this.#shard.context
+    await this.#settle(rows, events, await this.#deliver(events, context))
   }
 
   /** Tries those that are due, unless that is being done. */
@@ -55,9 +86,7 @@ export class ParkedStreams {
         (error: unknown) => {
           // What came of it could not be read or written: what was sent is sent again, but not all the time.
           this.#notBefore = performance.now() + backoffMs(this.#failures++, FIRST_FAILURE_MS, LONGEST_FAILURE_MS)
-          const { grounds, plan } = this.#setting
-          if (outboxFailed.hasSubscribers)
-            outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
+          this.#failed(error)
         },
       )
       .finally(() => {
@@ -66,14 +95,19 @@ export class ParkedStreams {
       })
   }
 
+  #failed(error: unknown): void {
+    const { grounds, plan } = this.#setting
+    if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
+  }
+
   async #try(): Promise<void> {
     const { breaker } = this.#setting
     while (breaker.waitMs === 0) {
       const rows = await this.#due()
       if (rows.length === 0 || this.#shard.over) return
-      const filled = rows.filter((row): row is DueRow & EventRow => row.event_id !== null)
+      const filled = rows.filter(isFilled)
       const events = filled.map((row) => FetchedEvent.ofRow(row, this.#shard.fence))
-      const report = events.length === 0 ? undefined : await this.#deliver(events)
+      const report = events.length === 0 ? undefined : await this.#deliver(events, this.#shard.context)
       if (report !== undefined) await this.#settle(filled, events, report)
       this.#caughtUp(rows, events, report)
       if (this.caughtUp.length > 0) return
@@ -84,14 +118,14 @@ export class ParkedStreams {
    * Tried by themselves, streams that fail say little about the sink: it is not held to be down for their sake. Others that got
    * through not long ago, or the sink's own word, show whose fault it is.
    */
-  async #deliver(events: readonly FetchedEvent[]): Promise<DeliveryReport> {
+  async #deliver(events: readonly FetchedEvent[], context: BatchContext): Promise<DeliveryReport> {
     const { breaker, grounds, plan } = this.#setting
     const startedAt = performance.now()
-    const report = await deliver(plan.sink, breaker, events, this.#shard.context, startedAt - PROVEN_MS)
+    const report = await deliver(plan.sink, breaker, events, { ...context, beside: true }, startedAt - PROVEN_MS)
     tellDelivered(grounds.schema, this.#shard, events, report, startedAt)
     if (report.down === undefined) return report
     const healthy = plan.sink.healthy === undefined ? false : await plan.sink.healthy().catch(() => false)
-    const stops = report.stops.map((stop) => ({ ...stop, blamed: healthy && stop.failed }))
+    const stops = report.stops.map((stop) => ({ ...stop, blamed: stop.blamed || (healthy && stop.failed) }))
     return { sent: report.sent, stops, down: undefined }
   }
 
@@ -105,10 +139,10 @@ export class ParkedStreams {
 
   /** Streams of which everything was sent, or that had nothing. Whether that is so is looked at again when they are taken out. */
   #caughtUp(rows: readonly DueRow[], events: readonly FetchedEvent[], report: DeliveryReport | undefined): void {
-    const stopped = new Set(report?.stops.map(({ place }) => `${events[place]?.topic}\0${events[place]?.key}`))
+    const stopped = new Set(report?.stops.map(({ place }) => nameOf(events[place] as FetchedEvent)))
     const counts = new Map<string, { topic: string; key: string; events: number }>()
     for (const { topic, key, event_id } of rows) {
-      const name = `${topic}\0${key}`
+      const name = nameOf({ topic, key })
       const count = counts.get(name) ?? { topic, key, events: 0 }
       counts.set(name, { topic, key, events: count.events + (event_id === null ? 0 : 1) })
     }
@@ -130,18 +164,27 @@ export class ParkedStreams {
       const lastSent = places.findLast((place) => report.sent.has(place))
       const sentUpTo = lastSent === undefined ? 0 : (events[lastSent] as FetchedEvent).seq
       const stop = report.stops.find(({ place }) => places.includes(place))
+      if (stop?.slow === true) this.noteSlow({ topic, key })
+      else this.#slow.delete(nameOf({ topic, key }))
       if (stop === undefined) return { topic, key, sent_up_to: sentUpTo }
       // Attempts are those of the head: with another one at the head they begin anew.
       const before = sentUpTo === 0 ? Number(rows[stop.place]?.attempts ?? 0) : 0
-      return { topic, key, sent_up_to: sentUpTo, ...this.#judge(events[stop.place] as FetchedEvent, stop, before) }
+      const judged = this.#judge(events[stop.place] as FetchedEvent, stop, before, sentUpTo > 0)
+      return { topic, key, sent_up_to: sentUpTo, ...judged }
     })
     const { number, fence } = this.#shard
     const text = parkedTried(grounds.quotedSchema, plan.name, number, fence, JSON.stringify(outcomes))
     await withConnection(grounds.driver, (connection) => connection.script(text), grounds.silence)
   }
 
+  /** Until a slow stream is asked for again: at once if it got something through, otherwise its event is under way for a while. */
+  #slowPauseMs(moved: boolean): number {
+    const { slowAfterMs } = this.#setting.plan
+    return moved ? 0 : Math.max(STILL_SLOW_MS, slowAfterMs === false ? 0 : slowAfterMs * STILL_SLOW)
+  }
+
   /** What follows from another failure of the event at a stream's head. */
-  #judge(event: FetchedEvent, stop: Stop, before: number): object {
+  #judge(event: FetchedEvent, stop: Stop, before: number, moved: boolean): object {
     const { grounds, plan } = this.#setting
     const { topic, key, seq } = event
     const attempts = before + (stop.blamed ? 1 : 0)
@@ -149,9 +192,13 @@ export class ParkedStreams {
     // A tombstone that is refused as well can only be left to an operator.
     const giveUp = spent ? (event.tombstone === undefined ? plan.giveUp(topic) : 'block') : undefined
     const doublings = stop.blamed ? attempts : UNKNOWN_DOUBLINGS + before
-    const delayMs = Math.max(stop.retryAfterMs, backoffMs(doublings, plan.firstBackoffMs, plan.longestBackoffMs))
+    const pauseMs = stop.slow
+      ? this.#slowPauseMs(moved)
+      : backoffMs(doublings, plan.firstBackoffMs, plan.longestBackoffMs)
+    const delayMs = Math.max(stop.retryAfterMs, pauseMs)
     const state = giveUp === 'block' ? 'blocked' : 'parked'
-    if (outboxParked.hasSubscribers) {
+    // That a stream is still slow is no news.
+    if (outboxParked.hasSubscribers && !stop.slow) {
       const { schema } = grounds
       outboxParked.publish({ schema, dispatcher: plan.name, topic, key, seq, attempts, reason: stop.reason, state })
     }

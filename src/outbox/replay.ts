@@ -92,14 +92,17 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
       retention.check(rowsWith(results, 'emptied')[0] as unknown as EmptiedRow, { position, nextSeq, ended })
       if (last === undefined) break
       const context = { dispatcher: 'replay', shard: 0, fence: 0n, signal: signal ?? new AbortController().signal }
-      const answers = await sink.send(fetched, context)
-      if (answers.length !== fetched.length) {
-        throw notTaken(fetched[0] as FetchedEvent, {
-          unknown: `${answers.length} answers for ${fetched.length} events`,
+      const wrong = fetched.find(({ fault }) => fault !== undefined)
+      const sound = wrong === undefined ? fetched : fetched.slice(0, fetched.indexOf(wrong))
+      const answers = sound.length === 0 ? [] : await sink.send(sound, context)
+      if (answers.length !== sound.length) {
+        throw notTaken(sound[0] as FetchedEvent, {
+          unknown: `${answers.length} answers for ${sound.length} events`,
         })
       }
       const failed = answers.findIndex((answer) => answer !== 'sent')
-      if (failed >= 0) throw notTaken(fetched[failed] as FetchedEvent, answers[failed] as Delivery)
+      if (failed >= 0) throw notTaken(sound[failed] as FetchedEvent, answers[failed] as Delivery)
+      if (wrong !== undefined) throw notTaken(wrong, { refused: wrong.fault as string })
       events += fetched.length
       position = last.position
       nextSeq = last.seq + 1
@@ -177,5 +180,6 @@ function notTaken({ topic, key, seq, position }: FetchedEvent, answer: Delivery)
 function reasonOf(answer: Delivery): string {
   if (answer === 'sent') return ''
   if ('refused' in answer) return answer.refused
-  return 'failed' in answer ? answer.failed : answer.unknown
+  if ('failed' in answer) return answer.failed
+  return 'slow' in answer ? answer.slow : answer.unknown
 }

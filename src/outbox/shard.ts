@@ -7,7 +7,7 @@ import type { Breaker } from './breaker.ts'
 import { deliver, type DeliveryReport, type Stop } from './deliver.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 import { madeElsewhere } from './elsewhere.ts'
-import type { OutboxEvent } from './event.ts'
+import type { FetchedEvent, OutboxEvent } from './event.ts'
 import { type Advance, takeShard } from './outbox.sql.ts'
 import type { Grounds, Stream } from '../transactions/index.ts'
 import { ParkedStreams } from './parkedStreams.ts'
@@ -57,7 +57,8 @@ export class Shard implements ReadingShard {
   get context(): BatchContext {
     const { number: shard, fence, lease } = this
     const owned = (): boolean => lease.trustedMs > 0
-    return { dispatcher: this.#setting.plan.name, shard, fence, signal: lease.signal, owned }
+    const { name: dispatcher, slowAfterMs } = this.#setting.plan
+    return { dispatcher, shard, fence, signal: lease.signal, owned, ...(slowAfterMs === false ? {} : { slowAfterMs }) }
   }
 
   /** Delivers what it has in hand, moves its cursor and ends. */
@@ -147,7 +148,7 @@ export class Shard implements ReadingShard {
     window.events.forEach((event, place) => {
       if (!window.waiting.has(place) && !this.#sent.has(event.position)) places.push(place)
     })
-    const batch = places.map((place) => window.events[place] as OutboxEvent)
+    const batch = places.map((place) => window.events[place] as FetchedEvent)
     const startedAt = performance.now()
     const report: DeliveryReport =
       batch.length === 0 ? NOTHING_TO_SEND : await deliver(plan.sink, breaker, batch, this.context)
@@ -172,6 +173,7 @@ export class Shard implements ReadingShard {
     for (const stop of report.stops) {
       const event = batch[stop.place] as OutboxEvent
       stopped.set(`${event.topic}\0${event.key}`, stop)
+      if (stop.slow) this.#parked.noteSlow(event)
       if (outboxParked.hasSubscribers) {
         const { topic, key, seq } = event
         const { schema } = grounds
@@ -196,7 +198,8 @@ export class Shard implements ReadingShard {
       const seqs = events.map(({ seq }) => seq)
       if (stop === undefined) return { topic, key, seqs }
       const attempts = stop.blamed ? 1 : 0
-      const delayMs = Math.max(stop.retryAfterMs, backoffMs(0, plan.firstBackoffMs, plan.longestBackoffMs))
+      const backoff = stop.slow ? 0 : backoffMs(0, plan.firstBackoffMs, plan.longestBackoffMs)
+      const delayMs = Math.max(stop.retryAfterMs, backoff)
       return { topic, key, seqs, state: 'parked', attempts, reason: stop.reason, delay_ms: delayMs }
     })
     return list.length === 0 ? undefined : JSON.stringify(list)

@@ -1,4 +1,3 @@
-import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import type { OutboxEvent } from './event.ts'
 
 /**
@@ -7,12 +6,15 @@ import type { OutboxEvent } from './event.ts'
  * - `refused`: the other side will not take it as it is: its stream waits, the others go on.
  * - `unknown`: it may have it or not: it is sent again.
  * - `failed`: something went wrong, and it cannot be said whether that is the event's fault. It is, where others got through.
+ * - `slow`: it takes longer than `context.slowAfterMs`, or has not begun because its receiver is slow. Its stream is put aside and goes on
+ *   beside the others: nothing counts against it, nor against the sink.
  * After the first event of a stream that is not sent, later ones of that stream must not be sent: say `unknown` for them.
  */
 export type Delivery =
   | 'sent'
   | { readonly refused: string; readonly cause?: unknown }
   | { readonly failed: string; readonly cause?: unknown }
+  | { readonly slow: string; readonly cause?: unknown }
   | { readonly unknown: string; readonly cause?: unknown; readonly retryAfterMs?: number }
 
 /** What a sink is told about a batch. */
@@ -28,6 +30,13 @@ export interface BatchContext {
    * Left out where nobody can lose it.
    */
   readonly owned?: () => boolean
+  /**
+   * How long a stream may take in this batch: the others of its shard wait for the batch. A sink whose streams have different receivers
+   * answers `slow` for what takes longer, see `StreamsSideBySide`. Left out: as long as it takes.
+   */
+  readonly slowAfterMs?: number
+  /** Whether these streams were put aside before: no other stream waits for this batch. */
+  readonly beside?: boolean
 }
 
 /** Where events go. One batch of a stream is in flight at a time; batches of several shards may be side by side. */
@@ -35,11 +44,11 @@ export interface Sink {
   readonly name: string
   /** One answer for each event, in their order. To throw means that it failed, without a word on single events. */
   send(events: readonly OutboxEvent[], context: BatchContext): Promise<readonly Delivery[]>
-  /** Before the first batch. */
+  /** Before the first batch of each `run()`. A sink can be used by one run after the other, and by several at once. */
   open?(): Promise<void>
   /** Whether the other side can be reached: asked while nothing goes through, before another batch is risked. */
   healthy?(): Promise<boolean>
-  /** After the last batch. */
+  /** After the last batch of each `run()`: once for each `open()`. */
   close?(): Promise<void>
 }
 
@@ -59,70 +68,6 @@ export function sinkOf(given: Sink | SinkFunction): Sink {
       return answer ?? events.map(() => 'sent' as const)
     },
   }
-}
-
-/** What `perEvent()` takes beside the function. */
-export interface PerEventOptions {
-  readonly concurrency?: number
-  readonly name?: string
-}
-
-const PER_EVENT_OPTIONS: OptionNames<PerEventOptions> = { concurrency: true, name: true }
-
-/**
- * A sink that handles one event at a time: streams side by side, the events of a stream one after the other. To throw means that it
- * failed: its stream waits, or, where nothing gets through at all, everything does. Throw `new EventRefused(reason)` where it is the
- * event that cannot be taken.
- *
- * @example
- * lockstep.dispatcher({ sink: perEvent(async (event) => { await publish(event.topic, event.payload) }) })
- */
-export function perEvent(
-  handle: (event: OutboxEvent, context: BatchContext) => Promise<void> | void,
-  options: PerEventOptions = {},
-): Sink {
-  checkOptions('perEvent()', options, PER_EVENT_OPTIONS)
-  const { concurrency = 16, name = 'perEvent' } = options
-  return {
-    name,
-    send(events, context) {
-      return streamsSideBySide(events, context.signal, concurrency, async (event) => {
-        try {
-          await handle(event, context)
-          return 'sent'
-        } catch (error) {
-          const reason = error instanceof Error ? error.message : String(error)
-          return error instanceof EventRefused ? { refused: reason } : { failed: reason, cause: error }
-        }
-      })
-    },
-  }
-}
-
-/**
- * Sends streams side by side, the events of a stream one after the other, and none after the first that was not sent. What has not
- * begun when the signal is aborted is left alone.
- */
-export async function streamsSideBySide(
-  events: readonly OutboxEvent[],
-  signal: AbortSignal,
-  concurrency: number,
-  send: (event: OutboxEvent) => Promise<Delivery>,
-): Promise<Delivery[]> {
-  const answers: Delivery[] = events.map(() => ({ unknown: 'an earlier event of its stream was not sent' }))
-  const streams = byStream(events).values()
-  const work = async (): Promise<void> => {
-    for (const places of streams) {
-      for (const place of places) {
-        if (signal.aborted) return
-        const answer = await send(events[place] as OutboxEvent)
-        answers[place] = answer
-        if (answer !== 'sent') break
-      }
-    }
-  }
-  await Promise.all(Array.from({ length: Math.min(concurrency, events.length) }, work))
-  return answers
 }
 
 /** Thrown by a handler for an event that will not be taken, however often it comes. */

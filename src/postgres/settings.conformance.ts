@@ -215,6 +215,28 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       await lockstep.outbox.remove({ dispatcher: 'd', reason: 'test' })
     })
 
+    test('lists of events are written whatever kind comes first', async () => {
+      const [bytes, json] = [Buffer.from([0, 255]), { n: 1 }]
+      const lists = [
+        [bytes, json],
+        [json, bytes],
+        [bytes, bytes],
+        [bytes, json, null, 'ü', bytes],
+      ]
+      for (const [list, payloads] of lists.entries()) {
+        const stream = { topic: 'lists', key: `list ${list}` }
+        const events = payloads.map((payload, n) => ({ ...stream, payload, headers: { n: String(n) } }))
+        await lockstep.transaction({}, (tx) => tx.enqueueMany(events))
+        await owned.begin(async (client) => (await lockstep.join(client)).enqueueMany(events))
+        const sent: unknown[] = []
+        const sink = (batch: readonly OutboxEvent[]): void =>
+          void sent.push(...batch.map(({ payload, headers }) => [headers['n'], payload]))
+        await lockstep.outbox.replay({ ...stream, sink })
+        const once = payloads.map((payload, n) => [String(n), payload])
+        expect(sent).toEqual([...once, ...once])
+      }
+    })
+
     test('the inbox accepts once', async () => {
       const inbox = lockstep.inbox('consumer')
       const event = (seq: number): { topic: string; key: string; seq: number; id: string } => {

@@ -32,6 +32,8 @@ export {
   type Delivery,
   EventRefused,
   perEvent,
+  type SendOne,
+  type SideBySideOptions,
   type Sink,
-  streamsSideBySide,
+  StreamsSideBySide,
 } from '../outbox/index.ts'

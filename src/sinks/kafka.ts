@@ -5,6 +5,7 @@ import { inTime, NoAnswerInTime } from './inTime.ts'
 import { byTopic, chunksOf, KafkaBatch, messagesOf, type ReadyEvent, streamOf } from './kafkaBatch.ts'
 import { type KafkaAdmin, type KafkaProducer, type KafkaTransactionalProducer } from './kafkaClient.ts'
 import { KafkaTransactions, overFor } from './kafkaTransactions.ts'
+import { SinkUse } from './sinkUse.ts'
 
 export type {
   KafkaAdmin,
@@ -84,9 +85,8 @@ class KafkaSink implements Sink {
   readonly name = 'kafka'
   declare readonly healthy?: () => Promise<boolean>
   readonly #plan: KafkaPlan
-  readonly #underWay = new Set<Promise<unknown>>()
   readonly #late = new Set<Late>()
-  #closed = false
+  readonly #use = new SinkUse(() => this.#plan.transactions?.close())
 
   constructor(plan: KafkaPlan) {
     this.#plan = plan
@@ -103,19 +103,15 @@ class KafkaSink implements Sink {
   }
 
   async send(events: readonly OutboxEvent[], context: BatchContext): Promise<readonly Delivery[]> {
-    const sending = this.#send(events, context)
-    this.#underWay.add(sending)
-    try {
-      return await sending
-    } finally {
-      this.#underWay.delete(sending)
-    }
+    return this.#use.track(this.#send(events, context))
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
-    await Promise.allSettled(this.#underWay)
-    await this.#plan.transactions?.close()
+  open(): Promise<void> {
+    return this.#use.open()
+  }
+
+  close(): Promise<void> {
+    return this.#use.close()
   }
 
   async #send(events: readonly OutboxEvent[], context: BatchContext): Promise<readonly Delivery[]> {
@@ -123,7 +119,7 @@ class KafkaSink implements Sink {
     const batch = new KafkaBatch(events, {
       topicOf,
       maxMessageBytes,
-      over: () => (this.#closed ? 'the sink is closed' : overFor(context)),
+      over: () => (this.#use.closed ? 'the sink is closed' : overFor(context)),
       isLate: (stream) => this.#isLate(stream),
     })
     if (transactions !== undefined) {

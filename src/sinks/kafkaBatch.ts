@@ -1,7 +1,7 @@
 import { byStream, type Delivery, type OutboxEvent } from '../outbox/index.ts'
 import { faultOf, type KafkaFault, type KafkaTopicMessages } from './kafkaClient.ts'
 import { messageHeaders } from './message.ts'
-import { nameOf, textOf } from './reasons.ts'
+import { nameOf, refusalOf, textOf } from './reasons.ts'
 
 /** An event that can go: its topic is one of Kafka's, and it is not too large. */
 export interface ReadyEvent {
@@ -53,7 +53,12 @@ export class KafkaBatch {
       let topic = topics.get(event.topic)
       if (topic === undefined) topics.set(event.topic, (topic = this.#topicOf(event.topic)))
       if (typeof topic !== 'string') return this.#stop(event, place, topic)
-      const headers = messageHeaders(event)
+      let headers: Record<string, string>
+      try {
+        headers = messageHeaders(event)
+      } catch (error) {
+        return this.#stop(event, place, refusalOf(error))
+      }
       const sizeBytes = sizeOf(event, headers)
       if (sizeBytes <= rules.maxMessageBytes) ready.push({ event, place, topic, headers, sizeBytes })
       else this.#stop(event, place, tooLarge(event, sizeBytes, rules.maxMessageBytes))

@@ -1,6 +1,7 @@
 import { InvalidOption } from '../errors.ts'
 import type { InboxEvent } from '../inbox/index.ts'
-import type { OutboxEvent } from '../outbox/index.ts'
+import { EventRefused, type OutboxEvent } from '../outbox/index.ts'
+import { nameOf } from './reasons.ts'
 
 /** The names under which an event's own facts travel, at every broker. */
 export const HEADERS = {
@@ -16,10 +17,13 @@ export const HEADERS = {
 
 const OURS = /^(?:lockstep-|content-type$)/i
 
-/** What goes beside the body. Topic and key are percent-encoded: not every broker's headers take what is not ASCII. */
+/**
+ * What goes beside the body. Topic and key are percent-encoded: not every broker's headers take what is not ASCII. Throws `EventRefused`
+ * where the event's own headers are not an object of text.
+ */
 export function messageHeaders(event: OutboxEvent): Record<string, string> {
   return {
-    ...ownHeaders(event.headers),
+    ...ownHeaders(event),
     [HEADERS.topic]: encodeURIComponent(event.topic),
     [HEADERS.key]: encodeURIComponent(event.key),
     [HEADERS.seq]: String(event.seq),
@@ -32,14 +36,21 @@ export function messageHeaders(event: OutboxEvent): Record<string, string> {
 }
 
 /** Those that an event was enqueued with. A name of ours, were it let through, could make a tombstone of it. */
-function ownHeaders(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+function ownHeaders(event: OutboxEvent): Readonly<Record<string, string>> {
+  const { headers } = event
+  if (typeof headers !== 'object' || headers === null) throw malformed(event, 'its headers are no object')
   let kept = headers
   for (const name of Object.keys(headers)) {
+    if (typeof headers[name] !== 'string') throw malformed(event, `its header ${JSON.stringify(name)} is not text`)
     if (!OURS.test(name)) continue
     if (kept === headers) kept = { ...headers }
     delete (kept as Record<string, string>)[name]
   }
   return kept
+}
+
+function malformed(event: OutboxEvent, why: string): EventRefused {
+  return new EventRefused(`${nameOf(event)} cannot be sent: ${why}.`)
 }
 
 /** An event as a consumer got it from a broker: the inbox takes it as it is. */

@@ -1,6 +1,6 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
-import { type BatchContext, type Delivery, type OutboxEvent, type Sink, streamsSideBySide } from '../outbox/index.ts'
+import { type BatchContext, type Delivery, type OutboxEvent, type Sink, StreamsSideBySide } from '../outbox/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { inTime } from './inTime.ts'
 import { nameTemplate } from './nameTemplate.ts'
@@ -12,6 +12,7 @@ export type { NatsClient } from './natsClient.ts'
 export { type NatsMessage, readNatsMessage } from './natsMessage.ts'
 export type { EventStream, StreamStart, StreamStartOption } from './streamStart.ts'
 import { textOf } from './reasons.ts'
+import { SinkUse } from './sinkUse.ts'
 
 export interface NatsSinkOptions {
   /** A connection of `@nats-io/transport-node`, connected by the caller. The sink never closes it. */
@@ -80,13 +81,13 @@ export function natsSink(options: NatsSinkOptions): Sink {
   const streamOf = streams(options.stream)
   const startAt = startOf(options.start)
   const ends = new Ends()
-  const underWay = new Set<Promise<unknown>>()
-  let closed = false
+  const streamsAtOnce = new StreamsSideBySide({ concurrency: SIDE_BY_SIDE })
+  const use = new SinkUse()
   let connection = ''
   let flush: Promise<boolean> | undefined
 
   async function deliver(event: OutboxEvent, signal: AbortSignal): Promise<Delivery> {
-    if (closed) return CLOSED
+    if (use.closed) return CLOSED
     const place = placeOf(event)
     if (!('subject' in place)) return place
     const { stream, subject, start } = place
@@ -197,12 +198,12 @@ export function natsSink(options: NatsSinkOptions): Sink {
       const { client_id: id, server_id: server } = client.info ?? {}
       if (connection !== `${server}/${id}`) ends.clear()
       connection = `${server}/${id}`
-      const sending = streamsSideBySide(events, signal, SIDE_BY_SIDE, (event) => deliver(event, signal))
-      underWay.add(sending)
-      return sending.finally(() => underWay.delete(sending))
+      // Without a time for each stream: they have one server, and it is slow for all of them.
+      return use.track(streamsAtOnce.send(events, { signal }, (event) => deliver(event, signal)))
     },
+    open: () => use.open(),
     async healthy() {
-      if (closed) return false
+      if (use.closed) return false
       // One question at a time: a client that has no connection keeps them all.
       flush ??= (async () => client.flush())()
         .then(
@@ -212,10 +213,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
         .finally(() => (flush = undefined))
       return inTime(flush, timeoutMs).catch(() => false)
     },
-    async close() {
-      closed = true
-      await Promise.allSettled(underWay)
-    },
+    close: () => use.close(),
   }
 }
 

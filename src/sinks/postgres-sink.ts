@@ -18,6 +18,7 @@ import {
   type TransactionOptions,
 } from '../transactions/index.ts'
 import { isNobodysFault, type Stage, TookTooLong } from './postgresFaults.ts'
+import { SinkUse } from './sinkUse.ts'
 import { type EventStream, type StreamStart, startOf, type StreamStartOption } from './streamStart.ts'
 
 /** What the sink needs of a Lockstep: that of the database to which the events go. */
@@ -114,8 +115,7 @@ class PostgresSink implements Sink {
   readonly #handleMany: NonNullable<PostgresSinkOptions['handleMany']>
   readonly #start: (stream: EventStream) => StreamStart
   readonly #timeoutMs: number
-  readonly #sending = new Set<Promise<unknown>>()
-  #closed = false
+  readonly #use = new SinkUse()
   /** How many events go into one transaction: less after one that took too long. */
   #most = Infinity
 
@@ -128,29 +128,25 @@ class PostgresSink implements Sink {
     this.name = options.name ?? 'postgres'
   }
 
-  async open(): Promise<void> {
-    this.#closed = false
+  open(): Promise<void> {
+    return this.#use.open()
   }
 
   async send(events: readonly OutboxEvent[], context: BatchContext): Promise<Delivery[]> {
     const answers = events.map(() => HELD)
     const batch: Batch = { events, context, answers, failed: 0, sent: false, over: undefined }
-    const sending = this.#sendAll(batch)
-    this.#sending.add(sending)
-    await sending
-    this.#sending.delete(sending)
+    await this.#use.track(this.#sendAll(batch))
     return answers
   }
 
   async healthy(): Promise<boolean> {
-    if (this.#closed) return false
+    if (this.#use.closed) return false
     const asked = this.#inTime(undefined, { retry: false }, async () => true)
     return asked.catch(() => false)
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
-    await Promise.all(this.#sending)
+  close(): Promise<void> {
+    return this.#use.close()
   }
 
   async #sendAll(batch: Batch): Promise<void> {
@@ -172,7 +168,7 @@ class PostgresSink implements Sink {
   /** All of these in one transaction; where it fails by somebody's fault, in halves, down to the event that is to blame. */
   async #sendSome(batch: Batch, places: readonly number[]): Promise<void> {
     const { answers, context } = batch
-    if (this.#closed) batch.over ??= { unknown: 'the sink was closed' }
+    if (this.#use.closed) batch.over ??= { unknown: 'the sink was closed' }
     if (context.signal.aborted || context.owned?.() === false)
       batch.over ??= { unknown: 'the shard was lost', cause: context.signal.reason }
     if (batch.failed >= ENOUGH_ALONE && !batch.sent) batch.over ??= { unknown: 'not tried: those before it had failed' }

@@ -11,7 +11,8 @@ import {
 } from './rabbitmqOptions.ts'
 
 export type { RabbitChannel, RabbitConnection, RabbitMessageOptions, RabbitmqOptions } from './rabbitmqOptions.ts'
-import { nameOf, NOT_BEGUN, textOf } from './reasons.ts'
+import { nameOf, NOT_BEGUN, refusalOf, textOf } from './reasons.ts'
+import { SinkUse } from './sinkUse.ts'
 
 /**
  * A sink that publishes to an exchange of RabbitMQ's and waits for its confirmation: persistent, mandatory, one message of a stream under
@@ -44,8 +45,7 @@ class RabbitmqSink implements Sink {
   #opening: Promise<ConfirmingChannel> | undefined
   /** The server's own limit, once it has told it. */
   #limit = Number.POSITIVE_INFINITY
-  readonly #sending = new Set<Promise<unknown>>()
-  #closed = false
+  readonly #use = new SinkUse(() => this.#end())
 
   constructor(plan: RabbitmqPlan) {
     this.#plan = plan
@@ -53,23 +53,22 @@ class RabbitmqSink implements Sink {
 
   async send(events: readonly OutboxEvent[], { signal, owned }: BatchContext): Promise<readonly Delivery[]> {
     // The clocks as well: a process that was stopped hears of the signal only later.
-    const over = (): boolean => this.#closed || signal.aborted || owned?.() === false
+    const over = (): boolean => this.#use.closed || signal.aborted || owned?.() === false
     if (over()) return events.map(() => NOT_BEGUN)
     const sending = this.#open().then(
       (channel) => this.#publish(channel, events, over),
       (cause: unknown): Delivery[] => events.map(() => ({ unknown: `RabbitMQ: ${textOf(cause)}`, cause })),
     )
-    this.#sending.add(sending)
-    try {
-      return await sending
-    } finally {
-      this.#sending.delete(sending)
-    }
+    return this.#use.track(sending)
+  }
+
+  open(): Promise<void> {
+    return this.#use.open()
   }
 
   /** Whether a channel can be opened and the exchange is there. */
   async healthy(): Promise<boolean> {
-    if (this.#closed) return false
+    if (this.#use.closed) return false
     try {
       await this.#open()
       const link = this.#link
@@ -88,9 +87,12 @@ class RabbitmqSink implements Sink {
     }
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
-    await Promise.all(this.#sending)
+  close(): Promise<void> {
+    return this.#use.close()
+  }
+
+  /** The connection is the sink's own: the next event opens another. */
+  async #end(): Promise<void> {
     await this.#opening?.catch(() => undefined)
     const link = this.#link
     this.#link = undefined
@@ -215,7 +217,13 @@ class RabbitmqSink implements Sink {
       answered({ failed: `routingKey failed for ${nameOf(event)}: ${textOf(cause)}`, cause })
       return
     }
-    const headers = messageHeaders(event)
+    let headers: Record<string, string>
+    try {
+      headers = messageHeaders(event)
+    } catch (error) {
+      answered(refusalOf(error))
+      return
+    }
     const fault = faultOf(headers, routingKey)
     if (fault === undefined) channel.publish({ event, routingKey, headers, body, over, answer: answered })
     else answered({ refused: `${nameOf(event)} is no message for RabbitMQ: ${fault}.` })

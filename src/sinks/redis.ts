@@ -5,8 +5,10 @@ import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { inTime } from './inTime.ts'
 import { messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
 import { nameTemplate } from './nameTemplate.ts'
+import { refusalOf } from './reasons.ts'
 import { BODY, deliveryOf, readVerdict, SCRIPT, SHA, type Verdict } from './redisAppend.ts'
 import { asker, type RedisClient } from './redisClient.ts'
+import { SinkUse } from './sinkUse.ts'
 import { type EventStream, startOf, type StreamStartOption } from './streamStart.ts'
 
 export type { IoRedisClient, IoRedisPipeline, NodeRedisClient, RedisClient } from './redisClient.ts'
@@ -75,8 +77,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
   checkCount('maxEventBytes', maxEventBytes)
   checkCount('timeoutMs', timeoutMs, LONGEST_TIMER_MS)
   const limit = maxLength === undefined ? '' : String(maxLength)
-  const underWay = new Set<Promise<unknown>>()
-  let closed = false
+  const use = new SinkUse()
   let ping: Promise<boolean> | undefined
 
   function planned(places: readonly number[], events: readonly OutboxEvent[]): Part {
@@ -92,7 +93,13 @@ export function redisSink(options: RedisSinkOptions): Sink {
     let call: Call | undefined
     for (const [index, place] of places.entries()) {
       const event = events[place] as OutboxEvent
-      const entry = entryOf(event)
+      let entry: Entry
+      try {
+        entry = entryOf(event)
+      } catch (error) {
+        part.stop = refusalOf(error)
+        break
+      }
       if (entry.bytes > maxEventBytes || entry.fields.length > 2 * MAX_FIELDS) {
         part.stop = tooLarge(event, entry, maxEventBytes)
         break
@@ -162,11 +169,9 @@ export function redisSink(options: RedisSinkOptions): Sink {
   }
 
   async function send(events: readonly OutboxEvent[], { signal }: BatchContext): Promise<Delivery[]> {
-    if (closed) return events.map(() => CLOSED)
+    if (use.closed) return events.map(() => CLOSED)
     if (signal.aborted) return events.map(() => LOST)
-    const running = exchange(events, signal)
-    underWay.add(running)
-    const parts = await running.finally(() => underWay.delete(running))
+    const parts = await use.track(exchange(events, signal))
     const answers: Delivery[] = events.map(() => EARLIER)
     for (const part of parts) read(part, events, answers, timeoutMs)
     return answers
@@ -175,8 +180,9 @@ export function redisSink(options: RedisSinkOptions): Sink {
   return {
     name: 'redis',
     send,
+    open: () => use.open(),
     async healthy() {
-      if (closed) return false
+      if (use.closed) return false
       // One question at a time: a client that has no connection keeps them all.
       ping ??= new Promise((resolve) => {
         askAll('ping', [[]], (_, answer) => {
@@ -186,10 +192,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
       })
       return inTime(ping, timeoutMs).catch(() => false)
     },
-    async close() {
-      closed = true
-      await Promise.all(underWay)
-    },
+    close: () => use.close(),
   }
 }
 

@@ -243,6 +243,44 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       await expectOnce(topic, KEYS, 61)
     }, 60_000)
 
+    test('closed and opened again, it sends', async () => {
+      const sink = await open()
+      const topic = newTopic()
+      await sendAll(sink, eventsOf(topic, KEYS, 2))
+      await sink.close?.()
+      expect(kindOf((await sink.send([eventOf(topic, 'z', 1)], contextOf()))[0])).not.toBe('sent')
+      await sink.open?.()
+      expect(await sink.healthy?.()).not.toBe(false)
+      // As another run() has it: its shards have later fences.
+      const context = contextOf({ fence: 2n })
+      await sendAll(sink, underFence(eventsOf(topic, KEYS, 2, 3), 2n), context)
+      await expectOnce(topic, KEYS, 4)
+    })
+
+    test('a user that closes it does not close it for the others', async () => {
+      const sink = await open()
+      const topic = newTopic()
+      await sink.open?.()
+      await sink.close?.()
+      await sendAll(sink, eventsOf(topic, KEYS, 2))
+      await sink.close?.()
+      expect(kindOf((await sink.send([eventOf(topic, 'z', 1)], contextOf()))[0])).not.toBe('sent')
+      await expectOnce(topic, KEYS, 2)
+    })
+
+    test('an event with malformed headers is refused alone, and nothing is sent twice', async () => {
+      const sink = await open()
+      const topic = newTopic()
+      const malformed: unknown[] = [null, 'text', { a: null }, { a: { toString: 1 } }, { a: 1 }]
+      const bad = malformed.map((headers, n) => eventOf(topic, `bad${n}`, 1, { headers: headers as never }))
+      const events = [...eventsOf(topic, KEYS, 1), ...bad, ...eventsOf(topic, KEYS, 1, 2)]
+      const answers = await sink.send(events, contextOf())
+      const expected = events.map((event) => (bad.includes(event) ? 'refused' : 'sent'))
+      expect(answers.map(kindOf)).toEqual(expected)
+      await expectOnce(topic, KEYS, 2)
+      expect((await bench.received(topic)).length).toBe(KEYS.length * 2)
+    })
+
     test('closed while it sends: the batch comes to an end, and nothing follows', async () => {
       const sink = await open()
       const topic = newTopic()

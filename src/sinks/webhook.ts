@@ -1,6 +1,8 @@
 import { InvalidOption } from '../errors.ts'
-import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
+import { type BatchContext, type Delivery, type OutboxEvent, type Sink, StreamsSideBySide } from '../outbox/index.ts'
+import { onAbort } from '../postgres/index.ts'
 import { nameOf, NOT_BEGUN } from './reasons.ts'
+import { SinkUse } from './sinkUse.ts'
 import { readAnswer, readFailure } from './webhookAnswer.ts'
 import { type Receiver, planWebhook, type WebhookOptions, type WebhookPlan } from './webhookOptions.ts'
 import { Connections, type HttpAnswer, NoAnswer } from './webhookRequest.ts'
@@ -28,13 +30,36 @@ export function webhookSink(options: WebhookOptions): Sink {
 
 const MOST_REDIRECTS = 3
 const LONGEST_HOLD_MS = 24 * 60 * 60 * 1000
+/** As many streams as a batch can have: what is under way at once is limited for each host. */
+const STREAMS_AT_ONCE = 10_000
+/** So many requests may be left under way for slow receivers: each keeps its event in memory. */
+const MOST_SLOW = 1000
+/** For so long streams of a slow host are put aside at once. */
+const SLOW_FOR_MS = 60_000
+
+/** A request under way. */
+interface Request {
+  /** By `performance.now()`. */
+  since: number
+}
 
 /** A host, as all batches see it. */
 interface Host {
-  active: number
-  readonly waiting: (() => void)[]
-  /** Nothing is sent before: by `performance.now()`. */
+  readonly active: Set<Request>
+  /** Those that wait for one of these to end. */
+  readonly waiting: Set<() => void>
+  /** Nothing is sent before. */
   holdUntil: number
+  /** Until then its streams do not hold up a batch. */
+  slowUntil: number
+}
+
+/** What the events of one batch have in common. */
+interface Batch {
+  readonly silences: Silences
+  readonly over: () => boolean
+  readonly slowAfterMs: number | undefined
+  readonly beside: boolean
 }
 
 /** A host, as one batch sees it: failures in a row. */
@@ -45,34 +70,34 @@ class WebhookSink implements Sink {
   readonly #plan: WebhookPlan
   readonly #connections: Connections
   readonly #hosts = new Map<string, Host>()
-  readonly #sending = new Set<Promise<unknown>>()
-  #closed = false
+  readonly #streams: StreamsSideBySide
+  readonly #use: SinkUse
 
   constructor(plan: WebhookPlan) {
     this.#plan = plan
     this.#connections = new Connections(plan.concurrency, plan.tls)
+    this.#streams = new StreamsSideBySide({
+      // Where all go to one host, the time of a stream begins when it is its turn there.
+      concurrency: plan.fixed === undefined ? STREAMS_AT_ONCE : plan.concurrency,
+      ownReceivers: plan.fixed === undefined,
+      mostSlow: MOST_SLOW,
+    })
+    this.#use = new SinkUse(async () => {
+      await this.#streams.settled()
+      this.#connections.destroy()
+    })
   }
 
-  async send(events: readonly OutboxEvent[], { signal, owned }: BatchContext): Promise<readonly Delivery[]> {
+  open(): Promise<void> {
+    return this.#use.open()
+  }
+
+  send(events: readonly OutboxEvent[], context: BatchContext): Promise<readonly Delivery[]> {
+    const { signal, owned, slowAfterMs, beside = false } = context
     // The clocks as well: a process that was stopped hears of the signal only later.
-    const over = (): boolean => this.#closed || signal.aborted || owned?.() === false
-    const answers: Delivery[] = events.map(() => ({ unknown: 'an earlier event of its stream was not sent' }))
-    const silences: Silences = new Map()
-    const streams = [...byStream(events).values()].map(async (places) => {
-      for (const place of places) {
-        const answer = await this.#sendOne(events[place] as OutboxEvent, silences, over)
-        answers[place] = answer
-        if (answer !== 'sent') return
-      }
-    })
-    const all = Promise.all(streams)
-    this.#sending.add(all)
-    try {
-      await all
-    } finally {
-      this.#sending.delete(all)
-    }
-    return answers
+    const over = (): boolean => this.#use.closed || signal.aborted || owned?.() === false
+    const batch: Batch = { silences: new Map(), over, slowAfterMs, beside }
+    return this.#use.track(this.#streams.send(events, context, (event, late) => this.#sendOne(event, batch, late)))
   }
 
   /**
@@ -81,7 +106,7 @@ class WebhookSink implements Sink {
    */
   async healthy(): Promise<boolean> {
     const { fixed, timeoutMs } = this.#plan
-    if (this.#closed || fixed === undefined) return !this.#closed
+    if (this.#use.closed || fixed === undefined) return !this.#use.closed
     try {
       await this.#connections.ask('HEAD', fixed.url, fixed.headers, undefined, {
         publicOnly: fixed.publicOnly,
@@ -93,14 +118,12 @@ class WebhookSink implements Sink {
     }
   }
 
-  async close(): Promise<void> {
-    this.#closed = true
-    await Promise.all(this.#sending)
-    this.#connections.destroy()
+  close(): Promise<void> {
+    return this.#use.close()
   }
 
-  async #sendOne(event: OutboxEvent, silences: Silences, over: () => boolean): Promise<Delivery> {
-    if (over()) return NOT_BEGUN
+  async #sendOne(event: OutboxEvent, batch: Batch, late: AbortSignal | undefined): Promise<Delivery> {
+    if (batch.over()) return NOT_BEGUN
     const { maxEventBytes } = this.#plan
     const { body } = event
     if (body.length > maxEventBytes) {
@@ -118,26 +141,40 @@ class WebhookSink implements Sink {
         return { refused: `${nameOf(event)} has no receiver: ${cause.message}`, cause }
       return { failed: `url failed for ${nameOf(event)}: ${String(cause)}`, cause }
     }
-    const host = this.#hostOf(receiver.url.origin)
-    if (host.active >= this.#plan.concurrency) await new Promise<void>((resolve) => host.waiting.push(resolve))
-    else host.active++
+    const { origin, host: name } = receiver.url
+    const host = this.#hostOf(origin)
+    if (this.#putsAside(host, batch)) return { slow: `${name} has been slow for other events` }
+    const request = { since: 0 }
+    if (host.active.size < this.#plan.concurrency) begin(host, request)
+    else if (!(await turnAt(host, request, late))) {
+      return { slow: `it has not begun: ${host.active.size} requests are under way at ${name}` }
+    }
     try {
-      if (over()) return NOT_BEGUN
+      if (batch.over()) return NOT_BEGUN
       const holdMs = host.holdUntil - performance.now()
       if (holdMs > 0) {
         return {
-          unknown: `${receiver.url.host} has asked to be left alone for another ${Math.ceil(holdMs)} ms`,
+          unknown: `${name} has asked to be left alone for another ${Math.ceil(holdMs)} ms`,
           ...this.#wait(holdMs),
         }
       }
-      const silent = silences.get(receiver.url.origin) ?? 0
+      const silent = batch.silences.get(origin) ?? 0
       if (silent >= this.#plan.concurrency) {
-        return { unknown: `it was not tried: ${receiver.url.host} has not answered ${silent} times in a row` }
+        return { unknown: `it was not tried: ${name} has not answered ${silent} times in a row` }
       }
-      return await this.#post(event, receiver, facts, body, host, silences)
+      return await this.#post(event, receiver, facts, body, host, batch.silences)
     } finally {
-      this.#leave(receiver.url.origin, host)
+      this.#leave(origin, host, request, batch)
     }
+  }
+
+  /** Whether the streams of a batch would wait for a host that is known to be slow. Where all go to one host, they have to. */
+  #putsAside(host: Host, { slowAfterMs, beside }: Batch): boolean {
+    if (slowAfterMs === undefined || beside || this.#plan.fixed !== undefined) return false
+    const now = performance.now()
+    if (host.slowUntil > now) return true
+    for (const { since } of host.active) if (isSlowAnswer(now - since, slowAfterMs)) return true
+    return false
   }
 
   async #post(
@@ -200,14 +237,43 @@ class WebhookSink implements Sink {
   #hostOf(origin: string): Host {
     const known = this.#hosts.get(origin)
     if (known !== undefined) return known
-    const host: Host = { active: 0, waiting: [], holdUntil: 0 }
+    const host: Host = { active: new Set(), waiting: new Set(), holdUntil: 0, slowUntil: 0 }
     this.#hosts.set(origin, host)
     return host
   }
 
-  #leave(origin: string, host: Host): void {
-    const next = host.waiting.shift()
-    if (next !== undefined) next()
-    else if (--host.active === 0 && host.holdUntil <= performance.now()) this.#hosts.delete(origin)
+  #leave(origin: string, host: Host, request: Request, { slowAfterMs }: Batch): void {
+    const now = performance.now()
+    if (slowAfterMs !== undefined && isSlowAnswer(now - request.since, slowAfterMs)) host.slowUntil = now + SLOW_FOR_MS
+    host.active.delete(request)
+    for (const next of host.waiting) {
+      host.waiting.delete(next)
+      next()
+      return
+    }
+    if (host.active.size === 0 && Math.max(host.holdUntil, host.slowUntil) <= now) this.#hosts.delete(origin)
   }
+}
+
+/** Two such answers are more than a stream has time for. */
+function isSlowAnswer(tookMs: number, slowAfterMs: number): boolean {
+  return tookMs > slowAfterMs / 2
+}
+
+function begin(host: Host, request: Request): void {
+  request.since = performance.now()
+  host.active.add(request)
+}
+
+/** Waits for another request at the host to end, and takes its place. False where the stream's time was over before that. */
+function turnAt(host: Host, request: Request, late: AbortSignal | undefined): Promise<boolean> {
+  return new Promise((resolve) => {
+    const next = (): void => {
+      forget?.()
+      begin(host, request)
+      resolve(true)
+    }
+    host.waiting.add(next)
+    const forget = late && onAbort(late, () => resolve(!host.waiting.delete(next)))
+  })
 }

@@ -2,6 +2,8 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer as createTcpServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
+import { signal } from '../../tools/server/testing/workbench.ts'
+import type { Delivery, Sink } from '../outbox/index.ts'
 import { isPublicAddress } from './publicAddress.ts'
 import { contextOf, eventOf, eventsOf } from './sinkBench.conformance.ts'
 import { verifyWebhook, type WebhookOptions, webhookSink } from './webhook.ts'
@@ -349,5 +351,60 @@ describe('what cannot be', () => {
       expect((error as Error).message).not.toContain('hunter2')
       expect((error as Error).message).not.toContain(SECRET.slice(6))
     }
+  })
+})
+
+describe('a slow host', () => {
+  /** Time enough for a request on a busy machine. */
+  const hurried = { slowAfterMs: 2000 }
+  const kindsOf = (answers: readonly Delivery[]): string[] =>
+    answers.map((answer) => (typeof answer === 'object' ? (Object.keys(answer)[0] as string) : answer))
+
+  /** Two customers: one answers when it is told, the other at once. */
+  async function customers(): Promise<{
+    readonly sink: Sink
+    readonly slow: Taken[]
+    readonly other: Taken[]
+    readonly answer: () => void
+  }> {
+    const held = signal()
+    const slow = await receiver((_, response) => void held.given.then(() => response.writeHead(204).end()))
+    const other = await receiver()
+    const sink = sinkTo(({ key }) => (key.startsWith('slow') ? slow.url : other.url), {
+      allowPrivateAddresses: true,
+      timeoutMs: 60_000,
+      concurrency: 2,
+    })
+    return { sink, slow: slow.taken, other: other.taken, answer: () => held.give() }
+  }
+
+  test("does not hold up other hosts, and what waits for its turn there is not begun after its stream's time", async () => {
+    const { sink, slow, other, answer } = await customers()
+    const events = eventsOf('t', ['slow1', 'slow2', 'slow3', 'a'], 1)
+    const answers = await sink.send(events, contextOf(hurried))
+    expect(kindsOf(answers)).toEqual(['slow', 'slow', 'slow', 'sent'])
+    expect(reasonOf(answers[2] as Delivery)).toContain('it has not begun')
+    expect([slow.length, other.length]).toEqual([2, 1])
+    // Another stream of the host is put aside without a try.
+    expect(kindsOf(await sink.send(eventsOf('t', ['slow4', 'b'], 1), contextOf(hurried)))).toEqual(['slow', 'sent'])
+    expect(slow.length).toBe(2)
+    answer()
+    const again = contextOf({ beside: true })
+    expect(kindsOf(await sink.send(events.slice(0, 3), again))).toEqual(['sent', 'sent', 'sent'])
+    expect(slow.map(({ headers }) => String(headers['lockstep-key'])).toSorted()).toEqual(['slow1', 'slow2', 'slow3'])
+  }, 20_000)
+
+  test('is waited for when the sink closes', async () => {
+    const { sink, slow, answer } = await customers()
+    await sink.open?.()
+    const answers = await sink.send(eventsOf('t', ['slow'], 1), contextOf({ slowAfterMs: 10 }))
+    expect(kindsOf(answers)).toEqual(['slow'])
+    while (slow.length === 0) await sleep(5)
+    let closed = false
+    const closing = sink.close?.().then(() => (closed = true))
+    await new Promise(setImmediate)
+    expect([slow.length, closed]).toEqual([1, false])
+    answer()
+    await closing
   })
 })

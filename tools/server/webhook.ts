@@ -17,7 +17,10 @@ export interface WebhookReceiverServer {
   start(): Promise<void>
 }
 
-export async function startWebhookReceiver(): Promise<WebhookReceiverServer> {
+/** `beforeAnswer` delays the answer to what was taken: a receiver that is slow, or never answers. */
+export async function startWebhookReceiver(
+  beforeAnswer?: (request: TakenRequest) => Promise<void>,
+): Promise<WebhookReceiverServer> {
   const port = await freePort()
   const taken: TakenRequest[] = []
   let server: Server | undefined
@@ -26,8 +29,10 @@ export async function startWebhookReceiver(): Promise<WebhookReceiverServer> {
       const chunks: Buffer[] = []
       request.on('data', (chunk: Buffer) => chunks.push(chunk))
       request.on('end', () => {
-        if (request.method === 'POST') taken.push({ headers: request.headers, body: Buffer.concat(chunks) })
-        response.writeHead(204).end()
+        const came: TakenRequest = { headers: request.headers, body: Buffer.concat(chunks) }
+        if (request.method === 'POST') taken.push(came)
+        if (beforeAnswer === undefined) response.writeHead(204).end()
+        else void beforeAnswer(came).then(() => response.writeHead(204).end())
       })
     })
     server = starting

@@ -1,0 +1,121 @@
+import { beforeEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { eventually } from '../../tools/server/testing/dispatching.ts'
+import { DRIVERS, type Signal, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { type DispatcherOptions, type Lockstep, type OutboxEvent, perEvent } from '../index.ts'
+
+/** A receiver that does not answer holds up its own stream, and no other of its shard. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+let number = 0
+let name: string
+
+beforeEach(async () => {
+  name = `d${++number}`
+  await bench.admin.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events')
+})
+
+async function enqueue(lockstep: Lockstep, ...keys: string[]): Promise<void> {
+  await lockstep.transaction({}, (tx) => tx.enqueueMany(keys.map((key) => ({ topic: 'trades', key, payload: 1 }))))
+}
+
+/** A dispatcher with one shard, whose handler answers for the stream `slow` when it is told, and for all others at once. */
+function run(
+  lockstep: Lockstep,
+  options: Partial<DispatcherOptions> = {},
+): { readonly begun: string[]; readonly ended: string[]; readonly answer: Signal; readonly stop: () => Promise<void> } {
+  const [begun, ended, answer, stopping] = [[] as string[], [] as string[], signal(), new AbortController()]
+  const handle = async ({ key, seq }: OutboxEvent): Promise<void> => {
+    begun.push(`${key}${seq}`)
+    if (key.startsWith('slow')) await answer.given
+    ended.push(`${key}${seq}`)
+  }
+  const running = lockstep
+    .dispatcher({ sink: perEvent(handle), name, shards: 1, ttlMs: 2000, slowAfterMs: 20, ...options })
+    .run({ signal: stopping.signal })
+  running.catch(() => undefined)
+  return {
+    begun,
+    ended,
+    answer,
+    async stop() {
+      stopping.abort()
+      await running
+    },
+  }
+}
+
+const of = (list: readonly string[], key: string): string[] => list.filter((each) => each.startsWith(key))
+
+describe.each(DRIVERS)('slow streams, %s', (driver) => {
+  test('a stream that is not answered does not hold up the others of its shard, and is sent once, in order', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const { begun, ended, answer, stop } = run(lockstep)
+    await enqueue(lockstep, 'slow', 'a', 'slow', 'a')
+    await eventually(() => of(ended, 'a').length === 2)
+    for (let round = 0; round < 10; round++) {
+      await enqueue(lockstep, 'a', 'slow')
+      await eventually(() => of(ended, 'a').length === 3 + round)
+    }
+    const [parked] = await lockstep.outbox.parked({ dispatcher: name })
+    expect(parked).toMatchObject({
+      key: 'slow',
+      state: 'parked',
+      attempts: 0,
+      head: 1,
+      reason: expect.stringMatching(/^slow: /),
+    })
+    expect(of(begun, 'slow')).toEqual(['slow1'])
+    answer.give()
+    await eventually(() => of(ended, 'slow').length === 12)
+    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 0)
+    await stop()
+    expect(of(begun, 'slow')).toEqual(Array.from({ length: 12 }, (_, n) => `slow${n + 1}`))
+    expect(of(begun, 'a')).toEqual(Array.from({ length: 12 }, (_, n) => `a${n + 1}`))
+  })
+
+  test('a batch of slow streams alone does not hold up what comes after it', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const { ended, answer, stop } = run(lockstep)
+    await enqueue(lockstep, 'slow', 'slow-too')
+    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 2)
+    await enqueue(lockstep, 'a')
+    await eventually(() => ended.includes('a1'))
+    answer.give()
+    await eventually(() => ended.length === 3)
+    await stop()
+  })
+
+  test('slowAfterMs: false has the batch wait for every answer', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const { begun, ended, answer, stop } = run(lockstep, { slowAfterMs: false, batch: 2 })
+    await enqueue(lockstep, 'slow', 'a')
+    await eventually(() => ended.includes('a1'))
+    await enqueue(lockstep, 'a')
+    expect(await lockstep.outbox.parked({ dispatcher: name })).toEqual([])
+    answer.give()
+    await eventually(() => ended.length === 3)
+    await stop()
+    expect(begun.filter((each) => each === 'slow1')).toHaveLength(1)
+  })
+
+  test('a dispatcher that stops waits for what is under way: the next one does not send it again', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const first = run(lockstep)
+    await enqueue(lockstep, 'slow', 'slow')
+    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 1)
+    const stopping = first.stop()
+    first.answer.give()
+    await stopping
+    const sent = first.ended.length
+    expect(first.begun).toEqual(first.ended)
+    const second = run(lockstep)
+    second.answer.give()
+    await eventually(() => second.ended.length === 2 - sent)
+    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 0)
+    await second.stop()
+    expect([...first.begun, ...second.begun]).toEqual(['slow1', 'slow2'])
+  })
+})

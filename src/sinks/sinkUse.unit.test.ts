@@ -1,0 +1,51 @@
+import { expect, test } from 'vitest'
+import { signal } from '../../tools/server/testing/workbench.ts'
+import { SinkUse } from './sinkUse.ts'
+
+test('a sink that was never opened can be used until it is closed', async () => {
+  const use = new SinkUse()
+  expect(use.closed).toBe(false)
+  await use.close()
+  expect(use.closed).toBe(true)
+})
+
+test('it opens again after it was closed', async () => {
+  const use = new SinkUse()
+  await use.open()
+  await use.close()
+  await use.open()
+  expect(use.closed).toBe(false)
+})
+
+test('it stays open until the last of its users has closed it', async () => {
+  let released = 0
+  const use = new SinkUse(() => void released++)
+  await use.open()
+  await use.open()
+  await use.close()
+  expect([use.closed, released]).toEqual([false, 0])
+  await use.close()
+  expect([use.closed, released]).toEqual([true, 1])
+})
+
+test('close() waits for what is under way, and open() for an end that is under way', async () => {
+  const order: string[] = []
+  const work = signal()
+  const use = new SinkUse(() => void order.push('released'))
+  await use.open()
+  const sending = use.track(work.given.then(() => order.push('sent')))
+  const closing = use.close().then(() => order.push('closed'))
+  const opening = use.open().then(() => order.push('opened'))
+  expect(use.closed).toBe(true)
+  work.give()
+  await Promise.all([sending, closing, opening])
+  expect(order.slice(0, 2)).toEqual(['sent', 'released'])
+  expect(use.closed).toBe(false)
+})
+
+test('work that fails does not keep it from closing', async () => {
+  const use = new SinkUse()
+  const failing = use.track(Promise.reject(new Error('no'))).catch(() => 'failed')
+  await use.close()
+  expect(await failing).toBe('failed')
+})
