@@ -56,6 +56,7 @@ export {
   type EventOf,
   type EventToEnqueue,
   type GiveUp,
+  type AuditOptions,
   type OperatorOptions,
   type Outbox,
   type OutboxEvent,

@@ -88,9 +88,25 @@ describe('docs/operating/alerts.yml', () => {
       expect(text).toContain(`runbook: docs/operating/alerts.md#${alert.toLowerCase()}\n`)
   })
 
-  test('has a test of each', () => {
-    const tried = new Set([...tests.matchAll(/alertname="(\w+)"/g)].map(([, name]) => name))
-    expect(tried).toEqual(new Set(alerts.map(({ alert }) => alert)))
+  test('has for each a test in which it fires and one in which it stays silent, with series that it asks for', () => {
+    const cases = tests.split(/^ {2}- name: /m).slice(1)
+    for (const { alert, expression } of alerts) {
+      const metrics = asked(expression).map(({ name }) => name)
+      for (const verdict of ['fires', 'stays silent']) {
+        const found = cases.filter((each) => each.startsWith(`${alert} ${verdict} `))
+        expect(found, `${alert} ${verdict}`).not.toHaveLength(0)
+        for (const text of found) {
+          const name = text.split('\n', 1)[0]
+          const given = [...text.matchAll(/- series: '(\w+)/g)].map(([, series]) => series)
+          expect(given.some((series) => metrics.includes(series ?? '')), name).toBe(true)
+          expect(text.includes(`ALERTS{alertname="${alert}",alertstate="firing"}`), name).toBe(true)
+          const expects = text.includes(`labels: '{alertname="${alert}"`)
+          expect(expects, name).toBe(verdict === 'fires')
+        }
+      }
+    }
+    const named = new Set([...tests.matchAll(/alertname="(\w+)"/g)].map(([, name]) => name))
+    expect(named).toEqual(new Set(alerts.map(({ alert }) => alert)))
   })
 })
 
