@@ -27,7 +27,11 @@ export async function startConsoleApart({ url, host, operator, consoleToken }: C
   const pool = new pg.Pool({ connectionString: url, application_name: 'desk-console', max: POOL_SIZE })
   pool.on('error', () => {})
   const lockstep = new Lockstep(pool)
-  const site = createConsole(lockstep, { base: '/console', operator, ...(consoleToken !== undefined && { token: consoleToken }) })
+  const site = createConsole(lockstep, {
+    base: '/console',
+    operator,
+    ...(consoleToken !== undefined && { token: consoleToken }),
+  })
   const server = createServer(site.listener).listen(0, host)
   await once(server, 'listening')
   return {

@@ -64,7 +64,11 @@ export async function startService(
   const metrics = new Metrics(desk)
   const console =
     plan.consolePort === undefined
-      ? createConsole(lockstep, { base: '/console', operator, ...(consoleToken !== undefined && { token: consoleToken }) })
+      ? createConsole(lockstep, {
+          base: '/console',
+          operator,
+          ...(consoleToken !== undefined && { token: consoleToken }),
+        })
       : consoleElsewhere(plan.consolePort)
   const notReady = async (): Promise<string | undefined> => {
     if (ending) return 'It is about to end.'

@@ -12,7 +12,9 @@ export function startScreen(origin: string, database: DeskDatabase, options: Des
     `  start page   ${origin}/`,
     `  API          ${origin}/docs`,
     `  console      ${origin}/console${operator ? '' : '   (read-only; --operator lets it change things)'}`,
-    ...(consoleToken === undefined || consoleToken === token ? [] : [`               its token for this run: ${consoleToken}`]),
+    ...(consoleToken === undefined || consoleToken === token
+      ? []
+      : [`               its token for this run: ${consoleToken}`]),
     `  metrics      ${origin}/metrics`,
     ...(database.kind === 'ours' ? [`  database     ${database.url}`] : []),
     '',

@@ -56,7 +56,7 @@ export {
   type EventOf,
   type EventToEnqueue,
   type GiveUp,
-  type AuditOptions,
+  type AuditedBy,
   type OperatorOptions,
   type Outbox,
   type OutboxEvent,

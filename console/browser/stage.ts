@@ -57,7 +57,11 @@ export function stageFor(url: () => string, chromium: string): Stage {
       const token = options.token ?? (options.operator === true ? TOKEN : undefined)
       sendsToken = token === TOKEN
       const lockstep = (scene as Scene).service('console')
-      const started = await serve(lockstep, { everyMs: EVERY_MS, ...options, ...(token !== undefined && { token }) }, port)
+      const started = await serve(
+        lockstep,
+        { everyMs: EVERY_MS, ...options, ...(token !== undefined && { token }) },
+        port,
+      )
       serving.add(started)
       return { ...started, close: () => (serving.delete(started), started.close()) }
     },

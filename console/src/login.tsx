@@ -34,8 +34,8 @@ export function Login(): JSX.Element {
           onInput={(event) => setToken(event.currentTarget.value)}
         />
         <span class="hint">
-          The one that the console was started with: <code>--token</code> or <code>LOCKSTEP_CONSOLE_TOKEN</code>, or the one
-          that it printed.
+          The one that the console was started with: <code>--token</code> or <code>LOCKSTEP_CONSOLE_TOKEN</code>, or the
+          one that it printed.
         </span>
       </label>
       <label class="field">

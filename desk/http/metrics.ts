@@ -13,7 +13,7 @@ export class Metrics {
 
   constructor({ pool, processName, lockstep }: Desk) {
     const registers = [this.#register]
-    collectDefaultMetrics({ register: this.#register, outbox: lockstep.outbox })
+    collectDefaultMetrics({ register: this.#register })
     this.#stop = lockstepMetrics({ Counter, Gauge, Histogram }, { register: this.#register, outbox: lockstep.outbox })
     this.#requests = new Histogram({
       name: 'desk_request_seconds',

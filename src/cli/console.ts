@@ -70,7 +70,10 @@ export interface ServedConsole {
 }
 
 /** Serves a console on a port of its own. */
-export async function serveConsole(lockstep: ConsoleLockstep, place: Omit<ConsolePlace, 'madeToken'>): Promise<ServedConsole> {
+export async function serveConsole(
+  lockstep: ConsoleLockstep,
+  place: Omit<ConsolePlace, 'madeToken'>,
+): Promise<ServedConsole> {
   const { host, port, operator, token } = place
   const site = createConsole(lockstep, { operator, ...(token !== undefined && { token }) })
   const server = createServer(site.listener)
@@ -140,7 +143,9 @@ function tellAddress(address: string, { operator, token, madeToken }: ConsolePla
   }
   const words = [
     operator ? 'It may change things.' : 'It may only look.',
-    ...(token === undefined ? [] : [madeToken ? `Log in with the token ${token}, which ends with it.` : 'Log in with the token.']),
+    ...(token === undefined
+      ? []
+      : [madeToken ? `Log in with the token ${token}, which ends with it.` : 'Log in with the token.']),
   ]
   process.stdout.write(
     json ? `${JSON.stringify(told)}\n` : `The console is at ${address}\n${words.join(' ')} Ctrl-C ends it.\n`,

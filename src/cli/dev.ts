@@ -37,7 +37,10 @@ development.`,
   examples: [
     { line: 'pg-lockstep dev', does: 'with the data of the last time' },
     { line: 'pg-lockstep dev --port 0 --data ./tmp/database', does: 'another one beside it' },
-    { line: 'pg-lockstep dev --json', does: 'for a program: the first line on stdout has url, console and consoleToken' },
+    {
+      line: 'pg-lockstep dev --json',
+      does: 'for a program: the first line on stdout has url, console and consoleToken',
+    },
   ],
   options: ['port', 'data', 'schema', 'driver', 'json'],
   words: [],
@@ -67,10 +70,7 @@ async function serve(values: Call['values'], port: number, stop: AbortSignal): P
       const consoleToken = makeToken()
       const console = await serveSomewhere(database, consoleToken)
       try {
-        tell(
-          { url, console: console.address, consoleToken, data: server.dataDir, migrations: applied.length },
-          values,
-        )
+        tell({ url, console: console.address, consoleToken, data: server.dataDir, migrations: applied.length }, values)
         await aborted(stop)
       } finally {
         await console.close()

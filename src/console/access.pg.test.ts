@@ -263,15 +263,20 @@ test('guessing from one address locks out neither another address nor the holder
   const from = (address: string, headers: Record<string, string> = {}, token: unknown = TOKEN): Promise<Answered> =>
     site.ask('/api/login', {
       method: 'POST',
-      headers: { origin: `http://${site.host}`, 'content-type': 'application/json', 'x-lockstep-csrf': 'any', ...headers },
+      headers: {
+        origin: `http://${site.host}`,
+        'content-type': 'application/json',
+        'x-lockstep-csrf': 'any',
+        ...headers,
+      },
       body: JSON.stringify({ token }),
       from: address,
     })
-  let over = false
+  const over = new AbortController()
   const seen: number[] = []
   const full = signal()
   const guess = async (): Promise<void> => {
-    while (!over) {
+    while (!over.signal.aborted) {
       const { status } = await from('127.0.0.2', {}, 'a guess')
       seen.push(status)
       if (status === 429) full.give()
@@ -285,7 +290,7 @@ test('guessing from one address locks out neither another address nor the holder
     expect((await from('127.0.0.2', { cookie })).status).toBe(204)
     expect((await site.ask('/api/session', { headers: { cookie }, from: '127.0.0.2' })).status).toBe(200)
   }
-  over = true
+  over.abort()
   await Promise.all(guessing)
   expect(new Set(seen)).toEqual(new Set([401, 429]))
 })

@@ -15,7 +15,6 @@ export interface Asked {
 /** Where operators need a token and the test names none: the bench sends it with every request. */
 const TOKEN = 'the-token-of-the-bench'
 
-
 export interface Answered {
   readonly status: number
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
@@ -76,7 +75,10 @@ export async function bench(lockstep: ConsoleLockstep, options: ConsoleOptions =
     new Promise((resolve, reject) => {
       const headers = { ...authorization, ...given }
       const local = from === undefined ? {} : { localAddress: from }
-      const sent = httpRequest({ host: '127.0.0.1', port: bound, path, method, headers, agent: false, ...local }, resolve)
+      const sent = httpRequest(
+        { host: '127.0.0.1', port: bound, path, method, headers, agent: false, ...local },
+        resolve,
+      )
       sent.on('error', reject)
       sent.end(body)
     })

@@ -87,7 +87,8 @@ export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
   }
   if (operator && token === undefined) {
     throw new InvalidOption('operator is true, and there is no token.', {
-      advice: 'Add `token`, such as what `openssl rand -hex 16` prints: without one, a proxy on this machine could open it to others.',
+      advice:
+        'Add `token`, such as what `openssl rand -hex 16` prints: without one, a proxy on this machine could open it to others.',
     })
   }
   if (identify !== undefined && typeof identify !== 'function') {

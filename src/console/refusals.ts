@@ -29,9 +29,15 @@ export const refuse = {
   tokenWrong: () => refusal(401, 'token-wrong', 'Wrong token', 'This is not the token of this console.'),
   noToken: () => refusal(409, 'no-token', 'No token', 'This console was started without a token: there is no login.'),
   tooManyTries: () =>
-    refusal(429, 'too-many-tries', 'Too many tries', 'Too many wrong tokens came from your address. Try again in a moment.', {
-      'retry-after': '1',
-    }),
+    refusal(
+      429,
+      'too-many-tries',
+      'Too many tries',
+      'Too many wrong tokens came from your address. Try again in a moment.',
+      {
+        'retry-after': '1',
+      },
+    ),
   tooManyViewers: () =>
     refusal(503, 'too-many-viewers', 'Too many viewers', 'As many as there may be look at it already.', {
       'retry-after': '5',

@@ -116,6 +116,9 @@ const LONGEST_NAME = 100
 /** A name as it can stand in an audit: without line breaks or other control characters, and not too long. */
 function nameFrom(given: unknown): string | undefined {
   if (typeof given !== 'string') return undefined
-  const name = given.replaceAll(/[\p{Cc}\p{Cf}]/gu, ' ').trim().slice(0, LONGEST_NAME)
+  const name = given
+    .replaceAll(/[\p{Cc}\p{Cf}]/gu, ' ')
+    .trim()
+    .slice(0, LONGEST_NAME)
   return name === '' ? undefined : name
 }

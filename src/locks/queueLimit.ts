@@ -30,10 +30,15 @@ export class QueueLimit {
 
   /** Counts a call that begins to wait; `end()` takes it back. Where too many wait, nothing is counted, and it gives the error. */
   begin(key: string | undefined, ahead: number): QueueFull | undefined {
-    if (key !== undefined && ahead >= this.#perKey) return queueFull(`${ahead} calls of this process wait for ${key} already.`, ahead, [key])
+    if (key !== undefined && ahead >= this.#perKey)
+      return queueFull(`${ahead} calls of this process wait for ${key} already.`, ahead, [key])
     if (this.#waiting >= this.#all) {
       const whose = key === undefined ? [] : [key]
-      return queueFull(`${this.#waiting} calls of this process wait already, for keys and for connections.`, this.#waiting, whose)
+      return queueFull(
+        `${this.#waiting} calls of this process wait already, for keys and for connections.`,
+        this.#waiting,
+        whose,
+      )
     }
     this.#waiting++
     return undefined

@@ -96,12 +96,15 @@ describe('docs/operating/alerts.yml', () => {
         const found = cases.filter((each) => each.startsWith(`${alert} ${verdict} `))
         expect(found, `${alert} ${verdict}`).not.toHaveLength(0)
         for (const text of found) {
-          const name = text.split('\n', 1)[0]
-          const given = [...text.matchAll(/- series: '(\w+)/g)].map(([, series]) => series)
-          expect(given.some((series) => metrics.includes(series ?? '')), name).toBe(true)
-          expect(text.includes(`ALERTS{alertname="${alert}",alertstate="firing"}`), name).toBe(true)
+          const title = text.split('\n', 1)[0]
+          const given = [...text.matchAll(/- series: '(\w+)/g)].map(([, name]) => name)
+          expect(
+            given.some((each) => metrics.includes(each ?? '')),
+            title,
+          ).toBe(true)
+          expect(text.includes(`ALERTS{alertname="${alert}",alertstate="firing"}`), title).toBe(true)
           const expects = text.includes(`labels: '{alertname="${alert}"`)
-          expect(expects, name).toBe(verdict === 'fires')
+          expect(expects, title).toBe(verdict === 'fires')
         }
       }
     }
@@ -120,7 +123,7 @@ describe('promtool', () => {
   test.skipIf(promtool === undefined).each([
     ['check', 'alerts.yml'],
     ['test', 'alerts-fire.yml'],
-  ])('%s rules %s', (verb, file) => {
+  ])('%s rules %s', { timeout: 120_000 }, (verb, file) => {
     const { status, stdout, stderr } = spawnSync(promtool as string, [verb, 'rules', file], {
       cwd: folder,
       encoding: 'utf8',

@@ -41,7 +41,7 @@ function start(options: LockstepTelemetryOptions = {}): () => void {
   return stop
 }
 
-function shard(
+function lagOf(
   dispatcher: string,
   lagEvents: number,
   lagMs: number,
@@ -73,7 +73,8 @@ async function points(name?: string): Promise<Point[]> {
     return metrics.flatMap(({ descriptor, dataPointType, dataPoints, ...metric }) => {
       if (name !== undefined && descriptor.name !== name) return []
       const monotonic = 'isMonotonic' in metric && metric.isMonotonic ? 'counter' : 'updowncounter'
-      const type = { [DataPointType.HISTOGRAM]: 'histogram', [DataPointType.GAUGE]: 'gauge' }[dataPointType as number] ?? monotonic
+      const type =
+        { [DataPointType.HISTOGRAM]: 'histogram', [DataPointType.GAUGE]: 'gauge' }[dataPointType as number] ?? monotonic
       return dataPoints.map(({ attributes, value }): Point => {
         const { name: own, unit } = descriptor
         if (typeof value === 'number') return { name: own, type, unit, attributes, value, boundaries: undefined }
@@ -258,7 +259,7 @@ describe('spans', () => {
 
 test('the lag of dispatchers is asked for when metrics are collected, once for all of them, and not after the end', async () => {
   let asked = 0
-  const shards = [shard('default', 3, 1500, 1), shard('default', 4, 500, 2), shard('mails', 0, 0, 0)]
+  const shards = [lagOf('default', 3, 1500, 1), lagOf('default', 4, 500, 2), lagOf('mails', 0, 0, 0)]
   const stop = start({
     outbox: {
       status: async () => {
@@ -293,7 +294,7 @@ describe('docs/reference/otel.md', () => {
   const page = readFileSync(new URL('../../docs/reference/otel.md', import.meta.url), 'utf8')
 
   test('lists the metrics with type, unit and attributes, and no others', async () => {
-    start({ outbox: { status: async () => ({ shards: [shard('default', 3, 1500, 1)] }) } })
+    start({ outbox: { status: async () => ({ shards: [lagOf('default', 3, 1500, 1)] }) } })
     publishEverything()
     const told = [...page.matchAll(/^\| `(lockstep\.[\w.]+)` \| (\w+) \| `([^`]+)` \| ([^|]*) \|/gm)].map(
       ([, name, type, unit, attributes = '']) => ({ name, type, unit, attributes: namesIn(attributes) }),

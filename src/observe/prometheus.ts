@@ -109,8 +109,8 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   // First, because it registers metrics: where one is refused, nothing is heard.
   const lag = options.outbox && new OutboxLag(options.outbox)
   const watching = { lag: lag && (() => (stopped ? Promise.resolve([]) : lag.read())) }
-  const labels = { dispatchers: new LabelBound(maxLabelValues), topics: new LabelBound(maxLabelValues) }
-  outboxMetrics({ ...maker, ...watching, ...labels, hear })
+  const bounded = { dispatchers: new LabelBound(maxLabelValues), topics: new LabelBound(maxLabelValues) }
+  outboxMetrics({ ...maker, ...watching, ...bounded, hear })
   hear('lock.acquired', ({ keys, sharedKeys, waitMs }) => {
     for (const series of table.of(keys, sharedKeys)) series.waits.add(waitMs / 1000)
   })

@@ -79,7 +79,12 @@ export function outboxMetrics(grounds: OutboxMetricsGrounds): void {
 
 /** Each is read by itself, and all from one answer. Dispatchers of one label are shown together. */
 function lagMetrics({ gauge, lag, dispatchers }: OutboxMetricsGrounds): void {
-  const show = (name: string, help: string, valueOf: (lag: DispatcherLag) => number, join: (one: number, other: number) => number): void => {
+  const show = (
+    name: string,
+    help: string,
+    valueOf: (lag: DispatcherLag) => number,
+    join: (one: number, other: number) => number,
+  ): void => {
     const before = async (): Promise<void> => {
       const values = new Map<string, number>()
       for (const each of (await lag?.()) ?? []) {
@@ -92,7 +97,12 @@ function lagMetrics({ gauge, lag, dispatchers }: OutboxMetricsGrounds): void {
     const metric = gauge(name, help, ['dispatcher'], before)
   }
   const add = (one: number, other: number): number => one + other
-  show('outbox_lag_seconds', 'The age of the oldest event that is committed and not delivered.', (each) => each.seconds, Math.max)
+  show(
+    'outbox_lag_seconds',
+    'The age of the oldest event that is committed and not delivered.',
+    (each) => each.seconds,
+    Math.max,
+  )
   show('outbox_lag_events', 'Events that are committed and not delivered.', (each) => each.events, add)
   show('outbox_parked_streams', 'Streams that wait.', (each) => each.parkedStreams, add)
 }

@@ -197,7 +197,9 @@ export function operate(
   { reason, by }: Audited,
 ): string {
   const given = [verb, dispatcher, topic, key].map(quoteLiteral).join(', ')
-  return alone(`${saysWho(by)}SELECT ${schema}.outbox_operate(${given}, ${seq ?? 'NULL'}, ${literal(reason)}) AS answer`)
+  return alone(
+    `${saysWho(by)}SELECT ${schema}.outbox_operate(${given}, ${seq ?? 'NULL'}, ${literal(reason)}) AS answer`,
+  )
 }
 
 export function eraseStream(

@@ -26,13 +26,13 @@ import { rowsIn } from './rowsIn.ts'
 import { type OutboxStatus, type ParkedOptions, parkedStreams, type ParkedStream, statusOf } from './status.ts'
 
 /** Who does something to the outbox, for the audit. */
-export interface AuditOptions {
+export interface AuditedBy {
   /** Who, up to 255 characters: a name beside the role, the address and the reason. Lockstep does not check it. */
   readonly by?: string
 }
 
 /** What an operator says about a stream. */
-export interface OperatorOptions extends Stream, AuditOptions {
+export interface OperatorOptions extends Stream, AuditedBy {
   /** Default `default`. */
   readonly dispatcher?: string
 }
@@ -58,7 +58,7 @@ const SKIP_OPTIONS: OptionNames<OperatorOptions & ParkedStream & { readonly seq:
 }
 
 /** What `outbox.erase()` takes. */
-export interface EraseOptions extends Stream, AuditOptions {
+export interface EraseOptions extends Stream, AuditedBy {
   readonly reason?: string
 }
 
@@ -73,7 +73,7 @@ export interface RetainOptions {
 const RETAIN_OPTIONS: OptionNames<RetainOptions> = { olderThanMs: true, rotateMs: true }
 
 /** What `outbox.remove()` takes. */
-export interface RemoveOptions extends AuditOptions {
+export interface RemoveOptions extends AuditedBy {
   readonly dispatcher: string
   readonly reason: string
 }
@@ -81,7 +81,7 @@ export interface RemoveOptions extends AuditOptions {
 const REMOVE_OPTIONS: OptionNames<RemoveOptions> = { dispatcher: true, reason: true, by: true }
 
 /** What `outbox.rebase()` takes. */
-export interface RebaseOptions extends AuditOptions {
+export interface RebaseOptions extends AuditedBy {
   readonly deliver: 'undelivered' | 'all' | 'none'
   readonly reason?: string
 }
@@ -307,7 +307,7 @@ export class Outbox<Events extends object = EventMap> {
 
 const LONGEST_BY = 255
 
-function audited({ reason, by }: AuditOptions & { readonly reason?: string }): Audited {
+function audited({ reason, by }: AuditedBy & { readonly reason?: string }): Audited {
   if (by === undefined || (typeof by === 'string' && by.length <= LONGEST_BY && by.trim() !== '')) return { reason, by }
   throw new InvalidOption('`by` is not a text of 1 to 255 characters.', { advice: 'Pass the name of whoever does it.' })
 }

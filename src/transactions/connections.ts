@@ -15,12 +15,7 @@ import { PROBE, ROLLBACK } from './transactions.sql.ts'
  * Gets a connection, or gives up when the patience ends; one that comes too late goes straight back. With a limit, a caller that would
  * have to wait behind too many others fails at once.
  */
-export function checkout(
-  driver: Driver,
-  patience: Patience,
-  locks: LockSet,
-  limit?: QueueLimit,
-): Promise<Connection> {
+export function checkout(driver: Driver, patience: Patience, locks: LockSet, limit?: QueueLimit): Promise<Connection> {
   // A pool with an idle connection gives it at once: no clock needs to be set.
   if (driver.hasIdle() && !patience.aborted) return driver.connect()
   return new Promise<Connection>((resolve, reject) => {

@@ -128,7 +128,12 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     await expect.poll(() => pid).toBeGreaterThan(0)
     heard = []
     await failureOf(holder.lockstep.transaction({ lock: 'Order:1', waitMs: 30 }, async () => undefined))
-    const here = { noWait: false, waitedMs: aTime, waitedFor: 'process', holders: [{ where: 'process', key: 'Order:1' }] }
+    const here = {
+      noWait: false,
+      waitedMs: aTime,
+      waitedFor: 'process',
+      holders: [{ where: 'process', key: 'Order:1' }],
+    }
     expect(heard).toEqual([
       ['lock.requested', order],
       ['lock.contended', { ...order, where: 'process' }],
