@@ -126,12 +126,12 @@ test('the lag of the outbox: it grows while nothing is delivered, and is gone af
   const sink = perEvent(async () => {
     if (down) throw new Error('away')
   })
-  const running = lockstep.dispatcher({ sink }).run({ signal: ending.signal })
+  const running = lockstep.dispatcher({ name: 'lagging', sink }).run({ signal: ending.signal })
   await lockstep.transaction({}, async (tx) => {
-    await tx.enqueue({ topic: 'trades', key: 'a', payload: 1 })
-    await tx.enqueue({ topic: 'trades', key: 'a', payload: 2 })
+    await tx.enqueue({ topic: 'lagging', key: 'a', payload: 1 })
+    await tx.enqueue({ topic: 'lagging', key: 'a', payload: 2 })
   })
-  const of = (name: string): Promise<number | undefined> => value(`lockstep_outbox_${name}{dispatcher="default"}`)
+  const of = (name: string): Promise<number | undefined> => value(`lockstep_outbox_${name}{dispatcher="lagging"}`)
   await expect.poll(() => of('lag_events'), { timeout: 20_000 }).toBe(2)
   await expect.poll(() => of('lag_seconds'), { timeout: 20_000 }).toBeGreaterThan(0)
   expect(await of('parked_streams')).toBe(0)
