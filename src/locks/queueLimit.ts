@@ -44,6 +44,11 @@ export class QueueLimit {
     return undefined
   }
 
+  /** Counts a call that waits on. */
+  goOn(): undefined {
+    this.#waiting++
+  }
+
   end(): void {
     this.#waiting--
   }

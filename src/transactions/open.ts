@@ -100,7 +100,8 @@ class WayIn {
       const stays = stay?.holds
       try {
         this.#readiness = readiness ?? (await this.#becomeReady())
-        this.#connection = await (stay?.connect(driver, patience, locks) ?? checkout(driver, patience, locks, limit))
+        this.#connection = await (stay?.connect(driver, patience, locks) ??
+          checkout(driver, patience, locks, round === 0 ? limit : undefined))
       } catch (error) {
         throw checkoutFailed(error, patience, locks)
       }
@@ -131,7 +132,8 @@ class WayIn {
         await this.#abandon(error)
         throw error
       }
-      const refusal = limit.begin(locks[0]?.key, 0)
+      // Only at first: whoever waits already is not turned away for those who come later.
+      const refusal = round === 0 ? limit.begin(locks[0]?.key, 0) : limit.goOn()
       if (refusal !== undefined) throw refusal
       await pause(round, patience)
       limit.end()
