@@ -86,6 +86,8 @@ test('timeout, and a wait that its caller gives up', async () => {
   const [held, leave] = [signal(), signal()]
   const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
   await held.given
+  // Warm, so that the time is spent at the server and not on connecting.
+  await waiter.lockstep.transaction({}, async () => undefined)
   const late = failureOf(waiter.lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => undefined))
   expect(await late).toBeInstanceOf(LockTimeout)
   expect(await counted()).toMatchObject({ contendedAtServer: 1, timeouts: 1, abandoned: 0 })
