@@ -18,16 +18,20 @@ export interface ConsolePlan {
   readonly url: string
   readonly host: string
   readonly operator: boolean
-  readonly token?: string
+  readonly consoleToken?: string
 }
 
 const POOL_SIZE = 3
 
-export async function startConsoleApart({ url, host, operator, token }: ConsolePlan): Promise<ConsoleApart> {
+export async function startConsoleApart({ url, host, operator, consoleToken }: ConsolePlan): Promise<ConsoleApart> {
   const pool = new pg.Pool({ connectionString: url, application_name: 'desk-console', max: POOL_SIZE })
   pool.on('error', () => {})
   const lockstep = new Lockstep(pool)
-  const site = createConsole(lockstep, { base: '/console', operator, ...(token !== undefined && { token }) })
+  const site = createConsole(lockstep, {
+    base: '/console',
+    operator,
+    ...(consoleToken !== undefined && { token: consoleToken }),
+  })
   const server = createServer(site.listener).listen(0, host)
   await once(server, 'listening')
   return {

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 
@@ -7,6 +8,8 @@ export interface DeskOptions {
   /** Undefined: the usual one, or another if that is taken. */
   readonly port: number | undefined
   readonly token: string | undefined
+  /** What the console asks for: the desk's own token, or one that is made for an operator. */
+  readonly consoleToken: string | undefined
   readonly operator: boolean
   readonly natsUrl: string | undefined
   readonly traffic: boolean
@@ -35,7 +38,8 @@ Options, after npm start --
   --port N         where it answers; default ${DEFAULT_PORT}, or another if that is taken; 0: any that is free
   --host HOST      on which address; default 127.0.0.1. Beyond this machine only with --token
   --token TEXT     what clients have to send as a bearer, ${LEAST_TOKEN} characters at least
-  --operator       the console may change things: release leases, retry, skip, pause and resume
+  --operator       the console can change things: release leases, retry, skip, pause and resume. It asks for a token:
+                   that of --token, or one that is printed at the start
   --sink NAME      where trades are published: local (a table, the default) or nats
   --nats URL       where NATS with JetStream answers; default ${DEFAULT_NATS}
   --no-traffic     without the few requests a second that the desk sends itself
@@ -50,12 +54,15 @@ export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = p
   const values = parse(args)
   if (values.help === true) return 'help'
   const host = values.host ?? '127.0.0.1'
+  const token = tokenFor(host, values.token)
+  const operator = values.operator === true
   return {
     processes: number('processes', values.processes, 1, 64) ?? 1,
     host,
     port: number('port', values.port, 0, 65_535),
-    token: tokenFor(host, values.token),
-    operator: values.operator === true,
+    token,
+    consoleToken: token ?? (operator ? randomBytes(16).toString('hex') : undefined),
+    operator,
     natsUrl: natsOf(values.sink ?? 'local', values.nats),
     traffic: values['no-traffic'] !== true,
     log: values.log === true,

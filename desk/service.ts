@@ -24,6 +24,7 @@ export interface ServicePlan {
   readonly poolSize: number
   readonly operator: boolean
   readonly token?: string
+  readonly consoleToken?: string
   /** Where the console is, if not in this process. */
   readonly consolePort?: number
   readonly log: boolean
@@ -47,7 +48,7 @@ export async function startService(
   say: (line: string) => void,
   systems: readonly System[] = SYSTEMS,
 ): Promise<Service> {
-  const { url, exchangeUrl, natsUrl, processName, token, operator } = plan
+  const { url, exchangeUrl, natsUrl, processName, token, consoleToken = token, operator } = plan
   const pool = new pg.Pool({
     connectionString: url,
     application_name: processName,
@@ -63,7 +64,11 @@ export async function startService(
   const metrics = new Metrics(desk)
   const console =
     plan.consolePort === undefined
-      ? createConsole(lockstep, { base: '/console', operator, ...(token !== undefined && { token }) })
+      ? createConsole(lockstep, {
+          base: '/console',
+          operator,
+          ...(consoleToken !== undefined && { token: consoleToken }),
+        })
       : consoleElsewhere(plan.consolePort)
   const notReady = async (): Promise<string | undefined> => {
     if (ending) return 'It is about to end.'

@@ -4,7 +4,7 @@ import type { DeskOptions } from './options.ts'
 
 /** Where everything is, and what to try. */
 export function startScreen(origin: string, database: DeskDatabase, options: DeskOptions): string[] {
-  const { processes, traffic, operator } = options
+  const { processes, traffic, operator, token, consoleToken } = options
   return [
     '',
     `The desk is open, in ${processes === 1 ? 'one process' : `${processes} processes`}${traffic ? ', with a little traffic of its own' : ''}.`,
@@ -12,6 +12,9 @@ export function startScreen(origin: string, database: DeskDatabase, options: Des
     `  start page   ${origin}/`,
     `  API          ${origin}/docs`,
     `  console      ${origin}/console${operator ? '' : '   (read-only; --operator lets it change things)'}`,
+    ...(consoleToken === undefined || consoleToken === token
+      ? []
+      : [`               its token for this run: ${consoleToken}`]),
     `  metrics      ${origin}/metrics`,
     ...(database.kind === 'ours' ? [`  database     ${database.url}`] : []),
     '',

@@ -28,7 +28,7 @@ export async function supervise(
     for (let closer = closers.pop(); closer !== undefined; closer = closers.pop()) await closer()
   }
   try {
-    const { host, token } = options
+    const { host, token, consoleToken } = options
     const port = await choosePort(host, options.port, say)
     signal.throwIfAborted()
     await prepare(url, SYSTEMS)
@@ -46,6 +46,7 @@ export async function supervise(
       log: options.log,
       ...(options.natsUrl !== undefined && { natsUrl: options.natsUrl }),
       ...(token !== undefined && { token }),
+      ...(consoleToken !== undefined && { consoleToken }),
     }
     const processes =
       options.processes === 1

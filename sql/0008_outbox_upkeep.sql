@@ -1,11 +1,14 @@
 -- compatible-from: 1
 -- What keeps the outbox going: registration, segments, and what operators do.
 
--- What operators did, and why.
+-- What operators did, who they said they were, from where they were connected, and why. What a dispatcher gave up by itself has no by_name.
 CREATE TABLE :"schema".outbox_audit (
   id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   at timestamptz NOT NULL DEFAULT clock_timestamp(),
   by_role text NOT NULL DEFAULT session_user,
+  -- As the caller said, for one transaction: several people share one role. Undefined and reset are the empty text.
+  by_name text DEFAULT nullif(current_setting('lockstep.by', true), ''),
+  by_address inet DEFAULT inet_client_addr(),
   verb text NOT NULL,
   dispatcher text,
   topic text,

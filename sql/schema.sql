@@ -1943,6 +1943,8 @@ table outbox_audit
   column id bigint not null
   column at timestamp with time zone not null default clock_timestamp()
   column by_role text not null default SESSION_USER
+  column by_name text default NULLIF(current_setting('lockstep.by'::text, true), ''::text)
+  column by_address inet default inet_client_addr()
   column verb text not null
   column dispatcher text
   column topic text

@@ -246,7 +246,7 @@ export class RowsDeadlocked extends LockstepError {
   }
 }
 
-/** More calls wait for their batch than were allowed. The call was not taken. */
+/** More calls wait than `maxQueue` allows: for their batch, for a key, or for a connection. The call was not taken. */
 export class QueueFull extends LockstepError {
   readonly code = 'LOCKSTEP_QUEUE_FULL'
   /** How many wait already. */

@@ -56,6 +56,7 @@ export {
   type EventOf,
   type EventToEnqueue,
   type GiveUp,
+  type AuditedBy,
   type OperatorOptions,
   type Outbox,
   type OutboxEvent,

@@ -20,6 +20,7 @@ import {
   lockId,
   type Locks,
   NameRegistry,
+  QueueLimit,
   RecentContention,
   RecentLockIds,
   RolloutInDatabase,
@@ -119,7 +120,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const names = named
       ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#check.readiness !== undefined)
       : undefined
-    const queue = new KeyQueue()
+    const limit = new QueueLimit(options.maxQueue)
+    const queue = new KeyQueue(limit)
     const enqueuing = new EnqueuingRoom(quoteIdentifier(schema), options)
     const method = defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
@@ -138,6 +140,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       quotedSchema: quoteIdentifier(schema),
       lockIds: new RecentLockIds(schema, names && ((id, key) => names.note(id, key))),
       queue,
+      limit,
       places: WaitPlaces.of(pool, driver.poolSize),
       contention: new RecentContention(),
       defaults,

@@ -16,6 +16,11 @@ export interface LockstepOptions {
   readonly schema?: string
   /** Default for `waitMs` of every call. */
   readonly waitMs?: number | false
+  /**
+   * How many calls can wait for one key in this process; for all keys and for connections together, ten times as many. One more that has
+   * to wait fails at once with `QueueFull`. The same for leases. Default 10,000.
+   */
+  readonly maxQueue?: number
   /** Default for `retry` of every call. */
   readonly retry?: RetryOptions
   /** An answer to BEGIN or COMMIT that has not come for this long means that the connection is lost. Default 30,000. */
@@ -42,6 +47,7 @@ export interface LockstepOptions {
 export const LOCKSTEP_OPTIONS: OptionNames<LockstepOptions> = {
   schema: true,
   waitMs: true,
+  maxQueue: true,
   retry: true,
   silenceMs: true,
   names: true,

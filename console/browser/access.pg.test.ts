@@ -102,7 +102,8 @@ describe.skipIf(chromium === undefined)('access to the console in a browser', { 
     const address = `${url}api/leases/release`
     expect(await page.evaluate(post, { address, body, type: 'application/json' })).toBe(403)
     const other = await anotherSite()
-    const stranger = await stage.look(other, { expected: /CORS|Failed to load|status of 40[13]|frame-ancestors/ })
+    const expected = /CORS|Failed to load|status of 40[13]|frame-ancestors/
+    const stranger = await stage.look(other, { expected, extraHTTPHeaders: {} })
     expect(await stranger.page.evaluate(post, { address, body, type: 'application/json' })).toBe('not sent')
     // What needs no permission to be sent, as a form does: it arrives, and is refused.
     await stranger.page.evaluate(post, { address, body, type: 'text/plain' })

@@ -16,6 +16,9 @@ export interface Stage {
   look(url: string, options?: BrowserContextOptions & { readonly expected?: RegExp }): Promise<Visit>
 }
 
+/** Where operators need one and the test names none: its pages send it with every request, and nobody has to log in. */
+const TOKEN = 'the-token-of-the-stage'
+
 /** Looks come faster than an operator needs them. */
 const EVERY_MS = 250
 
@@ -24,6 +27,7 @@ export function stageFor(url: () => string, chromium: string): Stage {
   let scene: Scene | undefined
   const serving = new Set<Serving>()
   const visits = new Map<Visit, RegExp | undefined>()
+  let sendsToken = false
 
   beforeAll(async () => {
     await builtPage()
@@ -50,13 +54,20 @@ export function stageFor(url: () => string, chromium: string): Stage {
       return scene as Scene
     },
     async start(options = { operator: true }, port) {
+      const token = options.token ?? (options.operator === true ? TOKEN : undefined)
+      sendsToken = token === TOKEN
       const lockstep = (scene as Scene).service('console')
-      const started = await serve(lockstep, { everyMs: EVERY_MS, ...options }, port)
+      const started = await serve(
+        lockstep,
+        { everyMs: EVERY_MS, ...options, ...(token !== undefined && { token }) },
+        port,
+      )
       serving.add(started)
       return { ...started, close: () => (serving.delete(started), started.close()) }
     },
     async look(address, { expected, ...options } = {}) {
-      const made = await visit(browser as Browser, address, options)
+      const extraHTTPHeaders = sendsToken ? { authorization: `Bearer ${TOKEN}` } : {}
+      const made = await visit(browser as Browser, address, { extraHTTPHeaders, ...options })
       visits.set(made, expected)
       return made
     },

@@ -6,6 +6,7 @@ import { connect } from './live/stream.ts'
 /** Asks for the token that the console was started with. */
 export function Login(): JSX.Element {
   const [token, setToken] = useState('')
+  const [name, setName] = useState('')
   const [busy, setBusy] = useState(false)
   const [refusal, setRefusal] = useState('')
   const submit = async (event: Event): Promise<void> => {
@@ -13,7 +14,7 @@ export function Login(): JSX.Element {
     setBusy(true)
     setRefusal('')
     try {
-      await logIn(token)
+      await logIn(token, name)
       await connect()
     } catch (error) {
       setRefusal((error as Error).message)
@@ -33,8 +34,19 @@ export function Login(): JSX.Element {
           onInput={(event) => setToken(event.currentTarget.value)}
         />
         <span class="hint">
-          The one that the console was started with: <code>--token</code> or <code>LOCKSTEP_CONSOLE_TOKEN</code>.
+          The one that the console was started with: <code>--token</code> or <code>LOCKSTEP_CONSOLE_TOKEN</code>, or the
+          one that it printed.
         </span>
+      </label>
+      <label class="field">
+        Your name
+        <input
+          autoComplete="username"
+          maxLength={100}
+          value={name}
+          onInput={(event) => setName(event.currentTarget.value)}
+        />
+        <span class="hint">Written down with what you change.</span>
       </label>
       {refusal !== '' && (
         <p class="refusal" role="alert">

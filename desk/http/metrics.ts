@@ -11,10 +11,10 @@ export class Metrics {
   readonly #stop: () => void
   readonly #head: string
 
-  constructor({ pool, processName }: Desk) {
+  constructor({ pool, processName, lockstep }: Desk) {
     const registers = [this.#register]
     collectDefaultMetrics({ register: this.#register })
-    this.#stop = lockstepMetrics({ Counter, Gauge, Histogram }, { register: this.#register })
+    this.#stop = lockstepMetrics({ Counter, Gauge, Histogram }, { register: this.#register, outbox: lockstep.outbox })
     this.#requests = new Histogram({
       name: 'desk_request_seconds',
       help: 'From the request to its answer.',

@@ -55,17 +55,21 @@ function start(args: readonly string[], env: Readonly<Record<string, string>> = 
 
 test('it tells its address, serves the page’s requests, and Ctrl-C ends it at once, also while somebody looks', async () => {
   const { child, said, firstLine, ended } = start(['--port', '0', '--operator', '--json'])
-  const told = JSON.parse(await firstLine) as { address: string }
+  const told = JSON.parse(await firstLine) as { address: string; madeToken: string }
   expect(told).toEqual({
     ok: true,
     command: 'console',
     address: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\/$/),
     operator: true,
-    token: false,
+    token: true,
+    madeToken: expect.stringMatching(/^[0-9a-f]{32}$/),
   })
-  const session = await fetch(new URL('api/session', told.address))
+  // Operators always need a token: where none is given, it makes one.
+  expect((await fetch(new URL('api/session', told.address))).status).toBe(401)
+  const headers = { authorization: `Bearer ${told.madeToken}` }
+  const session = await fetch(new URL('api/session', told.address), { headers })
   expect(await session.json()).toMatchObject({ operator: true, database: database.name, schema: 'lockstep' })
-  const stream = await fetch(new URL('api/stream?show=overview,outbox', told.address))
+  const stream = await fetch(new URL('api/stream?show=overview,outbox', told.address), { headers })
   const reader = (stream.body as ReadableStream<Uint8Array>).getReader()
   let text = ''
   while (!text.includes('event: outbox')) text += new TextDecoder().decode((await reader.read()).value)

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, isIP } from 'node:net'
 import { type ConsoleLockstep, createConsole } from '../console/index.ts'
@@ -19,9 +20,10 @@ export const consoleCommand: Command = {
   details: `Serves a page that shows locks, leases and the outbox, live, until Ctrl-C. It may only look; with --operator it
 may also take leases away, and retry, skip, pause and resume streams.
 
-Without a token it is there for this machine alone. For others: --host 0.0.0.0 and a token of 16 characters or more,
-which is better given in ${TOKEN_VARIABLE} than with --token, where others on this machine see it.
-With --json the first line on stdout is an object with the address.`,
+Without a token it only shows, and to this machine alone. For others: --host 0.0.0.0 and a token of 16 characters or
+more, which is better given in ${TOKEN_VARIABLE} than with --token, where others on this machine see it.
+--operator always needs one: where none is given, it makes one and prints it. With --json the first line on stdout is
+an object with the address, and with the token that it made.`,
   examples: [
     { line: 'pg-lockstep console', does: 'to look, at http://127.0.0.1:8400/' },
     { line: 'pg-lockstep console --operator --port 0', does: 'to act as well, on any port that is free' },
@@ -58,6 +60,8 @@ export interface ConsolePlace {
   readonly port: number
   readonly operator: boolean
   readonly token: string | undefined
+  /** The token was made here: it has to be printed, because nobody knows it yet. */
+  readonly madeToken: boolean
 }
 
 export interface ServedConsole {
@@ -66,7 +70,10 @@ export interface ServedConsole {
 }
 
 /** Serves a console on a port of its own. */
-export async function serveConsole(lockstep: ConsoleLockstep, place: ConsolePlace): Promise<ServedConsole> {
+export async function serveConsole(
+  lockstep: ConsoleLockstep,
+  place: Omit<ConsolePlace, 'madeToken'>,
+): Promise<ServedConsole> {
   const { host, port, operator, token } = place
   const site = createConsole(lockstep, { operator, ...(token !== undefined && { token }) })
   const server = createServer(site.listener)
@@ -111,18 +118,34 @@ export function placeOf(values: Call['values'], env: NodeJS.ProcessEnv = process
       `Set ${TOKEN_VARIABLE} to what \`openssl rand -hex 16\` prints, or leave out --host.`,
     )
   }
-  return { host, port, operator: values.operator === 'true', token }
+  const operator = values.operator === 'true'
+  const madeToken = operator && token === undefined
+  return { host, port, operator, token: madeToken ? makeToken() : token, madeToken }
+}
+
+/** A token that nobody can guess, for as long as a console runs. */
+export function makeToken(): string {
+  return randomBytes(16).toString('hex')
 }
 
 function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host)
 }
 
-function tellAddress(address: string, { operator, token }: ConsolePlace, json: boolean): void {
-  const told = { ok: true, command: 'console', address, operator, token: token !== undefined }
+function tellAddress(address: string, { operator, token, madeToken }: ConsolePlace, json: boolean): void {
+  const told = {
+    ok: true,
+    command: 'console',
+    address,
+    operator,
+    token: token !== undefined,
+    ...(madeToken && { madeToken: token }),
+  }
   const words = [
     operator ? 'It may change things.' : 'It may only look.',
-    ...(token === undefined ? [] : ['Log in with the token.']),
+    ...(token === undefined
+      ? []
+      : [madeToken ? `Log in with the token ${token}, which ends with it.` : 'Log in with the token.']),
   ]
   process.stdout.write(
     json ? `${JSON.stringify(told)}\n` : `The console is at ${address}\n${words.join(' ')} Ctrl-C ends it.\n`,

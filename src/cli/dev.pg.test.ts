@@ -45,6 +45,7 @@ async function furnish(): Promise<void> {
 interface Started {
   readonly url: string
   readonly console: string
+  readonly consoleToken: string
   readonly data: string
   readonly migrations: number
 }
@@ -104,7 +105,9 @@ test(
     expect(here.data).toBe(join(directory, '.lockstep', 'data'))
     expect(await readFile(join(directory, '.lockstep', '.gitignore'), 'utf8')).toBe('*\n')
     await ask(here.url, 'CREATE TABLE mine (id int)')
-    const page = await fetch(new URL('api/session', here.console))
+    const session = new URL('api/session', here.console)
+    expect((await fetch(session)).status).toBe(401)
+    const page = await fetch(session, { headers: { authorization: `Bearer ${here.consoleToken}` } })
     expect(await page.json()).toMatchObject({ operator: true, schema: 'lockstep' })
     const postmaster = await postmasterOf(here)
 

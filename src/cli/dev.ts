@@ -3,7 +3,7 @@ import { mkdir, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { codeOf, onAbort } from '../postgres/index.ts'
 import type { Call, Command, Outcome } from './command.ts'
-import { serveConsole, type ServedConsole } from './console.ts'
+import { makeToken, serveConsole, type ServedConsole } from './console.ts'
 import { DriverMissing } from './driverMissing.ts'
 import { numberOf } from './givenValues.ts'
 import { untilInterrupted } from './interrupt.ts'
@@ -37,7 +37,10 @@ development.`,
   examples: [
     { line: 'pg-lockstep dev', does: 'with the data of the last time' },
     { line: 'pg-lockstep dev --port 0 --data ./tmp/database', does: 'another one beside it' },
-    { line: 'pg-lockstep dev --json', does: 'for a program: the first line on stdout has url and console' },
+    {
+      line: 'pg-lockstep dev --json',
+      does: 'for a program: the first line on stdout has url, console and consoleToken',
+    },
   ],
   options: ['port', 'data', 'schema', 'driver', 'json'],
   words: [],
@@ -64,9 +67,10 @@ async function serve(values: Call['values'], port: number, stop: AbortSignal): P
     const url = server.url()
     await withDatabase({ ...values, url }, async (database) => {
       const { applied } = await database.lockstep.migrate()
-      const console = await serveSomewhere(database)
+      const consoleToken = makeToken()
+      const console = await serveSomewhere(database, consoleToken)
       try {
-        tell({ url, console: console.address, data: server.dataDir, migrations: applied.length }, values)
+        tell({ url, console: console.address, consoleToken, data: server.dataDir, migrations: applied.length }, values)
         await aborted(stop)
       } finally {
         await console.close()
@@ -122,9 +126,9 @@ function refuseTaken(port: number): Promise<void> {
   })
 }
 
-/** Whoever starts it owns the database: there is nothing to keep from them. */
-async function serveSomewhere({ lockstep }: Database): Promise<ServedConsole> {
-  const place = { host: HOST, operator: true, token: undefined }
+/** Whoever starts it owns the database and can change things; the token keeps out what else reaches the port, such as a proxy. */
+async function serveSomewhere({ lockstep }: Database, token: string): Promise<ServedConsole> {
+  const place = { host: HOST, operator: true, token }
   try {
     return await serveConsole(lockstep, { ...place, port: CONSOLE_PORT })
   } catch (error) {
@@ -141,15 +145,16 @@ function aborted(signal: AbortSignal): Promise<void> {
 interface Started {
   readonly url: string
   readonly console: string
+  readonly consoleToken: string
   readonly data: string
   readonly migrations: number
 }
 
 function tell(started: Started, { json }: Call['values']): void {
-  const { url, console, data } = started
+  const { url, console, consoleToken, data } = started
   const text =
     json === 'true'
       ? JSON.stringify({ ok: true, command: 'dev', ...started })
-      : `DATABASE_URL=${url}\nThe console is at ${console}\nThe data is in ${data}\nCtrl-C ends it.`
+      : `DATABASE_URL=${url}\nThe console is at ${console}, its token for this run is ${consoleToken}\nThe data is in ${data}\nCtrl-C ends it.`
   process.stdout.write(`${text}\n`)
 }

@@ -1,4 +1,3 @@
-import { userInfo } from 'node:os'
 import type { HistoryEntry, Key, LeaseInfo, Lockstep } from '../index.ts'
 import type { Call, Command, OptionName, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
@@ -6,6 +5,7 @@ import { numberOf } from './givenValues.ts'
 import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
 import { UsageError } from './usageError.ts'
+import { userName } from './userName.ts'
 import { withDatabase } from './withDatabase.ts'
 import { ageOf, count, momentOf, plain, shorten } from './wording.ts'
 
@@ -74,15 +74,6 @@ function workOf({ words, values }: Call): Work {
   if (reason === undefined) throw new UsageError('Why?', advice)
   const how = { by, reason, terminate: terminate === 'true', waitMs: numberOf('wait', values.wait ?? '5000') }
   return (lockstep) => release(lockstep, key as Key, how)
-}
-
-/** Who sits here. In a container there may be nobody of that number. */
-function userName(): string {
-  try {
-    return userInfo().username
-  } catch {
-    return process.env['USER'] || 'unknown'
-  }
 }
 
 async function list(lockstep: Lockstep, prefix: string): Promise<Outcome> {

@@ -5,6 +5,7 @@ import { numberOf } from './givenValues.ts'
 import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
 import { UsageError } from './usageError.ts'
+import { userName } from './userName.ts'
 import { withDatabase } from './withDatabase.ts'
 import { ageOf, count, plain, shorten } from './wording.ts'
 
@@ -56,9 +57,10 @@ export function operate(verb: OperatorVerb): (call: Call, advice: string) => Pro
       const whose = { ...stream, dispatcher }
       // Of a stream that does not wait there is no head, and the library says so.
       const seq = verb === 'skip' ? ((await headOf(outbox, whose)) ?? 1) : undefined
-      if (verb === 'retry' || verb === 'resume') await outbox[verb](whose)
-      else if (seq !== undefined) await outbox.skip({ ...whose, seq, reason: reason ?? '' })
-      else await outbox.pause({ ...whose, ...(reason === undefined ? {} : { reason }) })
+      const act = { ...whose, by: userName() }
+      if (verb === 'retry' || verb === 'resume') await outbox[verb](act)
+      else if (seq !== undefined) await outbox.skip({ ...act, seq, reason: reason ?? '' })
+      else await outbox.pause({ ...act, ...(reason === undefined ? {} : { reason }) })
       const which = seq === undefined ? {} : { seq }
       return {
         exitCode: 0,
@@ -84,7 +86,7 @@ export function erase(call: Call, advice: string): Promise<Outcome> {
   const { reason } = call.values
   if (reason === undefined) throw new UsageError('Why?', advice)
   return withDatabase(call.values, async ({ lockstep }): Promise<Outcome> => {
-    const { erased } = await lockstep.outbox.erase({ ...stream, reason })
+    const { erased } = await lockstep.outbox.erase({ ...stream, reason, by: userName() })
     const told =
       erased === 0
         ? `No retained event of ${nameOf(stream)} had a payload. What was put aside of it has none any more, either.`

@@ -3,6 +3,7 @@ import type { Call, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
 import { durationOf } from './givenValues.ts'
 import { UsageError } from './usageError.ts'
+import { userName } from './userName.ts'
 import { withDatabase } from './withDatabase.ts'
 import { count, momentOf, plain, sizeOf } from './wording.ts'
 
@@ -68,7 +69,7 @@ export function rebase({ values }: Call, advice: string): Promise<Outcome> {
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     const { shards } = await lockstep.outbox.status()
     const dispatchers = [...new Set(shards.map(({ dispatcher }) => dispatcher))]
-    const found = await lockstep.outbox.rebase({ deliver: choice, reason })
+    const found = await lockstep.outbox.rebase({ deliver: choice, reason, by: userName() })
     const json = {
       ok: true,
       command: 'outbox rebase',
@@ -105,7 +106,7 @@ export function remove({ words: [, dispatcher], values }: Call, advice: string):
   if (dispatcher === undefined || dispatcher === '') throw new UsageError('Which dispatcher?', advice)
   if (reason === undefined) throw new UsageError('Why?', advice)
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
-    await lockstep.outbox.remove({ dispatcher, reason })
+    await lockstep.outbox.remove({ dispatcher, reason, by: userName() })
     return {
       exitCode: 0,
       json: { ok: true, command: 'outbox remove', schema: lockstep.schema, dispatcher, reason },

@@ -1,7 +1,9 @@
+import { request } from 'node:http'
 import { connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { InvalidOption, key } from '../index.ts'
 import { type Answered, type Bench, bench } from './consoleBench.conformance.ts'
 import { createConsole } from './index.ts'
@@ -11,6 +13,8 @@ leakGuard(database)
 const work = workbench(database)
 
 const TOKEN = 'a token that nobody can guess'
+/** For hundreds of requests, on a busy machine. */
+const PATIENTLY = { timeout: 120_000 }
 const RELEASE = { key: 'Instance:1', reason: 'it hangs', terminate: false }
 
 function open(options: Parameters<typeof bench>[1] = {}): Promise<Bench> {
@@ -22,7 +26,8 @@ async function headersOf(
   site: Bench,
   changed: Record<string, string | undefined> = {},
 ): Promise<Record<string, string>> {
-  const { csrf } = await site.session()
+  const { cookie } = changed
+  const { csrf } = await site.session(cookie === undefined ? {} : { cookie })
   const all = {
     origin: `http://${site.host}`,
     'sec-fetch-site': 'same-origin',
@@ -35,6 +40,15 @@ async function headersOf(
 
 async function login(site: Bench, token: unknown, headers: Record<string, string> = {}): Promise<Answered> {
   return site.post('/api/login', { token }, { 'x-lockstep-csrf': 'any', ...headers })
+}
+
+/** The first line of the answer to what is sent as it is. */
+function rawAnswer(site: Bench, text: string): Promise<string> {
+  return new Promise<string>((resolve, reject) => {
+    const socket = connect(Number(site.host.split(':')[1]), '127.0.0.1', () => void socket.write(text))
+    socket.once('data', (data) => resolve(data.toString('latin1').split('\r\n', 1)[0] ?? ''))
+    socket.once('error', reject)
+  })
 }
 
 function cookieOf({ headers }: Answered): string {
@@ -76,23 +90,43 @@ test('without a token it answers under loopback names alone', async () => {
   }
 })
 
-test('without a token nothing is answered that came through a proxy', async () => {
+test.each([
+  'forwarded',
+  'via',
+  'x-real-ip',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-forwarded-port',
+  'x-original-uri',
+  'cf-connecting-ip',
+  'true-client-ip',
+])('without a token nothing is answered that shows the sign of a proxy: %s', async (name) => {
   const site = await open()
-  for (const name of ['x-forwarded-for', 'forwarded']) {
-    const refused = await site.ask('/api/session', { headers: { [name]: '10.0.0.7' } })
-    expect(refused.problem().code).toBe('not-from-here')
+  expect((await site.ask('/api/session')).status).toBe(200)
+  for (const path of ['/', '/api/session', '/api/stream?show=locks']) {
+    const refused = await site.ask(path, { headers: { [name]: '1' } })
+    expect([refused.status, refused.problem().code], path).toEqual([403, 'not-from-here'])
   }
+})
+
+test('without a token HTTP/1.0 is not answered, which nginx speaks to what is behind it and browsers do not', async () => {
+  const site = await open()
+  const answer = async (version: string): Promise<string> =>
+    rawAnswer(site, `GET /api/session HTTP/${version}\r\nHost: localhost\r\nConnection: close\r\n\r\n`)
+  expect(await answer('1.1')).toBe('HTTP/1.1 200 OK')
+  expect(await answer('1.0')).toBe('HTTP/1.1 403 Forbidden')
+})
+
+test('operator mode is refused without a token', () => {
+  const { lockstep } = work.open('pg')
+  expect(() => createConsole(lockstep, { operator: true })).toThrow(/operator is true, and there is no token/)
+  expect(() => createConsole(lockstep, { operator: true, token: TOKEN })).not.toThrow()
 })
 
 test('a request without a name, or with one that is none, is refused', async () => {
   const site = await open()
-  const status = await new Promise<string>((resolve, reject) => {
-    const socket = connect(Number(site.host.split(':')[1]), '127.0.0.1', () => {
-      socket.write('GET /api/session HTTP/1.1\r\nHost: a/b@c\r\nConnection: close\r\n\r\n')
-    })
-    socket.once('data', (data) => resolve(data.toString('latin1').split('\r\n', 1)[0] ?? ''))
-    socket.once('error', reject)
-  })
+  const status = await rawAnswer(site, 'GET /api/session HTTP/1.1\r\nHost: a/b@c\r\nConnection: close\r\n\r\n')
   expect(status).toBe('HTTP/1.1 400 Bad Request')
 })
 
@@ -226,6 +260,101 @@ test('wrong tokens are slowed down, and too many at once are not even looked at'
   expect((await login(site, TOKEN)).status).toBe(204)
 })
 
+test('guessing from one address locks out neither another address nor the holder of a session', PATIENTLY, async () => {
+  const site = await open({ token: TOKEN })
+  const cookie = cookieOf(await login(site, TOKEN))
+  const from = (address: string, headers: Record<string, string> = {}, token: unknown = TOKEN): Promise<Answered> =>
+    site.ask('/api/login', {
+      method: 'POST',
+      headers: {
+        origin: `http://${site.host}`,
+        'content-type': 'application/json',
+        'x-lockstep-csrf': 'any',
+        ...headers,
+      },
+      body: JSON.stringify({ token }),
+      from: address,
+    })
+  const over = new AbortController()
+  const seen: number[] = []
+  const full = signal()
+  const guess = async (): Promise<void> => {
+    while (!over.signal.aborted) {
+      const { status } = await from('127.0.0.2', {}, 'a guess')
+      seen.push(status)
+      if (status !== 429) continue
+      full.give()
+      // Otherwise they would keep this process, which is the server as well, from everything else.
+      await sleep(20)
+    }
+  }
+  const guessing = Array.from({ length: 20 }, guess)
+  // That address has as many wrong ones open as it may, and goes on.
+  await full.given
+  for (let n = 0; n < 40; n++) {
+    expect((await from('127.0.0.3')).status).toBe(204)
+    expect((await from('127.0.0.2', { cookie })).status).toBe(204)
+    expect((await site.ask('/api/session', { headers: { cookie }, from: '127.0.0.2' })).status).toBe(200)
+  }
+  over.abort()
+  await Promise.all(guessing)
+  expect(new Set(seen)).toEqual(new Set([401, 429]))
+})
+
+test('a session that has to go for another one ends with its streams', PATIENTLY, async () => {
+  const site = await open({ token: TOKEN })
+  const cookie = cookieOf(await login(site, TOKEN))
+  const stream = await site.stream('locks', { cookie })
+  await stream.next('locks')
+  const others: string[] = []
+  for (let n = 0; n < 100; n++) others.push(cookieOf(await login(site, TOKEN)))
+  await stream.ended
+  expect((await site.ask('/api/session', { headers: { cookie } })).status).toBe(401)
+  expect((await site.ask('/api/session', { headers: { cookie: others[0] as string } })).status).toBe(200)
+})
+
+test('a change whose body comes after the session has ended is not made', async () => {
+  const { lockstep } = work.open('pg')
+  await using lease = await lockstep.leases.acquire(key`Instance:1`)
+  const site = await bench(lockstep, { operator: true, token: TOKEN })
+  const cookie = cookieOf(await login(site, TOKEN))
+  const headers = await headersOf(site, { cookie })
+  const body = JSON.stringify(RELEASE)
+  const answer = new Promise<number | undefined>((resolve, reject) => {
+    const [host, port] = site.host.split(':')
+    const sent = request({ host, port, path: '/api/leases/release', method: 'POST', headers }, (incoming) => {
+      incoming.resume()
+      resolve(incoming.statusCode)
+    })
+    sent.on('error', reject)
+    sent.write(body.slice(0, 5))
+    // Its head is at the server, which has found the session, before the same server has logged it out.
+    site
+      .post('/api/logout', {}, { cookie })
+      .then(() => sent.end(body.slice(5)))
+      .catch(reject)
+  })
+  expect(await answer).toBe(401)
+  lease.assertHeld()
+  expect((await lockstep.leases.inspect(key`Instance:1`)).held).toBe(true)
+})
+
+test('behind a proxy the mount says who asks and from where: for limits, and for what needs no token', async () => {
+  const identify = ({ headers }: Request): { address: string | null } => ({ address: headers.get('x-client') })
+  const site = await open({ token: TOKEN, identify })
+  const guesses = await Promise.all(
+    Array.from({ length: 30 }, () => login(site, 'a guess', { 'x-client': '2001:db8:1:2::5' })),
+  )
+  expect(guesses.map(({ status }) => status)).toContain(429)
+  const others = Array.from({ length: 30 }, (_, n) => login(site, 'a guess', { 'x-client': `2001:db8:1:2::${n}` }))
+  expect((await login(site, TOKEN, { 'x-client': '2001:db8:1:3::5' })).status).toBe(204)
+  // Whoever has one address of a network has all of them.
+  expect((await Promise.all(others)).map(({ status }) => status)).toContain(429)
+  const looks = await open({ identify })
+  expect((await looks.ask('/api/session', { headers: { 'x-client': '127.0.0.1' } })).status).toBe(200)
+  expect((await looks.ask('/api/session', { headers: { 'x-client': '10.0.0.7' } })).status).toBe(403)
+})
+
 test('a login comes from its own page, too; where there is no token there is none', async () => {
   const site = await open({ token: TOKEN })
   expect((await login(site, TOKEN, { origin: 'http://other.example' })).problem().code).toBe('from-elsewhere')
@@ -276,6 +405,11 @@ test.each([
   { share: 0 },
   { share: 2 },
   { operator: 'yes' as unknown as boolean },
+  { identify: 'x-real-ip' as unknown as () => undefined },
+  { base: '' },
+  { base: '//' },
+  { base: '/a//b' },
+  { base: `/${'a'.repeat(1000)}` },
 ])('%j is refused', (options) => {
   expect(() => createConsole(work.open('pg').lockstep, options)).toThrow(InvalidOption)
 })

@@ -40,6 +40,29 @@ test('a lease is taken away with who and why in its history, and whoever looks s
   }
 })
 
+test('the audit has the name that was given at login, or the one that a proxy vouches for, and the address', async () => {
+  const { lockstep } = work.open('pg')
+  const token = 'a-token-that-nobody-guesses'
+  const site = await bench(lockstep, {
+    operator: true,
+    token,
+    identify: ({ headers }) => ({ name: headers.get('x-user'), address: headers.get('x-client') }),
+  })
+  const opened = await site.post('/api/login', { token, name: ' Ada\nLovelace ' }, { 'x-lockstep-csrf': 'any' })
+  const cookie = String(opened.headers['set-cookie']).split(';', 1)[0] ?? ''
+  const releasedBy = async (headers: Record<string, string>): Promise<string | null | undefined> => {
+    const lease = await lockstep.leases.acquire(key`Instance:9`)
+    const release = { key: 'Instance:9', reason: 'it hangs', terminate: false }
+    expect((await site.post('/api/leases/release', release, headers)).status).toBe(200)
+    await lease.release()
+    const { text } = await site.ask('/api/leases/history?key=Instance:9', { headers })
+    return (JSON.parse(text) as LeaseHistory).entries[0]?.by
+  }
+  expect(await releasedBy({ cookie })).toBe('console (Ada Lovelace@127.0.0.1)')
+  expect(await releasedBy({ cookie, 'x-user': 'grace', 'x-client': '10.0.0.7' })).toBe('console (grace@10.0.0.7)')
+  expect(await releasedBy({ authorization: `Bearer ${token}` })).toBe('console (operator@127.0.0.1)')
+})
+
 test('a holder in the middle of its transaction can be ended', async () => {
   const { lockstep } = work.open('pg', { max: 6 })
   const site = await bench(lockstep, { operator: true })
@@ -116,12 +139,15 @@ test('streams are retried, skipped, paused and resumed; a payload is shown to op
   await eventually(async () => (await lockstep.outbox.parked()).length === 0)
   expect(await act('resume')).toEqual([409, 'LOCKSTEP_STREAM_NOT_PARKED'])
   await run.stop()
-  const { rows } = await work.admin.query('SELECT verb, reason FROM lockstep.outbox_audit ORDER BY id')
+  const { rows } = await work.admin.query(
+    'SELECT verb, reason, by_role, by_name, by_address FROM lockstep.outbox_audit ORDER BY id',
+  )
+  const who = { by_role: 'postgres', by_name: 'console (operator@127.0.0.1)', by_address: '127.0.0.1' }
   expect(rows).toEqual([
-    { verb: 'skip', reason: 'mended' },
-    { verb: 'retry', reason: null },
-    { verb: 'pause', reason: 'mended' },
-    { verb: 'resume', reason: 'mended' },
+    { verb: 'skip', reason: 'mended', ...who },
+    { verb: 'retry', reason: null, ...who },
+    { verb: 'pause', reason: 'mended', ...who },
+    { verb: 'resume', reason: 'mended', ...who },
   ])
 })
 

@@ -1,71 +1,78 @@
 import type { Key } from '../index.ts'
 import { InvalidOption } from '../index.ts'
 import type { ConsoleLockstep } from './consoleOptions.ts'
-import type { Asker } from './origin.ts'
+import type { Client } from './origin.ts'
 import type { Done, OnStream, ReleaseLease, SkipEvent, Tab } from './wire.ts'
 
 /** What operators do, by the path it is asked for under. */
 export interface Action {
   /** What has changed by it. */
   readonly tab: Tab
-  run(lockstep: ConsoleLockstep, body: unknown, asker: Asker): Promise<Done>
+  /** `by`: who asks for it and from where, for the audit. */
+  run(lockstep: ConsoleLockstep, body: unknown, by: string): Promise<Done>
 }
 
 export const ACTIONS: ReadonlyMap<string, Action> = new Map([
   ['leases/release', { tab: 'leases', run: release }],
   [
     'outbox/retry',
-    onStream(async (lockstep, stream) => {
-      await lockstep.outbox.retry(withReason(stream))
+    onStream(async (lockstep, stream, by) => {
+      await lockstep.outbox.retry({ ...withReason(stream), by })
       return `${nameOf(stream)} is tried again now.`
     }),
   ],
   [
     'outbox/pause',
-    onStream(async (lockstep, stream) => {
-      await lockstep.outbox.pause(withReason(stream))
+    onStream(async (lockstep, stream, by) => {
+      await lockstep.outbox.pause({ ...withReason(stream), by })
       return `${nameOf(stream)} is paused, from the next batch on.`
     }),
   ],
   [
     'outbox/resume',
-    onStream(async (lockstep, stream) => {
-      await lockstep.outbox.resume(withReason(stream))
+    onStream(async (lockstep, stream, by) => {
+      await lockstep.outbox.resume({ ...withReason(stream), by })
       return `${nameOf(stream)} goes on.`
     }),
   ],
   [
     'outbox/skip',
-    onStream(async (lockstep, stream, body) => {
+    onStream(async (lockstep, stream, by, body) => {
       const { seq } = body as Partial<SkipEvent>
       if (!Number.isSafeInteger(seq)) throw malformed('seq', 'the number of the event at the head')
-      await lockstep.outbox.skip({ ...stream, seq: seq as number, reason: reasonOf(body, true) })
+      await lockstep.outbox.skip({ ...stream, seq: seq as number, reason: reasonOf(body, true), by })
       return `Event ${seq} of ${nameOf(stream)} is given up: a tombstone goes in its place.`
     }),
   ],
 ])
+
+/** Who acts, for the audit: the name that a proxy or the login told, and the address of the client. */
+export function auditName({ name = 'operator', address }: Client): string {
+  return `console (${name}${address === undefined ? '' : `@${address}`})`
+}
 
 /** None was given: none is written down. */
 function withReason({ reason, ...stream }: OnStream): Omit<OnStream, 'reason'> & { readonly reason?: string } {
   return reason === '' ? stream : { ...stream, reason }
 }
 
-async function release(lockstep: ConsoleLockstep, body: unknown, { address }: Asker): Promise<Done> {
+async function release(lockstep: ConsoleLockstep, body: unknown, by: string): Promise<Done> {
   const { terminate } = (body ?? {}) as Partial<ReleaseLease>
   const [key, reason] = [textOf(body, 'key'), reasonOf(body, true)]
   if (typeof terminate !== 'boolean') throw malformed('terminate', 'true or false')
-  const by = address === undefined ? 'console' : `console (operator@${address})`
   const { released } = await lockstep.leases.forceRelease(key as Key, { by, reason, terminate })
   const whom = released === 1 ? 'its holder' : `its ${released} holders`
   return said(released === 0 ? `Nobody holds ${key}: nothing was taken away.` : `${key} was taken away from ${whom}.`)
 }
 
-function onStream(work: (lockstep: ConsoleLockstep, stream: OnStream, body: object) => Promise<string>): Action {
+function onStream(
+  work: (lockstep: ConsoleLockstep, stream: OnStream, by: string, body: object) => Promise<string>,
+): Action {
   return {
     tab: 'outbox',
-    async run(lockstep, body) {
+    async run(lockstep, body, by) {
       const [dispatcher, topic, key] = [textOf(body, 'dispatcher'), textOf(body, 'topic'), textOf(body, 'key')]
-      return said(await work(lockstep, { dispatcher, topic, key, reason: reasonOf(body, false) }, body as object))
+      return said(await work(lockstep, { dispatcher, topic, key, reason: reasonOf(body, false) }, by, body as object))
     },
   }
 }

@@ -8,7 +8,12 @@ export interface Asked {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
+  /** The address of the client, one of 127.0.0.0/8. */
+  readonly from?: string
 }
+
+/** Where operators need a token and the test names none: the bench sends it with every request. */
+const TOKEN = 'the-token-of-the-bench'
 
 export interface Answered {
   readonly status: number
@@ -58,15 +63,22 @@ afterEach(async () => {
 /** Closed after the test. */
 export async function bench(lockstep: ConsoleLockstep, options: ConsoleOptions = {}, port = 0): Promise<Bench> {
   // On a busy machine everything takes long; a test is not to wait for that.
-  const site = createConsole(lockstep, { share: 1, ...options })
+  const own = options.operator === true && options.token === undefined
+  const authorization = own ? { authorization: `Bearer ${TOKEN}` } : {}
+  const site = createConsole(lockstep, { share: 1, ...options, ...(own && { token: TOKEN }) })
   const server = createServer(site.listener)
   await new Promise<void>((resolve) => void server.listen(port, '127.0.0.1', resolve))
   const base = options.base === undefined || options.base === '/' ? '' : options.base
   const bound = (server.address() as AddressInfo).port
   const host = `127.0.0.1:${bound}`
-  const send = (path: string, { method = 'GET', headers = {}, body }: Asked): Promise<IncomingMessage> =>
+  const send = (path: string, { method = 'GET', headers: given = {}, body, from }: Asked): Promise<IncomingMessage> =>
     new Promise((resolve, reject) => {
-      const sent = httpRequest({ host: '127.0.0.1', port: bound, path, method, headers, agent: false }, resolve)
+      const headers = { ...authorization, ...given }
+      const local = from === undefined ? {} : { localAddress: from }
+      const sent = httpRequest(
+        { host: '127.0.0.1', port: bound, path, method, headers, agent: false, ...local },
+        resolve,
+      )
       sent.on('error', reject)
       sent.end(body)
     })

@@ -5,13 +5,22 @@ import { InvalidOption, type Leases, type Locks, type Outbox, type StatementResu
 export interface ConsoleOptions {
   /** The path under which it is mounted, such as `/console`. Default `/`. */
   readonly base?: string
-  /** Whether it may change anything: take leases away, retry, skip, pause and resume streams, show payloads. Default false. */
+  /**
+   * Whether it can change anything: take leases away, retry, skip, pause and resume streams, show payloads. Needs a `token`. Default
+   * false.
+   */
   readonly operator?: boolean
   /**
-   * What has to be known to look at it, 16 characters at least. Without one, requests are answered only under a loopback name or
-   * address (`localhost`, `127.0.0.1`, `[::1]`).
+   * What has to be known to look at it, 16 characters at least. Without one, it only shows, and answers only requests from this machine:
+   * under a loopback name or address (`localhost`, `127.0.0.1`, `[::1]`), without any sign of a proxy. It cannot see a proxy on this
+   * machine that leaves no sign, nor a tunnel: with either of them, set a token.
    */
   readonly token?: string
+  /**
+   * Who sends a request, and from which address, where a proxy or another server knows better than the console: for the audit, and for
+   * limiting wrong tokens by address. Read only headers that your proxy sets itself and never passes on from outside.
+   */
+  readonly identify?: (request: Request) => Identity | undefined
   /** How often locks and the overview are looked at; leases and the outbox half as often. Default 1,000. */
   readonly everyMs?: number
   /**
@@ -20,10 +29,19 @@ export interface ConsoleOptions {
   readonly share?: number
 }
 
+/** Who sends a request, if known. */
+export interface Identity {
+  /** The name for the audit, up to 100 characters. */
+  readonly name?: string | null | undefined
+  /** The address of the client. */
+  readonly address?: string | null | undefined
+}
+
 const CONSOLE_OPTIONS: OptionNames<ConsoleOptions> = {
   base: true,
   operator: true,
   token: true,
+  identify: true,
   everyMs: true,
   share: true,
 }
@@ -48,10 +66,12 @@ export interface ConsolePlan {
   readonly base: string
   readonly operator: boolean
   readonly token: string | undefined
+  readonly identify: ((request: Request) => Identity | undefined) | undefined
   readonly everyMs: number
   readonly share: number
 }
 
+const MOST_BASE = 1000
 const LEAST_TOKEN = 16
 const MOST_TOKEN = 1000
 const DEFAULT_EVERY_MS = 1000
@@ -61,9 +81,20 @@ const DEFAULT_SHARE = 0.01
 
 export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
   checkOptions('createConsole()', options, CONSOLE_OPTIONS)
-  const { base = '/', operator = false, token, everyMs = DEFAULT_EVERY_MS, share = DEFAULT_SHARE } = options
+  const { base = '/', operator = false, token, identify, everyMs = DEFAULT_EVERY_MS, share = DEFAULT_SHARE } = options
   if (typeof operator !== 'boolean') {
     throw new InvalidOption(`operator is ${String(operator)}.`, { advice: 'Use true or false.' })
+  }
+  if (operator && token === undefined) {
+    throw new InvalidOption('operator is true, and there is no token.', {
+      advice:
+        'Add `token`, such as what `openssl rand -hex 16` prints: without one, a proxy on this machine could open it to others.',
+    })
+  }
+  if (identify !== undefined && typeof identify !== 'function') {
+    throw new InvalidOption('identify is not a function.', {
+      advice: "Pass for example ({ headers }) => ({ address: headers.get('x-real-ip') }).",
+    })
   }
   if (typeof everyMs !== 'number' || !(everyMs >= LEAST_EVERY_MS && everyMs <= MOST_EVERY_MS)) {
     throw new InvalidOption(`everyMs is ${String(everyMs)}.`, {
@@ -73,17 +104,22 @@ export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
   if (typeof share !== 'number' || !(share > 0 && share <= 1)) {
     throw new InvalidOption(`share is ${String(share)}.`, { advice: 'Use a number above 0, up to 1.' })
   }
-  return { base: checkBase(base), operator, token: checkToken(token), everyMs, share }
+  return { base: checkBase(base), operator, token: checkToken(token), identify, everyMs, share }
 }
 
 function checkBase(base: unknown): string {
-  // It goes into a cookie's Path and into a redirect.
-  if (typeof base === 'string' && /^\/(?:[\w.~-]+\/?)*$/.test(base) && !/\/\.{1,2}(?:\/|$)/.test(base)) {
-    return base.endsWith('/') ? base : `${base}/`
+  // It goes into a cookie's Path and into a redirect. Segment by segment: each character is looked at once.
+  if (typeof base === 'string' && base.startsWith('/') && base.length <= MOST_BASE) {
+    const path = base.endsWith('/') ? base : `${base}/`
+    if (path.slice(1).split('/').slice(0, -1).every(isSegment)) return path
   }
-  throw new InvalidOption(`base is ${JSON.stringify(base) ?? String(base)}.`, {
-    advice: 'Use a path of letters, digits, -, _, ~ and dots, such as /console.',
+  throw new InvalidOption(`base is ${(JSON.stringify(base) ?? String(base)).slice(0, 100)}.`, {
+    advice: `Use a path of letters, digits, -, _, ~ and dots, such as /console, of ${MOST_BASE} characters at the most.`,
   })
+}
+
+function isSegment(text: string): boolean {
+  return /^[\w.~-]+$/.test(text) && text !== '.' && text !== '..'
 }
 
 function checkToken(token: unknown): string | undefined {

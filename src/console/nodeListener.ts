@@ -21,7 +21,10 @@ async function answerTo(handle: Handle, incoming: IncomingMessage): Promise<Resp
   const request = requestOf(incoming)
   if (request === undefined)
     return refusal(400, 'malformed', 'Malformed', 'The request has no address that can be read.')
-  return handle(request, { address: incoming.socket.remoteAddress })
+  return handle(request, {
+    address: incoming.socket.remoteAddress,
+    oldHttp: incoming.httpVersionMajor === 1 && incoming.httpVersionMinor === 0,
+  })
 }
 
 function requestOf(incoming: IncomingMessage): Request | undefined {

@@ -2,6 +2,39 @@
 export interface Asker {
   /** The address at the other end of the connection; undefined where another server took the request. */
   readonly address: string | undefined
+  /** It came in HTTP/1.0, which no browser speaks, but nginx does by default towards what is behind it. */
+  readonly oldHttp?: boolean
+}
+
+/** Who asks, for the audit and for limits. */
+export interface Client {
+  readonly name: string | undefined
+  readonly address: string | undefined
+}
+
+/** Headers that proxies, load balancers and CDNs add, beside all that begin with `x-forwarded-` or `x-original-`. */
+const PROXY_HEADERS: ReadonlySet<string> = new Set([
+  'via',
+  'forwarded',
+  'x-forwarded',
+  'x-real-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'x-envoy-external-address',
+  'true-client-ip',
+  'cf-connecting-ip',
+  'cf-ray',
+  'fastly-client-ip',
+  'fly-client-ip',
+  'cdn-loop',
+  'x-amzn-trace-id',
+])
+
+function isFromProxy({ headers }: Request): boolean {
+  for (const name of headers.keys()) {
+    if (PROXY_HEADERS.has(name) || name.startsWith('x-forwarded-') || name.startsWith('x-original-')) return true
+  }
+  return false
 }
 
 /** Names and addresses under which only this machine can be meant. */
@@ -17,17 +50,18 @@ export function isLoopbackAddress(address: string): boolean {
 
 /**
  * Whether the request was meant for this machine by one on this machine. A page whose name was made to lead here (DNS rebinding) sends
- * its own name; what came through a proxy came from anywhere.
+ * its own name; what came through a proxy came from anywhere. A proxy on this machine that sends a loopback name, speaks HTTP/1.1 and adds
+ * no header cannot be told from a browser, and neither can a tunnel (ssh -L, kubectl port-forward).
  */
-export function isFromHere(request: Request, { address }: Asker): boolean {
+export function isFromHere(request: Request, { address, oldHttp }: Asker): boolean {
   const { headers } = request
   const host = headers.get('host')
   return (
     isLoopbackName(new URL(request.url).hostname) &&
     (host === null || isLoopbackName(hostnameOf(host))) &&
     (address === undefined || isLoopbackAddress(address)) &&
-    !headers.has('forwarded') &&
-    !headers.has('x-forwarded-for')
+    oldHttp !== true &&
+    !isFromProxy(request)
   )
 }
 

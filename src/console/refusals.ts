@@ -11,7 +11,7 @@ export const refuse = {
       403,
       'not-from-here',
       'Not from here',
-      'Without a token this console answers only on its own machine, under localhost or a loopback address. Start it with a token.',
+      'Without a token this console answers only on its own machine, under localhost or a loopback address, and not through a proxy. Start it with a token.',
     ),
   fromElsewhere: () =>
     refusal(403, 'from-elsewhere', 'From elsewhere', 'Only the console’s own page may ask this, not another site.'),
@@ -29,9 +29,15 @@ export const refuse = {
   tokenWrong: () => refusal(401, 'token-wrong', 'Wrong token', 'This is not the token of this console.'),
   noToken: () => refusal(409, 'no-token', 'No token', 'This console was started without a token: there is no login.'),
   tooManyTries: () =>
-    refusal(429, 'too-many-tries', 'Too many tries', 'Too many wrong tokens were given. Try again in a moment.', {
-      'retry-after': '1',
-    }),
+    refusal(
+      429,
+      'too-many-tries',
+      'Too many tries',
+      'Too many wrong tokens came from your address. Try again in a moment.',
+      {
+        'retry-after': '1',
+      },
+    ),
   tooManyViewers: () =>
     refusal(503, 'too-many-viewers', 'Too many viewers', 'As many as there may be look at it already.', {
       'retry-after': '5',

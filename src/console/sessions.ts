@@ -1,5 +1,6 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
-import { setTimeout as delay } from 'node:timers/promises'
+import type { Client } from './origin.ts'
+import { Tries } from './tries.ts'
 
 /** Somebody who may look. */
 export interface Visit {
@@ -7,65 +8,88 @@ export interface Visit {
   readonly csrf: string
   /** Undefined where there is nothing to log out of. */
   readonly id: string | undefined
+  /** The name that was given at login. Whoever has the token can give any. */
+  readonly name: string | undefined
+  /** Its session has ended since it was found. */
+  readonly ended: boolean
 }
 
 interface Kept extends Visit {
   readonly id: string
   usedAt: number
+  ended: boolean
 }
 
 const COOKIE = 'lockstep_console'
-/** More who are logged in at once: the one that came longest ago has to do it again. */
+/** More who are logged in at once: the one that was used longest ago ends. */
 const MAX_SESSIONS = 100
 const IDLE_MS = 12 * 60 * 60 * 1000
+/** How often sessions that nobody uses are looked for, so that their streams end as well. */
+const SWEEP_MS = 60_000
 
-/** A wrong token is answered after this time, and only so many wait for that: twenty guesses a second at the most. */
-const WRONG_ANSWER_MS = 500
-const MAX_WRONG = 10
+/** What somebody logs in with. */
+export interface Login {
+  readonly token: unknown
+  readonly name: string | undefined
+  readonly path: string
+  readonly secure: boolean
+}
 
-/** Who is logged in. Sessions live in memory: with the process they end. */
+/**
+ * Who is logged in. Sessions live in memory: with the process they end. A session ends by logging out, after twelve hours without use, and
+ * when 100 others were used since; `ended` is called each time, because its streams must end with it.
+ */
 export class Sessions {
   readonly #token: string | undefined
+  readonly #ended: (id: string) => void
   readonly #secret = randomBytes(32)
   readonly #sessions = new Map<string, Kept>()
+  readonly #tries = new Tries()
   /** For those who have no session: without a token, or with one in every request. */
   readonly #csrf = randomBytes(24).toString('base64url')
-  #wrong = 0
+  #sweeping: NodeJS.Timeout | undefined
 
-  constructor(token: string | undefined) {
+  constructor(token: string | undefined, ended: (id: string) => void) {
     this.#token = token
+    this.#ended = ended
   }
 
   get needsToken(): boolean {
     return this.#token !== undefined
   }
 
-  /** Who asks; undefined where nobody is known, `'later'` where too many guess. */
-  async visitor({ headers }: Request): Promise<Visit | 'later' | undefined> {
-    const anybody: Visit = { csrf: this.#csrf, id: undefined }
+  /** Who asks; undefined where nobody is known, `'later'` where too many guesses come from that address. */
+  async visitor({ headers }: Request, { address }: Client): Promise<Visit | 'later' | undefined> {
+    const anybody: Visit = { csrf: this.#csrf, id: undefined, name: undefined, ended: false }
     if (this.#token === undefined) return anybody
+    // First: whoever has a session is never limited by what others guess.
     const known = this.#sessionOf(headers.get('cookie'))
     if (known !== undefined) return known
     const bearer = /^Bearer +(\S+)$/i.exec(headers.get('authorization') ?? '')?.[1]
     if (bearer === undefined) return undefined
-    const verdict = await this.#judge(bearer)
+    const verdict = await this.#judge(bearer, address, false)
     return verdict === 'right' ? anybody : verdict === 'later' ? 'later' : undefined
   }
 
   /** Gives a cookie for the right token. */
-  async login(given: unknown, path: string, secure: boolean): Promise<{ readonly cookie: string } | 'wrong' | 'later'> {
-    const verdict = await this.#judge(given)
+  async login(
+    { headers }: Request,
+    { address }: Client,
+    { token, name, path, secure }: Login,
+  ): Promise<{ readonly cookie: string } | 'wrong' | 'later'> {
+    const verdict = await this.#judge(token, address, this.#sessionOf(headers.get('cookie')) !== undefined)
     if (verdict !== 'right') return verdict
     const [id, csrf] = [randomBytes(24).toString('base64url'), randomBytes(24).toString('base64url')]
-    this.#sessions.set(id, { id, csrf, usedAt: performance.now() })
+    this.#sessions.set(id, { id, csrf, name, usedAt: performance.now(), ended: false })
     const [oldest] = this.#sessions.keys()
-    if (this.#sessions.size > MAX_SESSIONS && oldest !== undefined) this.#sessions.delete(oldest)
+    if (this.#sessions.size > MAX_SESSIONS && oldest !== undefined) this.#end(oldest)
+    this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS).unref()
     return { cookie: `${COOKIE}=${id}; ${attributes(path, secure)}` }
   }
 
   /** Gives the cookie that takes the other away. */
   logout({ id }: Visit, path: string, secure: boolean): string {
-    if (id !== undefined) this.#sessions.delete(id)
+    if (id !== undefined) this.#end(id)
     return `${COOKIE}=; ${attributes(path, secure)}; Max-Age=0`
   }
 
@@ -73,29 +97,58 @@ export class Sessions {
     return given !== null && this.#equal(visit.csrf, given)
   }
 
+  close(): void {
+    clearInterval(this.#sweeping)
+    this.#sweeping = undefined
+    this.#sessions.clear()
+  }
+
   #sessionOf(cookies: string | null): Kept | undefined {
     for (const each of (cookies ?? '').split(';')) {
       const [name, id = ''] = each.trim().split('=', 2)
       const session = name === COOKIE ? this.#sessions.get(id) : undefined
       if (session === undefined) continue
-      const now = performance.now()
-      // Found anew, it stands behind the others.
+      if (this.#isIdle(session)) {
+        this.#end(id)
+        continue
+      }
+      // Used again, it stands behind the others.
       this.#sessions.delete(id)
-      if (now - session.usedAt > IDLE_MS) continue
-      session.usedAt = now
+      session.usedAt = performance.now()
       this.#sessions.set(id, session)
       return session
     }
     return undefined
   }
 
-  async #judge(given: unknown): Promise<'right' | 'wrong' | 'later'> {
-    // Before it is compared: else guesses would be answered as quickly as they come.
-    if (this.#wrong >= MAX_WRONG) return 'later'
+  #isIdle({ usedAt }: Kept): boolean {
+    return performance.now() - usedAt > IDLE_MS
+  }
+
+  /** The order is that of use: the first that is not idle has only younger ones behind it. */
+  #sweep(): void {
+    for (const [id, session] of this.#sessions) {
+      if (!this.#isIdle(session)) break
+      this.#end(id)
+    }
+    if (this.#sessions.size > 0) return
+    clearInterval(this.#sweeping)
+    this.#sweeping = undefined
+  }
+
+  #end(id: string): void {
+    const session = this.#sessions.get(id)
+    if (session === undefined) return
+    this.#sessions.delete(id)
+    session.ended = true
+    this.#ended(id)
+  }
+
+  async #judge(given: unknown, address: string | undefined, trusted: boolean): Promise<'right' | 'wrong' | 'later'> {
+    // Before it is compared: otherwise guesses would be answered as quickly as they come.
+    if (!trusted && this.#tries.isFull(address)) return 'later'
     if (this.#token !== undefined && typeof given === 'string' && this.#equal(this.#token, given)) return 'right'
-    this.#wrong++
-    await delay(WRONG_ANSWER_MS, undefined, { ref: false })
-    this.#wrong--
+    await this.#tries.wrong(address)
     return 'wrong'
   }
 

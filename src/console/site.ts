@@ -1,7 +1,7 @@
-import { ACTIONS } from './actions.ts'
+import { ACTIONS, auditName } from './actions.ts'
 import { answer, done, failure, json } from './answers.ts'
 import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
-import { type Asker, isFromElsewhere, isFromHere, isFromOwnPage, isSecure } from './origin.ts'
+import { type Asker, type Client, isFromElsewhere, isFromHere, isFromOwnPage, isSecure } from './origin.ts'
 import { pageFolder, PageFiles } from './pageFiles.ts'
 import { Reads } from './reads.ts'
 import { refuse } from './refusals.ts'
@@ -20,12 +20,13 @@ export class Site {
   constructor(lockstep: ConsoleLockstep, plan: ConsolePlan) {
     this.#lockstep = lockstep
     this.#plan = plan
-    this.#sessions = new Sessions(plan.token)
     this.#reads = new Reads(lockstep, plan)
+    this.#sessions = new Sessions(plan.token, (id) => this.#reads.watch.end(id))
   }
 
   async close(): Promise<void> {
     this.#closed = true
+    this.#sessions.close()
     await this.#reads.watch.close()
   }
 
@@ -33,14 +34,16 @@ export class Site {
   async handle(request: Request, asker: Asker): Promise<Response> {
     try {
       if (this.#closed) return refuse.closed()
-      if (!this.#sessions.needsToken && !isFromHere(request, asker)) return refuse.notFromHere()
+      const client = this.#clientOf(request, asker)
+      if (!this.#sessions.needsToken && !(isFromHere(request, asker) && isFromHere(request, client)))
+        return refuse.notFromHere()
       const { pathname } = new URL(request.url)
       const { base } = this.#plan
       // The page asks for what lies beside it.
       if (`${pathname}/` === base) return answer(308, null, { location: base, 'cache-control': 'no-cache' })
       if (!pathname.startsWith(base)) return refuse.notFound()
       const path = pathname.slice(base.length)
-      if (path.startsWith('api/')) return await this.#api(path.slice('api/'.length), request, asker)
+      if (path.startsWith('api/')) return await this.#api(path.slice('api/'.length), request, client)
       if (request.method !== 'GET' && request.method !== 'HEAD') return refuse.wrongMethod('GET, HEAD')
       return this.#page.serve(path, request) ?? refuse.notFound()
     } catch (error) {
@@ -48,19 +51,25 @@ export class Site {
     }
   }
 
-  async #api(path: string, request: Request, asker: Asker): Promise<Response> {
+  /** What the mount says goes before what the connection shows, which is the proxy's address where there is one. */
+  #clientOf(request: Request, { address }: Asker): Client {
+    const said = this.#plan.identify?.(request)
+    return { name: nameFrom(said?.name), address: said?.address || address }
+  }
+
+  async #api(path: string, request: Request, client: Client): Promise<Response> {
     if (isFromElsewhere(request)) return refuse.fromElsewhere()
-    if (path === 'login') return this.#login(request)
-    const visit = await this.#sessions.visitor(request)
+    if (path === 'login') return this.#login(request, client)
+    const visit = await this.#sessions.visitor(request, client)
     if (visit === 'later') return refuse.tooManyTries()
-    if (visit === undefined) return refuse.tokenNeeded()
+    if (visit === undefined || visit.ended) return refuse.tokenNeeded()
     const read = this.#reads.at(path)
-    if (read === undefined) return this.#change(path, visit, request, asker)
+    if (read === undefined) return this.#change(path, visit, request, client)
     if (request.method !== 'GET') return refuse.wrongMethod('GET')
     return read(visit, new URL(request.url).searchParams)
   }
 
-  async #change(path: string, visit: Visit, request: Request, asker: Asker): Promise<Response> {
+  async #change(path: string, visit: Visit, request: Request, client: Client): Promise<Response> {
     const action = ACTIONS.get(path)
     if (action === undefined && path !== 'logout') return refuse.notFound()
     if (request.method !== 'POST') return refuse.wrongMethod('POST')
@@ -70,12 +79,15 @@ export class Site {
     if (!this.#plan.operator) return refuse.operatorsOnly()
     const read = await readJson(request)
     if (read instanceof Response) return read
-    const said = await action.run(this.#lockstep, read.body, asker)
+    // The body may have taken its time.
+    if (visit.ended) return refuse.tokenNeeded()
+    const by = auditName({ name: client.name ?? visit.name, address: client.address })
+    const said = await action.run(this.#lockstep, read.body, by)
     this.#reads.watch.hurry(action.tab)
     return json(said)
   }
 
-  async #login(request: Request): Promise<Response> {
+  async #login(request: Request, client: Client): Promise<Response> {
     if (!this.#sessions.needsToken) return refuse.noToken()
     if (request.method !== 'POST') return refuse.wrongMethod('POST')
     if (!isFromOwnPage(request)) return refuse.fromElsewhere()
@@ -83,14 +95,30 @@ export class Site {
     if (!request.headers.get('x-lockstep-csrf')) return refuse.csrfWrong()
     const read = await readJson(request)
     if (read instanceof Response) return read
-    const { token } = read.body as { token?: unknown }
-    const verdict = await this.#sessions.login(token, this.#plan.base, isSecure(request))
+    const { token, name } = read.body as { token?: unknown; name?: unknown }
+    const verdict = await this.#sessions.login(request, client, {
+      token,
+      name: nameFrom(name),
+      path: this.#plan.base,
+      secure: isSecure(request),
+    })
     if (verdict === 'later') return refuse.tooManyTries()
     return verdict === 'wrong' ? refuse.tokenWrong() : done({ 'set-cookie': verdict.cookie })
   }
 
   #logout(visit: Visit, request: Request): Response {
-    if (visit.id !== undefined) this.#reads.watch.end(visit.id)
     return done({ 'set-cookie': this.#sessions.logout(visit, this.#plan.base, isSecure(request)) })
   }
+}
+
+const LONGEST_NAME = 100
+
+/** A name as it can stand in an audit: without line breaks or other control characters, and not too long. */
+function nameFrom(given: unknown): string | undefined {
+  if (typeof given !== 'string') return undefined
+  const name = given
+    .replaceAll(/[\p{Cc}\p{Cf}]/gu, ' ')
+    .trim()
+    .slice(0, LONGEST_NAME)
+  return name === '' ? undefined : name
 }

@@ -5,7 +5,7 @@
  * | request | answer |
  * |---|---|
  * | `GET api/session` | `Session`; 401 where a token is needed and not given |
- * | `POST api/login` with `{ token }` | sets the cookie; 204 or 401 |
+ * | `POST api/login` with `{ token, name? }` | sets the cookie; 204 or 401. The name is for the audit |
  * | `POST api/logout` | 204 |
  * | `GET api/stream?show=overview,locks` | server-sent events; the event's name is a tab, its data that tab's snapshot; or `trouble` with `Trouble` |
  * | `GET api/leases/history?key=…` | `LeaseHistory` |

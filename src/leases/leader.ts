@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { LockAborted } from '../errors.ts'
+import { LockAborted, QueueFull } from '../errors.ts'
 import { checkKey, closedError, type Key } from '../locks/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
 import type { Leases } from './leases.ts'
@@ -35,7 +35,8 @@ export async function leader<T, Client>(
       lease = await leases.hold(key, plan)
     } catch (error) {
       if (error instanceof LockAborted) return undefined
-      if (!isUnreachable(error)) throw error
+      // Too many wait in this process just now: that passes, as a database does that is away.
+      if (!isUnreachable(error) && !(error instanceof QueueFull)) throw error
       await sleep(AWAY_MS * (0.5 + Math.random()))
       continue
     }

@@ -55,6 +55,8 @@ export class Leases<Client = unknown> {
   /** Callers that wait, and ask for the first time just now. */
   readonly #asking = new Map<Key, { readonly inquiry: Inquiry; readonly settled: Promise<void> }>()
   readonly #pending = new Pending()
+  /** Calls that ask or wait, by key. */
+  readonly #calls = new Map<Key, number>()
 
   constructor(grounds: Grounds) {
     this.#grounds = grounds
@@ -141,13 +143,30 @@ export class Leases<Client = unknown> {
     if (patience.aborted) throw givenUp(key, plan.signal)
     const token = randomUUID()
     const inquiry = new Inquiry(schema, key, plan)
-    const grant = await this.#untilGivenUp({ key, token, plan, patience, inquiry })
+    const grant = await this.#counted(key, () => this.#untilGivenUp({ key, token, plan, patience, inquiry }))
     const lease = new HeldLease(this.#room, key, token, plan, grant)
     this.#keeper.keep(lease)
     if (leaseAcquired.hasSubscribers) {
       leaseAcquired.publish({ schema, key, holder: plan.holder, fence: grant.fence, waitedMs: patience.waitedMs })
     }
     return lease
+  }
+
+  /** Each call asks through a connection and may wait in line: both have an end, and so has their number. */
+  async #counted(key: Key, ask: () => Promise<Grant>): Promise<Grant> {
+    const { limit } = this.#grounds
+    const ahead = this.#calls.get(key) ?? 0
+    const refusal = limit.begin(key, ahead)
+    if (refusal !== undefined) throw refusal
+    this.#calls.set(key, ahead + 1)
+    try {
+      return await ask()
+    } finally {
+      limit.end()
+      const left = (this.#calls.get(key) ?? 1) - 1
+      if (left > 0) this.#calls.set(key, left)
+      else this.#calls.delete(key)
+    }
   }
 
   /** How long the database may take to answer at all: as long as the caller waits; where it does not, or without an end, a few tries. */

@@ -41,6 +41,7 @@ export { Closing } from './closing.ts'
 export { findHolders } from './holders.ts'
 export { checkKey, type Key, key, type KeyPart, MAX_KEY_BYTES } from './key.ts'
 export { KeyQueue, type QueuedKey, type Ticket } from './keyQueue.ts'
+export { QueueLimit } from './queueLimit.ts'
 export {
   type ListedLock,
   type ListedWaiter,

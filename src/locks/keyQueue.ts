@@ -1,5 +1,6 @@
 import type { Key } from './key.ts'
 import type { LockRequest, LockSet } from './lockSet.ts'
+import { QueueLimit } from './queueLimit.ts'
 
 /** A caller's place in the queues of its keys. */
 export interface Ticket {
@@ -50,6 +51,11 @@ const KEPT_ENTRIES = 1000
 export class KeyQueue {
   /** Some that nobody wants any more are kept: a Map with something new in it all the time is work for the collector. */
   readonly #entries = new Map<bigint, Entry>()
+  readonly #limit: QueueLimit
+
+  constructor(limit = new QueueLimit()) {
+    this.#limit = limit
+  }
 
   /** Enters at once, or not at all. */
   tryEnter(locks: LockSet): Ticket | undefined {
@@ -61,15 +67,24 @@ export class KeyQueue {
     return this.#ticket(locks, false)
   }
 
-  /** Enters the queues in ascending order of id. False where the patience ended first; then nothing is held. */
+  /**
+   * Enters the queues in ascending order of id. Undefined where the patience ended first, `QueueFull` where too many wait already; then
+   * nothing is held.
+   */
   async enter(locks: LockSet, patience: Waiting): Promise<Ticket | undefined> {
     let waited = false
     for (let index = 0; index < locks.length; index++) {
       const lock = locks[index] as LockRequest
       if (this.#tryEnter(lock)) continue
       waited = true
-      if (await this.#wait(lock, patience)) continue
+      const refusal = this.#limit.begin(lock.key, this.#entry(lock).waiting.length)
+      if (refusal === undefined) {
+        const entered = await this.#wait(lock, patience)
+        this.#limit.end()
+        if (entered) continue
+      }
       for (const held of locks.slice(0, index)) this.#leave(held, false)
+      if (refusal !== undefined) throw refusal
       return undefined
     }
     return this.#ticket(locks, waited)

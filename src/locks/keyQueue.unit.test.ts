@@ -3,6 +3,8 @@ import { expect, test } from 'vitest'
 import type { Key } from './key.ts'
 import { KeyQueue, type Ticket, type Waiting } from './keyQueue.ts'
 import { type LockRequest, type LockSet } from './lockSet.ts'
+import { QueueFull } from '../errors.ts'
+import { QueueLimit } from './queueLimit.ts'
 
 function lock(id: number, shared = false): LockRequest {
   return { id: BigInt(id), key: `Account:${id}` as Key, shared }
@@ -72,7 +74,8 @@ const schedule = fc.record({
 test('in any schedule: nobody is beside an exclusive holder, nobody is forgotten, nothing is left', async () => {
   await fc.assert(
     fc.asyncProperty(schedule, async ({ callers: sets, steps }) => {
-      const queue = new KeyQueue()
+      const limit = new QueueLimit()
+      const queue = new KeyQueue(limit)
       const callers: Caller[] = []
       const enter = (number: number): void => {
         const locks = (sets[number] ?? []).toSorted((a, b) => a.id - b.id).map(({ id, shared }) => lock(id, shared))
@@ -111,6 +114,7 @@ test('in any schedule: nobody is beside an exclusive holder, nobody is forgotten
         expect(round).toBeLessThan(100)
       }
       expect(queue.size).toBe(0)
+      expect(limit.waiting).toBe(0)
       for (const { patience } of callers) expect(patience.listening).toBe(0)
     }),
     { numRuns: 400 },
@@ -240,4 +244,56 @@ test('among thousands of keys that come and go, one that is held stays held, and
   ticket?.release()
   other?.release()
   expect(queue.size).toBe(0)
+})
+
+test('one key: the caller after the last that may wait is refused at once, and holds nothing', async () => {
+  const limit = new QueueLimit(3)
+  const queue = new KeyQueue(limit)
+  const holder = queue.tryEnter([lock(2)])
+  const waiting = Array.from({ length: 3 }, () => queue.enter([lock(2)], new Impatience()))
+  const refused = queue.enter([lock(1), lock(2)], new Impatience())
+  await expect(refused).rejects.toThrow(QueueFull)
+  await expect(refused).rejects.toMatchObject({ code: 'LOCKSTEP_QUEUE_FULL', waiting: 3, keys: ['Account:2'] })
+  expect(queue.isBusy([lock(1)])).toBe(false)
+  // Another key has room, and whoever need not wait is not counted.
+  const other = await queue.enter([lock(3)], new Impatience())
+  const behind = queue.enter([lock(3)], new Impatience())
+  other?.release()
+  ;(await behind)?.release()
+  holder?.release()
+  for (const each of waiting) (await each)?.release()
+  expect([queue.size, limit.waiting]).toEqual([0, 0])
+})
+
+test('all keys: ten times as many as for one, then who has to wait is refused, whatever the key', async () => {
+  const limit = new QueueLimit(2)
+  const queue = new KeyQueue(limit)
+  const holders = Array.from({ length: 11 }, (_, id) => queue.tryEnter([lock(id)]))
+  const patience = new Impatience()
+  const waiting = Array.from({ length: 20 }, (_, place) => queue.enter([lock(place % 10)], patience))
+  await expect(queue.enter([lock(10)], new Impatience())).rejects.toMatchObject({ waiting: 20, keys: ['Account:10'] })
+  expect(queue.tryEnter([lock(11)])).toBeDefined()
+  // Those that give up make room.
+  patience.end()
+  expect(await Promise.all(waiting)).toEqual(Array.from({ length: 20 }, () => undefined))
+  const late = queue.enter([lock(10)], new Impatience())
+  for (const holder of holders) holder?.release()
+  expect(await late).toBeDefined()
+  expect(limit.waiting).toBe(0)
+})
+
+test('20,000 callers of one key: half of them wait, the rest is refused', async () => {
+  const queue = new KeyQueue()
+  const holder = queue.tryEnter([lock(1)])
+  const patience = new Impatience()
+  const calls = Array.from({ length: 20_000 }, () => queue.enter([lock(1)], patience).catch((error: unknown) => error))
+  expect(queue.keys()).toEqual([expect.objectContaining({ waiting: 10_000 })])
+  patience.end()
+  const refused = (await Promise.all(calls)).filter((outcome) => outcome instanceof QueueFull)
+  expect(refused).toHaveLength(10_000)
+  holder?.release()
+})
+
+test.each([0, -1, 1.5, Number.NaN, '10' as unknown as number])('a queue of %s is refused', (maxQueue) => {
+  expect(() => new QueueLimit(maxQueue)).toThrow('maxQueue is')
 })

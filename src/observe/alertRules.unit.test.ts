@@ -88,9 +88,28 @@ describe('docs/operating/alerts.yml', () => {
       expect(text).toContain(`runbook: docs/operating/alerts.md#${alert.toLowerCase()}\n`)
   })
 
-  test('has a test of each', () => {
-    const tried = new Set([...tests.matchAll(/alertname="(\w+)"/g)].map(([, name]) => name))
-    expect(tried).toEqual(new Set(alerts.map(({ alert }) => alert)))
+  test('has for each a test in which it fires and one in which it stays silent, with series that it asks for', () => {
+    const cases = tests.split(/^ {2}- name: /m).slice(1)
+    for (const { alert, expression } of alerts) {
+      const metrics = asked(expression).map(({ name }) => name)
+      for (const verdict of ['fires', 'stays silent']) {
+        const found = cases.filter((each) => each.startsWith(`${alert} ${verdict} `))
+        expect(found, `${alert} ${verdict}`).not.toHaveLength(0)
+        for (const text of found) {
+          const title = text.split('\n', 1)[0]
+          const given = [...text.matchAll(/- series: '(\w+)/g)].map(([, name]) => name)
+          expect(
+            given.some((each) => metrics.includes(each ?? '')),
+            title,
+          ).toBe(true)
+          expect(text.includes(`ALERTS{alertname="${alert}",alertstate="firing"}`), title).toBe(true)
+          const expects = text.includes(`labels: '{alertname="${alert}"`)
+          expect(expects, title).toBe(verdict === 'fires')
+        }
+      }
+    }
+    const named = new Set([...tests.matchAll(/alertname="(\w+)"/g)].map(([, name]) => name))
+    expect(named).toEqual(new Set(alerts.map(({ alert }) => alert)))
   })
 })
 
@@ -104,7 +123,7 @@ describe('promtool', () => {
   test.skipIf(promtool === undefined).each([
     ['check', 'alerts.yml'],
     ['test', 'alerts-fire.yml'],
-  ])('%s rules %s', (verb, file) => {
+  ])('%s rules %s', { timeout: 120_000 }, (verb, file) => {
     const { status, stdout, stderr } = spawnSync(promtool as string, [verb, 'rules', file], {
       cwd: folder,
       encoding: 'utf8',

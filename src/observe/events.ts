@@ -29,8 +29,10 @@ export interface LockAcquired extends LockRequested {
   readonly attempt: number
 }
 
-/** The locks were not granted within `waitMs`. */
+/** The locks were not granted within `waitMs`; or the caller does not wait, and another session held one. */
 export interface LockTimedOut extends LockRequested {
+  /** The caller only tried the locks (`noWait`, or `waitMs: 0`), and another session held one: an ordinary conflict, no wait that failed. */
+  readonly noWait: boolean
   readonly waitedMs: number
   readonly waitedFor: WaitStage
   readonly holders: readonly LockHolder[]
@@ -52,6 +54,12 @@ export interface LockWouldWait {
   readonly waitMs: number
   /** False where it was followed no longer than the bound, and would have waited longer still. */
   readonly granted: boolean
+}
+
+/** The call was not taken: it would have had to wait, and as many as `maxQueue` allows wait already. */
+export interface LockRefused extends LockRequested {
+  /** How many wait already: for the key, or in all. */
+  readonly waiting: number
 }
 
 /** The caller's signal ended the wait. */
@@ -259,6 +267,7 @@ export const lockRequested = eventChannel<LockRequested>('lock.requested')
 export const lockContended = eventChannel<LockContended>('lock.contended')
 export const lockAcquired = eventChannel<LockAcquired>('lock.acquired')
 export const lockTimedOut = eventChannel<LockTimedOut>('lock.timedOut')
+export const lockRefused = eventChannel<LockRefused>('lock.refused')
 export const lockAbandoned = eventChannel<LockAbandoned>('lock.abandoned')
 export const lockReleased = eventChannel<LockReleased>('lock.released')
 export const lockSlow = eventChannel<LockSlow>('lock.slow')
@@ -291,6 +300,7 @@ export const events = {
   'lock.contended': lockContended,
   'lock.acquired': lockAcquired,
   'lock.timedOut': lockTimedOut,
+  'lock.refused': lockRefused,
   'lock.abandoned': lockAbandoned,
   'lock.slow': lockSlow,
   'lock.wouldWait': lockWouldWait,

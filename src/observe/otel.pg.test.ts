@@ -152,6 +152,8 @@ test('a timeout, and a wait that its caller gives up', async () => {
   const [held, leave] = [signal(), signal()]
   const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
   await held.given
+  // Warm, so that the time is spent at the server and not on connecting.
+  await waiter.lockstep.transaction({}, async () => undefined)
   // The holder's own wait.
   exporter.reset()
   const late = inRequest('late', () =>

@@ -2,8 +2,9 @@ import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { type EventMessage, type EventName, on } from './events.ts'
 import { DEFAULT_MAX_VALUES } from './labelBound.ts'
 import type { OpenTelemetryApi, OpenTelemetryMeterProvider, OpenTelemetryTracerProvider } from './otelApi.ts'
-import { telemetryMetrics } from './otelMetrics.ts'
+import { lagMetrics, telemetryMetrics } from './otelMetrics.ts'
 import { telemetrySpans } from './otelSpans.ts'
+import type { OutboxToWatch } from './outboxLag.ts'
 
 export type {
   OpenTelemetryApi,
@@ -23,6 +24,10 @@ export interface LockstepTelemetryOptions {
   readonly keys?: boolean
   /** How many different values each attribute of a metric may have; the rest is counted as `other`. Default 200. */
   readonly maxAttributeValues?: number
+  /**
+   * `lockstep.outbox`, to have its lag as metrics: the database is asked how far behind each dispatcher is whenever metrics are collected.
+   */
+  readonly outbox?: OutboxToWatch
 }
 
 const TELEMETRY_OPTIONS: OptionNames<LockstepTelemetryOptions> = {
@@ -30,6 +35,7 @@ const TELEMETRY_OPTIONS: OptionNames<LockstepTelemetryOptions> = {
   meterProvider: true,
   keys: true,
   maxAttributeValues: true,
+  outbox: true,
 }
 
 /** The instrumentation scope of all that is told. */
@@ -53,7 +59,11 @@ export function lockstepTelemetry(api: OpenTelemetryApi, options: LockstepTeleme
   const hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void): void =>
     void stops.push(on(name, listener))
 
-  if (meterProvider !== false) telemetryMetrics(meterProvider.getMeter(SCOPE), maxAttributeValues, hear)
+  if (meterProvider !== false) {
+    const meter = meterProvider.getMeter(SCOPE)
+    telemetryMetrics(meter, maxAttributeValues, hear)
+    if (options.outbox !== undefined) stops.push(lagMetrics(meter, maxAttributeValues, options.outbox))
+  }
   if (tracerProvider !== false) stops.push(telemetrySpans(api, tracerProvider.getTracer(SCOPE), keys, hear))
   return () => {
     for (const stop of stops.splice(0)) stop()

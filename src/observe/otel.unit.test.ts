@@ -41,6 +41,15 @@ function start(options: LockstepTelemetryOptions = {}): () => void {
   return stop
 }
 
+function lagOf(
+  dispatcher: string,
+  lagEvents: number,
+  lagMs: number,
+  parkedStreams: number,
+): { dispatcher: string; lagEvents: number; lagMs: number; parkedStreams: number } {
+  return { dispatcher, lagEvents, lagMs, parkedStreams }
+}
+
 function publish<Name extends EventName>(name: Name, message: EventMessage<Name>): void {
   const channel = events[name] as { publish(message: EventMessage<Name>): void }
   channel.publish(message)
@@ -64,7 +73,8 @@ async function points(name?: string): Promise<Point[]> {
     return metrics.flatMap(({ descriptor, dataPointType, dataPoints, ...metric }) => {
       if (name !== undefined && descriptor.name !== name) return []
       const monotonic = 'isMonotonic' in metric && metric.isMonotonic ? 'counter' : 'updowncounter'
-      const type = dataPointType === DataPointType.HISTOGRAM ? 'histogram' : monotonic
+      const type =
+        { [DataPointType.HISTOGRAM]: 'histogram', [DataPointType.GAUGE]: 'gauge' }[dataPointType as number] ?? monotonic
       return dataPoints.map(({ attributes, value }): Point => {
         const { name: own, unit } = descriptor
         if (typeof value === 'number') return { name: own, type, unit, attributes, value, boundaries: undefined }
@@ -92,7 +102,9 @@ function publishEverything(): void {
   publish('lock.acquired', { ...order, waitMs: 20, contended: true, attempt: 1 })
   publish('lock.released', { ...order, holdMs: 30, outcome: 'rolledBack' })
   publish('transaction.retried', { ...retried, reason: '40001' })
-  publish('lock.timedOut', { ...order, waitedMs: 100, waitedFor: 'server', holders: [] })
+  publish('lock.timedOut', { ...order, noWait: false, waitedMs: 100, waitedFor: 'server', holders: [] })
+  publish('lock.timedOut', { ...order, noWait: true, waitedMs: 1, waitedFor: 'server', holders: [] })
+  publish('lock.refused', { ...order, waiting: 10_000 })
   publish('lock.abandoned', { ...order, waitedMs: 100 })
   publish('lock.wouldWait', { schema, key: 'Order:1', waitMs: 500, granted: true })
   publish('commit.resolved', { schema, keys: ['Order:1'], xid: '7', outcome: 'unknown', tookMs: 3 })
@@ -180,7 +192,7 @@ describe('metrics', () => {
 })
 
 function timedOut(key: string): EventMessage<'lock.timedOut'> {
-  return { schema, keys: [key], sharedKeys: [], waitedMs: 1, waitedFor: 'server', holders: [] }
+  return { schema, keys: [key], sharedKeys: [], noWait: false, waitedMs: 1, waitedFor: 'server', holders: [] }
 }
 
 describe('spans', () => {
@@ -245,16 +257,49 @@ describe('spans', () => {
   })
 })
 
+test('the lag of dispatchers is asked for when metrics are collected, once for all of them, and not after the end', async () => {
+  let asked = 0
+  const shards = [lagOf('default', 3, 1500, 1), lagOf('default', 4, 500, 2), lagOf('mails', 0, 0, 0)]
+  const stop = start({
+    outbox: {
+      status: async () => {
+        asked++
+        return { shards }
+      },
+    },
+  })
+  const dispatcher = (name: string): api.Attributes => ({ 'lockstep.dispatcher': name })
+  const found = await points()
+  const of = (name: string): unknown =>
+    found.filter((each) => each.name === name).map(({ attributes, value }) => [attributes, value])
+  expect(of('lockstep.outbox.lag')).toEqual([
+    [dispatcher('default'), 1.5],
+    [dispatcher('mails'), 0],
+  ])
+  expect(of('lockstep.outbox.lag.events')).toEqual([
+    [dispatcher('default'), 7],
+    [dispatcher('mails'), 0],
+  ])
+  expect(of('lockstep.outbox.parked_streams')).toEqual([
+    [dispatcher('default'), 3],
+    [dispatcher('mails'), 0],
+  ])
+  expect(asked).toBe(1)
+  stop()
+  await points()
+  expect(asked).toBe(1)
+})
+
 describe('docs/reference/otel.md', () => {
   const page = readFileSync(new URL('../../docs/reference/otel.md', import.meta.url), 'utf8')
 
   test('lists the metrics with type, unit and attributes, and no others', async () => {
-    start()
+    start({ outbox: { status: async () => ({ shards: [lagOf('default', 3, 1500, 1)] }) } })
     publishEverything()
     const told = [...page.matchAll(/^\| `(lockstep\.[\w.]+)` \| (\w+) \| `([^`]+)` \| ([^|]*) \|/gm)].map(
       ([, name, type, unit, attributes = '']) => ({ name, type, unit, attributes: namesIn(attributes) }),
     )
-    expect(told).toHaveLength(27)
+    expect(told).toHaveLength(32)
     const made = (await points()).map(({ name, type, unit, attributes }) => ({
       name,
       type,

@@ -59,7 +59,15 @@ export interface OpenTelemetryMeter {
   createCounter(name: string, options?: InstrumentOptions): Counter
   createUpDownCounter(name: string, options?: InstrumentOptions): Counter
   createHistogram(name: string, options?: InstrumentOptions): Histogram
+  createObservableGauge(name: string, options?: InstrumentOptions): ObservableGauge
 }
+
+export interface ObservableGauge {
+  addCallback(callback: GaugeCallback): void
+  removeCallback(callback: GaugeCallback): void
+}
+
+export type GaugeCallback = (result: { observe(value: number, attributes?: Attributes): void }) => Promise<void>
 
 /** A `MeterProvider` of OpenTelemetry. */
 export interface OpenTelemetryMeterProvider {

@@ -1,6 +1,7 @@
 import type { EventMessage, EventName } from './events.ts'
 import { LabelBound, operationOf } from './labelBound.ts'
-import type { Attributes, OpenTelemetryMeter } from './otelApi.ts'
+import type { Attributes, GaugeCallback, OpenTelemetryMeter } from './otelApi.ts'
+import { type DispatcherLag, OutboxLag, type OutboxToWatch } from './outboxLag.ts'
 
 /** Listens to one event for as long as the telemetry is on. */
 export type Hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void) => void
@@ -42,8 +43,11 @@ export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, h
   hear('lock.contended', ({ keys, sharedKeys, where }) => {
     for (const who of whose(keys, sharedKeys)) metrics.contentions.add(1, { ...who, 'lockstep.where': where })
   })
-  hear('lock.timedOut', ({ keys, sharedKeys }) => {
-    for (const who of whose(keys, sharedKeys)) metrics.timeouts.add(1, who)
+  hear('lock.timedOut', ({ keys, sharedKeys, noWait }) => {
+    for (const who of whose(keys, sharedKeys)) (noWait ? metrics.busy : metrics.timeouts).add(1, who)
+  })
+  hear('lock.refused', ({ keys, sharedKeys }) => {
+    for (const who of whose(keys, sharedKeys)) metrics.lockRefused.add(1, who)
   })
   hear('lock.abandoned', ({ keys, sharedKeys }) => {
     for (const who of whose(keys, sharedKeys)) metrics.abandoned.add(1, who)
@@ -138,6 +142,28 @@ function outboxMetrics(metrics: Metrics, maxValues: number, hear: Hear): void {
   hear('outbox.failed', ({ dispatcher }) => metrics.failures.add(1, by(dispatcher)))
 }
 
+/** How far behind the dispatchers are, asked of the database when metrics are collected. The answer stops it. */
+export function lagMetrics(meter: OpenTelemetryMeter, maxValues: number, outbox: OutboxToWatch): () => void {
+  const lag = new OutboxLag(outbox)
+  const dispatchers = new LabelBound(maxValues)
+  const stops: (() => void)[] = []
+  const show = (name: string, unit: string, description: string, valueOf: (lag: DispatcherLag) => number): void => {
+    const gauge = meter.createObservableGauge(`lockstep.${name}`, { unit, description })
+    const callback: GaugeCallback = async (result) => {
+      for (const each of await lag.read())
+        result.observe(valueOf(each), { 'lockstep.dispatcher': dispatchers.bounded(each.dispatcher) })
+    }
+    gauge.addCallback(callback)
+    stops.push(() => gauge.removeCallback(callback))
+  }
+  show('outbox.lag', 's', 'The age of the oldest event that is committed and not delivered.', ({ seconds }) => seconds)
+  show('outbox.lag.events', '{event}', 'Events that are committed and not delivered.', ({ events }) => events)
+  show('outbox.parked_streams', '{stream}', 'Streams that wait.', ({ parkedStreams }) => parkedStreams)
+  return () => {
+    for (const stop of stops) stop()
+  }
+}
+
 /** What is so at present, of which each beginning and each end may be told more than once. */
 class Standing {
   readonly #tell: (change: 1 | -1, dispatcher: string) => void
@@ -189,6 +215,8 @@ function makeMetrics(meter: OpenTelemetryMeter) {
     hold: histogram('lock.hold.duration', 's', 'From having a lock to the end of its transaction.', SECONDS),
     contentions: counter('lock.contentions', '{lock}', 'Locks that were not free at once.'),
     timeouts: counter('lock.timeouts', '{lock}', 'Locks that were not granted within waitMs.'),
+    busy: counter('lock.busy', '{lock}', 'Locks that were only tried, and that another session held.'),
+    lockRefused: counter('lock.refused', '{call}', 'Calls that were not taken: too many waited already.'),
     abandoned: counter('lock.abandoned', '{lock}', 'Waits that their caller gave up.'),
     slow: counter('lock.slow', '{lock}', 'Waits that passed the threshold of slowness.'),
     wouldWait: histogram(

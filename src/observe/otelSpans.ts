@@ -107,6 +107,7 @@ function transactionSpans(teller: Teller, hear: Hear): void {
   hear('lock.timedOut', (message) => {
     end(message, message.waitedMs, 'LOCKSTEP_LOCK_TIMEOUT', { 'lockstep.waited_for': message.waitedFor })
   })
+  hear('lock.refused', (message) => end(message, 0, 'LOCKSTEP_QUEUE_FULL', {}))
   hear('lock.abandoned', (message) => end(message, message.waitedMs, 'LOCKSTEP_LOCK_ABORTED', {}))
   hear('lock.released', ({ keys, holdMs, outcome }) => {
     const { span, startedAt = 0, waitMs = 0 } = callOf(keys)

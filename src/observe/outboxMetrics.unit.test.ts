@@ -1,5 +1,5 @@
 import * as client from 'prom-client'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type EventMessage, type EventName, events } from './events.ts'
 import { type LockstepMetricsOptions, lockstepMetrics } from './prometheus.ts'
 
@@ -153,6 +153,76 @@ describe('gauges', () => {
   test('a sink is down also where the shards were taken before anybody listened', async () => {
     publish('outbox.sinkDown', sink)
     expect(await gauge('sink_down')).toEqual(down(1))
+  })
+})
+
+describe('the lag, which the database is asked for', () => {
+  const shard = (dispatcher: string, lagEvents: number, lagMs: number, parkedStreams: number) => ({
+    dispatcher,
+    lagEvents,
+    lagMs,
+    parkedStreams,
+  })
+
+  test('is there when the metrics are read, of one question for all of them, all shards together', async () => {
+    let asked = 0
+    const shards = [shard('default', 3, 1500, 1), shard('default', 4, 500, 2), shard('mails', 0, 0, 0)]
+    start({ outbox: { status: async () => (asked++, { shards }) } })
+    const text = await register.metrics()
+    expect(asked).toBe(1)
+    for (const line of [
+      'lockstep_outbox_lag_seconds{dispatcher="default"} 1.5',
+      'lockstep_outbox_lag_seconds{dispatcher="mails"} 0',
+      'lockstep_outbox_lag_events{dispatcher="default"} 7',
+      'lockstep_outbox_parked_streams{dispatcher="default"} 3',
+    ])
+      expect(text).toContain(line)
+  })
+
+  test('has no value where the database does not answer: an old one would look like a good one', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] })
+    try {
+      let away = false
+      start({
+        outbox: {
+          status: async () => {
+            if (away) throw new Error('away')
+            return { shards: [shard('default', 3, 1500, 0)] }
+          },
+        },
+      })
+      expect(await gauge('lag_seconds')).toEqual(['lockstep_outbox_lag_seconds{dispatcher="default"} 1.5'])
+      away = true
+      vi.advanceTimersByTime(2000)
+      expect(await gauge('lag_seconds')).toEqual([])
+      away = false
+      vi.advanceTimersByTime(2000)
+      expect(await gauge('lag_events')).toEqual(['lockstep_outbox_lag_events{dispatcher="default"} 3'])
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  test('of an answer that does not come, the next scrapes do not ask again and again', async () => {
+    let asked = 0
+    start({ outbox: { status: () => (asked++, new Promise<never>(() => undefined)) } })
+    const reads = [gauge('lag_seconds'), gauge('lag_events')]
+    expect(await Promise.all(reads)).toEqual([[], []])
+    expect(await gauge('lag_seconds')).toEqual([])
+    expect(asked).toBe(1)
+  }, 60_000)
+
+  test('is not asked for without the outbox, nor after the end', async () => {
+    let asked = 0
+    start()
+    expect(await gauge('lag_seconds')).toEqual([])
+    stop()
+    register = new client.Registry()
+    start({ outbox: { status: async () => (asked++, { shards: [] }) } })
+    stop()
+    await register.metrics()
+    expect(asked).toBe(0)
+    expect(() => start({ outbox: {} as never })).toThrow('Pass `lockstep.outbox`')
   })
 })
 

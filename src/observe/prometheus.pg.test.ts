@@ -86,6 +86,8 @@ test('timeout, and a wait that its caller gives up', async () => {
   const [held, leave] = [signal(), signal()]
   const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
   await held.given
+  // Warm, so that the time is spent at the server and not on connecting.
+  await waiter.lockstep.transaction({}, async () => undefined)
   const late = failureOf(waiter.lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => undefined))
   expect(await late).toBeInstanceOf(LockTimeout)
   expect(await counted()).toMatchObject({ contendedAtServer: 1, timeouts: 1, abandoned: 0 })
@@ -98,6 +100,48 @@ test('timeout, and a wait that its caller gives up', async () => {
   leave.give()
   await first
   expect(await counted()).toEqual({ ...twice, contendedAtServer: 2, timeouts: 1, abandoned: 1 })
+})
+
+test.each([
+  { route: 'in this process', from: 0 },
+  { route: 'at the server', from: 1 },
+])('a lock that is only tried, and held $route, is an ordinary conflict and no timeout', async ({ from }) => {
+  const clients = [bench.open('pg'), bench.open('pg')]
+  const [held, leave] = [signal(), signal()]
+  const first = clients[0]?.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
+  await held.given
+  const tried = clients[from]?.lockstep.transaction({ lock: 'Order:1', noWait: true }, async () => undefined)
+  expect(await failureOf(tried as Promise<unknown>)).toBeInstanceOf(LockTimeout)
+  leave.give()
+  await first
+  expect(await counted()).toMatchObject({ acquired: 1, timeouts: 0 })
+  expect(await value('lockstep_lock_busy_total{operation="Order"}')).toBe(1)
+})
+
+test('the lag of the outbox: it grows while nothing is delivered, and is gone afterwards', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  stop()
+  register = new client.Registry()
+  stop = lockstepMetrics(client, { register, outbox: lockstep.outbox })
+  let down = true
+  const ending = new AbortController()
+  const sink = perEvent(async () => {
+    if (down) throw new Error('away')
+  })
+  const running = lockstep.dispatcher({ name: 'lagging', sink }).run({ signal: ending.signal })
+  await lockstep.transaction({}, async (tx) => {
+    await tx.enqueue({ topic: 'lagging', key: 'a', payload: 1 })
+    await tx.enqueue({ topic: 'lagging', key: 'a', payload: 2 })
+  })
+  const of = (name: string): Promise<number | undefined> => value(`lockstep_outbox_${name}{dispatcher="lagging"}`)
+  await expect.poll(() => of('lag_events'), { timeout: 20_000 }).toBe(2)
+  await expect.poll(() => of('lag_seconds'), { timeout: 20_000 }).toBeGreaterThan(0)
+  expect(await of('parked_streams')).toBe(0)
+  down = false
+  await expect.poll(() => of('lag_events'), { timeout: 20_000 }).toBe(0)
+  expect(await of('lag_seconds')).toBe(0)
+  ending.abort()
+  await running
 })
 
 test('retry: every attempt asks for its locks', async () => {

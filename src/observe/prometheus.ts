@@ -1,7 +1,10 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { type EventMessage, type EventName, on } from './events.ts'
 import { DEFAULT_MAX_VALUES, LabelBound, operationOf, OTHER } from './labelBound.ts'
+import { OutboxLag, type OutboxToWatch } from './outboxLag.ts'
 import { outboxMetrics } from './prometheusOutbox.ts'
+
+export type { OutboxToWatch } from './outboxLag.ts'
 
 type Labels = Readonly<Record<string, string>>
 
@@ -22,7 +25,7 @@ interface MetricConfiguration {
   help: string
   labelNames: string[]
   /** Called before the metric is read. */
-  collect?: () => void
+  collect?: () => void | Promise<void>
   /** Registries of prom-client's own class, which cannot be named here without depending on it: anything takes a `never`. */
   registers?: never[]
 }
@@ -30,7 +33,7 @@ interface MetricConfiguration {
 /** The part of prom-client that is used. Pass the module itself: the library does not import it. */
 export interface PrometheusClient {
   readonly Counter: new (configuration: MetricConfiguration) => { labels(labels: Labels): Counter }
-  readonly Gauge: new (configuration: MetricConfiguration) => { labels(labels: Labels): Gauge }
+  readonly Gauge: new (configuration: MetricConfiguration) => { labels(labels: Labels): Gauge; reset(): void }
   readonly Histogram: new (configuration: MetricConfiguration & { buckets: number[] }) => {
     labels(labels: Labels): Histogram
   }
@@ -50,9 +53,18 @@ export interface LockstepMetricsOptions {
   readonly byKey?: boolean
   /** How many different values each label may have; the rest is counted as `other`. Default 200. */
   readonly maxLabelValues?: number
+  /**
+   * `lockstep.outbox`, to have its lag as metrics: the database is asked how far behind each dispatcher is whenever the metrics are read.
+   */
+  readonly outbox?: OutboxToWatch
 }
 
-const METRICS_OPTIONS: OptionNames<LockstepMetricsOptions> = { register: true, byKey: true, maxLabelValues: true }
+const METRICS_OPTIONS: OptionNames<LockstepMetricsOptions> = {
+  register: true,
+  byKey: true,
+  maxLabelValues: true,
+  outbox: true,
+}
 
 /** The operation of a transaction that has no key. */
 const NONE = 'none'
@@ -79,6 +91,8 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   const { byKey = false, maxLabelValues = DEFAULT_MAX_VALUES } = options
   if (!Number.isInteger(maxLabelValues) || maxLabelValues < 1)
     throw new RangeError(`maxLabelValues is ${maxLabelValues}. Use a whole number above 0.`)
+  if (options.outbox !== undefined && typeof options.outbox?.status !== 'function')
+    throw new TypeError('`outbox` has no status(). Pass `lockstep.outbox`.')
   const maker = metricMaker(client, options.register, () => table.flush())
   const metrics = makeMetrics(maker, byKey ? ['operation', 'key'] : ['operation'])
   const bounds = { operations: new LabelBound(maxLabelValues), keys: new LabelBound(maxLabelValues) }
@@ -88,11 +102,15 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   const reasons = new LabelBound(maxLabelValues)
   const prefixes = new LabelBound(maxLabelValues)
   const stops: (() => void)[] = []
+  let stopped = false
   const hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void): void =>
     void stops.push(on(name, listener))
 
   // First, because it registers metrics: where one is refused, nothing is heard.
-  outboxMetrics({ ...maker, hear, dispatchers: new LabelBound(maxLabelValues), topics: new LabelBound(maxLabelValues) })
+  const lag = options.outbox && new OutboxLag(options.outbox)
+  const watching = { lag: lag && (() => (stopped ? Promise.resolve([]) : lag.read())) }
+  const bounded = { dispatchers: new LabelBound(maxLabelValues), topics: new LabelBound(maxLabelValues) }
+  outboxMetrics({ ...maker, ...watching, ...bounded, hear })
   hear('lock.acquired', ({ keys, sharedKeys, waitMs }) => {
     for (const series of table.of(keys, sharedKeys)) series.waits.add(waitMs / 1000)
   })
@@ -102,8 +120,11 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   hear('lock.contended', ({ keys, sharedKeys, where }) => {
     for (const { labels } of table.of(keys, sharedKeys)) metrics.contention.labels({ ...labels, where }).inc()
   })
-  hear('lock.timedOut', ({ keys, sharedKeys }) => {
-    for (const series of table.of(keys, sharedKeys)) series.timeout.inc()
+  hear('lock.timedOut', ({ keys, sharedKeys, noWait }) => {
+    for (const series of table.of(keys, sharedKeys)) (noWait ? series.busy : series.timeout).inc()
+  })
+  hear('lock.refused', ({ keys, sharedKeys }) => {
+    for (const series of table.of(keys, sharedKeys)) series.lockRefused.inc()
   })
   hear('lock.abandoned', ({ keys, sharedKeys }) => {
     for (const series of table.of(keys, sharedKeys)) series.abandoned.inc()
@@ -158,6 +179,7 @@ export function lockstepMetrics(client: PrometheusClient, options: LockstepMetri
   // Not `rows.outOfOrder`: whoever listens to it makes every lockRows() ask for more columns.
 
   return () => {
+    stopped = true
     for (const stop of stops) stop()
     table.flush()
   }
@@ -171,8 +193,8 @@ function metricMaker(client: PrometheusClient, register: PrometheusRegistry | un
   return {
     counter: (name: string, help: string, labelNames: string[]) =>
       new client.Counter({ name: `lockstep_${name}`, help, labelNames, ...common }),
-    gauge: (name: string, help: string, labelNames: string[]) =>
-      new client.Gauge({ name: `lockstep_${name}`, help, labelNames, ...common }),
+    gauge: (name: string, help: string, labelNames: string[], before?: () => Promise<void>) =>
+      new client.Gauge({ name: `lockstep_${name}`, help, labelNames, ...common, ...(before && { collect: before }) }),
     histogram: (name: string, help: string, labelNames: string[], buckets: readonly number[] = BUCKETS_SECONDS) =>
       new client.Histogram({ name: `lockstep_${name}`, help, labelNames, buckets: [...buckets], ...common }),
   }
@@ -189,6 +211,8 @@ function makeMetrics(maker: ReturnType<typeof metricMaker>, who: string[]) {
     hold: histogram('lock_hold_seconds', 'From having a lock to the end of its transaction.'),
     contention: counter('lock_contention_total', 'Locks that were not free at once.', [...who, 'where']),
     timeout: counter('lock_timeout_total', 'Locks that were not granted within waitMs.', who),
+    busy: counter('lock_busy_total', 'Locks that were only tried, and that another session held.', who),
+    lockRefused: counter('lock_refused_total', 'Calls that were not taken: too many waited already.', who),
     abandoned: counter('lock_abandoned_total', 'Waits that their caller gave up.', who),
     slow: counter('lock_slow_total', 'Waits that passed the threshold of slowness.', who),
     wouldWait: histogram('lock_would_wait_seconds', 'How long the lock of an observed key would have been waited for.'),
@@ -251,6 +275,8 @@ class Series {
   readonly waits: Times
   readonly holds: Times
   readonly timeout: Counter
+  readonly busy: Counter
+  readonly lockRefused: Counter
   readonly abandoned: Counter
   readonly slow: Counter
   readonly refused: Counter
@@ -261,11 +287,14 @@ class Series {
     this.waits = new Times(metrics.wait.labels(labels), acquired)
     this.holds = new Times(metrics.hold.labels(labels))
     this.timeout = metrics.timeout.labels(labels)
+    this.busy = metrics.busy.labels(labels)
+    this.lockRefused = metrics.lockRefused.labels(labels)
     this.abandoned = metrics.abandoned.labels(labels)
     this.slow = metrics.slow.labels(labels)
     this.refused = metrics.refused.labels(labels)
     // A series that begins at 1 has not risen, to Prometheus: without the zero the first timeout would raise no alert.
-    for (const counter of [acquired, this.timeout, this.abandoned, this.slow, this.refused]) counter.inc(0)
+    const { timeout, busy, lockRefused, abandoned, slow, refused } = this
+    for (const counter of [acquired, timeout, busy, lockRefused, abandoned, slow, refused]) counter.inc(0)
     for (const where of ['process', 'server']) metrics.contention.labels({ ...labels, where }).inc(0)
     for (const outcome of ['committed', 'rolledBack', 'unknown']) metrics.resolved.labels({ ...labels, outcome }).inc(0)
   }

@@ -76,14 +76,21 @@ describe('each event moves its metric', () => {
     ])
   })
 
-  test('lock.timedOut, lock.abandoned and lock.slow', async () => {
-    publish('lock.timedOut', { ...order, waitedMs: 100, waitedFor: 'server', holders: [] })
+  test('lock.timedOut, lock.refused, lock.abandoned and lock.slow', async () => {
+    publish('lock.timedOut', { ...order, noWait: false, waitedMs: 100, waitedFor: 'server', holders: [] })
+    publish('lock.refused', { ...order, waiting: 10_000 })
     publish('lock.abandoned', { ...order, waitedMs: 100 })
     publish('lock.slow', { ...order, waitedMs: 100, waitedFor: 'server', holders: [] })
-    for (const what of ['timeout', 'abandoned', 'slow']) {
+    for (const what of ['timeout', 'refused', 'abandoned', 'slow']) {
       const name = `lockstep_lock_${what}_total`
       expect(await series(name)).toEqual([`${name}{operation="Order"} 1`])
     }
+  })
+
+  test('lock.timedOut of a caller that only tried is no timeout', async () => {
+    publish('lock.timedOut', { ...order, noWait: true, waitedMs: 1, waitedFor: 'server', holders: [] })
+    expect(await series('lockstep_lock_timeout_total')).toEqual([])
+    expect(await series('lockstep_lock_busy_total')).toEqual(['lockstep_lock_busy_total{operation="Order"} 1'])
   })
 
   test('lock.wouldWait: its count is how often', async () => {
@@ -359,7 +366,7 @@ describe('docs/reference/prometheus.md', () => {
 
   test('lists what is registered, with type and labels, and nothing else', async () => {
     start()
-    expect(documented).toHaveLength(29)
+    expect(documented).toHaveLength(34)
     expect(await registered()).toEqual(documented)
   })
 

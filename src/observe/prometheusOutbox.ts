@@ -1,11 +1,17 @@
 import type { EventMessage, EventName } from './events.ts'
+import type { DispatcherLag } from './outboxLag.ts'
 
 type Labels = Readonly<Record<string, string>>
 
 /** What the metrics of the outbox are made with. */
 export interface OutboxMetricsGrounds {
   readonly counter: (name: string, help: string, labelNames: string[]) => Labelled<{ inc(value?: number): void }>
-  readonly gauge: (name: string, help: string, labelNames: string[]) => Labelled<{ set(value: number): void }>
+  readonly gauge: (
+    name: string,
+    help: string,
+    labelNames: string[],
+    before?: () => Promise<void>,
+  ) => Labelled<{ set(value: number): void }> & { reset(): void }
   readonly histogram: (
     name: string,
     help: string,
@@ -16,6 +22,8 @@ export interface OutboxMetricsGrounds {
   /** Those of the labels: names of dispatchers, and topics. */
   readonly dispatchers: Bound
   readonly topics: Bound
+  /** How far behind the dispatchers are, asked of the database. */
+  readonly lag: (() => Promise<readonly DispatcherLag[]>) | undefined
 }
 
 interface Labelled<Each> {
@@ -35,6 +43,7 @@ const BUCKETS_LATENCY_SECONDS = [
 export function outboxMetrics(grounds: OutboxMetricsGrounds): void {
   const { hear } = grounds
   const metrics = makeMetrics(grounds)
+  lagMetrics(grounds)
   const table = new OutboxSeriesTable(metrics, grounds)
 
   hear('outbox.delivered', ({ schema, dispatcher, events, tookMs }) => {
@@ -66,6 +75,36 @@ export function outboxMetrics(grounds: OutboxMetricsGrounds): void {
   hear('outbox.failed', ({ schema, dispatcher }) => {
     metrics.failures.labels(table.dispatcher(schema, dispatcher).labels).inc()
   })
+}
+
+/** Each is read by itself, and all from one answer. Dispatchers of one label are shown together. */
+function lagMetrics({ gauge, lag, dispatchers }: OutboxMetricsGrounds): void {
+  const show = (
+    name: string,
+    help: string,
+    valueOf: (lag: DispatcherLag) => number,
+    join: (one: number, other: number) => number,
+  ): void => {
+    const before = async (): Promise<void> => {
+      const values = new Map<string, number>()
+      for (const each of (await lag?.()) ?? []) {
+        const dispatcher = dispatchers.bounded(each.dispatcher)
+        values.set(dispatcher, join(values.get(dispatcher) ?? 0, valueOf(each)))
+      }
+      metric.reset()
+      for (const [dispatcher, value] of values) metric.labels({ dispatcher }).set(value)
+    }
+    const metric = gauge(name, help, ['dispatcher'], before)
+  }
+  const add = (one: number, other: number): number => one + other
+  show(
+    'outbox_lag_seconds',
+    'The age of the oldest event that is committed and not delivered.',
+    (each) => each.seconds,
+    Math.max,
+  )
+  show('outbox_lag_events', 'Events that are committed and not delivered.', (each) => each.events, add)
+  show('outbox_parked_streams', 'Streams that wait.', (each) => each.parkedStreams, add)
 }
 
 type Metrics = ReturnType<typeof makeMetrics>

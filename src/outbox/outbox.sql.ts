@@ -46,6 +46,12 @@ export interface ShardQuestion {
   readonly most: number
 }
 
+/** What the audit is told of an operator's verb. */
+export interface Audited {
+  readonly reason?: string | undefined
+  readonly by?: string | undefined
+}
+
 /** The functions look again after they have waited: that needs a level at which each statement sees what is committed by then. */
 function alone(statement: string): string {
   return `BEGIN ISOLATION LEVEL READ COMMITTED; ${statement}; COMMIT`
@@ -204,29 +210,36 @@ export function keepNumbers(schema: string, age: Age): string {
 
 const literal = (value: string | undefined): string => (value === undefined ? 'NULL' : quoteLiteral(value))
 
+/** Who does what follows in this transaction, for the audit. */
+function saysWho(by: string | undefined): string {
+  return by === undefined ? '' : `SET LOCAL lockstep.by = ${quoteLiteral(by)}; `
+}
+
 export function operate(
   schema: string,
   verb: string,
   dispatcher: string,
   { topic, key, seq }: { topic: string; key: string; seq?: number | undefined },
-  reason: string | undefined,
+  { reason, by }: Audited,
 ): string {
   const given = [verb, dispatcher, topic, key].map(quoteLiteral).join(', ')
-  return alone(`SELECT ${schema}.outbox_operate(${given}, ${seq ?? 'NULL'}, ${literal(reason)}) AS answer`)
+  return alone(
+    `${saysWho(by)}SELECT ${schema}.outbox_operate(${given}, ${seq ?? 'NULL'}, ${literal(reason)}) AS answer`,
+  )
 }
 
 export function eraseStream(
   schema: string,
   { topic, key }: { topic: string; key: string },
-  reason: string | undefined,
+  { reason, by }: Audited,
 ): string {
   return alone(
-    `SELECT ${schema}.outbox_erase(${quoteLiteral(topic)}, ${quoteLiteral(key)}, ${literal(reason)}) AS erased`,
+    `${saysWho(by)}SELECT ${schema}.outbox_erase(${quoteLiteral(topic)}, ${quoteLiteral(key)}, ${literal(reason)}) AS erased`,
   )
 }
 
-export function removeDispatcher(schema: string, name: string, reason: string): string {
-  return alone(`SELECT ${schema}.outbox_remove(${quoteLiteral(name)}, ${quoteLiteral(reason)}) AS answer`)
+export function removeDispatcher(schema: string, name: string, { reason, by }: Audited): string {
+  return alone(`${saysWho(by)}SELECT ${schema}.outbox_remove(${quoteLiteral(name)}, ${literal(reason)}) AS answer`)
 }
 
 /** For every dispatcher, all or nothing. */
@@ -234,11 +247,11 @@ export function rebase(
   schema: string,
   choice: string,
   here: { system: string; database: string; timeline: string },
-  reason: string | undefined,
+  { reason, by }: Audited,
 ): string {
   const place = `${quoteLiteral(here.system)}, ${quoteLiteral(here.database)}`
   const given = `${quoteLiteral(choice)}, ${place}, ${parseInt(here.timeline, 16)}, ${literal(reason)}`
-  return `BEGIN ISOLATION LEVEL READ COMMITTED;
+  return `BEGIN ISOLATION LEVEL READ COMMITTED; ${saysWho(by)}
     SELECT COALESCE(sum(${schema}.outbox_rebase(d.name, ${given})), 0)::text AS put_aside FROM ${schema}.outbox_dispatchers d;
     SELECT array_to_json(${schema}.outbox_forget_xids(${quoteLiteral(here.system)}))::text AS torn;
     COMMIT`

@@ -19,14 +19,20 @@ import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import { DEFAULT_MAX_BYTES, type EventHeaders, prepareEvent } from './event.ts'
 import { flushEvents } from './flush.ts'
 import { onPrimary } from './onPrimary.ts'
-import { eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
+import { type Audited, eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
 import { rowsIn } from './rowsIn.ts'
 import { type OutboxStatus, type ParkedOptions, parkedStreams, type ParkedStream, statusOf } from './status.ts'
 
+/** Who does something to the outbox, for the audit. */
+export interface AuditedBy {
+  /** Who, up to 255 characters: a name beside the role, the address and the reason. Lockstep does not check it. */
+  readonly by?: string
+}
+
 /** What an operator says about a stream. */
-export interface OperatorOptions extends Stream {
+export interface OperatorOptions extends Stream, AuditedBy {
   /** Default `default`. */
   readonly dispatcher?: string
 }
@@ -37,6 +43,7 @@ const OPERATOR_OPTIONS: OptionNames<OperatorOptions & ParkedStream> = {
   key: true,
   dispatcher: true,
   reason: true,
+  by: true,
   state: true,
   attempts: true,
   since: true,
@@ -51,11 +58,11 @@ const SKIP_OPTIONS: OptionNames<OperatorOptions & ParkedStream & { readonly seq:
 }
 
 /** What `outbox.erase()` takes. */
-export interface EraseOptions extends Stream {
+export interface EraseOptions extends Stream, AuditedBy {
   readonly reason?: string
 }
 
-const ERASE_OPTIONS: OptionNames<EraseOptions> = { topic: true, key: true, reason: true }
+const ERASE_OPTIONS: OptionNames<EraseOptions> = { topic: true, key: true, reason: true, by: true }
 
 /** What `outbox.retain()` takes. */
 export interface RetainOptions {
@@ -66,20 +73,20 @@ export interface RetainOptions {
 const RETAIN_OPTIONS: OptionNames<RetainOptions> = { olderThanMs: true, rotateMs: true }
 
 /** What `outbox.remove()` takes. */
-export interface RemoveOptions {
+export interface RemoveOptions extends AuditedBy {
   readonly dispatcher: string
   readonly reason: string
 }
 
-const REMOVE_OPTIONS: OptionNames<RemoveOptions> = { dispatcher: true, reason: true }
+const REMOVE_OPTIONS: OptionNames<RemoveOptions> = { dispatcher: true, reason: true, by: true }
 
 /** What `outbox.rebase()` takes. */
-export interface RebaseOptions {
+export interface RebaseOptions extends AuditedBy {
   readonly deliver: 'undelivered' | 'all' | 'none'
   readonly reason?: string
 }
 
-const REBASE_OPTIONS: OptionNames<RebaseOptions> = { deliver: true, reason: true }
+const REBASE_OPTIONS: OptionNames<RebaseOptions> = { deliver: true, reason: true, by: true }
 
 /** What a rebase has found. */
 export interface Rebased {
@@ -209,7 +216,7 @@ export class Outbox<Events extends object = EventMap> {
   /** Takes the payloads of a stream away, delivered or not. Numbers and order stay. */
   async erase(stream: EraseOptions): Promise<{ readonly erased: number }> {
     checkOptions('outbox.erase()', stream, ERASE_OPTIONS)
-    const [row] = await this.#rows(eraseStream(this.#grounds.quotedSchema, stream, stream.reason))
+    const [row] = await this.#rows(eraseStream(this.#grounds.quotedSchema, stream, audited(stream)))
     return { erased: Number(row?.['erased']) }
   }
 
@@ -237,7 +244,7 @@ export class Outbox<Events extends object = EventMap> {
     checkOptions('outbox.remove()', options, REMOVE_OPTIONS)
     const { dispatcher, reason } = options
     checkReason('remove', reason)
-    const [row] = await this.#rows(removeDispatcher(this.#grounds.quotedSchema, dispatcher, reason))
+    const [row] = await this.#rows(removeDispatcher(this.#grounds.quotedSchema, dispatcher, audited(options)))
     const answer = row?.['answer']
     if (answer === 'done') return
     throw new InvalidOption(
@@ -250,10 +257,11 @@ export class Outbox<Events extends object = EventMap> {
   async rebase(options: RebaseOptions): Promise<Rebased> {
     checkOptions('outbox.rebase()', options, REBASE_OPTIONS)
     const { quotedSchema } = this.#grounds
+    const who = audited(options)
     await this.#grounds.ready()
     return onPrimary(this.#grounds, async (connection) => {
       const here = await readIncarnation(connection, quotedSchema)
-      const results = await connection.script(rebase(quotedSchema, options.deliver, here, options.reason))
+      const results = await connection.script(rebase(quotedSchema, options.deliver, here, who))
       const told = (name: string): string | undefined =>
         results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] ?? undefined
       return { putAside: Number(told('put_aside') ?? 0), torn: JSON.parse(told('torn') ?? '[]') as number[] }
@@ -282,7 +290,8 @@ export class Outbox<Events extends object = EventMap> {
       checkReason(verb, reason)
       checkNumber('seq', seq, 1)
     }
-    const [row] = await this.#rows(operate(this.#grounds.quotedSchema, verb, dispatcher, { topic, key, seq }, reason))
+    const text = operate(this.#grounds.quotedSchema, verb, dispatcher, { topic, key, seq }, audited(stream))
+    const [row] = await this.#rows(text)
     const answer = String(row?.['answer'])
     if (answer === 'done') return
     const advice: Readonly<Record<string, string>> = {
@@ -300,6 +309,13 @@ export class Outbox<Events extends object = EventMap> {
     await this.#grounds.ready()
     return rowsIn(await onPrimary(this.#grounds, (connection) => connection.script(text)))
   }
+}
+
+const LONGEST_BY = 255
+
+function audited({ reason, by }: AuditedBy & { readonly reason?: string }): Audited {
+  if (by === undefined || (typeof by === 'string' && by.length <= LONGEST_BY && by.trim() !== '')) return { reason, by }
+  throw new InvalidOption('`by` is not a text of 1 to 255 characters.', { advice: 'Pass the name of whoever does it.' })
 }
 
 function checkReason(verb: string, reason: unknown): void {

@@ -125,5 +125,12 @@ function wordsOf(error: unknown): string {
   // A name with several addresses fails without a text of its own.
   const text =
     error.message === '' && error instanceof AggregateError ? error.errors.map(wordsOf).join('; ') : error.message
-  return (text === '' ? (codeOf(error) ?? error.name) : text).replace(/[.\s]+$/, '')
+  return withoutEnd(text === '' ? (codeOf(error) ?? error.name) : text)
+}
+
+/** Without full stops and white space at its end. A regular expression would begin anew at each of them, wherever they stand. */
+function withoutEnd(text: string): string {
+  let end = text.length
+  while (end > 0 && /[.\s]/.test(text[end - 1] as string)) end--
+  return text.slice(0, end)
 }

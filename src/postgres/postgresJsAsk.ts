@@ -96,7 +96,7 @@ export class Ask {
         const query = this.#sql.unsafe(PROBE, [], { simple: true, onexecute }) as PostgresJsQuery
         query.then(
           () => settle(query, resolve),
-          (error: unknown) => settle(query, () => reject(error as Error)),
+          (error: Error) => settle(query, () => reject(error)),
         )
       }
       const helpAfter = (milliseconds: number, helpers: number): void => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { failureOf, holding, signal } from '../../tools/server/testing/workbench.ts'
 import { LeaseHeld, LockTimeout } from '../errors.ts'
@@ -36,22 +36,17 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
     let lockstep: Lockstep
     let schema: string
 
-    beforeAll(() => {
+    // One pool for all: there are many settings, and to open and to try one takes longer than most of the tests.
+    beforeAll(async () => {
       schema = `settings_${++schemas}`
-    })
-    beforeEach(async () => {
       owned = setting.open()
       lockstep = new Lockstep(owned.pool, { schema })
       await lockstep.migrate()
-      return async () => {
-        await lockstep.close()
-        await owned.end()
-      }
     })
     afterAll(async () => {
-      const last = setting.open()
-      await new Lockstep(last.pool).transaction({}, (tx) => tx.query(`DROP SCHEMA ${schema} CASCADE`))
-      await last.end()
+      await lockstep.close()
+      await new Lockstep(owned.pool).transaction({}, (tx) => tx.query(`DROP SCHEMA ${schema} CASCADE`))
+      await owned.end()
     })
 
     test('migrates, and knows what is done', async () => {

@@ -1,9 +1,10 @@
-import { ConnectionLost, LockTimeout, TransactionEndedEarly } from '../errors.ts'
+import { ConnectionLost, LockTimeout, QueueFull, TransactionEndedEarly } from '../errors.ts'
 import type { Patience, Ticket } from '../locks/index.ts'
 import {
   lockAbandoned,
   lockAcquired,
   lockContended,
+  lockRefused,
   lockReleased,
   lockRequested,
   lockTimedOut,
@@ -159,7 +160,11 @@ function reportFailedWait(grounds: Grounds, plan: TransactionPlan, patience: Pat
   if (error instanceof LockTimeout) {
     if (!lockTimedOut.hasSubscribers) return
     const { waitedMs, waitedFor, holders } = error
-    lockTimedOut.publish({ ...named(grounds, plan), waitedMs, waitedFor, holders })
+    // Without a connection nothing was tried, however little it would have waited.
+    const noWait = patience.asksOnce && waitedFor !== 'connection'
+    lockTimedOut.publish({ ...named(grounds, plan), noWait, waitedMs, waitedFor, holders })
+  } else if (error instanceof QueueFull) {
+    if (lockRefused.hasSubscribers) lockRefused.publish({ ...named(grounds, plan), waiting: error.waiting })
   } else if (patience.aborted && lockAbandoned.hasSubscribers) {
     lockAbandoned.publish({ ...named(grounds, plan), waitedMs: patience.waitedMs })
   }

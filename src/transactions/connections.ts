@@ -1,5 +1,5 @@
 import { ConnectionLost, LockTimeout } from '../errors.ts'
-import type { LockSet, Patience } from '../locks/index.ts'
+import type { LockSet, Patience, QueueLimit } from '../locks/index.ts'
 import {
   codeOf,
   type Connection,
@@ -11,23 +11,31 @@ import {
 import type { TransactionPlan } from './options.ts'
 import { PROBE, ROLLBACK } from './transactions.sql.ts'
 
-/** Gets a connection, or gives up when the patience ends; one that comes too late goes straight back. */
-export function checkout(driver: Driver, patience: Patience, locks: LockSet): Promise<Connection> {
+/**
+ * Gets a connection, or gives up when the patience ends; one that comes too late goes straight back. With a limit, a caller that would
+ * have to wait behind too many others fails at once.
+ */
+export function checkout(driver: Driver, patience: Patience, locks: LockSet, limit?: QueueLimit): Promise<Connection> {
   // A pool with an idle connection gives it at once: no clock needs to be set.
   if (driver.hasIdle() && !patience.aborted) return driver.connect()
   return new Promise<Connection>((resolve, reject) => {
+    const refusal = limit?.begin(locks[0]?.key, 0)
+    if (refusal !== undefined) return reject(refusal)
     let gaveUp = false
     const forget = patience.onEnd(() => {
       gaveUp = true
       reject(patience.failure('connection', locks))
     })
+    // Who gave up still stands in the pool's queue: it is counted until the pool has answered.
     driver.connect().then(
       (connection) => {
+        limit?.end()
         forget()
         if (gaveUp) connection.release()
         else resolve(connection)
       },
       (error: Error) => {
+        limit?.end()
         forget()
         reject(error)
       },

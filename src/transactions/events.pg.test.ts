@@ -128,7 +128,12 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     await expect.poll(() => pid).toBeGreaterThan(0)
     heard = []
     await failureOf(holder.lockstep.transaction({ lock: 'Order:1', waitMs: 30 }, async () => undefined))
-    const here = { waitedMs: aTime, waitedFor: 'process', holders: [{ where: 'process', key: 'Order:1' }] }
+    const here = {
+      noWait: false,
+      waitedMs: aTime,
+      waitedFor: 'process',
+      holders: [{ where: 'process', key: 'Order:1' }],
+    }
     expect(heard).toEqual([
       ['lock.requested', order],
       ['lock.contended', { ...order, where: 'process' }],
@@ -140,9 +145,52 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     await failureOf(other.lockstep.transaction({ lock: 'Order:1', waitMs: 400 }, async () => undefined))
     const there = { where: 'server', key: 'Order:1', pid, state: 'idle in transaction', openForMs: aTime }
     expect(names()).toEqual(['lock.requested', 'lock.contended', 'lock.timedOut'])
-    expect(heard.at(-1)?.[1]).toMatchObject({ ...order, waitedMs: aTime, waitedFor: 'server', holders: [there] })
+    expect(heard.at(-1)?.[1]).toMatchObject({
+      ...order,
+      noWait: false,
+      waitedMs: aTime,
+      waitedFor: 'server',
+      holders: [there],
+    })
     leave.give()
     await first
+  })
+
+  test.each([{ noWait: true }, { waitMs: 0 }])('a lock that is only tried, with %j, is told as that', async (how) => {
+    const [holder, other] = [bench.open(driver), bench.open(driver)]
+    const leave = signal()
+    const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
+    await expect.poll(names).toContain('lock.acquired')
+    for (const [{ lockstep }, where] of [
+      [holder, 'process'],
+      [other, 'server'],
+    ] as const) {
+      heard = []
+      await failureOf(lockstep.transaction({ lock: 'Order:1', ...how }, async () => undefined))
+      expect(heard.at(-1)).toMatchObject(['lock.timedOut', { ...order, noWait: true, waitedFor: where }])
+    }
+    leave.give()
+    await first
+  })
+
+  test('a call that has to wait where as many wait as may is told, and those that wait are not disturbed', async () => {
+    const { lockstep } = bench.open(driver, { maxQueue: 1 })
+    const leave = signal()
+    const first = lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
+    await expect.poll(names).toContain('lock.acquired')
+    const second = lockstep.transaction({ lock: 'Order:1' }, async () => 'served')
+    await expect.poll(names).toContain('lock.contended')
+    heard = []
+    const refused = await failureOf(lockstep.transaction({ lock: 'Order:1' }, async () => 'never'))
+    expect(refused).toMatchObject({ code: 'LOCKSTEP_QUEUE_FULL', waiting: 1, keys: ['Order:1'] })
+    expect(heard).toEqual([
+      ['lock.requested', order],
+      ['lock.contended', { ...order, where: 'process' }],
+      ['lock.refused', { ...order, waiting: 1 }],
+    ])
+    leave.give()
+    await first
+    expect(await second).toBe('served')
   })
 
   test('an abort in this process and one at the server', async () => {

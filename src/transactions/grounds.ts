@@ -2,6 +2,7 @@ import type {
   Closing,
   KeyQueue,
   LockMethod,
+  QueueLimit,
   RecentContention,
   RecentLockIds,
   RolloutSource,
@@ -23,6 +24,8 @@ export interface Grounds {
   readonly quotedSchema: string
   readonly lockIds: RecentLockIds
   readonly queue: KeyQueue
+  /** How many calls can wait in this process. */
+  readonly limit: QueueLimit
   readonly places: WaitPlaces
   readonly contention: RecentContention
   readonly defaults: TransactionDefaults

@@ -92,15 +92,16 @@ class WayIn {
   }
 
   async enter(): Promise<Opened> {
-    const { driver, readiness } = this.#grounds
+    const { driver, readiness, limit } = this.#grounds
     const { locks, stay } = this.#plan
     const patience = this.#patience
     patience.stage = 'connection'
     for (let round = 0; ; round++) {
       const stays = stay?.holds
       try {
-        this.#readiness = readiness ?? (await patiently(this.#grounds.ready(), patience, locks))
-        this.#connection = await (stay?.connect(driver, patience, locks) ?? checkout(driver, patience, locks))
+        this.#readiness = readiness ?? (await this.#becomeReady())
+        this.#connection = await (stay?.connect(driver, patience, locks) ??
+          checkout(driver, patience, locks, round === 0 ? limit : undefined))
       } catch (error) {
         throw checkoutFailed(error, patience, locks)
       }
@@ -131,8 +132,25 @@ class WayIn {
         await this.#abandon(error)
         throw error
       }
+      // Only at first: whoever waits already is not turned away for those who come later.
+      const refusal = round === 0 ? limit.begin(locks[0]?.key, 0) : limit.goOn()
+      if (refusal !== undefined) throw refusal
       await pause(round, patience)
+      limit.end()
       if (patience.over) throw patience.failure('server', locks)
+    }
+  }
+
+  /** Before the first answer of the server all wait for one, also while it is away. */
+  async #becomeReady(): Promise<Readiness> {
+    const { limit } = this.#grounds
+    const { locks } = this.#plan
+    const refusal = limit.begin(locks[0]?.key, 0)
+    if (refusal !== undefined) throw refusal
+    try {
+      return await patiently(this.#grounds.ready(), this.#patience, locks)
+    } finally {
+      limit.end()
     }
   }
 

@@ -51,6 +51,7 @@ async function runRolledOut<T>(
 /** Failures that locking may have brought about. */
 const HARM: ReadonlySet<LockstepErrorCode> = new Set([
   'LOCKSTEP_LOCK_TIMEOUT',
+  'LOCKSTEP_QUEUE_FULL',
   'LOCKSTEP_RETRIES_EXHAUSTED',
   'LOCKSTEP_CONNECTION_LOST',
   'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN',

@@ -1,13 +1,21 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
-/** Those that take longest. Left to itself, vitest begins with the largest files, and these are small. */
+/**
+ * Those that take longest. Left to itself, vitest begins with the largest files, and these are small. Attacks, deliveries, bench, prove and
+ * load start processes of their own and fill two cores; the others mostly wait. They alternate, so that no more than two of the first
+ * kind run at a time.
+ */
 const LONG = [
   'proofs/attacks/attacks.pg.test.ts',
   'proofs/attacks/deliveries.pg.test.ts',
+  'src/postgres/settings.pg.test.ts',
+  'src/transactions/boundedOpening.pg.test.ts',
   'bench/bench.pg.test.ts',
+  'src/leases/unreachable.pg.test.ts',
+  'src/leases/waiting.pg.test.ts',
   'proofs/prove.pg.test.ts',
   'src/outbox/otherServers.pg.test.ts',
-  'src/leases/waiting.pg.test.ts',
+  'src/cli/leases.pg.test.ts',
   'desk/load/load.pg.test.ts',
 ]
 

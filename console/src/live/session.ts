@@ -24,8 +24,9 @@ export async function meet(): Promise<boolean> {
   }
 }
 
-export async function logIn(token: string): Promise<void> {
-  await tell('api/login', 'login', { token })
+/** The name is for the audit; it may be empty. */
+export async function logIn(token: string, name: string): Promise<void> {
+  await tell('api/login', 'login', { token, name })
 }
 
 export async function logOut(): Promise<void> {

@@ -1,0 +1,13 @@
+import { expect, test } from 'vitest'
+import { LockTimeout, QueueFull } from '../errors.ts'
+import { unavailable } from './unavailable.ts'
+
+test('a full queue is told as 503 with a time to come back, and a lock that is held is not', () => {
+  const answer = unavailable(
+    new QueueFull('10000 calls wait already.', { advice: 'Come back later.', waiting: 10_000 }),
+  )
+  expect(answer?.status).toBe(503)
+  expect(answer?.headers).toContainEqual(['retry-after', '1'])
+  const held = { advice: 'Wait.', waitedMs: 5, waitedFor: 'server' as const, holders: [] }
+  expect(unavailable(new LockTimeout('The lock was not granted.', held))).toBeUndefined()
+})
