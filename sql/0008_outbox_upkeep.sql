@@ -22,15 +22,26 @@ CREATE FUNCTION :"schema".outbox_register(
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  -- Without events there is nothing that could name another server's transactions.
-  UPDATE :"schema".outbox_home h SET system = this_system
-   WHERE h.system <> this_system AND NOT EXISTS (SELECT FROM :"schema".outbox_events);
+  IF NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = this_system) THEN
+    -- Without events there is nothing to choose about: a dump without them, or of an outbox that had none. What else names another
+    -- server's transactions must go with its name. A tick of its ids would end every window here far in the future, and what is
+    -- enqueued below would count as delivered.
+    PERFORM :"schema".outbox_halt();
+    IF NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = this_system)
+       AND NOT EXISTS (SELECT FROM :"schema".outbox_events) THEN
+      PERFORM :"schema".outbox_forget_xids(this_system);
+    END IF;
+  END IF;
   SELECT h.system INTO system FROM :"schema".outbox_home h;
-  IF system <> this_system THEN
+  IF system IS DISTINCT FROM this_system THEN
     RETURN;
   END IF;
   INSERT INTO :"schema".outbox_dispatchers (name, shards, system, database, timeline)
   VALUES (my_name, my_shards, this_system, this_database, this_timeline) ON CONFLICT DO NOTHING;
+  IF FOUND THEN
+    -- Of a dump that had the cursors and not the dispatchers. What is put aside stays: it was not delivered.
+    DELETE FROM :"schema".outbox_cursors o WHERE o.dispatcher = my_name;
+  END IF;
   -- A promotion begins a new timeline, and the cursors are as good as before.
   UPDATE :"schema".outbox_dispatchers o SET timeline = this_timeline
    WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
@@ -104,7 +115,7 @@ DECLARE
   here text := (SELECT s.system_identifier::text FROM pg_control_system() AS s);
   passed xid8;
 BEGIN
-  IF EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system <> here)
+  IF NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = here)
      OR EXISTS (SELECT FROM :"schema".outbox_dispatchers d WHERE d.system <> here) THEN
     RETURN NULL;
   END IF;
@@ -195,9 +206,10 @@ BEGIN
 END
 $$;
 
--- An operator's verbs. Each is written down with who and why.
+-- An operator's verbs. Each is written down with who and why. my_seq and my_id: the event at the head that the operator has seen, for skip.
+-- On a server that is behind, another event can have its number.
 CREATE FUNCTION :"schema".outbox_operate(
-  verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text
+  verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -206,6 +218,7 @@ DECLARE
   d :"schema".outbox_dispatchers;
   p :"schema".outbox_parked;
   head bigint;
+  head_id uuid;
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
   SELECT * INTO d FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher;
@@ -222,9 +235,10 @@ BEGIN
       RETURN CASE WHEN p.state = 'paused' THEN 'paused' WHEN p.state IS NULL THEN 'not parked' ELSE 'not paused' END;
     END IF;
     IF verb = 'skip' THEN
-      SELECT min(e.seq) INTO head FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine;
+      SELECT e.seq, e.uuid INTO head, head_id FROM :"schema".outbox_parked_events e
+       WHERE e.dispatcher = my_dispatcher AND e.stream = mine ORDER BY e.seq LIMIT 1;
       -- The operator has seen this one at the head; by now it may have got through.
-      IF head IS DISTINCT FROM my_seq THEN
+      IF head IS DISTINCT FROM my_seq OR head_id <> my_id THEN
         RETURN 'not at the head';
       END IF;
       UPDATE :"schema".outbox_parked_events e SET tombstone = 'skipped', payload = NULL, bytes = NULL
@@ -372,10 +386,10 @@ BEGIN
   UPDATE :"schema".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
   UPDATE :"schema".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
   DELETE FROM :"schema".outbox_ticks;
-  UPDATE :"schema".outbox_home h SET system = this_system;
+  INSERT INTO :"schema".outbox_home (system) VALUES (this_system) ON CONFLICT (one) DO UPDATE SET system = EXCLUDED.system;
   -- Where segments changed while the dump was made, it knows the new one by the sequence alone.
   INSERT INTO :"schema".outbox_segments (slot, number, opened_at)
-  SELECT o.last_value, (SELECT max(s.number) + 1 FROM :"schema".outbox_segments s), clock_timestamp()
+  SELECT o.last_value, (SELECT COALESCE(max(s.number), 0) + 1 FROM :"schema".outbox_segments s), clock_timestamp()
     FROM :"schema".outbox_slot o ON CONFLICT DO NOTHING;
   -- A segment is not left before it has events.
   RETURN ARRAY(SELECT s.number FROM :"schema".outbox_segments s

@@ -3,6 +3,18 @@ import type { Mutant } from './mutant.ts'
 /** Of the room leases. */
 export const leases: readonly Mutant[] = [
   {
+    name: 'fence-without-timeline',
+    why: 'The generation of fences does not follow the timeline: a standby that is behind gives out smaller ones when it is promoted.',
+    file: 'sql/0002_incarnation.sql',
+    find: 'SELECT gen_random_uuid(), e.timeline + e.timeline_offset,',
+    replace: 'SELECT gen_random_uuid(), 1 + e.timeline_offset,',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/otherServers.pg.test.ts',
+      test: 'fences rise over a crash and two failovers to standbys that are behind',
+    },
+  },
+  {
     name: 'taken-without-row-lock',
     why: 'Who finds a lease free takes it without locking its row: two that looked at the same time both have it.',
     file: 'sql/0013_lease_permits.sql',

@@ -73,8 +73,12 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
     const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
     return (result?.rows ?? []) as unknown as EventRow[]
   }
-  const [here] = (await rowsOf(positionNow(quotedSchema))) as unknown as [{ position: string; after: string }]
+  const [here] = (await rowsOf(positionNow(quotedSchema))) as unknown as [
+    { position: string; after: string; history: string },
+  ]
   const upTo = Number(here.position)
+  // Nobody owns a shard for a replay.
+  const under = { fence: 0n, history: here.history }
   const settled = await untilSettled(async () => {
     const [answer] = (await rowsOf(hasEnded(here.after))) as unknown as [{ ended: string }]
     return answer.ended === 'true'
@@ -88,10 +92,10 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
           ? eventsOfStream(quotedSchema, { topic, key }, nextSeq, toSeq, upTo, batch)
           : eventsAfter(quotedSchema, position, upTo, topic, batch),
       )
-      const fetched = rows.map((row) => FetchedEvent.ofRow(row, 0n))
+      const fetched = rows.map((row) => FetchedEvent.ofRow(row, under))
       const last = fetched.at(-1)
       if (last === undefined) break
-      const context = { dispatcher: 'replay', shard: 0, fence: 0n, signal: signal ?? new AbortController().signal }
+      const context = { dispatcher: 'replay', shard: 0, ...under, signal: signal ?? new AbortController().signal }
       const answers = await sink.send(fetched, context)
       if (answers.length !== fetched.length) {
         throw notTaken(fetched[0] as FetchedEvent, {
