@@ -125,8 +125,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     replace: 'if (false) throw',
     caughtBy: {
       by: 'test',
-      file: 'src/outbox/otherServers.pg.test.ts',
-      test: 'what the synchronous standby does not have yet is not sent',
+      file: 'src/outbox/flushToDisk.pg.test.ts',
+      test: 'a cancelled wait for the standby is no flush',
     },
   },
   {
@@ -138,8 +138,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     replace: '',
     caughtBy: {
       by: 'test',
-      file: 'src/outbox/otherServers.pg.test.ts',
-      test: 'a restored dump without event data loses nothing of what is enqueued there',
+      file: 'src/outbox/serverEpoch.pg.test.ts',
+      test: 'a server that makes an outbox without events its own forgets the transactions of another one',
     },
   },
   {

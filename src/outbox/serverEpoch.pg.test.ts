@@ -157,3 +157,25 @@ test('a parked event with the number of one that was sent, and another id, stays
     [1, 2, 3].map((seq) => ({ seq })),
   )
 })
+
+/** As a dump has it that was made without event data, on a server that had given out many more transaction ids. */
+test('a server that makes an outbox without events its own forgets the transactions of another one', async () => {
+  await bench.admin.query(`
+    TRUNCATE lockstep.outbox_events, lockstep.outbox_dispatchers;
+    UPDATE lockstep.outbox_home SET system = '1';
+    INSERT INTO lockstep.outbox_ticks (newest, running, id, snapshot) VALUES ('900000000', 0, 1, '900000000:900000000:');
+    INSERT INTO lockstep.outbox_segments (slot, number, opened_at, left_at, sealed_xid)
+    VALUES (7, 0, clock_timestamp(), clock_timestamp(), '900000000')`)
+  const { rows } = await bench.admin.query(
+    `SELECT r.shards, r.system = i.system::text AS here
+       FROM lockstep.ensure_incarnation() i,
+            lockstep.outbox_register('default', 1::smallint, i.system::text, i.database::text, 1) r`,
+  )
+  expect(rows).toEqual([{ shards: 1, here: true }])
+  const foreign = `
+    SELECT 'tick' FROM lockstep.outbox_ticks WHERE newest >= '900000000'
+    UNION ALL SELECT 'seal' FROM lockstep.outbox_segments WHERE sealed_xid >= '900000000'
+    UNION ALL SELECT 'cursor' FROM lockstep.outbox_cursors`
+  expect(await answer(foreign)).toEqual([])
+  await bench.admin.query('DELETE FROM lockstep.outbox_segments WHERE slot = 7')
+})
