@@ -977,7 +977,8 @@ DECLARE
   head_id uuid;
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
-  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher;
+  -- Not while it is removed: what is paused then would be left behind.
+  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher FOR KEY SHARE;
   IF NOT FOUND THEN
     RETURN 'no dispatcher';
   END IF;
@@ -1605,6 +1606,15 @@ BEGIN
               WHERE starts_with(l.name, 'Outbox:' || my_dispatcher || ':') AND l.token IS NOT NULL AND l.expires_at > clock_timestamp()) THEN
     RETURN 'running';
   END IF;
+  -- Waits for cursors that are being moved: they would not be seen below, and be left behind, with what is put aside with them. Not for
+  -- long: whoever moves one queues up behind it.
+  PERFORM set_config('lock_timeout', '2s', true);
+  BEGIN
+    LOCK TABLE "lockstep".outbox_cursors IN SHARE ROW EXCLUSIVE MODE;
+  EXCEPTION WHEN lock_not_available THEN
+    RETURN 'running';
+  END;
+  PERFORM set_config('lock_timeout', '0', true);
   DELETE FROM "lockstep".outbox_cursors o WHERE o.dispatcher = my_dispatcher;
   DELETE FROM "lockstep".outbox_parked o WHERE o.dispatcher = my_dispatcher;
   DELETE FROM "lockstep".outbox_parked_events o WHERE o.dispatcher = my_dispatcher;

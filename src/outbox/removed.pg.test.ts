@@ -54,3 +54,23 @@ test('does not join one that was registered again with another number of shards'
   expect(await ended).toBeInstanceOf(DispatcherRemoved)
   expect(names).toHaveLength(3)
 })
+
+/** The late move has read its cursor, and has not committed. A removal that does not see it would leave a cursor behind. */
+test('a cursor that is being moved while its dispatcher is removed is not left behind', async () => {
+  await bench.admin.query(`
+    INSERT INTO lockstep.outbox_dispatchers (name, shards, system, database, timeline)
+    SELECT 'default', 1, system::text, database::text, 1 FROM lockstep.ensure_incarnation();
+    SELECT lockstep.outbox_take('default', 0::smallint, 1, value::text, 1) FROM lockstep.incarnation`)
+  const late = await bench.admin.connect()
+  await late.query('BEGIN')
+  await late.query(`SELECT lockstep.outbox_move('default', '{0}', '{1}', '{1}', ARRAY[value::text], ARRAY['5:5:']::pg_snapshot[],
+    ARRAY['5:5:']::pg_snapshot[], '{0}', '{true}', '{0}') FROM lockstep.incarnation`)
+  let done = false
+  const removing = bench.admin.query(REMOVE).finally(() => (done = true))
+  const waits = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%outbox_remove%'`
+  await expect.poll(async () => done || (await bench.admin.query(waits)).rowCount === 1, SOON).toBe(true)
+  await late.query('COMMIT')
+  late.release()
+  expect((await removing).rows).toEqual([{ answer: 'done' }])
+  expect((await bench.admin.query(CURSORS)).rowCount).toBe(0)
+})
