@@ -88,10 +88,13 @@ async function measure(broker: Broker, size: Size): Promise<{ row: ResultRow; ra
   }
 }
 
+const HISTORY = randomUUID()
+
 const CONTEXT: BatchContext = {
   dispatcher: 'bench',
   shard: 0,
   fence: 1n,
+  history: HISTORY,
   signal: new AbortController().signal,
   owned: () => true,
 }
@@ -124,5 +127,6 @@ function eventOf(topic: string, key: string, seq: number): OutboxEvent {
     enqueuedAt: new Date(),
     position: seq,
     fence: 1n,
+    history: HISTORY,
   }
 }

@@ -1,6 +1,8 @@
 -- compatible-from: 1
--- One life of the server. Transaction ids are good only within one: after a crash, ids whose WAL was not flushed are given out
--- again. The table is UNLOGGED, so a crash, a promotion or a restored base backup empties it; a clean restart does not.
+-- The server epoch: from one crash, promotion or restore to the next. Transaction ids are good only within one: after a crash, ids
+-- whose WAL was not flushed are given out again. The table is UNLOGGED, so a crash, a promotion or a restored base backup empties it; a
+-- clean restart does not. Its value, a random uuid, is the history: whatever was read outside this transaction is compared by it, and
+-- it is in every event that is sent. (outbox functions call it life.) epoch is the generation of its fences, see below.
 CREATE UNLOGGED TABLE :"schema".incarnation (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
   value uuid NOT NULL,
@@ -11,14 +13,27 @@ CREATE UNLOGGED TABLE :"schema".incarnation (
   began_at timestamptz NOT NULL
 );
 
--- Counts the lives. Logged: it must never go back.
+-- What the generation of fences is counted from. A fence is a bigint of 63 bits:
+--
+--   bits 62 to 40   the generation: the server's timeline + timeline_offset
+--   bits 39 to 0    the sequence `fences`
+--
+-- A promotion begins a new timeline, so that the fences of a promoted standby are above all that its primary gave out, also where the
+-- standby had received neither the last of the sequence nor this row. A crash leaves the generation: a fence is told to nobody before
+-- it is on disk. Where the timeline says nothing about the order (another system identifier or database: a restored dump, a copy; or a
+-- timeline that went back), the offset rises by the whole last generation: then also a standby that lacks the new offset has, when it is
+-- promoted, a generation above. So fences grow along one chain of promotions and restores. Two standbys of one primary that are both
+-- promoted have the same generation: their fences say nothing about each other, and only the histories (incarnation.value) differ.
 CREATE TABLE :"schema".epoch (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
-  value bigint NOT NULL
+  system bigint NOT NULL,
+  database oid NOT NULL,
+  timeline bigint NOT NULL,
+  timeline_offset bigint NOT NULL
 );
-INSERT INTO :"schema".epoch (value) VALUES (0);
+INSERT INTO :"schema".epoch (system, database, timeline, timeline_offset) VALUES (0, 0, 0, 0);
 
--- The current life; begins one where the last has ended. A copy of a database (CREATE DATABASE ... TEMPLATE, dump and restore)
+-- The current server epoch; begins one where the last has ended. A copy of a database (CREATE DATABASE ... TEMPLATE, dump and restore)
 -- brings the row along, hence the comparison with system identifier and database oid. Call it at READ COMMITTED: the second
 -- look must see what the holder of the lock has committed.
 CREATE FUNCTION :"schema".ensure_incarnation() RETURNS :"schema".incarnation
@@ -27,6 +42,8 @@ AS $$
 DECLARE
   here oid := (SELECT oid FROM pg_database WHERE datname = current_database());
   this_system bigint := (SELECT system_identifier FROM pg_control_system());
+  this_timeline text;
+  number bigint;
   found_row :"schema".incarnation;
 BEGIN
   SELECT * INTO found_row FROM :"schema".incarnation i WHERE i.database = here AND i.system = this_system;
@@ -38,12 +55,18 @@ BEGIN
   IF FOUND THEN
     RETURN found_row;
   END IF;
-  -- The epoch must be on disk before anything is derived from it.
+  -- The generation must be on disk before anything is derived from it.
   PERFORM set_config('synchronous_commit', 'on', true);
+  -- Not from pg_control_checkpoint(), which names the old one until the first checkpoint after a promotion, minutes later.
+  this_timeline := substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8);
+  number := ('x' || this_timeline)::bit(32)::bigint;
   DELETE FROM :"schema".incarnation;
-  UPDATE :"schema".epoch SET value = value + 1;
+  UPDATE :"schema".epoch e
+     SET system = this_system, database = here, timeline = number,
+         timeline_offset = CASE WHEN e.system = this_system AND e.database = here AND e.timeline <= number
+                                THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;
   INSERT INTO :"schema".incarnation (value, epoch, timeline, system, database, began_at)
-    SELECT gen_random_uuid(), e.value, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8), this_system, here, clock_timestamp()
+    SELECT gen_random_uuid(), e.timeline + e.timeline_offset, this_timeline, this_system, here, clock_timestamp()
       FROM :"schema".epoch e
     RETURNING * INTO found_row;
   RETURN found_row;

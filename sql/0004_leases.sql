@@ -19,8 +19,9 @@ CREATE TABLE :"schema".leases (
   UNIQUE (name, fence)
 ) WITH (fillfactor = 80);
 
--- Fences come from here, with the epoch of the server's life above them: they only grow, over releases, clean-up and crashes.
-CREATE SEQUENCE :"schema".fences;
+-- The lower 40 bits of fences; above them is the generation (0002_incarnation.sql has the layout). They only grow, over releases,
+-- clean-up, crashes and promotions.
+CREATE SEQUENCE :"schema".fences MAXVALUE 1099511627775;
 
 -- Who waits, in the order of coming. A row that is not kept alive is passed over.
 CREATE TABLE :"schema".lease_waiters (
@@ -49,7 +50,7 @@ CREATE TABLE :"schema".lease_history (
 );
 CREATE INDEX lease_history_name ON :"schema".lease_history (name, id);
 
--- Only grows: the epoch of the server's life stands above the sequence.
+-- Generation and sequence. An overflow of either is an error, never a smaller fence.
 CREATE FUNCTION :"schema".next_fence() RETURNS bigint
 LANGUAGE sql VOLATILE
 AS $$

@@ -23,7 +23,7 @@ DECLARE
   this_database oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
 BEGIN
   SELECT (SELECT i.value::text FROM :"schema".incarnation i WHERE i.system = this_system AND i.database = this_database),
-         EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system <> this_system::text)
+         NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = this_system::text)
          OR EXISTS (SELECT FROM :"schema".outbox_dispatchers d
                      WHERE d.name = my_dispatcher AND (d.system <> this_system::text OR d.database <> this_database::text))
     INTO life, elsewhere;
@@ -31,32 +31,46 @@ END
 $$;
 
 -- Makes a shard's cursor the caller's: from here on nobody with an older fence can move it. A new dispatcher begins with the oldest
--- event that there is. Null: the cursors were made elsewhere.
-CREATE FUNCTION :"schema".outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint) RETURNS boolean
+-- event that there is. The fence must have been given out in the server epoch my_life. Verdicts: taken, lost (a newer fence, or another
+-- server epoch), elsewhere (the cursors were made on another server), removed (an operator has removed the dispatcher, or it was
+-- registered again with another number of shards): a process that was stopped meanwhile must not make its cursors anew.
+CREATE FUNCTION :"schema".outbox_take(
+  my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer
+) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   c :"schema".outbox_cursors;
+  here record;
 BEGIN
-  IF (SELECT h.elsewhere FROM :"schema".outbox_here(my_dispatcher) AS h) THEN
-    RETURN NULL;
-  END IF;
   PERFORM pg_advisory_xact_lock(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
+  -- Waits for outbox_remove(), and is waited for by it.
+  PERFORM FROM :"schema".outbox_dispatchers d WHERE d.name = my_dispatcher AND d.shards = shard_count FOR KEY SHARE;
+  IF NOT FOUND THEN
+    RETURN 'removed';
+  END IF;
+  SELECT * INTO here FROM :"schema".outbox_here(my_dispatcher);
+  IF here.elsewhere THEN
+    RETURN 'elsewhere';
+  END IF;
+  IF here.life IS DISTINCT FROM my_life THEN
+    RETURN 'lost';
+  END IF;
   FOR try IN 1 .. 10 LOOP
     SELECT * INTO c FROM :"schema".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1;
     IF c.fence >= my_fence THEN
-      RETURN c.fence = my_fence;
+      RETURN CASE WHEN c.fence = my_fence THEN 'taken' ELSE 'lost' END;
     END IF;
     INSERT INTO :"schema".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
     VALUES (my_dispatcher, my_shard, COALESCE(c.version, 0) + 1, my_fence, COALESCE(c.prev, '1:1:'), COALESCE(c.next, '1:1:'),
             COALESCE(c.after_id, 0), COALESCE(c.done, true), COALESCE(c.seen_id, 0))
         ON CONFLICT DO NOTHING;
     IF FOUND THEN
-      RETURN true;
+      RETURN 'taken';
     END IF;
   END LOOP;
-  RETURN false;
+  RETURN 'lost';
 END
 $$;
 
@@ -294,28 +308,52 @@ END
 $do$;
 
 -- Brings everything that is visible to disk, and to the standby that commits wait for: a transaction that is flushed takes all before
--- it along. Tells in which life of the server that was: what was read in another one may be gone.
-CREATE FUNCTION :"schema".outbox_flush() RETURNS text
+-- it along. Tells in which life of the server that was: what was read in another one may be gone. The caller's COMMIT is not enough:
+-- one that is cancelled while it waits for the standby is answered as any other, with a warning beside it. So the caller must hear
+-- warnings, which no setting of its session may hide, or ask outbox_replicated() about the place that it is told, null where no
+-- standby is waited for.
+CREATE FUNCTION :"schema".outbox_flush(OUT life text, OUT place pg_lsn)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
-  PERFORM pg_logical_emit_message(true, 'lockstep', '');
-  RETURN (SELECT h.life FROM :"schema".outbox_here(NULL) AS h);
+  PERFORM set_config('client_min_messages', 'warning', true);
+  place := pg_logical_emit_message(true, 'lockstep', '');
+  IF current_setting('synchronous_standby_names') = '' THEN
+    place := NULL;
+  END IF;
+  life := (SELECT h.life FROM :"schema".outbox_here(NULL) AS h);
 END
 $$;
 
--- Whether the caller owns the shard, on the server on which that means something.
-CREATE FUNCTION :"schema".outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint) RETURNS boolean
+-- Whether as many synchronous standbys have this place of the log on disk as commits wait for. Null where the schema's owner has no
+-- right to know (pg_read_all_stats).
+CREATE FUNCTION :"schema".outbox_replicated(place pg_lsn) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  -- As in ANY 2 (a, b, c) or FIRST 1 (a, b) or 2 (a, b); a list alone is FIRST 1.
+  wanted integer := COALESCE(substring(current_setting('synchronous_standby_names') FROM '^[^"(]*?([0-9]+)\s*\(')::integer, 1);
+BEGIN
+  IF NOT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') THEN
+    RETURN NULL;
+  END IF;
+  RETURN (SELECT count(*) >= wanted FROM pg_stat_replication r WHERE r.sync_state IN ('sync', 'quorum') AND r.flush_lsn >= place);
+END
+$$;
+
+-- Whether the caller owns the shard, in the server epoch in which it read what it goes by. After an asynchronous failover the same
+-- fence can still be in the cursor, and the same numbers can name other events.
+CREATE FUNCTION :"schema".outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
   SELECT COALESCE((SELECT o.fence = my_fence FROM :"schema".outbox_cursors o
                     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
-     AND NOT (SELECT h.elsewhere FROM :"schema".outbox_here(my_dispatcher) AS h)
+     AND EXISTS (SELECT FROM :"schema".outbox_here(my_dispatcher) AS h WHERE h.life = my_life AND NOT h.elsewhere)
 $$;
 
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION
   :"schema".outbox_here, :"schema".outbox_take, :"schema".outbox_advance, :"schema".outbox_fetch, :"schema".outbox_flush,
-  :"schema".outbox_owns
+  :"schema".outbox_replicated, :"schema".outbox_owns
 FROM PUBLIC;

@@ -27,15 +27,26 @@ CREATE FUNCTION :"schema".outbox_register(
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-  -- Without events there is nothing that could name another server's transactions.
-  UPDATE :"schema".outbox_home h SET system = this_system
-   WHERE h.system <> this_system AND NOT EXISTS (SELECT FROM :"schema".outbox_events);
+  IF NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = this_system) THEN
+    -- Without events there is nothing to choose about: a dump without them, or of an outbox that had none. What else names another
+    -- server's transactions must go with its name. A tick of its ids would end every window here far in the future, and what is
+    -- enqueued below would count as delivered.
+    PERFORM :"schema".outbox_halt();
+    IF NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = this_system)
+       AND NOT EXISTS (SELECT FROM :"schema".outbox_events) THEN
+      PERFORM :"schema".outbox_forget_xids(this_system);
+    END IF;
+  END IF;
   SELECT h.system INTO system FROM :"schema".outbox_home h;
-  IF system <> this_system THEN
+  IF system IS DISTINCT FROM this_system THEN
     RETURN;
   END IF;
   INSERT INTO :"schema".outbox_dispatchers (name, shards, system, database, timeline, retain_ms)
   VALUES (my_name, my_shards, this_system, this_database, this_timeline, my_retain_ms) ON CONFLICT DO NOTHING;
+  IF FOUND THEN
+    -- Of a dump that had the cursors and not the dispatchers. What is put aside stays: it was not delivered.
+    DELETE FROM :"schema".outbox_cursors o WHERE o.dispatcher = my_name;
+  END IF;
   -- A promotion begins a new timeline, and the cursors are as good as before.
   UPDATE :"schema".outbox_dispatchers o SET timeline = this_timeline
    WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
@@ -124,7 +135,7 @@ DECLARE
   here text := (SELECT s.system_identifier::text FROM pg_control_system() AS s);
   passed xid8;
 BEGIN
-  IF EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system <> here)
+  IF NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = here)
      OR EXISTS (SELECT FROM :"schema".outbox_dispatchers d WHERE d.system <> here) THEN
     RETURN NULL;
   END IF;
@@ -278,9 +289,10 @@ BEGIN
 END
 $$;
 
--- An operator's verbs. Each is written down with who and why.
+-- An operator's verbs. Each is written down with who and why. my_seq and my_id: the event at the head that the operator has seen, for skip.
+-- On a server that is behind, another event can have its number.
 CREATE FUNCTION :"schema".outbox_operate(
-  verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text
+  verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
@@ -289,9 +301,11 @@ DECLARE
   d :"schema".outbox_dispatchers;
   p :"schema".outbox_parked;
   head bigint;
+  head_id uuid;
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
-  SELECT * INTO d FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher;
+  -- Not while it is removed: what is paused then would be left behind.
+  SELECT * INTO d FROM :"schema".outbox_dispatchers o WHERE o.name = my_dispatcher FOR KEY SHARE;
   IF NOT FOUND THEN
     RETURN 'no dispatcher';
   END IF;
@@ -305,10 +319,10 @@ BEGIN
       RETURN CASE WHEN p.state = 'paused' THEN 'paused' WHEN p.state IS NULL THEN 'not parked' ELSE 'not paused' END;
     END IF;
     IF verb = 'skip' THEN
-      SELECT min(e.seq) INTO head FROM :"schema".outbox_parked_events e
-       WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > p.sent_seq;
+      SELECT e.seq, e.uuid INTO head, head_id FROM :"schema".outbox_parked_events e
+       WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > p.sent_seq ORDER BY e.seq LIMIT 1;
       -- The operator has seen this one at the head; by now it may have got through.
-      IF head IS DISTINCT FROM my_seq THEN
+      IF head IS DISTINCT FROM my_seq OR head_id <> my_id THEN
         RETURN 'not at the head';
       END IF;
       UPDATE :"schema".outbox_parked_events e SET tombstone = 'skipped', payload = NULL, bytes = NULL
@@ -336,6 +350,15 @@ BEGIN
               WHERE starts_with(l.name, 'Outbox:' || my_dispatcher || ':') AND l.token IS NOT NULL AND l.expires_at > clock_timestamp()) THEN
     RETURN 'running';
   END IF;
+  -- Waits for cursors that are being moved: they would not be seen below, and be left behind, with what is put aside with them. Not for
+  -- long: whoever moves one queues up behind it.
+  PERFORM set_config('lock_timeout', '2s', true);
+  BEGIN
+    LOCK TABLE :"schema".outbox_cursors IN SHARE ROW EXCLUSIVE MODE;
+  EXCEPTION WHEN lock_not_available THEN
+    RETURN 'running';
+  END;
+  PERFORM set_config('lock_timeout', '0', true);
   DELETE FROM :"schema".outbox_cursors o WHERE o.dispatcher = my_dispatcher;
   DELETE FROM :"schema".outbox_parked o WHERE o.dispatcher = my_dispatcher;
   DELETE FROM :"schema".outbox_parked_events o WHERE o.dispatcher = my_dispatcher;
@@ -458,10 +481,12 @@ BEGIN
   UPDATE :"schema".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
   UPDATE :"schema".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
   DELETE FROM :"schema".outbox_ticks;
-  UPDATE :"schema".outbox_home h SET system = this_system;
+  -- Numbers can begin anew here.
+  UPDATE :"schema".outbox_parked p SET sent_seq = 0 WHERE p.sent_seq > 0;
+  INSERT INTO :"schema".outbox_home (system) VALUES (this_system) ON CONFLICT (one) DO UPDATE SET system = EXCLUDED.system;
   -- Where segments changed while the dump was made, it knows the new one by the sequence alone.
   INSERT INTO :"schema".outbox_segments (slot, number, opened_at)
-  SELECT o.last_value, (SELECT max(s.number) + 1 FROM :"schema".outbox_segments s), clock_timestamp()
+  SELECT o.last_value, (SELECT COALESCE(max(s.number), 0) + 1 FROM :"schema".outbox_segments s), clock_timestamp()
     FROM :"schema".outbox_slot o ON CONFLICT DO NOTHING;
   -- A segment is not left before it has events.
   RETURN ARRAY(SELECT s.number FROM :"schema".outbox_segments s

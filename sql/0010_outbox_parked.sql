@@ -2,13 +2,15 @@
 -- Streams of the outbox that wait: what is due for another try, what came of it, and the end of the waiting.
 
 -- The next events of streams that are due for another try, at most max_events of each.
-CREATE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer)
+CREATE FUNCTION :"schema".outbox_parked_due(
+  my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer
+)
 RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text,
                hex text, headers text, tombstone text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 BEGIN
-  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence, my_life) THEN
     RETURN;
   END IF;
   RETURN QUERY
@@ -23,9 +25,12 @@ BEGIN
 END
 $$;
 
--- What another try of parked streams brought. outcomes is a list of { topic, key, sent_up_to, and where it failed: seq, reason, attempts,
--- delay_ms, state, give_up: 'skipped' | 'dead' }.
-CREATE FUNCTION :"schema".outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) RETURNS boolean
+-- What another try of parked streams brought. outcomes is a list of { topic, key, sent: the uuids of the events that were sent, and where
+-- it failed: id, its event's uuid, seq, reason, attempts, delay_ms, state, give_up: 'skipped' | 'dead' }. Events go by their uuid, not by
+-- their number, which on a server that is behind can be another event's.
+CREATE FUNCTION :"schema".outbox_parked_tried(
+  my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, outcomes jsonb
+) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 AS $$
 DECLARE
@@ -34,17 +39,18 @@ DECLARE
   floor bigint;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
-  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence, my_life) THEN
     RETURN false;
   END IF;
-  FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent_up_to bigint, seq bigint, reason text,
-                                                           attempts integer, delay_ms float8, state text, give_up text,
+  FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent uuid[], sent_up_to bigint, id uuid, seq bigint,
+                                                           reason text, attempts integer, delay_ms float8, state text, give_up text,
                                                            was_tombstone boolean) LOOP
     mine := :"schema".outbox_stream(o.topic, o.key);
     -- In the order in which operators lock: the stream, then its events.
     SELECT p.sent_seq INTO floor FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
     DELETE FROM :"schema".outbox_parked_events e
-     WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to;
+     WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to
+       AND e.uuid = ANY(o.sent);
     IF o.sent_up_to > floor
        AND NOT EXISTS (SELECT FROM :"schema".outbox_parked_events e
                         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to) THEN
@@ -64,12 +70,13 @@ BEGIN
       IF o.give_up = 'dead' THEN
         INSERT INTO :"schema".outbox_dead
         SELECT e.dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, o.reason
-          FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
+          FROM :"schema".outbox_parked_events e
+         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq AND e.uuid = o.id
             ON CONFLICT DO NOTHING;
       END IF;
       IF o.give_up IS NOT NULL THEN
         UPDATE :"schema".outbox_parked_events e SET tombstone = o.give_up, payload = NULL, bytes = NULL
-         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq;
+         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq AND e.uuid = o.id;
         INSERT INTO :"schema".outbox_audit (verb, dispatcher, topic, key, seq, reason)
         VALUES (o.give_up, my_dispatcher, o.topic, o.key, o.seq, o.reason);
       END IF;
@@ -85,7 +92,9 @@ END
 $$;
 
 -- Takes streams that have caught up out of the list. Only between two reads of the shard: what was read before has been put aside.
-CREATE FUNCTION :"schema".outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, topics text[], keys text[]) RETURNS integer
+CREATE FUNCTION :"schema".outbox_unpark(
+  my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]
+) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
@@ -95,7 +104,7 @@ BEGIN
   -- Waiting is done here: what is looked at below must not be older than that.
   PERFORM FROM :"schema".outbox_parked p, unnest(topics, keys) AS g(topic, key)
     WHERE p.dispatcher = my_dispatcher AND p.stream = :"schema".outbox_stream(g.topic, g.key) FOR UPDATE OF p;
-  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence, my_life) THEN
     RETURN 0;
   END IF;
   DELETE FROM :"schema".outbox_parked p

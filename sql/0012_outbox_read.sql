@@ -150,13 +150,15 @@ END
 $$;
 
 -- As it was, but that the time is told as outbox_read() tells it: rounded another way, an event that comes again would have another one.
-CREATE OR REPLACE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer)
+CREATE OR REPLACE FUNCTION :"schema".outbox_parked_due(
+  my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer
+)
 RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text,
                hex text, headers text, tombstone text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
-  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+  IF NOT :"schema".outbox_owns(my_dispatcher, my_shard, my_fence, my_life) THEN
     RETURN;
   END IF;
   RETURN QUERY

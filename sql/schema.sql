@@ -8,6 +8,8 @@ function ensure_incarnation() returns lockstep.incarnation language plpgsql vola
 DECLARE
   here oid := (SELECT oid FROM pg_database WHERE datname = current_database());
   this_system bigint := (SELECT system_identifier FROM pg_control_system());
+  this_timeline text;
+  number bigint;
   found_row "lockstep".incarnation;
 BEGIN
   SELECT * INTO found_row FROM "lockstep".incarnation i WHERE i.database = here AND i.system = this_system;
@@ -19,12 +21,18 @@ BEGIN
   IF FOUND THEN
     RETURN found_row;
   END IF;
-  -- The epoch must be on disk before anything is derived from it.
+  -- The generation must be on disk before anything is derived from it.
   PERFORM set_config('synchronous_commit', 'on', true);
+  -- Not from pg_control_checkpoint(), which names the old one until the first checkpoint after a promotion, minutes later.
+  this_timeline := substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8);
+  number := ('x' || this_timeline)::bit(32)::bigint;
   DELETE FROM "lockstep".incarnation;
-  UPDATE "lockstep".epoch SET value = value + 1;
+  UPDATE "lockstep".epoch e
+     SET system = this_system, database = here, timeline = number,
+         timeline_offset = CASE WHEN e.system = this_system AND e.database = here AND e.timeline <= number
+                                THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;
   INSERT INTO "lockstep".incarnation (value, epoch, timeline, system, database, began_at)
-    SELECT gen_random_uuid(), e.value, substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8), this_system, here, clock_timestamp()
+    SELECT gen_random_uuid(), e.timeline + e.timeline_offset, this_timeline, this_system, here, clock_timestamp()
       FROM "lockstep".epoch e
     RETURNING * INTO found_row;
   RETURN found_row;
@@ -873,11 +881,15 @@ BEGIN
     RETURN NEXT;
   END LOOP;
 END
-function outbox_flush() returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_flush(OUT life text, OUT place pg_lsn) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
-  PERFORM pg_logical_emit_message(true, 'lockstep', '');
-  RETURN (SELECT h.life FROM "lockstep".outbox_here(NULL) AS h);
+  PERFORM set_config('client_min_messages', 'warning', true);
+  place := pg_logical_emit_message(true, 'lockstep', '');
+  IF current_setting('synchronous_standby_names') = '' THEN
+    place := NULL;
+  END IF;
+  life := (SELECT h.life FROM "lockstep".outbox_here(NULL) AS h);
 END
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
@@ -885,10 +897,12 @@ BEGIN
   UPDATE "lockstep".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
   UPDATE "lockstep".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
   DELETE FROM "lockstep".outbox_ticks;
-  UPDATE "lockstep".outbox_home h SET system = this_system;
+  -- Numbers can begin anew here.
+  UPDATE "lockstep".outbox_parked p SET sent_seq = 0 WHERE p.sent_seq > 0;
+  INSERT INTO "lockstep".outbox_home (system) VALUES (this_system) ON CONFLICT (one) DO UPDATE SET system = EXCLUDED.system;
   -- Where segments changed while the dump was made, it knows the new one by the sequence alone.
   INSERT INTO "lockstep".outbox_segments (slot, number, opened_at)
-  SELECT o.last_value, (SELECT max(s.number) + 1 FROM "lockstep".outbox_segments s), clock_timestamp()
+  SELECT o.last_value, (SELECT COALESCE(max(s.number), 0) + 1 FROM "lockstep".outbox_segments s), clock_timestamp()
     FROM "lockstep".outbox_slot o ON CONFLICT DO NOTHING;
   -- A segment is not left before it has events.
   RETURN ARRAY(SELECT s.number FROM "lockstep".outbox_segments s
@@ -910,7 +924,7 @@ DECLARE
   this_database oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
 BEGIN
   SELECT (SELECT i.value::text FROM "lockstep".incarnation i WHERE i.system = this_system AND i.database = this_database),
-         EXISTS (SELECT FROM "lockstep".outbox_home h WHERE h.system <> this_system::text)
+         NOT EXISTS (SELECT FROM "lockstep".outbox_home h WHERE h.system = this_system::text)
          OR EXISTS (SELECT FROM "lockstep".outbox_dispatchers d
                      WHERE d.name = my_dispatcher AND (d.system <> this_system::text OR d.database <> this_database::text))
     INTO life, elsewhere;
@@ -1049,15 +1063,17 @@ BEGIN
   END LOOP;
   RETURN COALESCE(cardinality(moved), 0);
 END
-function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   mine uuid := "lockstep".outbox_stream(my_topic, my_key);
   d "lockstep".outbox_dispatchers;
   p "lockstep".outbox_parked;
   head bigint;
+  head_id uuid;
 BEGIN
   PERFORM set_config('synchronous_commit', 'on', true);
-  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher;
+  -- Not while it is removed: what is paused then would be left behind.
+  SELECT * INTO d FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher FOR KEY SHARE;
   IF NOT FOUND THEN
     RETURN 'no dispatcher';
   END IF;
@@ -1071,10 +1087,10 @@ BEGIN
       RETURN CASE WHEN p.state = 'paused' THEN 'paused' WHEN p.state IS NULL THEN 'not parked' ELSE 'not paused' END;
     END IF;
     IF verb = 'skip' THEN
-      SELECT min(e.seq) INTO head FROM "lockstep".outbox_parked_events e
-       WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > p.sent_seq;
+      SELECT e.seq, e.uuid INTO head, head_id FROM "lockstep".outbox_parked_events e
+       WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > p.sent_seq ORDER BY e.seq LIMIT 1;
       -- The operator has seen this one at the head; by now it may have got through.
-      IF head IS DISTINCT FROM my_seq THEN
+      IF head IS DISTINCT FROM my_seq OR head_id <> my_id THEN
         RETURN 'not at the head';
       END IF;
       UPDATE "lockstep".outbox_parked_events e SET tombstone = 'skipped', payload = NULL, bytes = NULL
@@ -1087,13 +1103,13 @@ BEGIN
   VALUES (verb, my_dispatcher, my_topic, my_key, head, my_reason);
   RETURN 'done';
 END
-function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp
+function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp
 SELECT COALESCE((SELECT o.fence = my_fence FROM "lockstep".outbox_cursors o
                     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
-     AND NOT (SELECT h.elsewhere FROM "lockstep".outbox_here(my_dispatcher) AS h)
-function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+     AND EXISTS (SELECT FROM "lockstep".outbox_here(my_dispatcher) AS h WHERE h.life = my_life AND NOT h.elsewhere)
+function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 BEGIN
-  IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+  IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence, my_life) THEN
     RETURN;
   END IF;
   RETURN QUERY
@@ -1107,24 +1123,25 @@ BEGIN
                         ORDER BY q.seq LIMIT max_events) AS e ON true
    ORDER BY p.stream, e.seq;
 END
-function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
   o record;
   mine uuid;
   floor bigint;
 BEGIN
   PERFORM pg_advisory_xact_lock_shared("lockstep".outbox_shard_lock(my_dispatcher, my_shard));
-  IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+  IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence, my_life) THEN
     RETURN false;
   END IF;
-  FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent_up_to bigint, seq bigint, reason text,
-                                                           attempts integer, delay_ms float8, state text, give_up text,
+  FOR o IN SELECT * FROM jsonb_to_recordset(outcomes) AS r(topic text, key text, sent uuid[], sent_up_to bigint, id uuid, seq bigint,
+                                                           reason text, attempts integer, delay_ms float8, state text, give_up text,
                                                            was_tombstone boolean) LOOP
     mine := "lockstep".outbox_stream(o.topic, o.key);
     -- In the order in which operators lock: the stream, then its events.
     SELECT p.sent_seq INTO floor FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.stream = mine FOR UPDATE;
     DELETE FROM "lockstep".outbox_parked_events e
-     WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to;
+     WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to
+       AND e.uuid = ANY(o.sent);
     IF o.sent_up_to > floor
        AND NOT EXISTS (SELECT FROM "lockstep".outbox_parked_events e
                         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to) THEN
@@ -1144,12 +1161,13 @@ BEGIN
       IF o.give_up = 'dead' THEN
         INSERT INTO "lockstep".outbox_dead
         SELECT e.dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, o.reason
-          FROM "lockstep".outbox_parked_events e WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
+          FROM "lockstep".outbox_parked_events e
+         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq AND e.uuid = o.id
             ON CONFLICT DO NOTHING;
       END IF;
       IF o.give_up IS NOT NULL THEN
         UPDATE "lockstep".outbox_parked_events e SET tombstone = o.give_up, payload = NULL, bytes = NULL
-         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq;
+         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq AND e.uuid = o.id;
         INSERT INTO "lockstep".outbox_audit (verb, dispatcher, topic, key, seq, reason)
         VALUES (o.give_up, my_dispatcher, o.topic, o.key, o.seq, o.reason);
       END IF;
@@ -1167,7 +1185,7 @@ DECLARE
   here text := (SELECT s.system_identifier::text FROM pg_control_system() AS s);
   passed xid8;
 BEGIN
-  IF EXISTS (SELECT FROM "lockstep".outbox_home h WHERE h.system <> here)
+  IF NOT EXISTS (SELECT FROM "lockstep".outbox_home h WHERE h.system = here)
      OR EXISTS (SELECT FROM "lockstep".outbox_dispatchers d WHERE d.system <> here) THEN
     RETURN NULL;
   END IF;
@@ -1657,15 +1675,26 @@ BEGIN
 END
 function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
-  -- Without events there is nothing that could name another server's transactions.
-  UPDATE "lockstep".outbox_home h SET system = this_system
-   WHERE h.system <> this_system AND NOT EXISTS (SELECT FROM "lockstep".outbox_events);
+  IF NOT EXISTS (SELECT FROM "lockstep".outbox_home h WHERE h.system = this_system) THEN
+    -- Without events there is nothing to choose about: a dump without them, or of an outbox that had none. What else names another
+    -- server's transactions must go with its name. A tick of its ids would end every window here far in the future, and what is
+    -- enqueued below would count as delivered.
+    PERFORM "lockstep".outbox_halt();
+    IF NOT EXISTS (SELECT FROM "lockstep".outbox_home h WHERE h.system = this_system)
+       AND NOT EXISTS (SELECT FROM "lockstep".outbox_events) THEN
+      PERFORM "lockstep".outbox_forget_xids(this_system);
+    END IF;
+  END IF;
   SELECT h.system INTO system FROM "lockstep".outbox_home h;
-  IF system <> this_system THEN
+  IF system IS DISTINCT FROM this_system THEN
     RETURN;
   END IF;
   INSERT INTO "lockstep".outbox_dispatchers (name, shards, system, database, timeline, retain_ms)
   VALUES (my_name, my_shards, this_system, this_database, this_timeline, my_retain_ms) ON CONFLICT DO NOTHING;
+  IF FOUND THEN
+    -- Of a dump that had the cursors and not the dispatchers. What is put aside stays: it was not delivered.
+    DELETE FROM "lockstep".outbox_cursors o WHERE o.dispatcher = my_name;
+  END IF;
   -- A promotion begins a new timeline, and the cursors are as good as before.
   UPDATE "lockstep".outbox_dispatchers o SET timeline = this_timeline
    WHERE o.name = my_name AND o.system = this_system AND o.database = this_database AND o.timeline < this_timeline;
@@ -1685,12 +1714,31 @@ BEGIN
               WHERE starts_with(l.name, 'Outbox:' || my_dispatcher || ':') AND l.token IS NOT NULL AND l.expires_at > clock_timestamp()) THEN
     RETURN 'running';
   END IF;
+  -- Waits for cursors that are being moved: they would not be seen below, and be left behind, with what is put aside with them. Not for
+  -- long: whoever moves one queues up behind it.
+  PERFORM set_config('lock_timeout', '2s', true);
+  BEGIN
+    LOCK TABLE "lockstep".outbox_cursors IN SHARE ROW EXCLUSIVE MODE;
+  EXCEPTION WHEN lock_not_available THEN
+    RETURN 'running';
+  END;
+  PERFORM set_config('lock_timeout', '0', true);
   DELETE FROM "lockstep".outbox_cursors o WHERE o.dispatcher = my_dispatcher;
   DELETE FROM "lockstep".outbox_parked o WHERE o.dispatcher = my_dispatcher;
   DELETE FROM "lockstep".outbox_parked_events o WHERE o.dispatcher = my_dispatcher;
   DELETE FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher;
   INSERT INTO "lockstep".outbox_audit (verb, dispatcher, reason) VALUES ('remove', my_dispatcher, my_reason);
   RETURN 'done';
+END
+function outbox_replicated(place pg_lsn) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  -- As in ANY 2 (a, b, c) or FIRST 1 (a, b) or 2 (a, b); a list alone is FIRST 1.
+  wanted integer := COALESCE(substring(current_setting('synchronous_standby_names') FROM '^[^"(]*?([0-9]+)\s*\(')::integer, 1);
+BEGIN
+  IF NOT pg_has_role(current_user, 'pg_read_all_stats', 'USAGE') THEN
+    RETURN NULL;
+  END IF;
+  RETURN (SELECT count(*) >= wanted FROM pg_stat_replication r WHERE r.sync_state IN ('sync', 'quorum') AND r.flush_lsn >= place);
 END
 function outbox_retention() returns interval language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
@@ -1739,29 +1787,39 @@ SELECT encode(substr(sha256(
   ), 1, 16), 'hex')::uuid
 function outbox_stream_lock(stream uuid) returns bigint language sql immutable strict parallel safe
 SELECT ('x' || left(replace(stream::text, '-', ''), 16))::bit(64)::bigint
-function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   c "lockstep".outbox_cursors;
+  here record;
 BEGIN
-  IF (SELECT h.elsewhere FROM "lockstep".outbox_here(my_dispatcher) AS h) THEN
-    RETURN NULL;
-  END IF;
   PERFORM pg_advisory_xact_lock("lockstep".outbox_shard_lock(my_dispatcher, my_shard));
+  -- Waits for outbox_remove(), and is waited for by it.
+  PERFORM FROM "lockstep".outbox_dispatchers d WHERE d.name = my_dispatcher AND d.shards = shard_count FOR KEY SHARE;
+  IF NOT FOUND THEN
+    RETURN 'removed';
+  END IF;
+  SELECT * INTO here FROM "lockstep".outbox_here(my_dispatcher);
+  IF here.elsewhere THEN
+    RETURN 'elsewhere';
+  END IF;
+  IF here.life IS DISTINCT FROM my_life THEN
+    RETURN 'lost';
+  END IF;
   FOR try IN 1 .. 10 LOOP
     SELECT * INTO c FROM "lockstep".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1;
     IF c.fence >= my_fence THEN
-      RETURN c.fence = my_fence;
+      RETURN CASE WHEN c.fence = my_fence THEN 'taken' ELSE 'lost' END;
     END IF;
     INSERT INTO "lockstep".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
     VALUES (my_dispatcher, my_shard, COALESCE(c.version, 0) + 1, my_fence, COALESCE(c.prev, '1:1:'), COALESCE(c.next, '1:1:'),
             COALESCE(c.after_id, 0), COALESCE(c.done, true), COALESCE(c.seen_id, 0))
         ON CONFLICT DO NOTHING;
     IF FOUND THEN
-      RETURN true;
+      RETURN 'taken';
     END IF;
   END LOOP;
-  RETURN false;
+  RETURN 'lost';
 END
 function outbox_tick(at_id bigint) returns void language plpgsql volatile
 DECLARE
@@ -1777,7 +1835,7 @@ BEGIN
     format('%s:%s:%s', COALESCE(running[1], pg_snapshot_xmax(now)), pg_snapshot_xmax(now), array_to_string(running, ','))::pg_snapshot,
     written);
 END
-function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   gone integer;
 BEGIN
@@ -1785,7 +1843,7 @@ BEGIN
   -- Waiting is done here: what is looked at below must not be older than that.
   PERFORM FROM "lockstep".outbox_parked p, unnest(topics, keys) AS g(topic, key)
     WHERE p.dispatcher = my_dispatcher AND p.stream = "lockstep".outbox_stream(g.topic, g.key) FOR UPDATE OF p;
-  IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence) THEN
+  IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence, my_life) THEN
     RETURN 0;
   END IF;
   DELETE FROM "lockstep".outbox_parked p
@@ -1831,7 +1889,10 @@ sequence outbox_ids bigint cache 1
 sequence outbox_slot smallint cache 1
 table epoch
   column one boolean not null default true
-  column value bigint not null
+  column system bigint not null
+  column database oid not null
+  column timeline bigint not null
+  column timeline_offset bigint not null
   constraint epoch_one_check CHECK (one)
   constraint epoch_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX epoch_pkey ON lockstep.epoch USING btree (one)

@@ -345,6 +345,16 @@ export class OutboxRebaseNeeded extends LockstepError {
   override readonly code = 'LOCKSTEP_OUTBOX_REBASE_NEEDED'
 }
 
+/** An operator has removed the dispatcher while its process was stopped or cut off. */
+export class DispatcherRemoved extends LockstepError {
+  override readonly code = 'LOCKSTEP_DISPATCHER_REMOVED'
+}
+
+/** It is not known whether the synchronous standby has what is to be sent: the wait for it was cancelled. Nothing was sent. */
+export class FlushUnconfirmed extends LockstepError {
+  override readonly code = 'LOCKSTEP_FLUSH_UNCONFIRMED'
+}
+
 /** The sink of a replay did not take an event. */
 export class ReplayStopped extends LockstepError {
   override readonly code = 'LOCKSTEP_REPLAY_STOPPED'

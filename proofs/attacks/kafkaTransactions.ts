@@ -128,6 +128,7 @@ async function playOnce(
     enqueuedAt: new Date(),
     position: seq,
     fence,
+    history: HISTORY,
   })
   const ids = Array.from({ length: 7 }, () => randomUUID())
   const events = (seqs: readonly number[], fence: bigint): OutboxEvent[] =>
@@ -173,10 +174,12 @@ async function playOnce(
   counts.lost += 6 - seen.size
 }
 
+const HISTORY = randomUUID()
+
 const isUnknown = (answer: Delivery): boolean => typeof answer === 'object' && 'unknown' in answer
 
 function contextOf(fence: bigint): BatchContext {
-  return { dispatcher: 'main', shard: 0, fence, signal: new AbortController().signal }
+  return { dispatcher: 'main', shard: 0, fence, history: HISTORY, signal: new AbortController().signal }
 }
 
 interface Opened {

@@ -3,6 +3,18 @@ import type { Mutant } from './mutant.ts'
 /** Of the room leases. */
 export const leases: readonly Mutant[] = [
   {
+    name: 'fence-without-offset',
+    why: 'The generation of fences is the timeline alone: an older copy of the database goes on with smaller ones.',
+    file: 'sql/0002_incarnation.sql',
+    find: 'THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;',
+    replace: 'THEN e.timeline_offset ELSE e.timeline_offset END;',
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/interleavings.pg.test.ts',
+      test: 'a fence does not go back when the database is replaced by an older copy',
+    },
+  },
+  {
     name: 'taken-without-row-lock',
     why: 'Who finds a lease free takes it without locking its row: two that looked at the same time both have it.',
     file: 'sql/0013_lease_permits.sql',

@@ -91,6 +91,58 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     },
   },
   {
+    name: 'owned-in-any-epoch',
+    why: 'What a dispatcher read before a failover counts after it: events that have the numbers of those that were sent are deleted.',
+    file: 'sql/0007_outbox_dispatch.sql',
+    find: 'AND EXISTS (SELECT FROM :"schema".outbox_here(my_dispatcher) AS h WHERE h.life = my_life AND NOT h.elsewhere)',
+    replace: 'AND EXISTS (SELECT FROM :"schema".outbox_here(my_dispatcher) AS h WHERE NOT h.elsewhere)',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/serverEpoch.pg.test.ts',
+      test: 'refuses it, and changes nothing',
+    },
+  },
+  {
+    name: 'taken-without-registration',
+    why: 'A process that was stopped while its dispatcher was removed makes the cursors anew, and sends everything again.',
+    file: 'sql/0007_outbox_dispatch.sql',
+    find: `
+  IF NOT FOUND THEN
+    RETURN 'removed';
+  END IF;`,
+    replace: '',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/removed.pg.test.ts',
+      test: 'sends nothing again and makes no cursors: run() ends with an error',
+    },
+  },
+  {
+    name: 'cancelled-flush-counts',
+    why: 'A cancelled wait for the synchronous standby counts as a flush: what the standby lacks is sent.',
+    file: 'src/outbox/flushToDisk.ts',
+    find: 'if (cancelled) throw',
+    replace: 'if (false) throw',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/flushToDisk.pg.test.ts',
+      test: 'a cancelled wait for the standby is no flush',
+    },
+  },
+  {
+    name: 'foreign-ticks-kept',
+    why: 'A server that takes over a restored outbox without events keeps the ticks of the original, which lie in its future.',
+    file: 'sql/0008_outbox_upkeep.sql',
+    find: `
+  DELETE FROM :"schema".outbox_ticks;`,
+    replace: '',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/serverEpoch.pg.test.ts',
+      test: 'a server that makes an outbox without events its own forgets the transactions of another one',
+    },
+  },
+  {
     name: 'cursor-without-fence',
     why: "Who has lost its shard moves the cursor all the same, and nobody looks at fence and version: it is the next one's.",
     file: 'sql/0012_outbox_read.sql',

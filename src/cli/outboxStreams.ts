@@ -56,10 +56,11 @@ export function operate(verb: OperatorVerb): (call: Call, advice: string) => Pro
       const { outbox, schema } = lockstep
       const whose = { ...stream, dispatcher }
       // Of a stream that does not wait there is no head, and the library says so.
-      const seq = verb === 'skip' ? ((await headOf(outbox, whose)) ?? 1) : undefined
+      const head = verb === 'skip' ? await headOf(outbox, whose) : undefined
+      const seq = verb === 'skip' ? (head?.head ?? 1) : undefined
       const act = { ...whose, by: userName() }
       if (verb === 'retry' || verb === 'resume') await outbox[verb](act)
-      else if (seq !== undefined) await outbox.skip({ ...act, seq, reason: reason ?? '' })
+      else if (seq !== undefined) await outbox.skip({ ...act, seq, headId: head?.headId, reason: reason ?? '' })
       else await outbox.pause({ ...act, ...(reason === undefined ? {} : { reason }) })
       const which = seq === undefined ? {} : { seq }
       return {
@@ -71,13 +72,13 @@ export function operate(verb: OperatorVerb): (call: Call, advice: string) => Pro
   }
 }
 
-/** The number at the head of a stream that waits. */
+/** A stream that waits, with the event at its head. */
 async function headOf(
   outbox: Lockstep['outbox'],
   { topic, key, dispatcher }: { topic: string; key: string; dispatcher: string },
-): Promise<number | undefined> {
+): Promise<ParkedStream | undefined> {
   const streams = await outbox.parked({ dispatcher, limit: ALL })
-  return streams.find((each) => each.topic === topic && each.key === key)?.head
+  return streams.find((each) => each.topic === topic && each.key === key)
 }
 
 /** Takes the payloads of a stream away. */

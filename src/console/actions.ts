@@ -38,9 +38,10 @@ export const ACTIONS: ReadonlyMap<string, Action> = new Map([
   [
     'outbox/skip',
     onStream(async (lockstep, stream, by, body) => {
-      const { seq } = body as Partial<SkipEvent>
+      const { seq, headId } = body as Partial<SkipEvent>
       if (!Number.isSafeInteger(seq)) throw malformed('seq', 'the number of the event at the head')
-      await lockstep.outbox.skip({ ...stream, seq: seq as number, reason: reasonOf(body, true), by })
+      const seen = { seq: seq as number, headId: headId == null ? undefined : textOf(body, 'headId') }
+      await lockstep.outbox.skip({ ...stream, ...seen, reason: reasonOf(body, true), by })
       return `Event ${seq} of ${nameOf(stream)} is given up: a tombstone goes in its place.`
     }),
   ],

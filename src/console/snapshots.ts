@@ -104,6 +104,7 @@ export function outboxSnapshot(
       nextAttemptAt: each.nextAttemptAt?.toISOString() ?? null,
       events: each.events,
       head: each.head ?? null,
+      headId: each.headId ?? null,
     })),
     more: Math.max(0, all - parked.length),
     segments: segments.map(({ number, openedAt, leftAt, current, bytes }) => ({

@@ -163,6 +163,7 @@ export interface ParkedRow {
   readonly nextAttemptAt: string | null
   readonly events: number
   readonly head: number | null
+  readonly headId: string | null
 }
 
 export interface OutboxSnapshot {
@@ -205,6 +206,8 @@ export interface OnStream {
 
 export interface SkipEvent extends OnStream {
   readonly seq: number
+  /** The id of the event that was shown. */
+  readonly headId?: string | null
 }
 
 export interface Snapshots {

@@ -8,8 +8,8 @@
  * refusal takes no lock and writes nothing. A free or expired row is taken with FOR UPDATE SKIP LOCKED: locked means held, also of a row
  * of another number of permits, whose slot the caller does not know. The token
  * is made by the acquirer, so that an answer that was lost can be asked for again; the row's time begins anew with that question, as the
- * holder's trust does. The fence comes from a sequence, under the epoch
- * of the server's life: it only grows. Taking and renewing are on disk before they are answered, whatever the session's setting.
+ * holder's trust does. The fence comes from a sequence, under the generation,
+ * which follows the server's timeline: it only grows. Taking and renewing are on disk before they are answered, whatever the session's setting.
  *
  * "Held" is said by the database, in this call, or by nobody: a question without an answer is a connection error, and so is the end of a
  * wait that could not ask again (see inquiry.ts).

@@ -253,7 +253,9 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     const kept = await bench.admin.query<{ database: string; at: string }>(
       `SELECT database, (SELECT last_value FROM lockstep.fences)::text AS at FROM lockstep.incarnation`,
     )
-    await bench.admin.query(`UPDATE lockstep.incarnation SET database = 1; SELECT setval('lockstep.fences', 1)`)
+    await bench.admin.query(
+      `UPDATE lockstep.incarnation SET database = 1; UPDATE lockstep.epoch SET database = 1; SELECT setval('lockstep.fences', 1)`,
+    )
     const after = await lockstep.leases.acquire(name)
     await after.release()
     await bench.admin.query(`SELECT setval('lockstep.fences', ${kept.rows[0]?.at} + 1000)`)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
+import { DispatcherRemoved, InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
 import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
 import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
@@ -211,7 +211,7 @@ class Ownership {
     this.#setting = setting
   }
 
-  /** Aborted, with the error, once the server turns out to be another than that of the cursors. */
+  /** Aborted, with the error, once the server turns out to be another than that of the cursors, or the dispatcher was removed. */
   get refused(): AbortSignal {
     return this.#refused.signal
   }
@@ -235,9 +235,13 @@ class Ownership {
     for (const shard of [...this.#shards.values()].slice(share)) shard.stop()
     // Not all begin with the same one.
     const start = Math.floor(Math.random() * shards)
+    let history: string | undefined
     for (let step = 0; step < shards && this.#shards.size < share; step++) {
       const number = (start + step) % shards
-      if (!this.#shards.has(number) && !taken.has(this.#keyOf(number))) await this.#take(number)
+      if (this.#shards.has(number) || taken.has(this.#keyOf(number))) continue
+      // Before the lease: if the history is still the same when the shard is taken, the fence was given out in it.
+      history ??= await this.#history()
+      await this.#take(number, history)
     }
   }
 
@@ -250,20 +254,25 @@ class Ownership {
     return { ttlMs, history: false, ...(holder === undefined ? {} : { holder }) }
   }
 
-  async #take(number: number): Promise<void> {
+  #history(): Promise<string> {
+    const { grounds } = this.#setting
+    return onPrimary(grounds, async (connection) => (await readIncarnation(connection, grounds.quotedSchema)).value)
+  }
+
+  async #take(number: number, history: string): Promise<void> {
+    const { grounds, plan } = this.#setting
     const lease = await this.#leases.tryAcquire(this.#keyOf(number), this.#options())
     if (lease === undefined) return
-    const shard = new Shard(this.#setting, number, lease)
+    const shard = new Shard(this.#setting, number, lease, history)
     this.#shards.set(number, shard)
     this.#running.add(shard)
     // What it still sends is up to it; the shard can be had again, here or elsewhere.
     onAbort(lease.signal, () => this.#forget(shard))
-    const { grounds, plan } = this.#setting
     const message = { schema: grounds.schema, dispatcher: plan.name, shard: number, fence: lease.fence }
     if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
     void shard.ended
       .catch((error: unknown) => {
-        if (error instanceof OutboxRebaseNeeded) this.#refused.abort(error)
+        if (error instanceof OutboxRebaseNeeded || error instanceof DispatcherRemoved) this.#refused.abort(error)
         else if (outboxFailed.hasSubscribers)
           outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
       })

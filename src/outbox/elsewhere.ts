@@ -1,4 +1,4 @@
-import { OutboxRebaseNeeded } from '../errors.ts'
+import { DispatcherRemoved, OutboxRebaseNeeded } from '../errors.ts'
 
 /** The error for cursors that say nothing here. */
 export function madeElsewhere(dispatcher: string): OutboxRebaseNeeded {
@@ -10,6 +10,17 @@ export function madeElsewhere(dispatcher: string): OutboxRebaseNeeded {
 /** The error for cursors that know more than the server does. */
 export function madeLater(dispatcher: string): OutboxRebaseNeeded {
   return refused(`The cursors of the dispatcher ${dispatcher} are of a later history than this server's.`)
+}
+
+/** The error for a process whose dispatcher is not registered any more, such as one that was stopped while an operator removed it. */
+export function dispatcherRemoved(dispatcher: string): DispatcherRemoved {
+  return new DispatcherRemoved(
+    `The dispatcher ${dispatcher} is not registered any more: it was removed while this process was stopped or cut off.`,
+    {
+      advice:
+        'Nothing more was sent from here. If it is still wanted, start it again: it is registered as a new one and begins with the oldest event.',
+    },
+  )
 }
 
 function refused(message: string): OutboxRebaseNeeded {

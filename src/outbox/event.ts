@@ -29,8 +29,19 @@ export interface OutboxEvent<Payload = unknown> {
   readonly position: number
   /** Why it has no payload: its number was given up, so that nobody waits for it. */
   readonly tombstone?: 'skipped' | 'dead' | 'erased' | undefined
-  /** Grows with every owner of its shard. */
+  /** Grows with every owner of its shard, along one chain of promotions. */
   readonly fence: bigint
+  /**
+   * The history in which it was sent, a uuid: another one after a crash, a promotion or a restore of the server. Fences of two servers
+   * that were promoted side by side say nothing about each other; their histories differ.
+   */
+  readonly history: string
+}
+
+/** By which right an event is sent: the fence of its shard's owner, and the history in which that was given out. */
+export interface SentUnder {
+  readonly fence: bigint
+  readonly history: string
 }
 
 const EVENT: OptionNames<EventToEnqueue> = { topic: true, key: true, payload: true, headers: true }
@@ -136,6 +147,7 @@ export class FetchedEvent implements OutboxEvent {
   readonly id: string
   readonly position: number
   readonly fence: bigint
+  readonly history: string
   readonly tombstone: 'skipped' | 'dead' | 'erased' | undefined
   readonly #at: number
   readonly #json: string | null
@@ -143,13 +155,14 @@ export class FetchedEvent implements OutboxEvent {
   readonly #headers: string | null
   #parsed: unknown
 
-  constructor(given: EventValues, fence: bigint) {
+  constructor(given: EventValues, { fence, history }: SentUnder) {
     this.topic = given.topic
     this.key = given.key
     this.seq = given.seq
     this.id = given.id
     this.position = given.position
     this.fence = fence
+    this.history = history
     this.tombstone = given.tombstone
     this.#at = given.enqueuedMs
     this.#json = given.tombstone === undefined ? given.json : null
@@ -158,11 +171,11 @@ export class FetchedEvent implements OutboxEvent {
     this.#headers = given.tombstone === undefined ? given.headers : null
   }
 
-  static ofRow(row: EventRow, fence: bigint): FetchedEvent {
+  static ofRow(row: EventRow, under: SentUnder): FetchedEvent {
     const { topic, key, uuid: id, payload: json, hex, headers } = row
     const [seq, position, enqueuedMs] = [Number(row.seq), Number(row.event_id), Number(row.enqueued_ms)]
     const tombstone = row.tombstone ?? undefined
-    return new FetchedEvent({ topic, key, seq, id, position, enqueuedMs, json, hex, headers, tombstone }, fence)
+    return new FetchedEvent({ topic, key, seq, id, position, enqueuedMs, json, hex, headers, tombstone }, under)
   }
 
   get payload(): unknown {
@@ -194,7 +207,7 @@ export class FetchedEvent implements OutboxEvent {
   }
 
   toJSON(): object {
-    const { topic, key, seq, id, payload, headers, enqueuedAt, position, tombstone } = this
+    const { topic, key, seq, id, payload, headers, enqueuedAt, position, history, tombstone } = this
     return {
       topic,
       key,
@@ -204,6 +217,7 @@ export class FetchedEvent implements OutboxEvent {
       headers,
       enqueuedAt,
       position,
+      history,
       ...(tombstone === undefined ? {} : { tombstone }),
     }
   }

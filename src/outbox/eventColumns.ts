@@ -1,4 +1,4 @@
-import { FetchedEvent } from './event.ts'
+import { FetchedEvent, type SentUnder } from './event.ts'
 
 /** The events of one shard as `outbox_read()` gives them: each column has the values of all, in their order. Null where there are none. */
 export interface EventColumns {
@@ -18,7 +18,7 @@ const PARTS = '\u001e'
 const BYTES_FOLLOW = '\u001d'
 
 /** The events, and the places of those whose stream waits. */
-export function eventsIn(columns: EventColumns, fence: bigint): { events: FetchedEvent[]; waiting: Set<number> } {
+export function eventsIn(columns: EventColumns, under: SentUnder): { events: FetchedEvent[]; waiting: Set<number> } {
   const events: FetchedEvent[] = []
   const waiting = new Set<number>()
   if (columns.ids === null) return { events, waiting }
@@ -44,7 +44,7 @@ export function eventsIn(columns: EventColumns, fence: bigint): { events: Fetche
       headers: headers[place] || null,
       tombstone: flag === 'e' || flag === 'b' ? ('erased' as const) : undefined,
     }
-    events.push(new FetchedEvent(values, fence))
+    events.push(new FetchedEvent(values, under))
   }
   return { events, waiting }
 }

@@ -17,7 +17,8 @@
  *
  * **O3 Durable before sent.** With `synchronous_commit = off` a commit is visible before it is on disk. Before a window reaches the
  * sink, the log is flushed past everything that is visible in it. With a synchronous standby it is there as well: a COMMIT that is
- * cancelled while it waits for the standby is visible, too.
+ * cancelled while it waits for the standby is visible, too. The flush itself can be cancelled in the same way, and is answered as if it had
+ * succeeded: its warning, or a look at the standbys, counts (flushToDisk.ts).
  *
  * **O4 Ownership.** A shard is owned by whoever has its lease. Its fence is written into the cursor before the cursor is read; from then
  * on the last owner cannot move it. Cursors are appended, each with the next version: two that move the same one cannot both succeed.
@@ -41,8 +42,11 @@
  * **O8 Waking.** One question for all shards of a process, again after 2 ms while events come, after 160 ms while nothing happens. Whoever
  * enqueues in the same process wakes it at once.
  *
- * **O9 Crash, failover, restore.** What a shard knows is worth nothing in another life of the server: a cursor is moved only in the life
- * in which its window was read. Cursors in the table survive a crash, because whoever wrote them had a later transaction id than any in
+ * **O9 Crash, failover, restore.** What a shard knows is worth nothing in another server epoch. Its history, a uuid, goes with every
+ * call that changes delivery state on its behalf, beside its fence: taking the shard, moving cursors, putting events aside, deleting or giving
+ * up parked events, taking a stream out of those that wait. In another history each of them refuses (ARCHITECTURE.md lists them), and the
+ * shard is lost: it has to be taken again, with a new fence. Parked events go by their uuid as well: after an asynchronous failover a
+ * number can be another event's. Cursors in the table survive a crash, because whoever wrote them had a later transaction id than any in
  * them. On another server or database they mean nothing, and dispatching is refused until an operator has chosen (`rebase`). A dump
  * brings leases and lives along: so every call compares with the server itself, and who was running is refused as well.
  */

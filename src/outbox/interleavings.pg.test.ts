@@ -143,6 +143,7 @@ describe('enqueuing', () => {
 
 describe('parked streams', () => {
   const owner = `'default', 0::smallint`
+  const history = '(SELECT value::text FROM lockstep.incarnation)'
 
   /**
    * `a` is parked and has nothing left. Its owner's unpark looks for parked events in its snapshot, then waits for the row, which an
@@ -155,19 +156,19 @@ describe('parked streams', () => {
     const call = async (text: string): Promise<void> => void (await bench.admin.query(`SELECT lockstep.${text}`))
     await bench.admin.query(`INSERT INTO lockstep.outbox_dispatchers (name, shards, system, database, timeline)
       SELECT 'default', 1, system::text, database::text, 1 FROM lockstep.ensure_incarnation()`)
-    await call(`outbox_take(${owner}, 1)`)
+    await call(`outbox_take(${owner}, 1, ${history}, 1)`)
     await call(`outbox_operate('pause', 'default', 't', 'a', NULL, NULL)`)
     await call(`outbox_operate('resume', 'default', 't', 'a', NULL, NULL)`)
     const [operator, next] = [await session(), await session()]
     await operator.query('BEGIN')
     // There is nothing to skip; the row is locked nevertheless, until the operator's transaction ends.
     await operator.query(`SELECT lockstep.outbox_operate('skip', 'default', 't', 'a', 1, 'x')`)
-    const late = call(`outbox_unpark(${owner}, 1, ARRAY['t'], ARRAY['a'])`)
+    const late = call(`outbox_unpark(${owner}, 1, ${history}, ARRAY['t'], ARRAY['a'])`)
     const waits = (what: string): string =>
       `SELECT count(*)::int AS n FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%${what}(%'`
     await expect.poll(async () => (await next.query(waits('_unpark'))).rows, SOON).toEqual([{ n: 1 }])
     // The next owner. It has to wait until what the last one had begun is over.
-    const taking = next.query(`SELECT lockstep.outbox_take(${owner}, 2)`)
+    const taking = next.query(`SELECT lockstep.outbox_take(${owner}, 2, ${history}, 1)`)
     await expect.poll(async () => (await bench.admin.query(waits('outbox_take'))).rows, SOON).toEqual([{ n: 1 }])
     await operator.query('COMMIT')
     await taking

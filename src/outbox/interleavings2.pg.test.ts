@@ -181,7 +181,7 @@ describe('parked streams', () => {
     const shard = `'default', 0::smallint`
     await owner.query(`INSERT INTO lockstep.outbox_dispatchers (name, shards, system, database, timeline)
       SELECT 'default', 1, system::text, database::text, 1 FROM lockstep.ensure_incarnation()`)
-    await owner.query(`SELECT lockstep.outbox_take(${shard}, 1)`)
+    await owner.query(`SELECT lockstep.outbox_take(${shard}, 1, value::text, 1) FROM lockstep.incarnation`)
     await lockstep.outbox.pause({ topic: 't', key: 'a' })
     await enqueue('a', 'secret')
     const { rows } = await owner.query(

@@ -264,14 +264,16 @@ describe('a restored dump under a dispatcher that runs', () => {
     await first.stop()
     refusing = false
     const fence = 9_000_000_000_000_000
-    await bench.admin.query(`SELECT lockstep.outbox_take('default', 0::smallint, ${fence})`)
+    const shards = Number((await bench.admin.query('SELECT shards FROM lockstep.outbox_dispatchers')).rows[0]?.shards)
+    const history = '(SELECT value::text FROM lockstep.incarnation)'
+    await bench.admin.query(`SELECT lockstep.outbox_take('default', 0::smallint, ${fence}, ${history}, ${shards})`)
     await bench.admin.query(`UPDATE lockstep.outbox_parked SET next_attempt_at = clock_timestamp()`)
-    const due = `SELECT key FROM lockstep.outbox_parked_due('default', 0::smallint, ${fence}, 10, 10)`
+    const due = `SELECT key FROM lockstep.outbox_parked_due('default', 0::smallint, ${fence}, ${history}, 10, 10)`
     expect((await bench.admin.query(due)).rows).toEqual([{ key: 'a' }])
     await bench.admin.query(RESTORED)
     expect((await bench.admin.query(due)).rows).toEqual([])
-    const taking = `SELECT lockstep.outbox_take('default', 0::smallint, ${fence + 1}) AS taken`
-    expect((await bench.admin.query(taking)).rows).toEqual([{ taken: null }])
+    const taking = `SELECT lockstep.outbox_take('default', 0::smallint, ${fence + 1}, ${history}, ${shards}) AS taken`
+    expect((await bench.admin.query(taking)).rows).toEqual([{ taken: 'elsewhere' }])
   })
 })
 

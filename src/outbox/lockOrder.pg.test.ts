@@ -27,7 +27,8 @@ beforeEach(() =>
              lockstep.outbox_parked_events;
     INSERT INTO lockstep.outbox_dispatchers (name, shards, system, database, timeline)
     SELECT 'default', 2, system::text, database::text, 1 FROM lockstep.ensure_incarnation();
-    SELECT lockstep.outbox_take('default', 0::smallint, 1), lockstep.outbox_take('default', 1::smallint, 1);
+    SELECT lockstep.outbox_take('default', shard::smallint, 1, i.value::text, 2)
+      FROM lockstep.incarnation i CROSS JOIN generate_series(0, 1) AS shard;
     SELECT lockstep.enqueue('t', 'a', '{}')`),
 )
 
@@ -84,9 +85,10 @@ describe('a rebase', () => {
     const { outbox } = bench.open('pg').lockstep
     const dispatcher = await session()
     const { rows } = await bench.admin.query<{ life: string }>('SELECT value::text AS life FROM lockstep.incarnation')
+    const history = rows[0]?.life ?? ''
     const advance = {
       version: '1',
-      life: rows[0]?.life ?? '',
+      life: history,
       prev: '1:1:',
       next: '1:1:',
       afterId: 0,
@@ -98,8 +100,8 @@ describe('a rebase', () => {
       'lockstep',
       'default',
       [
-        { shard: 0, fence: 1n, advance: undefined, unpark: [{ topic: 't', key: 'a' }], most: 10 },
-        { shard: 1, fence: 1n, advance, unpark: [], most: 10 },
+        { shard: 0, fence: 1n, history, advance: undefined, unpark: [{ topic: 't', key: 'a' }], most: 10 },
+        { shard: 1, fence: 1n, history, advance, unpark: [], most: 10 },
       ],
       2,
     )

@@ -42,6 +42,7 @@ async function move(given: readonly (Cursor & { readonly life?: string })[]): Pr
   const questions = given.map(({ shard, fence, version, life: read = life }) => ({
     shard,
     fence: BigInt(fence),
+    history: life,
     unpark: [],
     most: 10,
     advance: {

@@ -3,14 +3,23 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
+import postgres from 'postgres'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { dumpDatabase, restoreDatabase } from '../../tools/server/dump.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { missingOf15, SERVER_15 } from '../../tools/server/postgres15.ts'
 import { childrenOf } from '../../tools/server/processes.ts'
 import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
-import { startStandby } from '../../tools/server/standby.ts'
-import { Lockstep, OutboxRebaseNeeded, type Retained, StandbyRefused } from '../index.ts'
+import { type Standby, startStandby } from '../../tools/server/standby.ts'
+import { signal } from '../../tools/server/testing/workbench.ts'
+import {
+  FlushUnconfirmed,
+  Lockstep,
+  type OutboxEvent,
+  OutboxRebaseNeeded,
+  type Retained,
+  StandbyRefused,
+} from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** What only a second server can show: restored dumps and standbys, with dispatchers that run on. */
@@ -66,16 +75,53 @@ async function startAddress(
   return { url: proxy.url(server.url()), proxy, leadTo }
 }
 
+function openPostgresJs(url: string): Lockstep {
+  const sql = postgres(url, { max: 8, onnotice: () => undefined })
+  const lockstep = new Lockstep(sql)
+  ends.push(async () => {
+    await lockstep.close()
+    await sql.end({ timeout: 1 })
+  })
+  return lockstep
+}
+
 async function enqueue(lockstep: Lockstep, key: string): Promise<void> {
   await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key, payload: {} }))
 }
 
+/** Moves the cursor of the one shard past a#2 and a#3, with its fence, and puts them aside. */
+const PUT_ASIDE = `
+  SELECT lockstep.outbox_advance('default', 0::smallint, c.fence, c.version, i.value::text, pg_current_snapshot(), pg_current_snapshot(),
+           0, true, n.last_value, '[{ "topic": "t", "key": "a", "seqs": [2, 3] }]') AS moved
+    FROM (SELECT * FROM lockstep.outbox_cursors ORDER BY version DESC LIMIT 1) AS c, lockstep.incarnation i, lockstep.outbox_ids n`
+
+/** A standby that has got nothing since a moment ago, and gets nothing more. */
+async function cutOff(standby: Standby): Promise<void> {
+  const client = new pg.Client({ connectionString: standby.server.url() })
+  await client.connect()
+  await client.query(`ALTER SYSTEM SET primary_conninfo = ''`)
+  await client.query('SELECT pg_reload_conf()')
+  await expect.poll(async () => (await client.query('SELECT FROM pg_stat_wal_receiver')).rowCount, SOON).toBe(0)
+  await client.end()
+}
+
+/** Comes back when the standby has everything that is on the primary. */
+async function caughtUp(primary: PostgresServer): Promise<void> {
+  const { pool } = open(primary.url())
+  const text = 'SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_flush_lsn()'
+  await expect.poll(async () => (await pool.query(text)).rowCount, SOON).toBe(1)
+}
+
 /** Runs a dispatcher; what its sink took is told as `key#seq`. */
-function dispatch(lockstep: Lockstep): { names: string[]; ended: Promise<unknown>; stop: () => void } {
+function dispatch(
+  lockstep: Lockstep,
+  name = 'default',
+): { names: string[]; ended: Promise<unknown>; stop: () => void } {
   const stopping = new AbortController()
   const names: string[] = []
   const ended = lockstep
     .dispatcher({
+      name,
       shards: 1,
       retainMs: false,
       sink: (events) => void names.push(...events.map(({ key, seq }) => `${key}#${seq}`)),
@@ -122,6 +168,171 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
   )
 
   /**
+   * A dump without the events: nothing is left to choose about, and the first dispatcher that registers makes the server its own. What the
+   * dump knows of the original's transactions, ticks above all, has larger ids than any here: all that was enqueued below them counted
+   * as delivered.
+   */
+  test('a restored dump without event data loses nothing of what is enqueued there', TIMEOUT, async () => {
+    const [original, copy] = await Promise.all([startServer(), startServer()])
+    const file = join(place, 'dump')
+    const { lockstep: here, pool } = open(original.url())
+    await here.migrate()
+    const many = Array.from({ length: 1000 }, (_, n) => ({ topic: 't', key: `k${n % 10}`, payload: n }))
+    // Two ticks, and a segment that was left.
+    await here.transaction({}, (tx) => tx.enqueueMany(many))
+    await here.outbox.retain({ olderThanMs: 3_600_000, rotateMs: 0 })
+    await pool.query('DO $$ BEGIN FOR n IN 1 .. 3000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$')
+    await here.transaction({}, (tx) => tx.enqueueMany(many))
+    expect((await pool.query('SELECT FROM lockstep.outbox_ticks')).rowCount).toBe(2)
+    await dumpDatabase(original.url(), file, { withoutData: 'lockstep.outbox_events*' })
+    await restoreDatabase(file, copy.url())
+    const there = open(copy.url())
+    const run = dispatch(there.lockstep, 'of-the-copy')
+    for (let n = 0; n < 200; n++) await enqueue(there.lockstep, 'a')
+    await expect.poll(() => run.names, SOON).toEqual(Array.from({ length: 200 }, (_, n) => `a#${n + 1}`))
+    const left = await there.pool.query(
+      `SELECT FROM lockstep.outbox_segments WHERE sealed_xid >= pg_snapshot_xmax(pg_current_snapshot())
+       UNION ALL SELECT FROM lockstep.outbox_ticks WHERE newest > pg_snapshot_xmax(pg_current_snapshot())`,
+    )
+    expect(left.rowCount).toBe(0)
+  })
+
+  /**
+   * Three events of a parked stream are being tried again when the primary is lost. The standby has the first of them; there, other events
+   * get the numbers of the other two, and are put aside behind it. Then the try gets through: what was sent was deleted by number,
+   * and with it two events that nobody has sent.
+   */
+  test(
+    'what was sent of a parked stream before a failover deletes nothing that has its numbers afterwards',
+    TIMEOUT,
+    async () => {
+      const primary = await startServer()
+      const before = open(primary.url())
+      await before.lockstep.migrate()
+      const standby = await startStandby(primary)
+      ends.push(() => standby.stop('immediate'))
+      const address = await startAddress(primary)
+      const { lockstep } = open(address.url)
+      let [refusing, first] = [true, true]
+      const [trying, gate] = [signal(), signal()]
+      const sent: OutboxEvent[] = []
+      const stopping = new AbortController()
+      const ended = lockstep
+        .dispatcher({
+          shards: 1,
+          retainMs: false,
+          ttlMs: 60_000,
+          backoffMs: { first: 10, longest: 10 },
+          attempts: 1_000_000,
+          async sink(events) {
+            if (refusing) return events.map(() => ({ refused: 'not yet' }))
+            if (first) {
+              first = false
+              trying.give()
+              await gate.given
+            }
+            sent.push(...events)
+            return events.map(() => 'sent' as const)
+          },
+        })
+        .run({ signal: stopping.signal })
+      ends.push(async () => {
+        gate.give()
+        stopping.abort()
+        await ended.catch(() => undefined)
+      })
+      const parked = async (at: Lockstep): Promise<number> => (await at.outbox.parked())[0]?.events ?? 0
+      await enqueue(before.lockstep, 'a')
+      await expect.poll(() => parked(before.lockstep), SOON).toBe(1)
+      await caughtUp(primary)
+      await cutOff(standby)
+      for (let n = 0; n < 2; n++) await enqueue(before.lockstep, 'a')
+      await expect.poll(() => parked(before.lockstep), SOON).toBe(3)
+      refusing = false
+      await trying.given
+      await primary.stop('immediate')
+      await standby.promote()
+      const after = open(standby.server.url())
+      for (let n = 0; n < 2; n++) await enqueue(after.lockstep, 'a')
+      const ids = await after.pool.query<{ uuid: string }>('SELECT uuid FROM lockstep.outbox_events ORDER BY seq')
+      expect(ids.rowCount).toBe(3)
+      // As the owner of the shard does it here: the stream waits, so they are put aside and the cursor goes on.
+      const putAside = await after.pool.query<{ moved: boolean }>(PUT_ASIDE)
+      expect(putAside.rows).toEqual([{ moved: true }])
+      address.leadTo(standby.server)
+      gate.give()
+      await expect.poll(() => ids.rows.filter(({ uuid }) => !sent.some(({ id }) => id === uuid)), SOON).toEqual([])
+      const histories = new Set(sent.map(({ history }) => history))
+      expect(histories.size).toBe(2)
+    },
+  )
+
+  /**
+   * The counter of server epochs is as far as the standby is: after a crash of the primary that the standby did not hear of, both had the
+   * same epoch, and the standby went on with the smaller fences.
+   */
+  test('fences rise over a crash and two failovers to standbys that are behind', TIMEOUT, async () => {
+    const primary = await startServer()
+    const before = open(primary.url())
+    await before.lockstep.migrate()
+    const fence = async (lockstep: Lockstep): Promise<bigint> => {
+      const lease = await lockstep.leases.acquire('Fence:one')
+      await lease.release()
+      return lease.fence
+    }
+    const first = await fence(before.lockstep)
+    const standby = await startStandby(primary)
+    ends.push(() => standby.stop('immediate'))
+    await caughtUp(primary)
+    await cutOff(standby)
+    // As a crash does.
+    await before.pool.query('TRUNCATE lockstep.incarnation')
+    let last = first
+    for (let n = 0; n < 51; n++) {
+      const next = await fence(before.lockstep)
+      expect(next).toBeGreaterThan(last)
+      last = next
+    }
+    await standby.promote()
+    const promoted = await fence(open(standby.server.url()).lockstep)
+    expect(promoted).toBeGreaterThan(last)
+    const behind = await startStandby(standby.server)
+    ends.push(() => behind.stop('immediate'))
+    await caughtUp(standby.server)
+    await cutOff(behind)
+    for (let n = 0; n < 51; n++) last = await fence(open(standby.server.url()).lockstep)
+    expect(last).toBeGreaterThan(promoted)
+    await behind.promote()
+    expect(await fence(open(behind.server.url()).lockstep)).toBeGreaterThan(last)
+  })
+
+  /** A dump knows a timeline and a sequence that say nothing about the server on which it is restored. */
+  test('fences rise on a server to which a dump was restored, and on its standby that is behind', TIMEOUT, async () => {
+    const [original, copy] = await Promise.all([startServer(), startServer()])
+    const file = join(place, 'dump')
+    const here = open(original.url())
+    await here.lockstep.migrate()
+    // As after many failovers.
+    await here.pool.query(`SELECT FROM lockstep.ensure_incarnation(); UPDATE lockstep.epoch SET timeline = 40`)
+    const read = async (server: PostgresServer): Promise<bigint> => {
+      const { pool } = open(server.url())
+      const { rows } = await pool.query<{ fence: string }>('SELECT lockstep.next_fence()::text AS fence')
+      return BigInt(rows[0]?.fence ?? 0)
+    }
+    await dumpDatabase(original.url(), file)
+    await restoreDatabase(file, copy.url())
+    const standby = await startStandby(copy)
+    ends.push(() => standby.stop('immediate'))
+    await caughtUp(copy)
+    // It does not hear that the copy has begun an epoch of its own.
+    await cutOff(standby)
+    const there = await read(copy)
+    expect(there >> 40n).toBeGreaterThan(40n)
+    await standby.promote()
+    expect(await read(standby.server)).toBeGreaterThan(there)
+  })
+
+  /**
    * pg_dump has its snapshot, and locks the tables a while later. Of a segment that is emptied in between, the dump has no events. The
    * last numbers of its streams have to be in the snapshot already; where they are not, rebase tells.
    */
@@ -164,41 +375,57 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * COMMIT waits for the standby, and somebody cancels it: the transaction is visible, on this server's disk, and not on the standby's.
    * Sent now, it would be gone after a failover. 'durable' was said by this server's disk alone.
    */
-  test('what the synchronous standby does not have yet is not sent', TIMEOUT, async () => {
-    const primary = await startServer()
-    const { lockstep, pool } = open(primary.url())
-    await lockstep.migrate()
-    const standby = await startStandby(primary)
-    ends.push(() => standby.stop('immediate'))
-    await standby.makeSynchronous()
-    const run = dispatch(lockstep)
-    await enqueue(lockstep, 'a')
-    await expect.poll(() => run.names, SOON).toEqual(['a#1'])
-    const receiver = childrenOf(standby.server.pid ?? 0).find((pid) =>
-      readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('walreceiver'),
-    ) as number
-    process.kill(receiver, 'SIGSTOP')
-    const goOn = (): boolean => process.kill(receiver, 'SIGCONT')
-    ends.push(goOn)
-    const waiting = async (query: string): Promise<number[]> => {
-      const text = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE $1`
-      return (await pool.query<{ pid: number }>(text, [query])).rows.map(({ pid }) => pid)
-    }
-    const writer = await pool.connect()
-    await writer.query('BEGIN')
-    await lockstep.outbox.enqueue(writer, { topic: 't', key: 'a', payload: {} })
-    const committing = writer.query('COMMIT')
-    await expect.poll(() => waiting('COMMIT'), SOON).toHaveLength(1)
-    expect(run.names).toEqual(['a#1'])
-    await pool.query('SELECT pg_cancel_backend($1)', await waiting('COMMIT'))
-    await committing
-    writer.release()
-    // It is visible, and the dispatcher has found it: it waits for the standby, or has sent it.
-    await expect.poll(async () => run.names.length > 1 || (await waiting('%outbox_flush%')).length > 0, SOON).toBe(true)
-    expect(run.names).toEqual(['a#1'])
-    goOn()
-    await expect.poll(() => run.names, SOON).toEqual(['a#1', 'a#2'])
-  })
+  test.each(['pg', 'postgres'])(
+    'what the synchronous standby does not have yet is not sent, %s',
+    TIMEOUT,
+    async (driver) => {
+      const primary = await startServer()
+      const { lockstep, pool } = open(primary.url())
+      await lockstep.migrate()
+      const dispatching = driver === 'pg' ? lockstep : openPostgresJs(primary.url())
+      const failures: unknown[] = []
+      ends.push(on('outbox.failed', ({ error }) => void failures.push(error)))
+      const standby = await startStandby(primary)
+      ends.push(() => standby.stop('immediate'))
+      await standby.makeSynchronous()
+      const run = dispatch(dispatching)
+      await enqueue(lockstep, 'a')
+      await expect.poll(() => run.names, SOON).toEqual(['a#1'])
+      const receiver = childrenOf(standby.server.pid ?? 0).find((pid) =>
+        readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('walreceiver'),
+      ) as number
+      process.kill(receiver, 'SIGSTOP')
+      const goOn = (): boolean => process.kill(receiver, 'SIGCONT')
+      ends.push(goOn)
+      const waiting = async (query: string): Promise<number[]> => {
+        const text = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE $1`
+        return (await pool.query<{ pid: number }>(text, [query])).rows.map(({ pid }) => pid)
+      }
+      const writer = await pool.connect()
+      await writer.query('BEGIN')
+      await lockstep.outbox.enqueue(writer, { topic: 't', key: 'a', payload: {} })
+      const committing = writer.query('COMMIT')
+      await expect.poll(() => waiting('COMMIT'), SOON).toHaveLength(1)
+      expect(run.names).toEqual(['a#1'])
+      await pool.query('SELECT pg_cancel_backend($1)', await waiting('COMMIT'))
+      await committing
+      writer.release()
+      // It is visible, and the dispatcher has found it: it waits for the standby, or has sent it. When that wait is cancelled as well, its
+      // COMMIT is answered like any other, with a warning.
+      for (let cancelled = 0; ; cancelled++) {
+        let flushing: number[] = []
+        const flushes = async (): Promise<boolean> => (flushing = await waiting('%outbox_flush%')).length > 0
+        await expect.poll(async () => run.names.length > 1 || (await flushes()), SOON).toBe(true)
+        expect(run.names).toEqual(['a#1'])
+        if (cancelled === 2) break
+        for (const pid of flushing) await pool.query('SELECT pg_cancel_backend($1)', [pid])
+        await expect.poll(() => run.names.length > 1 || failures.length > cancelled, SOON).toBe(true)
+      }
+      expect(failures.every((error) => error instanceof FlushUnconfirmed)).toBe(true)
+      goOn()
+      await expect.poll(() => run.names, SOON).toEqual(['a#1', 'a#2'])
+    },
+  )
 
   /**
    * Whether the server is a standby was asked once, when the Lockstep was new. Its address leads to a standby now: what came out was

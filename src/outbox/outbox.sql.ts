@@ -1,4 +1,4 @@
-import { quoteLiteral } from '../postgres/index.ts'
+import { incarnationExpression, quoteLiteral } from '../postgres/index.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 
 /** The SQL of the outbox. Schema names arrive here already quoted; everything that decides is a function of the schema. */
@@ -40,6 +40,8 @@ export interface Advance {
 export interface ShardQuestion {
   readonly shard: number
   readonly fence: bigint
+  /** The history in which the fence was given out. */
+  readonly history: string
   readonly advance: Advance | undefined
   readonly unpark: readonly { readonly topic: string; readonly key: string }[]
   /** So many events at the most. */
@@ -117,11 +119,11 @@ export function moveAndFetch(
 ): string {
   const name = quoteLiteral(dispatcher)
   const advances = moved(schema, name, questions)
-  const unparks = questions.flatMap(({ shard, fence, unpark }) =>
+  const unparks = questions.flatMap(({ shard, fence, history, unpark }) =>
     unpark.length === 0
       ? []
       : [
-          `${schema}.outbox_unpark(${name}, ${shard}::smallint, ${fence},
+          `${schema}.outbox_unpark(${name}, ${shard}::smallint, ${fence}, ${quoteLiteral(history)},
              ${textArray(unpark.map(({ topic }) => topic))}, ${textArray(unpark.map(({ key }) => key))})`,
         ],
   )
@@ -139,36 +141,36 @@ export function moveAndFetch(
 }
 
 export function flushToDisk(schema: string): string {
-  return alone(`SELECT ${schema}.outbox_flush() AS life`)
+  return alone(`SELECT life, place::text AS place FROM ${schema}.outbox_flush()`)
 }
 
-export function takeShard(schema: string, dispatcher: string, shard: number, fence: bigint): string {
-  return alone(`SELECT ${schema}.outbox_take(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence})::text AS taken`)
+/** Whether the synchronous standbys have this place of the log. Null where that may not be known. */
+export function isReplicated(schema: string, place: string): string {
+  return `SELECT ${schema}.outbox_replicated(${quoteLiteral(place)})::text AS replicated`
 }
 
-export function parkedDue(
-  schema: string,
-  dispatcher: string,
-  shard: number,
-  fence: bigint,
-  maxStreams: number,
-  maxEvents: number,
-): string {
-  return sentAfterwards(
-    `SELECT * FROM ${schema}.outbox_parked_due(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${maxStreams}, ${maxEvents})`,
-  )
+/** A shard in the hands of its owner: with this fence, which was given out in this history. */
+export interface OwnedShard {
+  readonly dispatcher: string
+  readonly shard: number
+  readonly fence: bigint
+  readonly history: string
 }
 
-export function parkedTried(
-  schema: string,
-  dispatcher: string,
-  shard: number,
-  fence: bigint,
-  outcomes: string,
-): string {
-  return alone(
-    `SELECT ${schema}.outbox_parked_tried(${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${quoteLiteral(outcomes)})`,
-  )
+function ownedBy({ dispatcher, shard, fence, history }: OwnedShard): string {
+  return `${quoteLiteral(dispatcher)}, ${shard}::smallint, ${fence}, ${quoteLiteral(history)}`
+}
+
+export function takeShard(schema: string, owned: OwnedShard, shards: number): string {
+  return alone(`SELECT ${schema}.outbox_take(${ownedBy(owned)}, ${shards}) AS taken`)
+}
+
+export function parkedDue(schema: string, owned: OwnedShard, maxStreams: number, maxEvents: number): string {
+  return sentAfterwards(`SELECT * FROM ${schema}.outbox_parked_due(${ownedBy(owned)}, ${maxStreams}, ${maxEvents})`)
+}
+
+export function parkedTried(schema: string, owned: OwnedShard, outcomes: string): string {
+  return alone(`SELECT ${schema}.outbox_parked_tried(${ownedBy(owned)}, ${quoteLiteral(outcomes)})`)
 }
 
 export function registerDispatcher(
@@ -219,13 +221,12 @@ export function operate(
   schema: string,
   verb: string,
   dispatcher: string,
-  { topic, key, seq }: { topic: string; key: string; seq?: number | undefined },
+  { topic, key, seq, headId }: { topic: string; key: string; seq?: number | undefined; headId?: string | undefined },
   { reason, by }: Audited,
 ): string {
   const given = [verb, dispatcher, topic, key].map(quoteLiteral).join(', ')
-  return alone(
-    `${saysWho(by)}SELECT ${schema}.outbox_operate(${given}, ${seq ?? 'NULL'}, ${literal(reason)}) AS answer`,
-  )
+  const seen = `${seq ?? 'NULL'}, ${literal(reason)}, ${literal(headId)}`
+  return alone(`${saysWho(by)}SELECT ${schema}.outbox_operate(${given}, ${seen}) AS answer`)
 }
 
 export function eraseStream(
@@ -304,7 +305,9 @@ export function eventsAfter(
 
 /** How far ids have been given out, and a transaction that comes after all to whom they were. */
 export function positionNow(schema: string): string {
-  return `SELECT s.last_value::text AS position, pg_current_xact_id()::text AS after FROM ${schema}.outbox_ids s`
+  return `SELECT s.last_value::text AS position, pg_current_xact_id()::text AS after,
+                 ${incarnationExpression(schema)} AS history
+            FROM ${schema}.outbox_ids s`
 }
 
 /** Whether every transaction before that one has ended. */
@@ -348,7 +351,9 @@ export function outboxSegments(schema: string): string {
 export function parkedList(schema: string, dispatcher: string | undefined, limit: number): string {
   return `SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts::text AS attempts, p.reason, ${atMs('p.since')} AS since_ms,
                  CASE WHEN p.state = 'parked' THEN ${atMs('p.next_attempt_at')} END AS next_attempt_ms, e.events::text AS events,
-                 e.head::text AS head
+                 e.head::text AS head,
+                 (SELECT q.uuid::text FROM ${schema}.outbox_parked_events q
+                   WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq = e.head) AS head_id
             FROM ${schema}.outbox_parked p
             CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM ${schema}.outbox_parked_events q
                                  WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq) AS e

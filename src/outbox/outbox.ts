@@ -50,7 +50,10 @@ const OPERATOR_OPTIONS: OptionNames<OperatorOptions & ParkedStream> = {
   nextAttemptAt: true,
   events: true,
   head: true,
+  headId: true,
 }
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 const SKIP_OPTIONS: OptionNames<OperatorOptions & ParkedStream & { readonly seq: number }> = {
   ...OPERATOR_OPTIONS,
@@ -192,9 +195,11 @@ export class Outbox<Events extends object = EventMap> {
 
   /**
    * Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. `seq` is its number,
-   * as `parked()` told it: another one is not given up in its place.
+   * as `parked()` told it, and `headId` its id: another one is not given up in its place.
    */
-  skip(stream: OperatorOptions & { readonly seq: number; readonly reason: string }): Promise<void> {
+  skip(
+    stream: OperatorOptions & { readonly seq: number; readonly headId?: string | undefined; readonly reason: string },
+  ): Promise<void> {
     return this.#operate('skip', stream)
   }
 
@@ -282,22 +287,29 @@ export class Outbox<Events extends object = EventMap> {
 
   async #operate(
     verb: 'retry' | 'skip' | 'pause' | 'resume',
-    stream: OperatorOptions & { readonly seq?: number; readonly reason?: string },
+    stream: OperatorOptions & {
+      readonly seq?: number
+      readonly headId?: string | undefined
+      readonly reason?: string
+    },
   ): Promise<void> {
     checkOptions(`outbox.${verb}()`, stream, verb === 'skip' ? SKIP_OPTIONS : OPERATOR_OPTIONS)
-    const { topic, key, seq, dispatcher = 'default', reason } = stream
+    const { topic, key, seq, headId, dispatcher = 'default', reason } = stream
     if (verb === 'skip') {
       checkReason(verb, reason)
       checkNumber('seq', seq, 1)
+      if (headId !== undefined && !UUID.test(headId)) {
+        throw new InvalidOption(`headId is ${JSON.stringify(headId)}.`, { advice: 'Pass the `headId` of parked().' })
+      }
     }
-    const text = operate(this.#grounds.quotedSchema, verb, dispatcher, { topic, key, seq }, audited(stream))
-    const [row] = await this.#rows(text)
+    const seen = { topic, key, seq, headId }
+    const [row] = await this.#rows(operate(this.#grounds.quotedSchema, verb, dispatcher, seen, audited(stream)))
     const answer = String(row?.['answer'])
     if (answer === 'done') return
     const advice: Readonly<Record<string, string>> = {
       'no dispatcher': `There is no dispatcher ${quoteLiteral(dispatcher)}: look at \`npx pg-lockstep outbox status\`.`,
       'not at the head':
-        'It may have got through meanwhile: look at `npx pg-lockstep outbox parked` for the number at the head.',
+        'It may have got through meanwhile, or a failover has put another one in its place: look at `npx pg-lockstep outbox parked`.',
       'not parked': 'Look at `npx pg-lockstep outbox parked` for the streams that wait.',
       paused: 'It was paused by an operator: resume it.',
       'not paused': 'Use retry for a stream that was not paused.',

@@ -72,7 +72,7 @@ export class ParkedStreams {
     }
     if (heads.size === 0) return
     const rows = [...heads.values()]
-    const events = rows.map((row) => FetchedEvent.ofRow(row, this.#shard.fence))
+    const events = rows.map((row) => FetchedEvent.ofRow(row, this.#shard))
     const { slowAfterMs: _, ...context } = this.#shard.context
     await this.#settle(rows, events, await this.#deliver(events, context))
   }
@@ -106,7 +106,7 @@ export class ParkedStreams {
       const rows = await this.#due()
       if (rows.length === 0 || this.#shard.over) return
       const filled = rows.filter(isFilled)
-      const events = filled.map((row) => FetchedEvent.ofRow(row, this.#shard.fence))
+      const events = filled.map((row) => FetchedEvent.ofRow(row, this.#shard))
       const report = events.length === 0 ? undefined : await this.#deliver(events, this.#shard.context)
       if (report !== undefined) await this.#settle(filled, events, report)
       this.#caughtUp(rows, events, report)
@@ -130,9 +130,8 @@ export class ParkedStreams {
   }
 
   async #due(): Promise<DueRow[]> {
-    const { grounds, plan } = this.#setting
-    const { number, fence } = this.#shard
-    const text = parkedDue(grounds.quotedSchema, plan.name, number, fence, MAX_STREAMS, MAX_EVENTS)
+    const { grounds } = this.#setting
+    const text = parkedDue(grounds.quotedSchema, this.#shard.identity, MAX_STREAMS, MAX_EVENTS)
     const results = await withConnection(grounds.driver, (connection) => connection.script(text), grounds.silence)
     return rowsIn(results) as unknown as DueRow[]
   }
@@ -157,23 +156,21 @@ export class ParkedStreams {
   }
 
   async #settle(rows: readonly DueRow[], events: readonly FetchedEvent[], report: DeliveryReport): Promise<void> {
-    const { grounds, plan } = this.#setting
+    const { grounds } = this.#setting
     const outcomes = [...byStream(events).values()].map((places) => {
       const [first] = places
       const { topic, key } = events[first as number] as FetchedEvent
-      const lastSent = places.findLast((place) => report.sent.has(place))
-      const sentUpTo = lastSent === undefined ? 0 : (events[lastSent] as FetchedEvent).seq
+      const sent = places.filter((place) => report.sent.has(place)).map((place) => events[place] as FetchedEvent)
+      const went = { topic, key, sent: sent.map(({ id }) => id), sent_up_to: sent.at(-1)?.seq ?? 0 }
       const stop = report.stops.find(({ place }) => places.includes(place))
       if (stop?.slow === true) this.noteSlow({ topic, key })
       else this.#slow.delete(nameOf({ topic, key }))
-      if (stop === undefined) return { topic, key, sent_up_to: sentUpTo }
+      if (stop === undefined) return went
       // Attempts are those of the head: with another one at the head they begin anew.
-      const before = sentUpTo === 0 ? Number(rows[stop.place]?.attempts ?? 0) : 0
-      const judged = this.#judge(events[stop.place] as FetchedEvent, stop, before, sentUpTo > 0)
-      return { topic, key, sent_up_to: sentUpTo, ...judged }
+      const before = sent.length === 0 ? Number(rows[stop.place]?.attempts ?? 0) : 0
+      return { ...went, ...this.#judge(events[stop.place] as FetchedEvent, stop, before, sent.length > 0) }
     })
-    const { number, fence } = this.#shard
-    const text = parkedTried(grounds.quotedSchema, plan.name, number, fence, JSON.stringify(outcomes))
+    const text = parkedTried(grounds.quotedSchema, this.#shard.identity, JSON.stringify(outcomes))
     await withConnection(grounds.driver, (connection) => connection.script(text), grounds.silence)
   }
 
@@ -186,7 +183,7 @@ export class ParkedStreams {
   /** What follows from another failure of the event at a stream's head. */
   #judge(event: FetchedEvent, stop: Stop, before: number, moved: boolean): object {
     const { grounds, plan } = this.#setting
-    const { topic, key, seq } = event
+    const { topic, key, seq, id } = event
     const attempts = before + (stop.blamed ? 1 : 0)
     const spent = stop.blamed && attempts >= plan.attempts
     // A tombstone that is refused as well can only be left to an operator.
@@ -203,7 +200,7 @@ export class ParkedStreams {
       outboxParked.publish({ schema, dispatcher: plan.name, topic, key, seq, attempts, reason: stop.reason, state })
     }
     const wasTombstone = event.tombstone !== undefined
-    const failed = { seq, reason: stop.reason, attempts, delay_ms: delayMs, state, was_tombstone: wasTombstone }
+    const failed = { id, seq, reason: stop.reason, attempts, delay_ms: delayMs, state, was_tombstone: wasTombstone }
     if (giveUp === undefined || giveUp === 'block') return failed
     return { ...failed, attempts: 0, delay_ms: 0, give_up: giveUp === 'skip' ? 'skipped' : 'dead' }
   }

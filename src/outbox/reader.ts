@@ -1,4 +1,5 @@
 import { setImmediate as immediately, setTimeout as sleep } from 'node:timers/promises'
+import { FlushUnconfirmed } from '../errors.ts'
 import { readIncarnation, type StatementResult, withConnection } from '../postgres/index.ts'
 import { type Grounds, type Stream, tellsOfLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
@@ -6,8 +7,8 @@ import { madeElsewhere } from './elsewhere.ts'
 import { eventsIn, type EventColumns } from './eventColumns.ts'
 import type { FetchedEvent } from './event.ts'
 import { onPrimary } from './onPrimary.ts'
-import { type Advance, flushToDisk, moveAndFetch } from './outbox.sql.ts'
-import { rowsIn } from './rowsIn.ts'
+import { flush } from './flushToDisk.ts'
+import { type Advance, moveAndFetch } from './outbox.sql.ts'
 
 /** What the cursor of a shard has before it. */
 export interface Window {
@@ -32,6 +33,8 @@ export interface Window {
 export interface ReadingShard {
   readonly number: number
   readonly fence: bigint
+  /** In which the fence was given out. */
+  readonly history: string
   /** Streams to be taken out of the list of those that wait, before the next reading. What was taken out is removed from here. */
   readonly caughtUp: Stream[]
   /** Whether a stream that is due is reason enough for an answer. */
@@ -164,7 +167,8 @@ export class Reader {
           const impatient = performance.now()
           for (const request of requests) {
             // It may have been too much for the server.
-            if (!tellsOfLostConnection(error)) this.#askForLess(request.shard.number)
+            const ofServer = tellsOfLostConnection(error) || error instanceof FlushUnconfirmed
+            if (!ofServer) this.#askForLess(request.shard.number)
             if (request.until <= impatient) request.resolve('lost')
             else this.#waiting.push(request)
           }
@@ -209,7 +213,8 @@ export class Reader {
     const { driver, quotedSchema, silence } = this.#grounds
     const questions = requests.map(({ shard, advance }) => {
       const most = this.#most.get(shard.number) ?? this.#batch
-      return { shard: shard.number, fence: shard.fence, advance, unpark: [...shard.caughtUp], most }
+      const { number, fence, history } = shard
+      return { shard: number, fence, history, advance, unpark: [...shard.caughtUp], most }
     })
     const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards)
     const rows = await onPrimary(this.#grounds, async (connection) => rowsOf(await connection.script(text)))
@@ -247,9 +252,7 @@ export class Reader {
   /** False where the server has had a crash since the windows were read: what is in them may be gone. */
   async #flush(windows: ReadonlyMap<number, Window | 'lost'>): Promise<boolean> {
     const { driver, quotedSchema, silence } = this.#grounds
-    const text = flushToDisk(quotedSchema)
-    const [row] = rowsIn(await withConnection(driver, (connection) => connection.script(text), silence))
-    const life = row?.['life']
+    const life = await withConnection(driver, (connection) => flush(connection, quotedSchema), silence)
     return [...windows.values()].every((window) => window === 'lost' || window.life === life)
   }
 
@@ -258,15 +261,18 @@ export class Reader {
     rows: readonly FetchRow[],
   ): { windows: Map<number, Window | 'lost'>; newLife: boolean; visible: boolean; events: number; lastId: string } {
     const windows = new Map<number, Window | 'lost'>()
-    const fences = new Map(requests.map(({ shard }) => [shard.number, shard.fence]))
+    const shards = new Map(requests.map(({ shard }) => [shard.number, shard]))
     let [newLife, visible, total, lastId] = [false, false, 0, this.#lastId]
     for (const row of rows) {
       const shard = Number(row.shard)
+      const reading = shards.get(shard) as ReadingShard
       if (row.verdict === 'lost') windows.set(shard, 'lost')
       else if (row.life === null) newLife = true
+      // The fence was given out before a crash or a failover: a shard is owned within one history.
+      else if (row.life !== reading.history) windows.set(shard, 'lost')
       else {
         const { life, prev, next, version, last_id: seenId } = row
-        const { events, waiting } = eventsIn(row, fences.get(shard) ?? 0n)
+        const { events, waiting } = eventsIn(row, reading)
         if (row.verdict === 'visible' && events.length > 0) visible = true
         total += events.length
         if (row.ids === null) this.#most.delete(shard)

@@ -72,8 +72,12 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
   const { driver, quotedSchema, silence } = grounds
   const ask = (text: string): Promise<StatementResult<TextRow>[]> =>
     withConnection(driver, (connection) => connection.script(text), silence)
-  const [here] = rowsIn(await ask(positionNow(quotedSchema))) as unknown as [{ position: string; after: string }]
+  const [here] = rowsIn(await ask(positionNow(quotedSchema))) as unknown as [
+    { position: string; after: string; history: string },
+  ]
   const upTo = Number(here.position)
+  // Nobody owns a shard for a replay.
+  const under = { fence: 0n, history: here.history }
   const settled = await untilSettled(async () => rowsIn(await ask(hasEnded(here.after)))[0]?.['ended'] === 'true')
   let [events, position, nextSeq] = [0, options.fromPosition ?? 0, fromSeq]
   const retention = new Retention(topic === undefined || key === undefined ? undefined : `${topic}/${key}`)
@@ -86,12 +90,12 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
           : eventsAfter(quotedSchema, position, upTo, topic, batch),
       )
       const rows = rowsWith(results, 'event_id') as unknown as EventRow[]
-      const fetched = rows.map((row) => FetchedEvent.ofRow(row, 0n))
+      const fetched = rows.map((row) => FetchedEvent.ofRow(row, under))
       const last = fetched.at(-1)
       const ended = toSeq !== undefined && nextSeq > toSeq
       retention.check(rowsWith(results, 'emptied')[0] as unknown as EmptiedRow, { position, nextSeq, ended })
       if (last === undefined) break
-      const context = { dispatcher: 'replay', shard: 0, fence: 0n, signal: signal ?? new AbortController().signal }
+      const context = { dispatcher: 'replay', shard: 0, ...under, signal: signal ?? new AbortController().signal }
       const wrong = fetched.find(({ fault }) => fault !== undefined)
       const sound = wrong === undefined ? fetched : fetched.slice(0, fetched.indexOf(wrong))
       const answers = sound.length === 0 ? [] : await sink.send(sound, context)

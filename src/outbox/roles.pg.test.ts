@@ -189,7 +189,7 @@ describe('the producer', () => {
   test('cannot move cursors, dispatch, or operate', async () => {
     const { producer } = locksteps
     for (const call of [
-      `outbox_take('default', 0::smallint, 9)`,
+      `outbox_take('default', 0::smallint, 9, '', 1)`,
       `outbox_flush()`,
       `outbox_keep('0 s')`,
       `outbox_drop('0 s')`,

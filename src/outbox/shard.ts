@@ -6,9 +6,9 @@ import { backoffMs } from './backoff.ts'
 import type { Breaker } from './breaker.ts'
 import { deliver, type DeliveryReport, type Stop } from './deliver.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
-import { madeElsewhere } from './elsewhere.ts'
+import { dispatcherRemoved, madeElsewhere } from './elsewhere.ts'
 import type { FetchedEvent, OutboxEvent } from './event.ts'
-import { type Advance, takeShard } from './outbox.sql.ts'
+import { type Advance, type OwnedShard, takeShard } from './outbox.sql.ts'
 import type { Grounds, Stream } from '../transactions/index.ts'
 import { ParkedStreams } from './parkedStreams.ts'
 import { rowsIn } from './rowsIn.ts'
@@ -31,6 +31,8 @@ export interface ShardSetting {
 export class Shard implements ReadingShard {
   readonly number: number
   readonly lease: Lease
+  /** In which the lease was granted. In another one the shard is lost, and has to be taken again with a new fence. */
+  readonly history: string
   readonly #setting: ShardSetting
   readonly #parked: ParkedStreams
   readonly #stopping = new AbortController()
@@ -41,10 +43,11 @@ export class Shard implements ReadingShard {
   #refreshAt = performance.now() + REFRESH_MS
   readonly ended: Promise<void>
 
-  constructor(setting: ShardSetting, number: number, lease: Lease) {
+  constructor(setting: ShardSetting, number: number, lease: Lease, history: string) {
     this.#setting = setting
     this.number = number
     this.lease = lease
+    this.history = history
     this.#ending = AbortSignal.any([this.#stopping.signal, lease.signal])
     this.#parked = new ParkedStreams(setting, this)
     this.ended = this.#ownAndRun()
@@ -55,10 +58,16 @@ export class Shard implements ReadingShard {
   }
 
   get context(): BatchContext {
-    const { number: shard, fence, lease } = this
+    const { lease } = this
     const owned = (): boolean => lease.trustedMs > 0
-    const { name: dispatcher, slowAfterMs } = this.#setting.plan
-    return { dispatcher, shard, fence, signal: lease.signal, owned, ...(slowAfterMs === false ? {} : { slowAfterMs }) }
+    const { slowAfterMs } = this.#setting.plan
+    return { ...this.identity, signal: lease.signal, owned, ...(slowAfterMs === false ? {} : { slowAfterMs }) }
+  }
+
+  /** As whom it speaks to the database. */
+  get identity(): OwnedShard {
+    const { number: shard, fence, history } = this
+    return { dispatcher: this.#setting.plan.name, shard, fence, history }
   }
 
   /** Delivers what it has in hand, moves its cursor and ends. */
@@ -97,11 +106,12 @@ export class Shard implements ReadingShard {
 
   async #run(): Promise<void> {
     const { grounds, plan, reader } = this.#setting
-    const taking = takeShard(grounds.quotedSchema, plan.name, this.number, this.fence)
+    const taking = takeShard(grounds.quotedSchema, this.identity, plan.shards)
     const answers = await withConnection(grounds.driver, (connection) => connection.script(taking), grounds.silence)
     const taken = rowsIn(answers)[0]?.['taken']
-    if (taken === null) throw madeElsewhere(plan.name)
-    if (taken !== 'true') return
+    if (taken === 'elsewhere') throw madeElsewhere(plan.name)
+    if (taken === 'removed') throw dispatcherRemoved(plan.name)
+    if (taken !== 'taken') return
     let advance: Advance | undefined
     while (!this.lease.signal.aborted) {
       if (this.#over && advance === undefined) break

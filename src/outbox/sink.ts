@@ -23,6 +23,8 @@ export interface BatchContext {
   readonly shard: number
   /** Grows with every owner of the shard: whoever comes with a smaller one is late. */
   readonly fence: bigint
+  /** The history in which the fence was given out: see `event.history`. */
+  readonly history: string
   /** Aborted when the shard was lost: what was not sent by then is somebody else's. */
   readonly signal: AbortSignal
   /**

@@ -48,6 +48,8 @@ export interface ParkedStream {
   readonly events: number
   /** The number of the event at its head. */
   readonly head: number | undefined
+  /** Its id: after an asynchronous failover another event can have the number. */
+  readonly headId: string | undefined
 }
 
 interface ShardRow {
@@ -115,6 +117,7 @@ interface ParkedRow {
   readonly next_attempt_ms: string | null
   readonly events: string
   readonly head: string | null
+  readonly head_id: string | null
 }
 
 function dateOf(milliseconds: string | null): Date | undefined {
@@ -148,5 +151,6 @@ export async function parkedStreams(grounds: Grounds, options: ParkedOptions): P
     nextAttemptAt: dateOf(row.next_attempt_ms),
     events: Number(row.events),
     head: row.head === null ? undefined : Number(row.head),
+    headId: row.head_id ?? undefined,
   }))
 }

@@ -59,6 +59,13 @@ export interface KeptStatement {
   given: number
 }
 
+/** What the server says beside its answer. */
+export interface Notice {
+  readonly message?: string | undefined
+  /** The function of the server that says it. The text depends on the server's language. */
+  readonly routine?: string | undefined
+}
+
 /**
  * One connection in our hands. The two drivers differ in everything but this.
  *
@@ -88,6 +95,11 @@ export interface Connection {
    * reached the server and was not answered well. With a `check`, a statement from `failUnlessSame()`, that goes before all of them.
    */
   commit(closing: readonly Statement[], check?: string): Promise<Commit>
+  /**
+   * Has every notice and warning of this connection passed on, until the answer is called. Undefined where the driver does not tell from
+   * which connection one comes (postgres.js).
+   */
+  hearing?(heard: (notice: Notice) => void): () => void
   /** True once the connection's end was seen. From then on nothing may be sent: the driver may have given its place to another. */
   readonly lost: boolean
   /** Called once when the end is seen, with the server's last words where it had any. One at a time. */

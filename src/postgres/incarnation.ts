@@ -1,11 +1,11 @@
 import type { Connection } from './connection.ts'
 import { ensureIncarnation } from './postgres.sql.ts'
 
-/** One life of one database: whatever is remembered outside it is good only while this stays the same. */
+/** One server epoch of one database: whatever is remembered outside it is good only while this stays the same. */
 export interface Incarnation {
-  /** Random; another one after a crash, a promotion, a restore. */
+  /** The history. Random; another one after a crash, a promotion, a restore. */
   readonly value: string
-  /** Grows by one with each life. */
+  /** The generation of its fences, their upper bits: grows with a promotion or a restore, not with a crash. */
   readonly epoch: bigint
   readonly timeline: string
   readonly system: string

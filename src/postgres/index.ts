@@ -19,10 +19,10 @@
  * **A pool that gives no connection** means one of three things, told by where the error came from and by codes, never by text: the
  * server cannot be reached now, all connections are in use, or a person has to change something (see connectFailure.ts).
  *
- * **The incarnation.** Transaction ids, snapshots and "did it commit?" are only good within one life of the server: after a
+ * **The incarnation.** Transaction ids, snapshots and "did it commit?" are only good within one server epoch: after a
  * crash, ids whose WAL was not flushed are given out again, and `pg_xact_status` answers for somebody else. A random value in
- * an UNLOGGED table is that life's name: a crash, a promotion or a restore empties the table, and the next to come writes a
- * new value and moves the epoch, which is logged and only grows. A direct connection cannot outlive its server, so its
+ * an UNLOGGED table, the history, names the epoch: a crash, a promotion or a restore empties the table, and the next to come writes a
+ * new value. The generation of fences, which follows the timeline, is logged (`sql/0002_incarnation.sql`). A direct connection cannot outlive its server, so its
  * incarnation is read once; behind a pooler, which reconnects unseen, it is read with every transaction.
  *
  * **Migrations** are numbered SQL files, applied in one transaction under one lock, all or nothing. Each says the oldest schema

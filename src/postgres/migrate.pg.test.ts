@@ -204,13 +204,13 @@ describe('other migrations than ours', () => {
   test('the next version upgrades a schema with data in it', async () => {
     const schema = freshName()
     await new Lockstep(pool, { schema }).migrate()
-    await pool.query(`UPDATE ${schema}.epoch SET value = 41`)
+    await pool.query(`UPDATE ${schema}.epoch SET timeline_offset = 41`)
     const directory = await directoryWith({
       [`${next}_note.sql`]: `-- compatible-from: 1\nALTER TABLE :"schema".epoch ADD COLUMN note text NOT NULL DEFAULT 'new';\n`,
     })
     expect(await migrateFrom(schema, directory)).toMatchObject({ from: KNOWN_VERSION, to: KNOWN_VERSION + 1 })
-    expect((await pool.query(`SELECT value::int, note FROM ${schema}.epoch`)).rows).toEqual([
-      { value: 41, note: 'new' },
+    expect((await pool.query(`SELECT timeline_offset::int, note FROM ${schema}.epoch`)).rows).toEqual([
+      { timeline_offset: 41, note: 'new' },
     ])
   })
 

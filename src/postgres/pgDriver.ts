@@ -6,6 +6,7 @@ import {
   type Connection,
   type ConnectionMemory,
   type Driver,
+  type Notice,
   type OwnValue,
   type Statement,
   type StatementResult,
@@ -48,8 +49,10 @@ export interface PgClient {
   query(commit: PgMessage, callback: PgCallback): unknown
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   on(event: 'notification', listener: (message: PgNotification) => void): unknown
+  on(event: 'notice', listener: (notice: Notice) => void): unknown
   removeListener(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   removeListener(event: 'notification', listener: (message: PgNotification) => void): unknown
+  removeListener(event: 'notice', listener: (notice: Notice) => void): unknown
   readonly processID?: number | null
   readonly host?: string
   readonly port?: number
@@ -312,6 +315,11 @@ class PgConnection implements Connection {
       return { command: '', failure, endedEarly: isEndedEarly(failure) }
     }
     return this.commit([])
+  }
+
+  hearing(heard: (notice: Notice) => void): () => void {
+    this.client.on('notice', heard)
+    return () => void this.client.removeListener('notice', heard)
   }
 
   virtualClient(session: VirtualSession): unknown {

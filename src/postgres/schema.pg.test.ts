@@ -109,11 +109,11 @@ describe('a change by hand shows', () => {
 
   test.each([
     ['a column', 'ALTER TABLE changed.epoch ADD COLUMN extra int'],
-    ['a type', 'ALTER TABLE changed.epoch ALTER COLUMN value TYPE numeric'],
-    ['a default', 'ALTER TABLE changed.epoch ALTER COLUMN value SET DEFAULT 7'],
-    ['NOT NULL', 'ALTER TABLE changed.epoch ALTER COLUMN value DROP NOT NULL'],
-    ['a constraint', 'ALTER TABLE changed.epoch ADD CHECK (value < 100)'],
-    ['an index', 'CREATE INDEX ON changed.epoch (value)'],
+    ['a type', 'ALTER TABLE changed.epoch ALTER COLUMN timeline_offset TYPE numeric'],
+    ['a default', 'ALTER TABLE changed.epoch ALTER COLUMN timeline_offset SET DEFAULT 7'],
+    ['NOT NULL', 'ALTER TABLE changed.epoch ALTER COLUMN timeline_offset DROP NOT NULL'],
+    ['a constraint', 'ALTER TABLE changed.epoch ADD CHECK (timeline_offset < 100)'],
+    ['an index', 'CREATE INDEX ON changed.epoch (timeline_offset)'],
     ['a logged incarnation', 'ALTER TABLE changed.incarnation SET LOGGED'],
     ['a table', 'CREATE TABLE changed.extra ()'],
     ['a view', 'CREATE VIEW changed.extra AS SELECT 1 AS n'],

@@ -61,18 +61,17 @@ describe('the incarnation', () => {
     expect(await incarnation()).toEqual(before)
   })
 
-  test('ends with a crash, and the epoch grows by one', async () => {
+  test('ends with a crash, and the generation of fences stays', async () => {
     const before = await incarnation()
     await server.crash()
     await server.start()
     const after = await incarnation()
     expect(after.value).not.toBe(before.value)
-    expect(after.epoch).toBe(before.epoch + 1n)
-    expect(after).toMatchObject({ system: before.system, database: before.database, timeline: before.timeline })
+    const { system, database, timeline, epoch } = before
+    expect(after).toMatchObject({ system, database, timeline, epoch })
   })
 
-  test('after a crash, twenty at once find one and the same, and the epoch grows by exactly one', async () => {
-    const before = await incarnation()
+  test('after a crash, twenty at once find one and the same', async () => {
     await server.crash()
     await server.start()
     const found = await withPool(
@@ -86,7 +85,6 @@ describe('the incarnation', () => {
       20,
     )
     expect(new Set(found.map((each) => each.incarnation.value)).size).toBe(1)
-    expect(new Set(found.map((each) => each.incarnation.epoch))).toEqual(new Set([before.epoch + 1n]))
   })
 
   test('a transaction begins the new one by itself, through a pool that lived through the crash', async () => {
@@ -99,7 +97,7 @@ describe('the incarnation', () => {
       await server.crash()
       await server.start()
       await Promise.all(both.map((lockstep) => lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)))
-      expect((await incarnation()).epoch).toBe(before.epoch + 1n)
+      expect((await incarnation()).value).not.toBe(before.value)
     } finally {
       await pool.end()
       await sql.end({ timeout: 1 })
@@ -112,27 +110,34 @@ describe('the incarnation', () => {
     const copy = await incarnation('copied')
     expect(copy.value).not.toBe(original.value)
     expect(copy.database).not.toBe(original.database)
-    expect(copy).toMatchObject({ system: original.system, epoch: original.epoch + 1n })
+    expect(copy.system).toBe(original.system)
+    expect(copy.epoch).toBeGreaterThan(original.epoch)
     expect(await incarnation()).toEqual(original)
   })
 
   test('is on disk before anything is derived from it, whatever the session says about durability', async () => {
     const pool = new pg.Pool({ connectionString: server.url(), options: '-c synchronous_commit=off', max: 1 })
-    const epochs: bigint[] = []
+    const before = await incarnation()
     try {
-      for (let life = 0; life < 2; life++) {
-        await server.crash()
-        await server.start()
-        const { incarnation: current } = await checkReadiness(driverFor(pool), 'lockstep').catch(() =>
-          // The pool's connection died with the server and may not know yet.
-          checkReadiness(driverFor(pool), 'lockstep'),
-        )
-        epochs.push(current.epoch)
-      }
+      await withPool(
+        // As in a restored dump.
+        (admin) => admin.query('UPDATE lockstep.epoch SET system = 1; TRUNCATE lockstep.incarnation'),
+        server.url(),
+      )
+      const { incarnation: begun } = await checkReadiness(driverFor(pool), 'lockstep')
+      expect(begun.epoch).toBeGreaterThan(before.epoch)
+      await server.crash()
+      await server.start()
+      // A change that was not on disk would be made once more.
+      expect((await incarnation()).epoch).toBe(begun.epoch)
+      const { rows } = await withPool(
+        (admin) => admin.query<{ system: string }>('SELECT system::text FROM lockstep.epoch'),
+        server.url(),
+      )
+      expect(rows[0]?.system).toBe(before.system)
     } finally {
       await pool.end()
     }
-    expect(epochs[1]).toBe((epochs[0] ?? 0n) + 1n)
   })
 })
 

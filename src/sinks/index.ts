@@ -22,7 +22,7 @@
  * `close()` lets what is under way end, and sends nothing more. The client belongs to whoever made it: a sink never closes it, unless
  * it made it itself.
  *
- * **S5 The way back.** Topic, key, number, id and fence travel in headers of the same names everywhere (`message.ts`), and
+ * **S5 The way back.** Topic, key, number, id, fence and history travel in headers of the same names everywhere (`message.ts`), and
  * `readMessage()` turns a message into what the inbox takes.
  */
 export { HEADERS, messageHeaders, readMessage, type ReceivedEvent } from './message.ts'

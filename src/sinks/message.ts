@@ -10,6 +10,7 @@ export const HEADERS = {
   seq: 'lockstep-seq',
   id: 'lockstep-id',
   fence: 'lockstep-fence',
+  history: 'lockstep-history',
   enqueuedAt: 'lockstep-enqueued-at',
   tombstone: 'lockstep-tombstone',
   contentType: 'content-type',
@@ -29,6 +30,7 @@ export function messageHeaders(event: OutboxEvent): Record<string, string> {
     [HEADERS.seq]: String(event.seq),
     [HEADERS.id]: event.id,
     [HEADERS.fence]: String(event.fence),
+    [HEADERS.history]: event.history,
     [HEADERS.enqueuedAt]: event.enqueuedAt.toISOString(),
     [HEADERS.contentType]: event.contentType,
     ...(event.tombstone === undefined ? {} : { [HEADERS.tombstone]: event.tombstone }),
@@ -62,8 +64,10 @@ export interface ReceivedEvent<Payload = unknown> extends InboxEvent {
   /** Those that were enqueued with it: without Lockstep's own. */
   readonly headers: Readonly<Record<string, string>>
   readonly enqueuedAt: Date
-  /** Grows with every owner of the event's shard. */
+  /** Grows with every owner of the event's shard, along one chain of promotions. */
   readonly fence: bigint
+  /** The history in which it was sent: another one after a crash, a promotion or a restore of the producer's server. */
+  readonly history: string
   readonly tombstone: string | undefined
 }
 
@@ -100,6 +104,7 @@ export function readMessage<Payload = unknown>(
     seq: Number(whole(HEADERS.seq)),
     id: required(HEADERS.id),
     fence: BigInt(whole(HEADERS.fence)),
+    history: required(HEADERS.history),
     enqueuedAt: timeOf(HEADERS.enqueuedAt, required(HEADERS.enqueuedAt)),
     tombstone,
     contentType,

@@ -64,6 +64,7 @@ export interface EventParts {
 }
 
 let position = 0
+const HISTORY = randomUUID()
 
 /** An event as a dispatcher has it. */
 export function eventOf(topic: string, key: string, seq: number, parts: EventParts = {}): OutboxEvent {
@@ -82,6 +83,7 @@ export function eventOf(topic: string, key: string, seq: number, parts: EventPar
     position: ++position,
     tombstone,
     fence,
+    history: HISTORY,
   }
 }
 
@@ -96,7 +98,14 @@ export function underFence(events: readonly OutboxEvent[], fence: bigint): Outbo
 }
 
 export function contextOf(parts: Partial<BatchContext> = {}): BatchContext {
-  return { dispatcher: 'conformance', shard: 0, fence: 1n, signal: new AbortController().signal, ...parts }
+  return {
+    dispatcher: 'conformance',
+    shard: 0,
+    fence: 1n,
+    history: HISTORY,
+    signal: new AbortController().signal,
+    ...parts,
+  }
 }
 
 /** Sends as a dispatcher does: what was not sent comes again, from each stream's first such event on, until all was. */

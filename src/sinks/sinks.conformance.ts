@@ -80,8 +80,8 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       const received = await bench.received(topic)
       for (const event of events) {
         const got = received.find(({ key, seq }) => key === event.key && seq === event.seq)
-        const { id, fence, payload, headers, enqueuedAt, tombstone, contentType } = event
-        expect(got).toMatchObject({ topic, id, fence, headers, enqueuedAt, tombstone, contentType })
+        const { id, fence, history, payload, headers, enqueuedAt, tombstone, contentType } = event
+        expect(got).toMatchObject({ topic, id, fence, history, headers, enqueuedAt, tombstone, contentType })
         expect(got?.payload).toEqual(payload)
       }
     })

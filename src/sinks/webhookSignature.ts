@@ -103,6 +103,7 @@ const FACTS: readonly string[] = [
   HEADERS.seq,
   HEADERS.id,
   HEADERS.fence,
+  HEADERS.history,
   HEADERS.enqueuedAt,
   HEADERS.tombstone,
   HEADERS.contentType,

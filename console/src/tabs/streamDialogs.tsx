@@ -65,7 +65,7 @@ export function OnStreamDialog(properties: {
   const { verb, onClose } = properties
   // As it was when the button was pressed: what is confirmed is what was read.
   const [row] = useState(properties.row)
-  const { dispatcher, topic, key, head } = row
+  const { dispatcher, topic, key, head, headId } = row
   const wording = WORDINGS[verb]
   const name = `${topic}/${key}`
   return (
@@ -76,7 +76,7 @@ export function OnStreamDialog(properties: {
       reason={wording.reason}
       run={async (reason) => {
         const stream: OnStream = { dispatcher, topic, key, reason }
-        const wish: OnStream | SkipEvent = verb === 'skip' ? { ...stream, seq: head ?? 0 } : stream
+        const wish: OnStream | SkipEvent = verb === 'skip' ? { ...stream, seq: head ?? 0, headId } : stream
         return (await act<Done>(`api/outbox/${verb}`, wish))?.message
       }}
       onClose={onClose}

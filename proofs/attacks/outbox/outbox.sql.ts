@@ -36,4 +36,5 @@ export const READY = 'SELECT 1'
 
 /** The planted bug: what is visible is sent, whether it is on disk or not. */
 export const WITHOUT_FLUSH = `
-  CREATE OR REPLACE FUNCTION lockstep.outbox_flush() RETURNS text LANGUAGE sql AS 'SELECT value::text FROM lockstep.incarnation'`
+  CREATE OR REPLACE FUNCTION lockstep.outbox_flush(OUT life text, OUT place pg_lsn) LANGUAGE sql
+  AS 'SELECT value::text, NULL::pg_lsn FROM lockstep.incarnation'`
