@@ -66,7 +66,7 @@ test.each([
   [['--as', 'producer'], 'To which role?'],
   [['--to', 'shop'], 'As which role?'],
   [['--to', 'shop', '--as', 'prodcer'], 'There is no role "prodcer".'],
-  [['--to', 'shop', '--as', ''], 'There is no role "".'],
+  [['--to', 'shop', '--as', 'producer,'], 'There is no role "".'],
 ])('%j is a mistake of the command line', async (args, message) => {
   expect(await command(['grants', ...args])).toMatchObject({
     code: 2,

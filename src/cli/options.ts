@@ -1,4 +1,3 @@
-import { ROLE_NAMES } from '../index.ts'
 import type { OptionName } from './command.ts'
 
 export interface OptionMeaning {
@@ -34,7 +33,6 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
     value: 'NAMES',
     summary:
       'what the role is to do: producer, application, dispatcher, consumer, operator, observer; with commas between',
-    choices: ROLE_NAMES,
   },
   apply: { type: 'boolean', value: '', summary: 'run the statements, as the owner of the schema' },
   watch: { type: 'boolean', value: '', summary: 'show it anew every second, until Ctrl-C' },

@@ -91,6 +91,9 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
     functions: [
       ...EVERY_ROLE,
       ...HOLD_LEASES,
+      // Its shards and its members are leases.
+      'lease_holders',
+      'lease_queue',
       'outbox_register',
       'outbox_take',
       'outbox_read',
