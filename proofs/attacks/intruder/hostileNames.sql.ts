@@ -9,25 +9,29 @@ export const DROP_HITS = `DROP SEQUENCE ${SEQUENCE}`
 /** A sequence keeps what a rollback undoes. */
 export const HITS = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END::int AS hits FROM ${SEQUENCE}`
 
-const HIT = `nextval('intruder_hits')`
+/** By its number the sequence needs no quotes, which would be doubled on the way. */
+export const OID_OF_HITS = `SELECT '${SEQUENCE}'::regclass::oid::text AS oid`
 
 /** Each is at most 63 bytes long. */
-export const HOSTILE_NAMES = [
-  `x$create$||${HIT}||$create$`,
-  `x$$;SELECT ${HIT};--`,
-  `x$do$;SELECT ${HIT};--`,
-  `x$body$;SELECT ${HIT};--`,
-  `x";SELECT ${HIT};--`,
-  `x';SELECT ${HIT};--`,
-  `x'||${HIT}||'`,
-  `x\\';SELECT ${HIT};--`,
-  `x*/;SELECT ${HIT};--`,
-  `x<slot>'||${HIT}||'`,
-  `<writes>";SELECT ${HIT};--`,
-  `%I%s%L%1$s`,
-  `x:"schema":'schema'`,
-  `E'\\n";SELECT ${HIT};--`,
-]
+export function hostileNames(oid: string): string[] {
+  const hit = `nextval(${oid})`
+  return [
+    `x$create$||${hit}||$create$`,
+    `x$$;SELECT ${hit};--`,
+    `x$do$;SELECT ${hit};--`,
+    `x$body$;SELECT ${hit};--`,
+    `x";SELECT ${hit};--`,
+    `x';SELECT ${hit};--`,
+    `x'||${hit}||'`,
+    `x\\';SELECT ${hit};--`,
+    `x*/;SELECT ${hit};--`,
+    `x<slot>'||${hit}||'`,
+    `<writes>";SELECT ${hit};--`,
+    `%I%s%L%1$s`,
+    `x:"schema":'schema'`,
+    `E'\\n";SELECT ${hit};--`,
+  ]
+}
 
 /** The migrations with the name put in as it is, but for its quotes: what ours did once. */
 export function naiveScripts(name: string): string[] {

@@ -2,7 +2,15 @@ import { InvalidOption, key } from 'pg-lockstep'
 import { quoteIdentifier } from 'pg-lockstep/postgres'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import type { Arena, Edge } from '../edges/edge.ts'
-import { CREATE_HITS, DROP_HITS, dropNamed, HITS, HOSTILE_NAMES, naiveScripts } from './hostileNames.sql.ts'
+import {
+  CREATE_HITS,
+  DROP_HITS,
+  dropNamed,
+  HITS,
+  hostileNames as hostile,
+  naiveScripts,
+  OID_OF_HITS,
+} from './hostileNames.sql.ts'
 
 /**
  * Schemas whose names are SQL. Each is refused before anything is sent, or is a schema like every other: it is migrated, locked and
@@ -14,11 +22,13 @@ export const hostileNames: Edge = {
   async run(arena) {
     const { admin } = arena.lab
     await admin.query(CREATE_HITS)
+    const { rows } = await admin.query<{ oid: string }>(OID_OF_HITS)
+    const names = hostile(rows[0]?.oid ?? '')
     try {
       let broken = 0
-      for (const name of HOSTILE_NAMES) broken += (await useSchema(arena, name)) ? 0 : 1
+      for (const name of names) broken += (await useSchema(arena, name)) ? 0 : 1
       const ours = await hits(arena)
-      for (const name of HOSTILE_NAMES) {
+      for (const name of names) {
         for (const script of naiveScripts(name)) await admin.query(script).catch(() => undefined)
       }
       const goals: Goal[] = [

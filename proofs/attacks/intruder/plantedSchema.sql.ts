@@ -51,7 +51,7 @@ export const PLANTS: Readonly<Record<string, { readonly owned?: true; readonly p
   'a function with a name of ours, in a schema of the migrator': {
     owned: true,
     plant: (schema) =>
-      `${evil(schema)}; CREATE FUNCTION ${schema}.lock_id(domain unknown, key unknown) RETURNS bigint LANGUAGE sql AS 'SELECT ${schema}.evil()::int::bigint'`,
+      `${evil(schema)}; CREATE FUNCTION ${schema}.lock_id(domain varchar, key varchar) RETURNS bigint LANGUAGE sql AS 'SELECT ${schema}.evil()::int::bigint'`,
   },
 }
 
