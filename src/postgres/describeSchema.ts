@@ -35,14 +35,12 @@ function inHead(text: string, schema: string): string {
 /** As `forSchema` writes it: the name as a text is only where `lock_id()` hashes it or a relation is named. */
 function inBody(text: string, schema: string): string {
   const name = schemaText(schema)
-  const relations = new Map(
-    ['outbox_slot', 'outbox_ids'].map((relation) => [
-      schemaText(`${quoteIdentifier(schema)}.${relation}`),
-      schemaText(`"lockstep".${relation}`),
-    ]),
-  )
   let described = text.trim()
-  for (const [here, there] of relations) described = described.replaceAll(`${here}::regclass`, `${there}::regclass`)
+  for (const relation of ['outbox_slot', 'outbox_ids'])
+    described = described.replaceAll(
+      `${schemaText(schema, relation)}::regclass`,
+      `${schemaText('lockstep', relation)}::regclass`,
+    )
   return described
     .replaceAll(`${schemaIdentifier(schema)}.`, '"lockstep".')
     .replaceAll(`convert_to(${name},`, `convert_to('lockstep',`)

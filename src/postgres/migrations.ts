@@ -46,11 +46,14 @@ export function schemaIdentifier(schema: string): string {
   return `U&"${escapes.join('')}"`
 }
 
-/** A text of a migration that holds the schema's name, likewise. An expression: U&'' fails where a session reads backslashes the old way. */
-export function schemaText(text: string): string {
-  return /^[a-z0-9_".]*$/.test(text)
-    ? quoteLiteral(text)
-    : `convert_from(decode('${Buffer.from(text).toString('hex')}', 'hex'), 'UTF8')`
+/**
+ * The schema's name as a text of a migration, or that of a relation in it, likewise. An expression: U&'' fails where a session reads
+ * backslashes the old way.
+ */
+export function schemaText(schema: string, relation?: string): string {
+  const text = relation === undefined ? schema : `${quoteIdentifier(schema)}.${relation}`
+  if (PLAIN_NAME.test(schema)) return quoteLiteral(text)
+  return `convert_from(decode('${Buffer.from(text).toString('hex')}', 'hex'), 'UTF8')`
 }
 
 /**
@@ -62,5 +65,5 @@ export function forSchema(text: string, schema: string): string {
   return text
     .replaceAll(':"schema"', () => schemaIdentifier(schema))
     .replaceAll(":'schema'", () => schemaText(schema))
-    .replaceAll(/:'schema\.(\w+)'/g, (_, relation: string) => schemaText(`${quoteIdentifier(schema)}.${relation}`))
+    .replaceAll(/:'schema\.(\w+)'/g, (_, relation: string) => schemaText(schema, relation))
 }
