@@ -1,6 +1,7 @@
 import pg from 'pg'
 import type { RoleName } from 'pg-lockstep'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
+import type { Tell } from '../attack.ts'
 import type { Edge } from '../edges/edge.ts'
 import {
   BEGIN_ATTEMPT,
@@ -36,7 +37,7 @@ interface Reach {
  */
 export const roles: Edge = {
   name: 'roles',
-  async run({ lab, driver }) {
+  async run({ lab, driver, tell }) {
     const { admin } = lab
     const client = lab.client(driver, lab.url('direct'), { schema: SCHEMA })
     await admin.query(dropSchema(SCHEMA))
@@ -48,10 +49,10 @@ export const roles: Edge = {
         const reach = await reachOf(admin, lab.url('direct'), `intruder_${name}`, async (role) => {
           await client.lockstep.grant({ to: role, as: name as RoleName })
         })
-        goals.push(...goalsOf(`the ${name}`, reach, documented))
+        goals.push(...goalsOf(tell, `the ${name}`, reach, documented))
       }
       const nobody = await reachOf(admin, lab.url('direct'), 'intruder_nobody', async () => undefined)
-      goals.push(...goalsOf('a role that can only connect', nobody, new Set()))
+      goals.push(...goalsOf(tell, 'a role that can only connect', nobody, new Set()))
 
       const old = await reachOf(admin, lab.url('direct'), 'intruder_old', (role) =>
         admin.query(grantTables(SCHEMA, role)),
@@ -72,16 +73,17 @@ export const roles: Edge = {
   },
 }
 
-function goalsOf(who: string, reach: Reach, documented: ReadonlySet<string>): Goal[] {
-  const beyond = [...reach.functions].filter((each) => !documented.has(each))
-  const missing = [...documented].filter((each) => !reach.functions.has(each))
-  const named = (list: readonly string[]): string => (list.length === 0 ? '' : ` (${list.slice(0, 5).join('; ')})`)
-  return [
-    goal(`${who}: tables and sequences that it reaches${named(reach.tables)}`, reach.tables.length, '=', 0),
-    goal(`${who}: changes to the schema that it makes${named(reach.schema)}`, reach.schema.length, '=', 0),
-    goal(`${who}: functions beyond its column of the page${named(beyond)}`, beyond.length, '=', 0),
-    goal(`${who}: functions of its column that it cannot call${named(missing)}`, missing.length, '=', 0),
-  ]
+function goalsOf(tell: Tell, who: string, reach: Reach, documented: ReadonlySet<string>): Goal[] {
+  const found = {
+    'tables and sequences that it reaches': reach.tables,
+    'changes to the schema that it makes': reach.schema,
+    'functions beyond its column of the page': [...reach.functions].filter((each) => !documented.has(each)),
+    'functions of its column that it cannot call': [...documented].filter((each) => !reach.functions.has(each)),
+  }
+  return Object.entries(found).map(([what, list]) => {
+    if (list.length > 0) tell(`intruder: ${who}: ${what}: ${list.slice(0, 10).join('; ')}`)
+    return goal(`${who}: ${what}`, list.length, '=', 0)
+  })
 }
 
 /** Makes the role, has it granted something, and tries everything as that role. */
