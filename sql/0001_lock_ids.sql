@@ -9,3 +9,11 @@ AS $$
     convert_to(:'schema', 'UTF8') || decode('00', 'hex') || convert_to(domain, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint
 $$;
+
+-- How far the schema is, for roles that cannot read the table. Also what a role that does not own the schema asks before it migrates: it
+-- runs with the rights of whoever made it, never with the caller's.
+CREATE FUNCTION :"schema".schema_version(OUT version integer, OUT compatible_from integer)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+  SELECT max(m.version), max(m.compatible_from) FROM :"schema".migrations m
+$$;

@@ -37,7 +37,7 @@ INSERT INTO :"schema".epoch (system, database, timeline, timeline_offset) VALUES
 -- brings the row along, hence the comparison with system identifier and database oid. Call it at READ COMMITTED: the second
 -- look must see what the holder of the lock has committed.
 CREATE FUNCTION :"schema".ensure_incarnation() RETURNS :"schema".incarnation
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   here oid := (SELECT oid FROM pg_database WHERE datname = current_database());
@@ -72,3 +72,8 @@ BEGIN
   RETURN found_row;
 END
 $$;
+
+-- The current life as the table has it, without beginning a new one. Null after a crash.
+CREATE FUNCTION :"schema".current_incarnation() RETURNS text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT i.value::text FROM :"schema".incarnation i $$;

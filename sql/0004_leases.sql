@@ -67,7 +67,7 @@ CREATE FUNCTION :"schema".lease_take(
   OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamptz,
   OUT other_left_ms double precision, OUT other_permits integer
 )
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   ttl interval := make_interval(secs => ttl_ms / 1000.0);
@@ -161,7 +161,7 @@ $$;
 -- By fence as well as by token: a question that was long on its way may have taken a lost lease again under its old token.
 CREATE FUNCTION :"schema".lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[])
 RETURNS TABLE (renewed_token uuid, outcome text)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   -- A renewal that a crash could undo would leave a holder that trusts what the row does not say.
@@ -201,7 +201,7 @@ $$;
 
 -- Gives a lease back. False where it was not held any more. That a crash could undo it only means that it expires instead.
 CREATE FUNCTION :"schema".lease_release(held text, my_token uuid) RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   mine :"schema".leases;
@@ -224,7 +224,7 @@ $$;
 
 -- Takes a lease away from whoever holds it, all slots of it. Changing the fence waits for the holder's open transactions.
 CREATE FUNCTION :"schema".lease_force_release(held text, forced_by text, forced_reason text) RETURNS integer
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
   mine :"schema".leases;
@@ -248,7 +248,7 @@ $$;
 -- Keeps waiters in line and says for which of them it is worth trying, and how long until the next holder's end.
 CREATE FUNCTION :"schema".lease_look(tokens uuid[], permits integer[], keep_ms integer)
 RETURNS TABLE (waiting_token uuid, ready boolean, left_ms double precision)
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
   UPDATE :"schema".lease_waiters w SET expires_at = clock_timestamp() + make_interval(secs => keep_ms / 1000.0)
@@ -264,5 +264,125 @@ BEGIN
             FROM :"schema".leases l
            WHERE l.name = w.name AND l.token IS NOT NULL AND l.expires_at > clock_timestamp())
     FROM unnest(tokens, permits) AS given(token, permits) JOIN :"schema".lease_waiters w ON w.token = given.token;
+END
+$$;
+
+-- Puts waiters in line, in their order.
+CREATE FUNCTION :"schema".lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer)
+RETURNS TABLE (waiting_token uuid, waiting_place bigint)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+  INSERT INTO :"schema".lease_waiters AS w (name, token, holder, expires_at)
+  SELECT g.name, g.token, g.holder, clock_timestamp() + make_interval(secs => keep_ms / 1000.0)
+    FROM unnest(names, tokens, holders) WITH ORDINALITY AS g(name, token, holder, number)
+   ORDER BY g.number
+      ON CONFLICT (token) DO UPDATE SET expires_at = excluded.expires_at
+  RETURNING w.token, w.place
+$$;
+
+-- Takes waiters out of the line, and wakes the one that is first now.
+CREATE FUNCTION :"schema".lease_leave(tokens uuid[]) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+  WITH gone AS (DELETE FROM :"schema".lease_waiters w WHERE w.token = ANY(tokens) RETURNING w.name)
+  SELECT :"schema".lease_wake(names.name) FROM (SELECT DISTINCT gone.name FROM gone) AS names
+$$;
+
+-- The first statement of a holder's transaction. False means that the lease is lost, or that the snapshot is older than the lease.
+-- Outside READ COMMITTED the row is read as it was when the snapshot was taken, before the last heartbeats: there its end says nothing.
+-- The lock does, at every level: it is refused (40001) where the row has another holder since, and no session gets the lease while it is
+-- held. The bounds end a session whose holder has stopped, where the caller's own are not stricter.
+CREATE FUNCTION :"schema".lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  bound CONSTANT text := ceil(bound_ms)::bigint::text;
+BEGIN
+  PERFORM FROM :"schema".leases l
+    WHERE l.name = held AND l.token = my_token AND l.fence = my_fence
+      AND (l.expires_at > clock_timestamp() OR current_setting('transaction_isolation') <> 'read committed')
+      FOR KEY SHARE;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF NOT (extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 BETWEEN 1 AND bound_ms) THEN
+    PERFORM set_config('idle_in_transaction_session_timeout', bound, true);
+  END IF;
+  IF current_setting('server_version_num')::integer >= 170000 THEN
+    IF NOT (extract(epoch FROM current_setting('transaction_timeout')::interval) * 1000 BETWEEN 1 AND bound_ms) THEN
+      -- The server sets its clock only if it is not running: where a longer one runs, it is stopped first.
+      PERFORM set_config('transaction_timeout', '0', true);
+      PERFORM set_config('transaction_timeout', bound, true);
+    END IF;
+  END IF;
+  RETURN true;
+END
+$$;
+
+-- Who holds what now: one name, or all that begin so. Without the token, which is the holder's secret.
+CREATE FUNCTION :"schema".lease_holders(wanted text, exactly boolean, most integer)
+RETURNS TABLE (name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamptz, expires_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  -- Two statements: for one name the index is used.
+  IF exactly THEN
+    RETURN QUERY SELECT l.name, l.slot, l.permits, l.fence, l.holder, l.metadata, l.acquired_at, l.expires_at FROM :"schema".leases l
+     WHERE l.name = wanted AND l.token IS NOT NULL AND l.expires_at > clock_timestamp() ORDER BY l.slot LIMIT most;
+  ELSE
+    RETURN QUERY SELECT l.name, l.slot, l.permits, l.fence, l.holder, l.metadata, l.acquired_at, l.expires_at FROM :"schema".leases l
+     WHERE starts_with(l.name, wanted) AND l.token IS NOT NULL AND l.expires_at > clock_timestamp() ORDER BY l.name, l.slot LIMIT most;
+  END IF;
+END
+$$;
+
+CREATE FUNCTION :"schema".lease_queue(wanted text, exactly boolean, most integer)
+RETURNS TABLE (name text, holder text, since timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+  IF exactly THEN
+    RETURN QUERY SELECT w.name, w.holder, w.since FROM :"schema".lease_waiters w
+     WHERE w.name = wanted AND w.expires_at > clock_timestamp() ORDER BY w.place LIMIT most;
+  ELSE
+    RETURN QUERY SELECT w.name, w.holder, w.since FROM :"schema".lease_waiters w
+     WHERE starts_with(w.name, wanted) AND w.expires_at > clock_timestamp() ORDER BY w.name, w.place LIMIT most;
+  END IF;
+END
+$$;
+
+CREATE FUNCTION :"schema".lease_endings(wanted text, most integer) RETURNS SETOF :"schema".lease_history
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT * FROM :"schema".lease_history h WHERE h.name = wanted ORDER BY h.id DESC LIMIT most $$;
+
+-- How many names are held, how many sessions wait, how many names are one or the other.
+CREATE FUNCTION :"schema".lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+  WITH held AS MATERIALIZED (
+    SELECT DISTINCT l.name FROM :"schema".leases l WHERE l.token IS NOT NULL AND l.expires_at > clock_timestamp()
+  ), waiting AS MATERIALIZED (
+    SELECT w.name FROM :"schema".lease_waiters w WHERE w.expires_at > clock_timestamp()
+  )
+  SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM waiting),
+         (SELECT count(*) FROM (SELECT h.name FROM held h UNION SELECT w.name FROM waiting w) AS each)
+$$;
+
+-- Takes away old history, rows of leases that were not taken for long, and waiters that are gone; a bounded number at a time. One session
+-- at a time, under a lock: a caller that finds a row locked which no session holds waits for it to be gone. What is younger than a minute
+-- is kept whatever the caller says.
+CREATE FUNCTION :"schema".lease_clean_up(keep_history bigint, idle_ms bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+  before timestamptz := clock_timestamp() - make_interval(secs => greatest(idle_ms, 60000) / 1000.0);
+BEGIN
+  DELETE FROM :"schema".lease_history
+   WHERE id IN (SELECT h.id FROM :"schema".lease_history h
+                 WHERE h.id <= (SELECT max(m.id) FROM :"schema".lease_history m) - greatest(keep_history, 1000) ORDER BY h.id LIMIT 1000);
+  DELETE FROM :"schema".lease_waiters w WHERE w.expires_at < before;
+  PERFORM pg_advisory_xact_lock(:"schema".lock_id('leases', 'CleanUp:all'));
+  DELETE FROM :"schema".leases
+   WHERE (name, slot) IN (SELECT l.name, l.slot FROM :"schema".leases l WHERE l.expires_at < before LIMIT 1000 FOR UPDATE SKIP LOCKED);
 END
 $$;

@@ -353,7 +353,7 @@ BEGIN
     RETURN NULL;
   END IF;
   -- Null as long as the first slot has never been left.
-  CASE COALESCE(pg_sequence_last_value($slot$:"schema".outbox_slot$slot$::regclass), 0) <writes>
+  CASE COALESCE(pg_sequence_last_value(:'schema.outbox_slot'::regclass), 0) <writes>
   END CASE;
   IF my_id % 1000 = 0 THEN PERFORM :"schema".outbox_tick(my_id); END IF;
   RETURN my_seq;

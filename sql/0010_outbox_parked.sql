@@ -119,3 +119,112 @@ $$;
 
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION :"schema".outbox_parked_due, :"schema".outbox_parked_tried, :"schema".outbox_unpark FROM PUBLIC;
+
+-- What is known of dispatchers and shards. As the other functions below: for roles that cannot read the tables.
+CREATE FUNCTION :"schema".outbox_status()
+RETURNS TABLE (dispatcher text, shard integer, fence bigint, moved_at timestamptz, parked bigint, lag_events bigint, oldest_at timestamptz)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT d.name, n.shard, c.fence, c.moved_at,
+         (SELECT count(*) FROM :"schema".outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n.shard), lag.events, lag.oldest
+    FROM :"schema".outbox_dispatchers d
+    CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
+    LEFT JOIN LATERAL (SELECT * FROM :"schema".outbox_cursors o
+                        WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
+    LEFT JOIN LATERAL (
+      SELECT count(*) AS events, min(e.enqueued_at) AS oldest
+        FROM :"schema".outbox_events e
+       WHERE e.bucket = ANY(ARRAY(SELECT generate_series(n.shard * 64 / d.shards, (n.shard + 1) * 64 / d.shards - 1)::smallint))
+         AND e.xid >= COALESCE(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END, '0'::xid8)
+         AND NOT COALESCE(CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
+               ELSE pg_visible_in_snapshot(e.xid, c.prev)
+                    OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END, false)) AS lag ON true
+   ORDER BY d.name, n.shard;
+END
+$$;
+
+CREATE FUNCTION :"schema".outbox_segment_list()
+RETURNS TABLE (number bigint, opened_at timestamptz, left_at timestamptz, bytes bigint, is_current boolean)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT s.number, s.opened_at, s.left_at, pg_total_relation_size(format('%I.%I', :'schema', 'outbox_events_' || s.slot)::regclass),
+         s.slot = (SELECT o.last_value FROM :"schema".outbox_slot o)
+    FROM :"schema".outbox_segments s ORDER BY s.number;
+END
+$$;
+
+-- The streams that wait, those that wait longest first; of one dispatcher, or of all. Without payloads.
+CREATE FUNCTION :"schema".outbox_parked_list(my_dispatcher text, most integer)
+RETURNS TABLE (dispatcher text, topic text, key text, state text, attempts integer, reason text, since timestamptz,
+               next_attempt_at timestamptz, events bigint, head bigint, head_id uuid)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts, p.reason, p.since,
+         CASE WHEN p.state = 'parked' THEN p.next_attempt_at END, e.events, e.head,
+         (SELECT q.uuid FROM :"schema".outbox_parked_events q
+           WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq = e.head)
+    FROM :"schema".outbox_parked p
+    CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM :"schema".outbox_parked_events q
+                         WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq) AS e
+   WHERE my_dispatcher IS NULL OR p.dispatcher = my_dispatcher
+   ORDER BY p.since LIMIT most;
+END
+$$;
+
+CREATE FUNCTION :"schema".outbox_dispatcher_names() RETURNS SETOF text
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT d.name FROM :"schema".outbox_dispatchers d ORDER BY d.name $$;
+
+-- The last place that was given out; 0 before the first.
+CREATE FUNCTION :"schema".outbox_position() RETURNS bigint
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$ SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END FROM :"schema".outbox_ids s $$;
+
+-- The event at the head of a stream that waits. A payload that is larger than max_bytes is left where it is.
+CREATE FUNCTION :"schema".outbox_head(my_dispatcher text, my_topic text, my_key text, max_bytes integer)
+RETURNS TABLE (seq bigint, uuid uuid, enqueued_at timestamptz, headers json, tombstone text, size integer, payload text, hex text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT e.seq, e.uuid, e.enqueued_at, e.headers, e.tombstone, size.bytes,
+         CASE WHEN size.bytes <= max_bytes THEN e.payload::text END, CASE WHEN size.bytes <= max_bytes THEN encode(e.bytes, 'hex') END
+    FROM :"schema".outbox_parked_events e
+    CROSS JOIN LATERAL (SELECT coalesce(octet_length(e.bytes), octet_length(e.payload::text)) AS bytes) AS size
+   WHERE e.dispatcher = my_dispatcher AND e.stream = :"schema".outbox_stream(my_topic, my_key)
+   ORDER BY e.seq LIMIT 1;
+END
+$$;
+
+-- Retained events of one stream from a number on.
+CREATE FUNCTION :"schema".outbox_replay_stream(
+  my_topic text, my_key text, from_seq bigint, to_seq bigint, up_to bigint, most integer
+) RETURNS SETOF :"schema".outbox_events
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT * FROM :"schema".outbox_events e
+   WHERE e.stream = :"schema".outbox_stream(my_topic, my_key)
+     AND e.seq >= from_seq AND e.id <= up_to AND (to_seq IS NULL OR e.seq <= to_seq)
+   ORDER BY e.seq LIMIT most;
+END
+$$;
+
+-- Retained events after a position, in the order of positions: within each stream its own.
+CREATE FUNCTION :"schema".outbox_replay_after(after_id bigint, up_to bigint, my_topic text, most integer) RETURNS SETOF :"schema".outbox_events
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off SET plan_cache_mode = force_custom_plan
+AS $$
+BEGIN
+  RETURN QUERY
+  SELECT * FROM :"schema".outbox_events e
+   WHERE e.id > after_id AND e.id <= up_to AND (my_topic IS NULL OR e.topic = my_topic)
+   ORDER BY e.id LIMIT most;
+END
+$$;

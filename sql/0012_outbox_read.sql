@@ -59,7 +59,7 @@ BEGIN
     RETURN NULL;
   END IF;
   -- Null as long as the first slot has never been left.
-  CASE COALESCE(pg_sequence_last_value($slot$:"schema".outbox_slot$slot$::regclass), 0) <writes>
+  CASE COALESCE(pg_sequence_last_value(:'schema.outbox_slot'::regclass), 0) <writes>
   END CASE;
   IF my_id % 1000 = 0 THEN PERFORM :"schema".outbox_tick(my_id); END IF;
   IF streams < 100 AND last_xid IS DISTINCT FROM me THEN
@@ -74,7 +74,7 @@ $body$ $create$, '<writes>', (SELECT string_agg(replace($write$
       IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
-    my_id := nextval($ids$:"schema".outbox_ids$ids$::regclass);
+    my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_<slot> (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (<slot>, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);$write$, '<slot>', n::text), '' ORDER BY n) FROM generate_series(0, 7) AS n));
@@ -413,7 +413,7 @@ DECLARE
 BEGIN
   FOR who IN SELECT DISTINCT CASE granted.grantee WHEN 0 THEN 'PUBLIC' ELSE granted.grantee::regrole::text END
                FROM pg_proc p CROSS JOIN LATERAL aclexplode(p.proacl) AS granted
-              WHERE p.oid = to_regproc($name$:"schema".outbox_fetch$name$) AND granted.grantee <> p.proowner LOOP
+              WHERE p.oid = to_regproc(:'schema.outbox_fetch') AND granted.grantee <> p.proowner LOOP
     EXECUTE format('GRANT EXECUTE ON FUNCTION %1$I.outbox_move, %1$I.outbox_read TO %2$s', :'schema', who);
   END LOOP;
 END

@@ -1,10 +1,12 @@
 -- What the migrations result in. Made by `npm run schema`; a test fails on drift.
 
+function current_incarnation() returns text language sql stable security definer set search_path=pg_catalog, pg_temp
+SELECT i.value::text FROM "lockstep".incarnation i
 function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
 SELECT "lockstep".outbox_append(topic, key, payload, NULL, headers)
 function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
 SELECT "lockstep".outbox_append(topic, key, NULL, payload, headers)
-function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile
+function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   here oid := (SELECT oid FROM pg_database WHERE datname = current_database());
   this_system bigint := (SELECT system_identifier FROM pg_control_system());
@@ -36,6 +38,62 @@ BEGIN
       FROM "lockstep".epoch e
     RETURNING * INTO found_row;
   RETURN found_row;
+END
+function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+DECLARE
+  here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+  space oid := (SELECT n.oid FROM pg_namespace n WHERE n.nspname = 'lockstep');
+  buckets bigint := "lockstep".outbox_bucket_lock(0);
+BEGIN
+  RETURN QUERY
+  WITH listed AS MATERIALIZED (
+    SELECT l.pid, (l.classid::bigint << 32) | l.objid::bigint AS id, l.granted, a.usename::text AS role, a.application_name,
+           COALESCE(has_schema_privilege(a.usesysid, space, 'USAGE'), false) AS ours
+      FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.database = here
+  ), internal AS MATERIALIZED (
+    SELECT * FROM (VALUES ("lockstep".lock_id('incarnation', 'Incarnation:global'), 'the lock of the server epoch'),
+                          ("lockstep".lock_id('migrate', 'Migrate:global'), 'the lock of migrations'),
+                          ("lockstep".lock_id('leases', 'CleanUp:all'), 'the lock of cleaning leases up')) AS given(id, name)
+    UNION ALL
+    SELECT "lockstep".outbox_shard_lock(d.name, n.shard::smallint), format('shard %s of the dispatcher %s', n.shard, d.name)
+      FROM "lockstep".outbox_dispatchers d CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
+  )
+  SELECT f.pid, f.role, COALESCE(f.application_name, ''), f.id, f.granted, k.name
+    FROM listed f CROSS JOIN LATERAL (SELECT COALESCE(
+           (SELECT 'the lock on ' || n.key FROM "lockstep".lock_names n WHERE n.id = f.id),
+           (SELECT i.name FROM internal i WHERE i.id = f.id LIMIT 1),
+           CASE WHEN (f.id # buckets) BETWEEN 0 AND 63 THEN format('bucket %s of the outbox', f.id # buckets) END,
+           -- A stream's number is the first half of its uuid.
+           (SELECT format('the stream %s/%s of the outbox', e.topic, e.key) FROM "lockstep".outbox_events e
+             WHERE e.stream BETWEEN (lpad(to_hex(f.id), 16, '0') || '0000000000000000')::uuid
+                                AND (lpad(to_hex(f.id), 16, '0') || 'ffffffffffffffff')::uuid LIMIT 1),
+           CASE WHEN EXISTS (SELECT FROM listed o WHERE o.id = f.id AND o.ours) THEN format('the lock %s, which Lockstep uses', f.id) END
+         ) AS name) AS k
+   WHERE NOT f.ours AND k.name IS NOT NULL
+   ORDER BY f.granted DESC, f.pid, f.id LIMIT most;
+END
+function idempotency_clean_up(most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+DELETE FROM "lockstep".idempotency
+   WHERE (scope, key) IN (SELECT s.scope, s.key FROM "lockstep".idempotency s WHERE s.expires_at <= clock_timestamp()
+                           ORDER BY s.expires_at LIMIT most FOR UPDATE SKIP LOCKED)
+function idempotency_keep(my_scope text, my_key text, my_fingerprint bytea, my_status integer, my_headers json, my_body bytea, ttl_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  INSERT INTO "lockstep".idempotency AS stored (scope, key, fingerprint, status, headers, body, created_at, expires_at)
+  VALUES (my_scope, my_key, my_fingerprint, my_status, my_headers, my_body, clock_timestamp(),
+          clock_timestamp() + make_interval(secs => ttl_ms / 1000))
+      ON CONFLICT (scope, key) DO UPDATE
+     SET fingerprint = excluded.fingerprint, status = excluded.status, headers = excluded.headers, body = excluded.body,
+         created_at = excluded.created_at, expires_at = excluded.expires_at
+   WHERE stored.expires_at <= clock_timestamp();
+  RETURN FOUND;
+END
+function idempotency_look(my_scope text, my_key text, lease_name text, OUT fingerprint bytea, OUT status integer, OUT headers json, OUT body bytea, OUT left_ms bigint) returns record language plpgsql stable security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  SELECT s.fingerprint, s.status, s.headers, s.body INTO fingerprint, status, headers, body FROM "lockstep".idempotency s
+   WHERE s.scope = my_scope AND s.key = my_key AND s.expires_at > clock_timestamp();
+  left_ms := (SELECT ceil(extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)::bigint FROM "lockstep".leases l
+               WHERE l.name = lease_name AND l.token IS NOT NULL AND l.expires_at > clock_timestamp() ORDER BY l.slot LIMIT 1);
 END
 function inbox_accept(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
@@ -161,7 +219,29 @@ BEGIN
       ON CONFLICT (consumer, topic, key) DO UPDATE SET seq = excluded.seq, uuid = NULL WHERE force;
   RETURN FOUND;
 END
-function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile
+function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  before timestamptz := clock_timestamp() - make_interval(secs => greatest(idle_ms, 60000) / 1000.0);
+BEGIN
+  DELETE FROM "lockstep".lease_history
+   WHERE id IN (SELECT h.id FROM "lockstep".lease_history h
+                 WHERE h.id <= (SELECT max(m.id) FROM "lockstep".lease_history m) - greatest(keep_history, 1000) ORDER BY h.id LIMIT 1000);
+  DELETE FROM "lockstep".lease_waiters w WHERE w.expires_at < before;
+  PERFORM pg_advisory_xact_lock("lockstep".lock_id('leases', 'CleanUp:all'));
+  DELETE FROM "lockstep".leases
+   WHERE (name, slot) IN (SELECT l.name, l.slot FROM "lockstep".leases l WHERE l.expires_at < before LIMIT 1000 FOR UPDATE SKIP LOCKED);
+END
+function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) returns record language sql stable security definer set search_path=pg_catalog, pg_temp
+WITH held AS MATERIALIZED (
+    SELECT DISTINCT l.name FROM "lockstep".leases l WHERE l.token IS NOT NULL AND l.expires_at > clock_timestamp()
+  ), waiting AS MATERIALIZED (
+    SELECT w.name FROM "lockstep".lease_waiters w WHERE w.expires_at > clock_timestamp()
+  )
+  SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM waiting),
+         (SELECT count(*) FROM (SELECT h.name FROM held h UNION SELECT w.name FROM waiting w) AS each)
+function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_history language sql stable security definer set search_path=pg_catalog, pg_temp
+SELECT * FROM "lockstep".lease_history h WHERE h.name = wanted ORDER BY h.id DESC LIMIT most
+function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   mine "lockstep".leases;
   released integer := 0;
@@ -180,7 +260,44 @@ BEGIN
   PERFORM "lockstep".lease_wake(held);
   RETURN released;
 END
-function lease_look(tokens uuid[], permits integer[], keep_ms integer) returns TABLE(waiting_token uuid, ready boolean, left_ms double precision) language plpgsql volatile
+function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  bound CONSTANT text := ceil(bound_ms)::bigint::text;
+BEGIN
+  PERFORM FROM "lockstep".leases l
+    WHERE l.name = held AND l.token = my_token AND l.fence = my_fence
+      AND (l.expires_at > clock_timestamp() OR current_setting('transaction_isolation') <> 'read committed')
+      FOR KEY SHARE;
+  IF NOT FOUND THEN
+    RETURN false;
+  END IF;
+  IF NOT (extract(epoch FROM current_setting('idle_in_transaction_session_timeout')::interval) * 1000 BETWEEN 1 AND bound_ms) THEN
+    PERFORM set_config('idle_in_transaction_session_timeout', bound, true);
+  END IF;
+  IF current_setting('server_version_num')::integer >= 170000 THEN
+    IF NOT (extract(epoch FROM current_setting('transaction_timeout')::interval) * 1000 BETWEEN 1 AND bound_ms) THEN
+      -- The server sets its clock only if it is not running: where a longer one runs, it is stopped first.
+      PERFORM set_config('transaction_timeout', '0', true);
+      PERFORM set_config('transaction_timeout', bound, true);
+    END IF;
+  END IF;
+  RETURN true;
+END
+function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  -- Two statements: for one name the index is used.
+  IF exactly THEN
+    RETURN QUERY SELECT l.name, l.slot, l.permits, l.fence, l.holder, l.metadata, l.acquired_at, l.expires_at FROM "lockstep".leases l
+     WHERE l.name = wanted AND l.token IS NOT NULL AND l.expires_at > clock_timestamp() ORDER BY l.slot LIMIT most;
+  ELSE
+    RETURN QUERY SELECT l.name, l.slot, l.permits, l.fence, l.holder, l.metadata, l.acquired_at, l.expires_at FROM "lockstep".leases l
+     WHERE starts_with(l.name, wanted) AND l.token IS NOT NULL AND l.expires_at > clock_timestamp() ORDER BY l.name, l.slot LIMIT most;
+  END IF;
+END
+function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+WITH gone AS (DELETE FROM "lockstep".lease_waiters w WHERE w.token = ANY(tokens) RETURNING w.name)
+  SELECT "lockstep".lease_wake(names.name) FROM (SELECT DISTINCT gone.name FROM gone) AS names
+function lease_look(tokens uuid[], permits integer[], keep_ms integer) returns TABLE(waiting_token uuid, ready boolean, left_ms double precision) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
   UPDATE "lockstep".lease_waiters w SET expires_at = clock_timestamp() + make_interval(secs => keep_ms / 1000.0)
    WHERE w.token = ANY(tokens);
@@ -196,7 +313,17 @@ BEGIN
            WHERE l.name = w.name AND l.token IS NOT NULL AND l.expires_at > clock_timestamp())
     FROM unnest(tokens, permits) AS given(token, permits) JOIN "lockstep".lease_waiters w ON w.token = given.token;
 END
-function lease_release(held text, my_token uuid) returns boolean language plpgsql volatile
+function lease_queue(wanted text, exactly boolean, most integer) returns TABLE(name text, holder text, since timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  IF exactly THEN
+    RETURN QUERY SELECT w.name, w.holder, w.since FROM "lockstep".lease_waiters w
+     WHERE w.name = wanted AND w.expires_at > clock_timestamp() ORDER BY w.place LIMIT most;
+  ELSE
+    RETURN QUERY SELECT w.name, w.holder, w.since FROM "lockstep".lease_waiters w
+     WHERE starts_with(w.name, wanted) AND w.expires_at > clock_timestamp() ORDER BY w.name, w.place LIMIT most;
+  END IF;
+END
+function lease_release(held text, my_token uuid) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   mine "lockstep".leases;
 BEGIN
@@ -214,7 +341,7 @@ BEGIN
   PERFORM "lockstep".lease_wake(held);
   RETURN mine.expires_at > clock_timestamp();
 END
-function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile
+function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 BEGIN
   -- A renewal that a crash could undo would leave a holder that trusts what the row does not say.
   PERFORM set_config('synchronous_commit', 'on', true);
@@ -239,7 +366,7 @@ BEGIN
               ELSE 'lost' END
     FROM given LEFT JOIN renewed ON renewed.token = given.token;
 END
-function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile
+function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   ttl interval := make_interval(secs => ttl_ms / 1000.0);
   mine "lockstep".leases;
@@ -356,6 +483,13 @@ BEGIN
     FROM "lockstep".leases l WHERE l.name = wanted AND l.token IS NOT NULL
    ORDER BY l.expires_at LIMIT 1;
 END
+function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp
+INSERT INTO "lockstep".lease_waiters AS w (name, token, holder, expires_at)
+  SELECT g.name, g.token, g.holder, clock_timestamp() + make_interval(secs => keep_ms / 1000.0)
+    FROM unnest(names, tokens, holders) WITH ORDINALITY AS g(name, token, holder, number)
+   ORDER BY g.number
+      ON CONFLICT (token) DO UPDATE SET expires_at = excluded.expires_at
+  RETURNING w.token, w.place
 function lease_wake(freed text) returns void language sql volatile
 SELECT pg_notify('lockstep_' || "lockstep".lock_id('listen', 'Leases:all'), w.token::text)
     FROM "lockstep".lease_waiters w
@@ -365,6 +499,59 @@ function lock_id(domain text, key text) returns bigint language sql immutable st
 SELECT ('x' || encode(substr(sha256(
     convert_to('lockstep', 'UTF8') || decode('00', 'hex') || convert_to(domain, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint
+function lock_names_of(ids bigint[]) returns TABLE(id bigint, key text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  RETURN QUERY SELECT n.id, n.key FROM "lockstep".lock_names n WHERE n.id = ANY(ids);
+END
+function lock_names_record(names json) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+INSERT INTO "lockstep".lock_names AS known (id, key)
+  SELECT given.id, given.key
+    FROM (SELECT (name ->> 0)::bigint AS id, name ->> 1 AS key FROM json_array_elements(names) AS n(name)) AS given
+   WHERE given.id = "lockstep".lock_id('lock', given.key)
+   ORDER BY given.id
+      ON CONFLICT (id) DO UPDATE SET key = excluded.key, seen_at = excluded.seen_at
+   WHERE known.seen_at < excluded.seen_at - interval '4 minutes'
+function lock_names_trim(keep integer, most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+DELETE FROM "lockstep".lock_names WHERE id IN (
+    SELECT n.id FROM "lockstep".lock_names n
+     WHERE n.seen_at < (SELECT s.seen_at FROM "lockstep".lock_names s ORDER BY s.seen_at DESC OFFSET greatest(keep, 1) - 1 LIMIT 1)
+     ORDER BY n.seen_at LIMIT most FOR UPDATE SKIP LOCKED)
+function lock_row_try(my_id bigint, shared boolean) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  IF shared THEN
+    RETURN (SELECT r.id FROM "lockstep".lock_rows r WHERE r.id = my_id FOR SHARE SKIP LOCKED);
+  END IF;
+  RETURN (SELECT r.id FROM "lockstep".lock_rows r WHERE r.id = my_id FOR UPDATE SKIP LOCKED);
+END
+function lock_row_wait(my_id bigint, shared boolean) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+BEGIN
+  IF shared THEN
+    INSERT INTO "lockstep".lock_rows (id) VALUES (my_id) ON CONFLICT (id) DO NOTHING;
+    PERFORM FROM "lockstep".lock_rows r WHERE r.id = my_id FOR SHARE;
+  ELSE
+    INSERT INTO "lockstep".lock_rows (id) VALUES (my_id) ON CONFLICT (id) DO UPDATE SET id = excluded.id WHERE false;
+  END IF;
+END
+function lock_rows_existing(ids bigint[]) returns bigint language sql stable security definer set search_path=pg_catalog, pg_temp
+SELECT count(*) FROM "lockstep".lock_rows r WHERE r.id = ANY(ids)
+function lock_trials_forget(my_route text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+DELETE FROM "lockstep".lock_trials t WHERE t.route = my_route
+function lock_trials_known(my_system bigint, my_route text, my_strategy text, least_version integer) returns text language sql stable security definer set search_path=pg_catalog, pg_temp
+SELECT string_agg(CASE WHEN t.pooled THEN 'pooled ' ELSE 'direct ' END || t.connections, ',') FROM "lockstep".lock_trials t
+   WHERE t.system = my_system AND t.route = my_route AND t.strategy = my_strategy AND t.version >= least_version
+function lock_trials_remember(my_route text, my_strategy text, was_pooled boolean, my_connections integer, my_version integer) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+DECLARE
+  here bigint := (SELECT i.system FROM "lockstep".ensure_incarnation() i);
+BEGIN
+  INSERT INTO "lockstep".lock_trials AS t (system, route, strategy, pooled, connections, version)
+  VALUES (here, my_route, my_strategy, was_pooled, my_connections, my_version)
+      ON CONFLICT (system, route, strategy, pooled)
+      DO UPDATE SET connections = excluded.connections, version = excluded.version, tried_at = excluded.tried_at
+              WHERE t.connections <= excluded.connections OR t.version < excluded.version;
+  DELETE FROM "lockstep".lock_trials t
+   WHERE t.system <> here
+      OR t.tried_at < (SELECT k.tried_at FROM "lockstep".lock_trials k ORDER BY k.tried_at DESC OFFSET 1000 LIMIT 1);
+END
 function next_fence() returns bigint language sql volatile
 SELECT ("lockstep".ensure_incarnation()).epoch * 1099511627776
        + nextval(format('%I.fences', 'lockstep')::regclass)
@@ -445,14 +632,14 @@ BEGIN
     RETURN NULL;
   END IF;
   -- Null as long as the first slot has never been left.
-  CASE COALESCE(pg_sequence_last_value($slot$"lockstep".outbox_slot$slot$::regclass), 0) 
+  CASE COALESCE(pg_sequence_last_value('"lockstep".outbox_slot'::regclass), 0) 
   WHEN 0 THEN
     IF my_seq IS NULL THEN
       SELECT l.seq, l.xid INTO my_seq, last_xid FROM "lockstep".outbox_events_0 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
-    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    my_id := nextval('"lockstep".outbox_ids'::regclass);
     INSERT INTO "lockstep".outbox_events_0 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (0, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
@@ -462,7 +649,7 @@ BEGIN
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
-    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    my_id := nextval('"lockstep".outbox_ids'::regclass);
     INSERT INTO "lockstep".outbox_events_1 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (1, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
@@ -472,7 +659,7 @@ BEGIN
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
-    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    my_id := nextval('"lockstep".outbox_ids'::regclass);
     INSERT INTO "lockstep".outbox_events_2 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (2, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
@@ -482,7 +669,7 @@ BEGIN
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
-    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    my_id := nextval('"lockstep".outbox_ids'::regclass);
     INSERT INTO "lockstep".outbox_events_3 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (3, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
@@ -492,7 +679,7 @@ BEGIN
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
-    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    my_id := nextval('"lockstep".outbox_ids'::regclass);
     INSERT INTO "lockstep".outbox_events_4 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (4, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
@@ -502,7 +689,7 @@ BEGIN
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
-    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    my_id := nextval('"lockstep".outbox_ids'::regclass);
     INSERT INTO "lockstep".outbox_events_5 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (5, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
@@ -512,7 +699,7 @@ BEGIN
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
-    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    my_id := nextval('"lockstep".outbox_ids'::regclass);
     INSERT INTO "lockstep".outbox_events_6 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (6, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
@@ -522,7 +709,7 @@ BEGIN
       IF my_seq IS NULL THEN my_seq := ("lockstep".outbox_last(ARRAY[mine]))[1]; END IF;
     END IF;
     my_seq := my_seq + 1;
-    my_id := nextval($ids$"lockstep".outbox_ids$ids$::regclass);
+    my_id := nextval('"lockstep".outbox_ids'::regclass);
     INSERT INTO "lockstep".outbox_events_7 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (7, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
@@ -603,6 +790,8 @@ BEGIN
     RAISE EXCEPTION 'an event needs a topic and a key of 1 to 1000 bytes' USING ERRCODE = 'invalid_parameter_value';
   END IF;
 END
+function outbox_dispatcher_names() returns SETOF text language sql stable security definer set search_path=pg_catalog, pg_temp
+SELECT d.name FROM "lockstep".outbox_dispatchers d ORDER BY d.name
 function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   s "lockstep".outbox_segments;
@@ -918,6 +1107,16 @@ BEGIN
              "lockstep".outbox_events_4, "lockstep".outbox_events_5, "lockstep".outbox_events_6, "lockstep".outbox_events_7,
              "lockstep".outbox_cursors, "lockstep".outbox_parked, "lockstep".outbox_parked_events IN EXCLUSIVE MODE;
 END
+function outbox_head(my_dispatcher text, my_topic text, my_key text, max_bytes integer) returns TABLE(seq bigint, uuid uuid, enqueued_at timestamp with time zone, headers json, tombstone text, size integer, payload text, hex text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+BEGIN
+  RETURN QUERY
+  SELECT e.seq, e.uuid, e.enqueued_at, e.headers, e.tombstone, size.bytes,
+         CASE WHEN size.bytes <= max_bytes THEN e.payload::text END, CASE WHEN size.bytes <= max_bytes THEN encode(e.bytes, 'hex') END
+    FROM "lockstep".outbox_parked_events e
+    CROSS JOIN LATERAL (SELECT coalesce(octet_length(e.bytes), octet_length(e.payload::text)) AS bytes) AS size
+   WHERE e.dispatcher = my_dispatcher AND e.stream = "lockstep".outbox_stream(my_topic, my_key)
+   ORDER BY e.seq LIMIT 1;
+END
 function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable
 DECLARE
   this_system bigint := (SELECT s.system_identifier FROM pg_control_system() AS s);
@@ -1123,6 +1322,19 @@ BEGIN
                         ORDER BY q.seq LIMIT max_events) AS e ON true
    ORDER BY p.stream, e.seq;
 END
+function outbox_parked_list(my_dispatcher text, most integer) returns TABLE(dispatcher text, topic text, key text, state text, attempts integer, reason text, since timestamp with time zone, next_attempt_at timestamp with time zone, events bigint, head bigint, head_id uuid) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+BEGIN
+  RETURN QUERY
+  SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts, p.reason, p.since,
+         CASE WHEN p.state = 'parked' THEN p.next_attempt_at END, e.events, e.head,
+         (SELECT q.uuid FROM "lockstep".outbox_parked_events q
+           WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq = e.head)
+    FROM "lockstep".outbox_parked p
+    CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM "lockstep".outbox_parked_events q
+                         WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq) AS e
+   WHERE my_dispatcher IS NULL OR p.dispatcher = my_dispatcher
+   ORDER BY p.since LIMIT most;
+END
 function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
 DECLARE
   o record;
@@ -1199,6 +1411,8 @@ BEGIN
    HAVING count(*) = count(c.version);
   RETURN passed;
 END
+function outbox_position() returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
+SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END FROM "lockstep".outbox_ids s
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   current_slot smallint := (SELECT last_value FROM "lockstep".outbox_slot);
@@ -1730,6 +1944,21 @@ BEGIN
   INSERT INTO "lockstep".outbox_audit (verb, dispatcher, reason) VALUES ('remove', my_dispatcher, my_reason);
   RETURN 'done';
 END
+function outbox_replay_after(after_id bigint, up_to bigint, my_topic text, most integer) returns SETOF lockstep.outbox_events language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+BEGIN
+  RETURN QUERY
+  SELECT * FROM "lockstep".outbox_events e
+   WHERE e.id > after_id AND e.id <= up_to AND (my_topic IS NULL OR e.topic = my_topic)
+   ORDER BY e.id LIMIT most;
+END
+function outbox_replay_stream(my_topic text, my_key text, from_seq bigint, to_seq bigint, up_to bigint, most integer) returns SETOF lockstep.outbox_events language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
+BEGIN
+  RETURN QUERY
+  SELECT * FROM "lockstep".outbox_events e
+   WHERE e.stream = "lockstep".outbox_stream(my_topic, my_key)
+     AND e.seq >= from_seq AND e.id <= up_to AND (to_seq IS NULL OR e.seq <= to_seq)
+   ORDER BY e.seq LIMIT most;
+END
 function outbox_replicated(place pg_lsn) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
 DECLARE
   -- As in ANY 2 (a, b, c) or FIRST 1 (a, b) or 2 (a, b); a list alone is FIRST 1.
@@ -1774,12 +2003,38 @@ BEGIN
   GET DIAGNOSTICS sealed = ROW_COUNT;
   RETURN sealed;
 END
+function outbox_segment_list() returns TABLE(number bigint, opened_at timestamp with time zone, left_at timestamp with time zone, bytes bigint, is_current boolean) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+BEGIN
+  RETURN QUERY
+  SELECT s.number, s.opened_at, s.left_at, pg_total_relation_size(format('%I.%I', 'lockstep', 'outbox_events_' || s.slot)::regclass),
+         s.slot = (SELECT o.last_value FROM "lockstep".outbox_slot o)
+    FROM "lockstep".outbox_segments s ORDER BY s.number;
+END
 function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint language plpgsql immutable strict parallel safe
 BEGIN
   -- As lock_id() has it.
   RETURN ('x' || encode(substr(sha256(
     convert_to('lockstep', 'UTF8') || decode('006f7574626f782d736861726400', 'hex') || convert_to(my_dispatcher || ':' || my_shard, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint;
+END
+function outbox_status() returns TABLE(dispatcher text, shard integer, fence bigint, moved_at timestamp with time zone, parked bigint, lag_events bigint, oldest_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+BEGIN
+  RETURN QUERY
+  SELECT d.name, n.shard, c.fence, c.moved_at,
+         (SELECT count(*) FROM "lockstep".outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n.shard), lag.events, lag.oldest
+    FROM "lockstep".outbox_dispatchers d
+    CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
+    LEFT JOIN LATERAL (SELECT * FROM "lockstep".outbox_cursors o
+                        WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
+    LEFT JOIN LATERAL (
+      SELECT count(*) AS events, min(e.enqueued_at) AS oldest
+        FROM "lockstep".outbox_events e
+       WHERE e.bucket = ANY(ARRAY(SELECT generate_series(n.shard * 64 / d.shards, (n.shard + 1) * 64 / d.shards - 1)::smallint))
+         AND e.xid >= COALESCE(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END, '0'::xid8)
+         AND NOT COALESCE(CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
+               ELSE pg_visible_in_snapshot(e.xid, c.prev)
+                    OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END, false)) AS lag ON true
+   ORDER BY d.name, n.shard;
 END
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
 SELECT encode(substr(sha256(
@@ -1881,6 +2136,16 @@ BEGIN
     part_xids := NULL;
   END IF;
 END
+function rollout_rules() returns SETOF lockstep.rollout language sql stable security definer set search_path=pg_catalog, pg_temp
+SELECT * FROM "lockstep".rollout r ORDER BY r.prefix
+function rollout_set(my_prefix text, my_mode text, my_percent integer, my_reason text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+INSERT INTO "lockstep".rollout (prefix, mode, percent, reason) VALUES (my_prefix, my_mode, my_percent, my_reason)
+      ON CONFLICT (prefix) DO UPDATE
+     SET mode = excluded.mode, percent = excluded.percent, reason = excluded.reason, changed_at = clock_timestamp()
+function rollout_unset(my_prefix text) returns SETOF text language sql volatile security definer set search_path=pg_catalog, pg_temp
+DELETE FROM "lockstep".rollout r WHERE r.prefix = my_prefix RETURNING r.prefix
+function schema_version(OUT version integer, OUT compatible_from integer) returns record language sql stable security definer set search_path=pg_catalog, pg_temp
+SELECT max(m.version), max(m.compatible_from) FROM "lockstep".migrations m
 sequence fences bigint cache 1
 sequence lease_history_id_seq bigint cache 1
 sequence lease_waiters_place_seq bigint cache 1

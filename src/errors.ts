@@ -189,6 +189,11 @@ export class SchemaTooNew extends LockstepError {
   readonly code = 'LOCKSTEP_SCHEMA_TOO_NEW'
 }
 
+/** `migrate()` found the schema, or something in it, in the hands of another role, whose code it would run with its own rights. */
+export class SchemaNotOwned extends LockstepError {
+  readonly code = 'LOCKSTEP_SCHEMA_NOT_OWNED'
+}
+
 /** A migration could not be applied; the schema is as it was before. */
 export class MigrationFailed extends LockstepError {
   readonly code = 'LOCKSTEP_MIGRATION_FAILED'

@@ -73,7 +73,18 @@ export {
   type SinkFunction,
   type Stream,
 } from './outbox/index.ts'
-export type { DoctorOptions, Finding, MigrateOptions, MigrateResult, Pool, StatementResult } from './postgres/index.ts'
+export {
+  type DoctorOptions,
+  type Finding,
+  type GrantOptions,
+  grantsFor,
+  type MigrateOptions,
+  type MigrateResult,
+  type Pool,
+  ROLE_NAMES,
+  type RoleName,
+  type StatementResult,
+} from './postgres/index.ts'
 export {
   type LockedRows,
   lockRows,

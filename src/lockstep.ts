@@ -33,12 +33,14 @@ import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } fro
 import { type Dispatcher, type DispatcherOptions, EnqueuingRoom, Outbox } from './outbox/index.ts'
 import { isLongForm, type LongOnceOptions, once, onceLong, type OnceOptions, onceWithin } from './once/index.ts'
 import {
+  applyGrants,
   checkSchemaName,
   DEFAULT_SILENCE_MS,
   diagnose,
   type DoctorOptions,
   driverFor,
   type Finding,
+  type GrantOptions,
   migrate,
   type MigrateOptions,
   type MigrateResult,
@@ -47,6 +49,7 @@ import {
   type PostgresJs,
   quoteIdentifier,
   SilenceWatch,
+  wantedRoles,
   wantsTrial,
 } from './postgres/index.ts'
 import {
@@ -350,6 +353,18 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   }
 
   /**
+   * Grants a role of the database exactly what a role of docs/operating/roles.md needs, in one transaction; what it was granted in the
+   * schema before is revoked. Gives the statements. The connection's role must own the schema.
+   *
+   * @example
+   * await lockstep.grant({ to: 'shop', as: ['application', 'producer'] })
+   */
+  async grant(options: GrantOptions): Promise<string[]> {
+    if (this.#closing.closed) throw closedError()
+    return applyGrants(this.#grounds.driver, this.#grounds.schema, options)
+  }
+
+  /**
    * Tries the locks, and looks for what would weaken the promises here: pooler, standby, clock, settings. Each finding says what to do.
    *
    * @example
@@ -357,11 +372,12 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   async doctor(options: DoctorOptions = {}): Promise<Finding[]> {
     const trial = wantsTrial(options)
+    const roles = wantedRoles(options)
     if (this.#closing.closed) throw closedError()
     const { driver, schema } = this.#grounds
     const probe = 'Doctor:lock-id'
     const tryLocks = trial ? (): Promise<boolean> => this.#check.tryAgain() : undefined
-    return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe), tryLocks })
+    return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe), roles, tryLocks })
   }
 
   /**

@@ -9,6 +9,7 @@ import { consoleAttack } from './console.ts'
 import { crash } from './crash.ts'
 import { edges } from './edges.ts'
 import { http } from './http.ts'
+import { intruder } from './intruder.ts'
 import { kafkaTransactions } from './kafkaTransactions.ts'
 import { keys } from './keys.ts'
 import { leases } from './leases.ts'
@@ -56,6 +57,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   restart,
   edges,
   http,
+  intruder,
   order,
   crash,
   'open-writer': openWriter,

@@ -10,6 +10,7 @@ export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const PARTS = [
   'src',
   'sql',
+  'docs/operating',
   'console',
   'proofs',
   'tools',

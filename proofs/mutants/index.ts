@@ -2,9 +2,10 @@ import { leases } from './leases.sql.ts'
 import { locksAndTransactions } from './locksAndTransactions.sql.ts'
 import type { Mutant } from './mutant.ts'
 import { outbox } from './outbox.sql.ts'
+import { roles } from './roles.sql.ts'
 
 /** Fewer would not break every protocol. */
 export const LEAST_MUTANTS = 14
 
 /** All of them, by the rooms that they break. */
-export const mutants: readonly Mutant[] = [...locksAndTransactions, ...leases, ...outbox]
+export const mutants: readonly Mutant[] = [...locksAndTransactions, ...leases, ...outbox, ...roles]

@@ -159,10 +159,10 @@ export const leases: readonly Mutant[] = [
   {
     name: 'no-for-key-share',
     why: 'A transaction under a lease does not lock the row of the lease: who takes it over does not wait for it.',
-    file: 'src/leases/leases.sql.ts',
+    file: 'sql/0004_leases.sql',
     find: `<> 'read committed')
-       FOR KEY SHARE\``,
-    replace: "<> 'read committed')`",
+      FOR KEY SHARE;`,
+    replace: `<> 'read committed');`,
     caughtBy: {
       by: 'test',
       file: 'src/leases/leases.pg.test.ts',

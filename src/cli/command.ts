@@ -7,6 +7,8 @@ export type OptionName =
   | 'driver'
   | 'json'
   | 'to'
+  | 'as'
+  | 'apply'
   | 'watch'
   | 'statements'
   | 'reason'

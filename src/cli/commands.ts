@@ -3,6 +3,7 @@ import { completionCommand } from './completion.ts'
 import { consoleCommand } from './console.ts'
 import { devCommand } from './dev.ts'
 import { doctorCommand } from './doctor.ts'
+import { grantsCommand } from './grants.ts'
 import { helpAsJson, helpFor } from './help.ts'
 import { leasesCommand } from './leases.ts'
 import { locksCommand } from './locks.ts'
@@ -37,6 +38,7 @@ export const commands: readonly Command[] = [
   statusCommand,
   migrateCommand,
   doctorCommand,
+  grantsCommand,
   locksCommand,
   leasesCommand,
   outboxCommand,

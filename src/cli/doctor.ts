@@ -1,5 +1,6 @@
 import type { Finding } from '../index.ts'
 import type { Command } from './command.ts'
+import { rolesOf } from './grants.ts'
 import { table } from './table.ts'
 import type { Colour, Terminal } from './terminal.ts'
 import { withDatabase } from './withDatabase.ts'
@@ -9,19 +10,21 @@ const COLOURS: Readonly<Record<Finding['level'], Colour>> = { ok: 'green', warn:
 export const doctorCommand: Command = {
   name: 'doctor',
   summary: 'look for what would weaken the promises on this server',
-  usage: '',
+  usage: '[--as NAMES]',
   details: `Tries whether locks exclude here, with several connections, and looks for what would weaken Lockstep's promises on
 this server: pooler, standby, schema, clock, settings. It changes nothing, but the schema remembers the trial. A finding "warn" has a price or a risk that can be avoided; "fail" breaks a promise, and the
 exit code is 1.`,
   examples: [
     { line: 'pg-lockstep doctor', does: 'in a deploy, after migrate and as the role of the application' },
+    { line: 'pg-lockstep doctor --as producer', does: 'also whether its role has exactly the grants of a producer' },
     { line: 'pg-lockstep doctor --json', does: 'for a program: .findings has each with its level' },
   ],
-  options: ['url', 'schema', 'driver', 'json'],
+  options: ['as', 'url', 'schema', 'driver', 'json'],
   words: [],
   run({ values }) {
+    const as = values.as === undefined ? undefined : rolesOf(values.as)
     return withDatabase(values, async ({ lockstep, driver }) => {
-      const findings = (await lockstep.doctor()).filter(isOfServer)
+      const findings = (await lockstep.doctor(as === undefined ? {} : { as })).filter(isOfServer)
       const ok = findings.every(({ level }) => level !== 'fail')
       return {
         exitCode: ok ? 0 : 1,

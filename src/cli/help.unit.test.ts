@@ -29,6 +29,7 @@ describe('examples', () => {
     expect(command?.name).toBe(name)
     // Verbs and values are looked at before a database is asked: all that such a line may lack is that.
     if (command?.options.includes('url') !== true || call.words.includes('verify') || call.values.url) return
+    if (name === 'grants' && call.values.apply === undefined) return
     vi.stubEnv('DATABASE_URL', '')
     try {
       await expect(async () => command.run(call)).rejects.toThrow('No database was named.')

@@ -23,7 +23,18 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
     summary: 'pg or postgres. Default: the one that is installed in the working directory, pg first',
     choices: ['pg', 'postgres'],
   },
-  to: { type: 'string', value: 'N', summary: 'stop at this version. Default: the newest' },
+  to: {
+    type: 'string',
+    value: 'N|ROLE',
+    summary: 'of migrate: stop at this version, default the newest; of grants: the role of the database',
+  },
+  as: {
+    type: 'string',
+    value: 'NAMES',
+    summary:
+      'what the role is to do: producer, application, dispatcher, consumer, operator, observer; with commas between',
+  },
+  apply: { type: 'boolean', value: '', summary: 'run the statements, as the owner of the schema' },
   watch: { type: 'boolean', value: '', summary: 'show it anew every second, until Ctrl-C' },
   statements: {
     type: 'boolean',

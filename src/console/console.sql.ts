@@ -34,7 +34,7 @@ export function pulse(schema: string): string {
 
 /** The last place that was given out, of the outbox's sequence. */
 export function position(schema: string): string {
-  return `SELECT CASE WHEN is_called THEN last_value ELSE 0 END::text AS position FROM ${schema}.outbox_ids`
+  return `SELECT ${schema}.outbox_position()::text AS position`
 }
 
 export interface LeaseCountsRow {
@@ -45,14 +45,7 @@ export interface LeaseCountsRow {
 }
 
 export function leaseCounts(schema: string): string {
-  return `
-    WITH held AS MATERIALIZED (
-      SELECT DISTINCT name FROM ${schema}.leases WHERE token IS NOT NULL AND expires_at > clock_timestamp()
-    ), waiting AS MATERIALIZED (
-      SELECT name FROM ${schema}.lease_waiters WHERE expires_at > clock_timestamp()
-    )
-    SELECT (SELECT count(*) FROM held)::text AS held, (SELECT count(*) FROM waiting)::text AS waiting,
-           (SELECT count(*) FROM (SELECT name FROM held UNION SELECT name FROM waiting) AS names)::text AS names`
+  return `SELECT held::text AS held, waiting::text AS waiting, names::text AS names FROM ${schema}.lease_counts()`
 }
 
 /** What it takes to ask at all: the way there and back, and the time until somebody has time. */
@@ -80,12 +73,7 @@ export interface HeadRow {
 /** The event at the head of a stream that waits. $1 dispatcher, $2 topic, $3 key. What is larger than the bound stays where it is. */
 export function headOfStream(schema: string, maxBytes: number): string {
   return `
-    SELECT e.seq::text AS seq, e.uuid::text AS id, floor(extract(epoch FROM e.enqueued_at) * 1000)::text AS enqueued,
-           e.headers::text AS headers, e.tombstone, size.bytes::text AS size,
-           CASE WHEN size.bytes <= ${maxBytes} THEN e.payload::text END AS payload,
-           CASE WHEN size.bytes <= ${maxBytes} THEN encode(e.bytes, 'hex') END AS hex
-      FROM ${schema}.outbox_parked_events e
-      CROSS JOIN LATERAL (SELECT coalesce(octet_length(e.bytes), octet_length(e.payload::text)) AS bytes) AS size
-     WHERE e.dispatcher = $1::text AND e.stream = ${schema}.outbox_stream($2::text, $3::text)
-     ORDER BY e.seq LIMIT 1`
+    SELECT seq::text AS seq, uuid::text AS id, floor(extract(epoch FROM enqueued_at) * 1000)::text AS enqueued,
+           headers::text AS headers, tombstone, size::text AS size, payload, hex
+      FROM ${schema}.outbox_head($1::text, $2::text, $3::text, ${maxBytes})`
 }

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
@@ -16,18 +15,10 @@ const url = new URL(database.url)
 url.username = role
 let app: pg.Pool
 
-/** What the page tells people to grant for the inbox. */
-const page = readFileSync(new URL('../../docs/reference/inbox.md', import.meta.url), 'utf8')
-const documented = /^```sql\n(GRANT [^]*?) TO app;\n```$/m.exec(page)?.[1] ?? ''
-
 beforeAll(() => new Lockstep(owner).migrate())
 beforeEach(async () => {
   await owner.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
-  await owner.query(`
-    GRANT USAGE ON SCHEMA lockstep TO ${role};
-    GRANT SELECT ON lockstep.migrations TO ${role};
-    GRANT SELECT, INSERT, DELETE ON lockstep.incarnation TO ${role};
-    GRANT SELECT, UPDATE ON lockstep.epoch TO ${role}`)
+  await new Lockstep(owner).grant({ to: role, as: 'application' })
   app = new pg.Pool({ connectionString: url.href, max: 3 })
 })
 afterEach(async () => {
@@ -37,8 +28,8 @@ afterEach(async () => {
 
 const event = { topic: 'trades', key: 'a', seq: 1, id: randomUUID() }
 
-test('with the documented grants a role does everything', async () => {
-  await owner.query(`${documented} TO ${role}`)
+test('with the grants of a consumer a role does everything', async () => {
+  await new Lockstep(owner).grant({ to: role, as: 'consumer' })
   const lockstep = new Lockstep(app)
   const inbox = lockstep.inbox('portfolios')
   expect(await inbox.handle(event, async () => undefined)).toBe('first')

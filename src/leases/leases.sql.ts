@@ -135,12 +135,8 @@ export function standInLine(
   )
   const holders = texts(waiters.map(({ holder }) => holder))
   return message(
-    `INSERT INTO ${schema}.lease_waiters AS w (name, token, holder, expires_at)
-     SELECT name, token, holder, clock_timestamp() + interval '${keepMs} milliseconds'
-       FROM unnest(${names}, ${tokens}, ${holders}) WITH ORDINALITY AS g(name, token, holder, number)
-      ORDER BY number
-         ON CONFLICT (token) DO UPDATE SET expires_at = EXCLUDED.expires_at
-     RETURNING w.token::text AS token, w.place::text AS place`,
+    `SELECT waiting_token::text AS token, waiting_place::text AS place
+       FROM ${schema}.lease_wait(${names}, ${tokens}, ${holders}, ${keepMs})`,
     'SET LOCAL synchronous_commit = off;',
   )
 }
@@ -173,40 +169,12 @@ export function look(
 
 /** Takes waiters out of the line, and wakes whoever is first now. */
 export function leaveLine(schema: string, tokens: readonly string[]): string {
-  return message(
-    `WITH gone AS (DELETE FROM ${schema}.lease_waiters WHERE token = ANY(${list(tokens, 'uuid')}) RETURNING name)
-     SELECT ${schema}.lease_wake(name) FROM (SELECT DISTINCT name FROM gone) AS names`,
-    'SET LOCAL synchronous_commit = off;',
-  )
+  return message(`SELECT ${schema}.lease_leave(${list(tokens, 'uuid')})`, 'SET LOCAL synchronous_commit = off;')
 }
 
-function ownMs(setting: string): string {
-  return `extract(epoch FROM current_setting('${setting}')::interval) * 1000`
-}
-
-/** The caller's own bound where it is stricter; 0 is none. */
-function atMost(setting: string): string {
-  return `CASE WHEN ${ownMs(setting)} BETWEEN 1 AND $3::text::float8 THEN current_setting('${setting}') ELSE $3::text END`
-}
-
-/**
- * The first statement of a holder's transaction: no row means that the lease is lost, or that the snapshot is older than the lease. The
- * bounds let go of a frozen holder. Outside READ COMMITTED the row is read as it was when the snapshot was taken, before the last
- * heartbeats: there its end says nothing. The lock does, at every level: it is refused (40001) where the row has another holder since,
- * and nobody gets the lease while it is held.
- */
+/** The first statement of a holder's transaction: no row means that the lease is lost, or that the snapshot is older than the lease. */
 export function guard(schema: string): string {
-  return `
-    SELECT set_config('idle_in_transaction_session_timeout', ${atMost('idle_in_transaction_session_timeout')}, true),
-           CASE WHEN current_setting('server_version_num')::int >= 170000 THEN
-             -- The server sets its clock only if it is not running: where a longer one runs, it is stopped first.
-             CASE WHEN NOT (${ownMs('transaction_timeout')} BETWEEN 1 AND $3::text::float8) THEN
-               set_config('transaction_timeout',
-                 CASE WHEN set_config('transaction_timeout', '0', true) = '0' THEN $3::text END, true) END END
-      FROM ${schema}.leases
-     WHERE name = $1 AND token = $2::uuid AND fence = $4::bigint
-       AND (expires_at > clock_timestamp() OR current_setting('transaction_isolation') <> 'read committed')
-       FOR KEY SHARE`
+  return `SELECT 1 WHERE ${schema}.lease_guard($1::text, $2::text::uuid, $4::text::bigint, $3::text::float8)`
 }
 
 /** One row where a lease that was granted so many milliseconds ago can be seen in the transaction's snapshot. */
@@ -233,9 +201,7 @@ export interface HolderRow {
 
 /** Who holds what now; all names, those that begin with a prefix, or one. */
 export function holdersOf(schema: string, which: 'all' | 'one'): string {
-  const names = which === 'one' ? 'name = $1' : `starts_with(name, $1)`
-  return `SELECT ${HOLDER_COLUMNS} FROM ${schema}.leases
-           WHERE ${names} AND token IS NOT NULL AND expires_at > clock_timestamp() ORDER BY name, slot LIMIT $2`
+  return `SELECT ${HOLDER_COLUMNS} FROM ${schema}.lease_holders($1::text, ${which === 'one'}, $2::int)`
 }
 
 export interface WaiterRow {
@@ -245,9 +211,8 @@ export interface WaiterRow {
 }
 
 export function waitersOf(schema: string, which: 'all' | 'one'): string {
-  const names = which === 'one' ? 'name = $1' : `starts_with(name, $1)`
-  return `SELECT name, holder, (extract(epoch FROM since) * 1000)::bigint::text AS since FROM ${schema}.lease_waiters
-           WHERE ${names} AND expires_at > clock_timestamp() ORDER BY name, place LIMIT $2`
+  return `SELECT name, holder, (extract(epoch FROM since) * 1000)::bigint::text AS since
+            FROM ${schema}.lease_queue($1::text, ${which === 'one'}, $2::int)`
 }
 
 export interface HistoryRow {
@@ -266,22 +231,10 @@ export function history(schema: string): string {
   return `SELECT slot::text AS slot, fence::text AS fence, holder, metadata::text AS metadata,
                  (extract(epoch FROM acquired_at) * 1000)::bigint::text AS since,
                  (extract(epoch FROM ended_at) * 1000)::bigint::text AS ended, ending, ended_by AS by, reason
-            FROM ${schema}.lease_history WHERE name = $1 ORDER BY id DESC LIMIT $2`
+            FROM ${schema}.lease_endings($1::text, $2::int)`
 }
 
-/**
- * Takes away old history, rows of leases that nobody has taken for long, and waiters that are gone; a bounded number at a time. One at a
- * time, under a lock: a caller that finds a row locked which nobody has waits for it to be gone.
- */
+/** Takes away old history, rows of leases that were not taken for long, and waiters that are gone; a bounded number at a time. */
 export function cleanUp(schema: string, keepHistory: number, idleMs: number): string {
-  const before = `clock_timestamp() - interval '${idleMs} milliseconds'`
-  return message(`
-    DELETE FROM ${schema}.lease_history
-     WHERE id IN (SELECT id FROM ${schema}.lease_history
-                   WHERE id <= (SELECT max(id) FROM ${schema}.lease_history) - ${keepHistory} ORDER BY id LIMIT 1000);
-    DELETE FROM ${schema}.lease_waiters WHERE expires_at < ${before};
-    SELECT pg_advisory_xact_lock(${schema}.lock_id('leases', 'CleanUp:all'));
-    DELETE FROM ${schema}.leases
-     WHERE (name, slot) IN (SELECT name, slot FROM ${schema}.leases
-                             WHERE expires_at < ${before} LIMIT 1000 FOR UPDATE SKIP LOCKED)`)
+  return message(`SELECT ${schema}.lease_clean_up(${keepHistory}, ${idleMs})`)
 }

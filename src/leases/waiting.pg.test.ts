@@ -67,7 +67,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     const lease = await one.leases.acquire(name)
     const struck = signal()
     proxy.onClientData((chunk) => {
-      if (!chunk.includes('INSERT INTO "lockstep".lease_waiters')) return 'forward'
+      if (!chunk.includes('lease_wait(')) return 'forward'
       proxy.onClientData(undefined)
       struck.give()
       return 'cut-after'
@@ -196,7 +196,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     const leaving = signal()
     let goOn = (): void => undefined
     proxy.onClientData((chunk, connection) => {
-      if (!chunk.includes('DELETE FROM "lockstep".lease_waiters')) return 'forward'
+      if (!chunk.includes('lease_leave(')) return 'forward'
       proxy.onClientData(undefined)
       goOn = () => connection.release()
       leaving.give()

@@ -5,37 +5,24 @@ import { quoteLiteral } from '../postgres/index.ts'
 /** Nobody who works waits for the names: whoever has the table locked is waited for no longer than this. */
 const NAMES_WAIT_MS = 500
 
-/** A name that was seen a moment ago is not written again: ten processes with the same hot keys write each of them once. */
-const SEEN_AGAIN_AFTER = '4 minutes'
-
 /**
  * Writes names down. One message without BEGIN: it is one transaction all the same, and one that fails leaves nothing open on
- * the connection. The rows come in ascending order of id, so that two processes never wait for each other in a circle. Nothing
- * waits for the disk: the table is UNLOGGED.
+ * the connection. Nothing waits for the disk: the table is UNLOGGED.
  */
 export function recordNames(schema: string, names: readonly (readonly [id: bigint, key: string])[]): string {
   const list = quoteLiteral(JSON.stringify(names.map(([id, key]) => [String(id), key])))
   return `
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SET LOCAL lock_timeout = ${NAMES_WAIT_MS}; SET LOCAL synchronous_commit = off;
-    INSERT INTO ${schema}.lock_names AS known (id, key)
-    SELECT (name ->> 0)::bigint, name ->> 1 FROM json_array_elements(${list}::text::json) AS given (name) ORDER BY 1
-    ON CONFLICT (id) DO UPDATE SET key = excluded.key, seen_at = excluded.seen_at
-     WHERE known.seen_at < excluded.seen_at - interval '${SEEN_AGAIN_AFTER}'`
+    SELECT ${schema}.lock_names_record(${list}::text::json)`
 }
 
-/**
- * Forgets the names beyond the newest `keep`, `most` of them at a time. Rows that somebody is writing are left alone: waiting for
- * them in another order than theirs could be a deadlock.
- */
+/** Forgets the names beyond the newest `keep`, `most` of them at a time. */
 export function trimNames(schema: string, keep: number, most: number): string {
   return `
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     SET LOCAL lock_timeout = ${NAMES_WAIT_MS}; SET LOCAL synchronous_commit = off;
-    DELETE FROM ${schema}.lock_names WHERE id IN (
-      SELECT id FROM ${schema}.lock_names
-       WHERE seen_at < (SELECT seen_at FROM ${schema}.lock_names ORDER BY seen_at DESC OFFSET ${keep - 1} LIMIT 1)
-       ORDER BY seen_at LIMIT ${most} FOR UPDATE SKIP LOCKED)`
+    SELECT ${schema}.lock_names_trim(${keep}, ${most})`
 }
 
 /** One row of the list; everything is text, because the drivers read numbers and times each in their own way. */
@@ -76,8 +63,11 @@ function ageMs(since: string): string {
  */
 export function lockList(schema: string | undefined, statements: boolean): string {
   const statement = statements ? 'CASE WHEN state IS NOT NULL THEN query END' : 'NULL::text'
-  // A join would read the whole table: the planner takes the locks for more than they are.
-  const key = schema === undefined ? 'NULL::text' : `(SELECT n.key FROM ${schema}.lock_names n WHERE n.id = l.id)`
+  const key = schema === undefined ? 'NULL::text' : 'n.key'
+  const names =
+    schema === undefined
+      ? ''
+      : `LEFT JOIN ${schema}.lock_names_of(ARRAY(SELECT DISTINCT id FROM advisory)) n ON n.id = l.id`
   return `
     WITH every AS MATERIALIZED (
       SELECT locktype, classid, objid, transactionid, virtualtransaction, pid, mode, granted, waitstart,
@@ -113,7 +103,7 @@ export function lockList(schema: string | undefined, statements: boolean): strin
              CASE WHEN l.pid IS NULL THEN 'prepared' ELSE a.state END AS state,
              ${ageMs('coalesce(a.begun, p.prepared)')} AS held, a.statement
         FROM advisory l LEFT JOIN activity a ON a.pid = l.pid
-        LEFT JOIN prepared p ON l.pid IS NULL AND p.virtualtransaction = l.virtualtransaction
+        LEFT JOIN prepared p ON l.pid IS NULL AND p.virtualtransaction = l.virtualtransaction ${names}
       UNION ALL
       SELECT 'edge', 0, NULL, NULL, e.pid::text, NULL, NULL, NULL, e.blocker::text, e.locktype,
              a.application, a.state, ${ageMs('a.begun')}, a.statement

@@ -168,26 +168,20 @@ export const advisoryMethod: LockMethod = { name: 'advisory', tryLocks, waitForL
  * whoever has it, and writes nothing to it. Only for READ COMMITTED: what is read afterwards is younger than the lock there.
  */
 export function rowMethod(schema: string): LockMethod {
-  const table = `${schema}.lock_rows`
-  const strength = (lock: LockRequest): string => (lock.shared ? 'SHARE' : 'UPDATE')
   return {
     name: 'table',
     tryLocks: (locks, granted) =>
-      locks.reduceRight((inner, lock) => {
-        const row = `SELECT id FROM ${table} WHERE id = ${lock.id} FOR ${strength(lock)} SKIP LOCKED`
-        return `CASE WHEN (${row}) IS NOT NULL THEN ${inner} END`
-      }, granted),
+      locks.reduceRight(
+        (inner, { id, shared }) => `CASE WHEN ${schema}.lock_row_try('${id}', ${shared}) IS NOT NULL THEN ${inner} END`,
+        granted,
+      ),
     waitForLocks: (locks, waitMs) =>
       locks
-        .map((lock, index) => {
-          const upsert = `INSERT INTO ${table} (id) VALUES (${lock.id}) ON CONFLICT (id)`
-          const lockRow = lock.shared
-            ? `${upsert} DO NOTHING; SELECT 1 FROM ${table} WHERE id = ${lock.id} FOR SHARE;`
-            : `${upsert} DO UPDATE SET id = EXCLUDED.id WHERE false;`
-          return `${lockTimeout(waitMs, index)} ${lockRow}`
-        })
+        .map(
+          ({ id, shared }, index) =>
+            `${lockTimeout(waitMs, index)} SELECT ${schema}.lock_row_wait('${id}', ${shared});`,
+        )
         .join(' '),
-    existing: (locks) =>
-      `(SELECT count(*) FROM ${table} WHERE id IN (${locks.map((lock) => lock.id).join(', ')}))::text`,
+    existing: (locks) => `${schema}.lock_rows_existing('{${locks.map((lock) => lock.id).join(',')}}')::text`,
   }
 }

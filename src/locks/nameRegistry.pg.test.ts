@@ -5,7 +5,7 @@ import pg from 'pg'
 import { afterEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { driverFor, SilenceWatch } from '../postgres/index.ts'
+import { driverFor, grantsFor, SilenceWatch } from '../postgres/index.ts'
 import { key } from './key.ts'
 import { lockId } from './lockId.ts'
 import { recordNames, trimNames } from './lockList.sql.ts'
@@ -117,19 +117,18 @@ describe('a role with few rights', () => {
   const role = `nameless_${database.name}`
   const url = new URL(database.url)
   url.username = role
-  const needed = [
-    `GRANT USAGE ON SCHEMA lockstep TO ${role}`,
-    `GRANT SELECT ON lockstep.migrations TO ${role}`,
-    `GRANT SELECT, INSERT, DELETE ON lockstep.incarnation TO ${role}`,
-    `GRANT SELECT, UPDATE ON lockstep.epoch TO ${role}`,
-  ]
+  // What a producer has lets it lock, and says nothing of names.
+  const needed = [grantsFor('lockstep', { to: role, as: 'producer' }).join('; ')]
 
   test.each([
-    ['none on the table of names', []],
-    ['only that to read it', [`GRANT SELECT ON lockstep.lock_names TO ${role}`]],
+    ['none on names', []],
+    ['only that to read them', [`GRANT EXECUTE ON FUNCTION lockstep.lock_names_of TO ${role}`]],
     [
       'all, but read-only by default',
-      [`GRANT ALL ON lockstep.lock_names TO ${role}`, `ALTER ROLE ${role} SET default_transaction_read_only = on`],
+      [
+        grantsFor('lockstep', { to: role, as: 'application' }).join('; '),
+        `ALTER ROLE ${role} SET default_transaction_read_only = on`,
+      ],
     ],
   ])('%s: its transactions do not notice, and its connections stay', async (_name, grants) => {
     await bench.admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
@@ -160,7 +159,8 @@ describe('the table', () => {
   const schema = '"lockstep"'
 
   test('a name that was just seen is not written again, an old one is', async () => {
-    const write = (): Promise<unknown> => bench.admin.query(recordNames(schema, [[1n, 'Hot:key']]))
+    const write = (): Promise<unknown> =>
+      bench.admin.query(recordNames(schema, [[lockId('lockstep', 'lock', 'Hot:key'), 'Hot:key']]))
     const version = async (): Promise<unknown> =>
       (await bench.admin.query('SELECT xmin::text FROM lockstep.lock_names')).rows
     await write()
@@ -196,7 +196,7 @@ describe('the table', () => {
     const limits = { keep: 30, trimEvery: 1, maxBatch: 50, everyMs: 10, soonMs: 1 }
     const registry = new NameRegistry(driverFor(pool), schema, new SilenceWatch(1000), () => true, limits)
     await (pool as pg.Pool).query('SELECT 1')
-    for (let n = 0; n < 200; n++) registry.note(BigInt(n), `Key:${n}`)
+    for (let n = 0; n < 200; n++) registry.note(lockId('lockstep', 'lock', `Key:${n}`), `Key:${n}`)
     await expect.poll(async () => (await names()).includes('Key:199'), POLL).toBe(true)
     await registry.close()
     expect(await names()).toHaveLength(30)

@@ -64,7 +64,9 @@ class Pretender implements Driver {
 
   /** How many names each message had. */
   get batches(): number[] {
-    return this.sent.filter((text) => text.includes('INSERT')).map((text) => [...text.matchAll(/Key:\d+/g)].length)
+    return this.sent
+      .filter((text) => text.includes('lock_names_record'))
+      .map((text) => [...text.matchAll(/Key:\d+/g)].length)
   }
 }
 

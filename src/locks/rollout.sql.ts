@@ -6,18 +6,16 @@ export function rolloutRules(schema: string): string {
   return `
     SELECT prefix, mode, percent::text AS percent, reason,
            to_char(changed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') AS changed
-      FROM ${schema}.rollout ORDER BY prefix`
+      FROM ${schema}.rollout_rules()`
 }
 
 export function setRolloutRule(schema: string): string {
-  return `
-    INSERT INTO ${schema}.rollout (prefix, mode, percent, reason) VALUES ($1::text, $2::text, $3::text::int, $4::text)
-    ON CONFLICT (prefix) DO UPDATE
-      SET mode = EXCLUDED.mode, percent = EXCLUDED.percent, reason = EXCLUDED.reason, changed_at = clock_timestamp()`
+  return `SELECT ${schema}.rollout_set($1::text, $2::text, $3::text::int, $4::text)`
 }
 
+/** One row where there was a rule. */
 export function unsetRolloutRule(schema: string): string {
-  return `DELETE FROM ${schema}.rollout WHERE prefix = $1::text`
+  return `SELECT 1 FROM ${schema}.rollout_unset($1::text)`
 }
 
 /**

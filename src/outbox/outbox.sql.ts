@@ -253,7 +253,7 @@ export function rebase(
   const place = `${quoteLiteral(here.system)}, ${quoteLiteral(here.database)}`
   const given = `${quoteLiteral(choice)}, ${place}, ${parseInt(here.timeline, 16)}, ${literal(reason)}`
   return `BEGIN ISOLATION LEVEL READ COMMITTED; ${saysWho(by)}
-    SELECT COALESCE(sum(${schema}.outbox_rebase(d.name, ${given})), 0)::text AS put_aside FROM ${schema}.outbox_dispatchers d;
+    SELECT COALESCE(sum(${schema}.outbox_rebase(d.name, ${given})), 0)::text AS put_aside FROM ${schema}.outbox_dispatcher_names() AS d(name);
     SELECT array_to_json(${schema}.outbox_forget_xids(${quoteLiteral(here.system)}))::text AS torn;
     COMMIT`
 }
@@ -274,10 +274,8 @@ export function eventsOfStream(
 ): string {
   const stream = `${quoteLiteral(topic)}, ${quoteLiteral(key)}`
   return sentAfterwards(
-    `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
-      WHERE e.stream = ${schema}.outbox_stream(${stream})
-        AND e.seq >= ${fromSeq} AND e.id <= ${upTo} ${toSeq === undefined ? '' : `AND e.seq <= ${toSeq}`}
-      ORDER BY e.seq LIMIT ${limit}`,
+    `SELECT ${EVENT_COLUMNS}
+       FROM ${schema}.outbox_replay_stream(${stream}, ${fromSeq}, ${toSeq ?? 'NULL'}, ${upTo}, ${limit}) e ORDER BY e.seq`,
     emptied(schema, stream, String(fromSeq)),
   )
 }
@@ -296,18 +294,15 @@ export function eventsAfter(
   limit: number,
 ): string {
   return sentAfterwards(
-    `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
-      WHERE e.id > ${position} AND e.id <= ${upTo} ${topic === undefined ? '' : `AND e.topic = ${quoteLiteral(topic)}`}
-      ORDER BY e.id LIMIT ${limit}`,
+    `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_replay_after(${position}, ${upTo}, ${literal(topic)}, ${limit}) e ORDER BY e.id`,
     emptied(schema, 'NULL, NULL', 'NULL'),
   )
 }
 
 /** How far ids have been given out, and a transaction that comes after all to whom they were. */
 export function positionNow(schema: string): string {
-  return `SELECT s.last_value::text AS position, pg_current_xact_id()::text AS after,
-                 ${incarnationExpression(schema)} AS history
-            FROM ${schema}.outbox_ids s`
+  return `SELECT ${schema}.outbox_position()::text AS position, pg_current_xact_id()::text AS after,
+                 ${incarnationExpression(schema)} AS history`
 }
 
 /** Whether every transaction before that one has ended. */
@@ -323,40 +318,20 @@ function atMs(moment: string): string {
 /** What is known of dispatchers, shards and parked streams. */
 export function outboxStatus(schema: string): string {
   return `
-    SELECT d.name AS dispatcher, n.shard::text AS shard, c.fence::text AS fence, ${atMs('c.moved_at')} AS moved_ms,
-           (SELECT count(*) FROM ${schema}.outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n.shard)::text AS parked,
-           lag.events::text AS lag_events, ${atMs('lag.oldest')} AS oldest_ms
-      FROM ${schema}.outbox_dispatchers d
-      CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
-      LEFT JOIN LATERAL (SELECT * FROM ${schema}.outbox_cursors o
-                          WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
-      LEFT JOIN LATERAL (
-        SELECT count(*) AS events, min(e.enqueued_at) AS oldest
-          FROM ${schema}.outbox_events e
-         WHERE e.bucket = ANY(ARRAY(SELECT generate_series(n.shard * 64 / d.shards, (n.shard + 1) * 64 / d.shards - 1)::smallint))
-           AND e.xid >= COALESCE(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END, '0'::xid8)
-           AND NOT COALESCE(CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
-                 ELSE pg_visible_in_snapshot(e.xid, c.prev)
-                      OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END, false)) AS lag ON true
-     ORDER BY d.name, n.shard`
+    SELECT dispatcher, shard::text AS shard, fence::text AS fence, ${atMs('moved_at')} AS moved_ms, parked::text AS parked,
+           lag_events::text AS lag_events, ${atMs('oldest_at')} AS oldest_ms
+      FROM ${schema}.outbox_status()`
 }
 
 export function outboxSegments(schema: string): string {
-  return `SELECT s.number::text AS number, ${atMs('s.opened_at')} AS opened_ms, ${atMs('s.left_at')} AS left_ms,
-                 pg_total_relation_size(format('%s.%I', ${quoteLiteral(schema)}, 'outbox_events_' || s.slot)::regclass)::text AS bytes,
-                 (s.slot = (SELECT last_value FROM ${schema}.outbox_slot))::text AS current
-            FROM ${schema}.outbox_segments s ORDER BY s.number`
+  return `SELECT number::text AS number, ${atMs('opened_at')} AS opened_ms, ${atMs('left_at')} AS left_ms, bytes::text AS bytes,
+                 is_current::text AS current
+            FROM ${schema}.outbox_segment_list()`
 }
 
 export function parkedList(schema: string, dispatcher: string | undefined, limit: number): string {
-  return `SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts::text AS attempts, p.reason, ${atMs('p.since')} AS since_ms,
-                 CASE WHEN p.state = 'parked' THEN ${atMs('p.next_attempt_at')} END AS next_attempt_ms, e.events::text AS events,
-                 e.head::text AS head,
-                 (SELECT q.uuid::text FROM ${schema}.outbox_parked_events q
-                   WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq = e.head) AS head_id
-            FROM ${schema}.outbox_parked p
-            CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM ${schema}.outbox_parked_events q
-                                 WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq) AS e
-           ${dispatcher === undefined ? '' : `WHERE p.dispatcher = ${quoteLiteral(dispatcher)}`}
-           ORDER BY p.since LIMIT ${limit}`
+  return `SELECT dispatcher, topic, key, state, attempts::text AS attempts, reason, ${atMs('since')} AS since_ms,
+                 ${atMs('next_attempt_at')} AS next_attempt_ms, events::text AS events, head::text AS head,
+                 head_id::text AS head_id
+            FROM ${schema}.outbox_parked_list(${literal(dispatcher)}, ${limit})`
 }

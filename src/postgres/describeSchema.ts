@@ -1,5 +1,6 @@
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
+import { schemaIdentifier, schemaText } from './migrations.ts'
 import { describeSchemaObjects } from './postgres.sql.ts'
 import { withConnection } from './withConnection.ts'
 
@@ -31,12 +32,19 @@ function inHead(text: string, schema: string): string {
   return text.replaceAll(new RegExp(String.raw`(?<![\w$"])(?:${forms.join('|')})\.`, 'g'), 'lockstep.')
 }
 
-/** Migrations write the name always with quotes, and as a text only where `lock_id()` hashes it or a sequence is named. */
+/** As `forSchema` writes it: the name as a text is only where `lock_id()` hashes it or a relation is named. */
 function inBody(text: string, schema: string): string {
-  return text
-    .trim()
-    .replaceAll(`${quoteIdentifier(schema)}.`, '"lockstep".')
-    .replaceAll(`convert_to(${quoteLiteral(schema)},`, `convert_to('lockstep',`)
-    .replaceAll(`, ${quoteLiteral(schema)})::regclass`, `, 'lockstep')::regclass`)
-    .replaceAll(`, ${quoteLiteral(schema)}, `, `, 'lockstep', `)
+  const name = schemaText(schema)
+  let described = text.trim()
+  for (const relation of ['outbox_slot', 'outbox_ids'])
+    described = described.replaceAll(
+      `${schemaText(schema, relation)}::regclass`,
+      `${schemaText('lockstep', relation)}::regclass`,
+    )
+  return described
+    .replaceAll(`${schemaIdentifier(schema)}.`, '"lockstep".')
+    .replaceAll(`convert_to(${name},`, `convert_to('lockstep',`)
+    .replaceAll(`, ${name})::regclass`, `, 'lockstep')::regclass`)
+    .replaceAll(`, ${name}, `, `, 'lockstep', `)
+    .replaceAll(`nspname = ${name})`, `nspname = 'lockstep')`)
 }

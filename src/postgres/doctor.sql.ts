@@ -43,6 +43,31 @@ export const IDLE_LOCK_HOLDERS = `
    WHERE l.locktype = 'advisory' AND l.granted AND a.state = 'idle' AND a.datname = current_database()
    LIMIT 10`
 
+/** What the role can do in the schema, from the catalogs: they need no grant. `schema` is a literal. No row: there is no schema. */
+export function rightsInSchema(schema: string): string {
+  return `
+    SELECT current_user::text AS role, pg_has_role(current_user, s.nspowner, 'USAGE')::text AS owner,
+           has_schema_privilege(s.oid, 'USAGE')::text AS usage, has_schema_privilege(s.oid, 'CREATE')::text AS create,
+           COALESCE((SELECT json_agg(format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)))
+              FROM pg_proc p WHERE p.pronamespace = s.oid AND NOT has_function_privilege(p.oid, 'EXECUTE')), '[]')::text AS denied,
+           COALESCE((SELECT json_agg(format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)))
+              FROM pg_proc p WHERE p.pronamespace = s.oid AND has_function_privilege(p.oid, 'EXECUTE')), '[]')::text AS allowed,
+           COALESCE((SELECT json_agg(format('%s on %s', r.name, c.relname) ORDER BY c.relname, r.name)
+              FROM pg_class c CROSS JOIN unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS r(name)
+             WHERE c.relnamespace = s.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+               AND (has_table_privilege(c.oid, r.name)
+                    OR (r.name IN ('SELECT', 'INSERT', 'UPDATE', 'REFERENCES') AND has_any_column_privilege(c.oid, r.name)))), '[]')::text AS tables,
+           COALESCE((SELECT json_agg(format('%s on %s', r.name, c.relname) ORDER BY c.relname, r.name)
+              FROM pg_class c CROSS JOIN unnest(ARRAY['SELECT', 'UPDATE', 'USAGE']) AS r(name)
+             WHERE c.relnamespace = s.oid AND c.relkind = 'S' AND has_sequence_privilege(c.oid, r.name)), '[]')::text AS sequences
+      FROM pg_namespace s WHERE s.nspname = ${schema}`
+}
+
+/** Sessions whose role cannot use the schema and that hold one of Lockstep's numbers. */
+export function foreignLockHolders(schema: string): string {
+  return `SELECT pid::text AS pid, role, application, id::text AS id, held::text AS held, what FROM ${schema}.foreign_lock_holders(11)`
+}
+
 export function lockIdProbe(schema: string, key: string): string {
   return `SELECT ${schema}.lock_id('lock', ${key})::text AS id`
 }

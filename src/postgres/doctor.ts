@@ -7,6 +7,7 @@ import {
   BACKEND_PID,
   BEGIN_AND_PID,
   EXAMINE,
+  foreignLockHolders,
   IDLE_LOCK_HOLDERS,
   lockIdProbe,
   oldSnapshotHolders,
@@ -15,7 +16,10 @@ import {
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { KNOWN_VERSION, MIGRATIONS_DIRECTORY } from './migrations.ts'
 import { connects } from './doctorConnects.ts'
+import { grantsFinding } from './doctorGrants.ts'
 import { checkReadinessOn } from './readiness.ts'
+import { checkRoleName, type RoleName } from './roles.ts'
+import { codeOf } from './sqlstate.ts'
 import { withConnection } from './withConnection.ts'
 
 /** One thing that the doctor looked at. */
@@ -60,9 +64,14 @@ const OLD_AFTER_MS = 5 * 60_000
 export interface DoctorOptions {
   /** Whether the locks are tried, with several connections and as every first call by a new route does it. Default true. */
   readonly trial?: boolean
+  /**
+   * What the role of the connection is to do, as docs/operating/roles.md has it: its grants are compared with these. Default: the role of
+   * which it has a function that no other role has.
+   */
+  readonly as?: RoleName | readonly RoleName[]
 }
 
-const DOCTOR_OPTIONS: OptionNames<DoctorOptions> = { trial: true }
+const DOCTOR_OPTIONS: OptionNames<DoctorOptions> = { trial: true, as: true }
 
 /** Whether the locks are to be tried. */
 export function wantsTrial(options: DoctorOptions): boolean {
@@ -70,11 +79,18 @@ export function wantsTrial(options: DoctorOptions): boolean {
   return options.trial ?? true
 }
 
+/** Which grants are expected; undefined: those of the role that it seems to be. */
+export function wantedRoles({ as }: DoctorOptions): readonly RoleName[] | undefined {
+  if (as === undefined) return undefined
+  return (typeof as === 'string' ? [as] : as).map((name) => checkRoleName(name))
+}
+
 /** What the doctor tries. */
 export interface Probe {
   /** A key, and the id that the library gives it. */
   readonly key: string
   readonly id: bigint
+  readonly roles?: readonly RoleName[] | undefined
   /** Tries the locks: whether two connections took part. Rejects with a `LocksIneffective` where they do not exclude. */
   tryLocks?: (() => Promise<boolean>) | undefined
 }
@@ -86,8 +102,9 @@ export async function diagnose(
   probe: Probe,
   oldAfterMs: number = OLD_AFTER_MS,
 ): Promise<Finding[]> {
+  const grants = await withConnection(driver, (connection) => grantsFinding(connection, schema, probe.roles))
   // Before a connection is held: a pool may have only one.
-  const tried = await trialOf(probe)
+  const tried = grants.usable ? await trialOf(probe) : undefined
   return withConnection(driver, async (connection) => {
     const asked = Date.now()
     const [result] = await connection.script(EXAMINE)
@@ -98,7 +115,8 @@ export async function diagnose(
       version(settings),
       standby(settings),
       ...locks(settings, tried),
-      ...(await schemaFindings(connection, schema, probe, settings, tried)),
+      ...grants.findings,
+      ...(grants.usable ? await schemaFindings(connection, schema, probe, settings, tried) : []),
       await pooler(driver, connection, pooled, tried),
       clock(Number(settings.clock), asked, answeredAt),
       lockTable(settings),
@@ -106,6 +124,7 @@ export async function diagnose(
       keepalive(settings),
       await oldSnapshots(connection, oldAfterMs),
       await idleLockHolders(connection),
+      ...(await foreignLocks(connection, schema)),
       poolSize(driver, settings),
       connects(driver),
       commitDurability(settings),
@@ -350,6 +369,33 @@ async function idleLockHolders(connection: Connection): Promise<Finding> {
     found: `${rows.map((row) => row.who).join('; ')}: idle, with an advisory lock`,
     advice: 'Lockstep leaves none behind. If nothing else uses session locks, end it with pg_terminate_backend.',
   }
+}
+
+/** A role that cannot observe is not told: its own work does not need it. */
+async function foreignLocks(connection: Connection, schema: string): Promise<Finding[]> {
+  const name = 'foreign locks'
+  let rows: { pid: string; role: string; application: string; held: string; what: string }[]
+  try {
+    const [result] = await connection.script(foreignLockHolders(quoteIdentifier(schema)))
+    rows = (result?.rows ?? []) as typeof rows
+  } catch (error) {
+    if (codeOf(error) === undefined || connection.lost) throw error
+    return []
+  }
+  if (rows.length === 0) return [ok(name, "no session of another role holds one of Lockstep's lock numbers")]
+  const list = rows.slice(0, 10).map(({ pid, role, application, held, what }) => {
+    const program = application === '' ? '' : ` (${application})`
+    return `backend ${pid}${program} of role "${role}" ${held === 'true' ? 'holds' : 'waits for'} ${what}`
+  })
+  return [
+    {
+      name,
+      level: 'warn',
+      found: `${list.join('; ')}${rows.length > 10 ? '; and more' : ''}`,
+      advice:
+        'The role has no right on the schema, so the session is not Lockstep’s, and it can block keys and enqueuing. End it with pg_terminate_backend, and REVOKE CONNECT ON DATABASE … FROM PUBLIC.',
+    },
+  ]
 }
 
 function poolSize(driver: Driver, settings: Settings): Finding {

@@ -252,7 +252,7 @@ describe.each(DRIVERS)('a server that refuses for good, %s', (driver) => {
       CREATE ROLE banned NOLOGIN;
       CREATE ROLE single LOGIN SUPERUSER CONNECTION LIMIT 1;
       ALTER ROLE single NOSUPERUSER;
-      GRANT ALL ON ALL TABLES IN SCHEMA lockstep TO single;
+      GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lockstep TO single;
       GRANT USAGE ON SCHEMA lockstep TO single`)
     const rules = join(server.dataDir, 'pg_hba.conf')
     await writeFile(rules, `host all teller 127.0.0.1/32 scram-sha-256\n${await readFile(rules, 'utf8')}`)

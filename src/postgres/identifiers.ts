@@ -29,18 +29,27 @@ function literalOf(value: unknown): string {
   return quoteLiteral(typeof value === 'string' ? value : JSON.stringify(value))
 }
 
-/** Refuses a schema name that the server would refuse or cut. */
-export function checkSchemaName(schema: unknown): string {
-  const advice = `Use a name of 1 to ${MAX_IDENTIFIER_BYTES} bytes, not starting with pg_ and without $$.`
-  if (typeof schema !== 'string')
-    throw new InvalidOption(`The schema name is not a string: ${typeof schema}.`, { advice })
-  const bytes = Buffer.byteLength(schema)
+/** Refuses a name that the server would refuse or cut. */
+export function checkIdentifier(what: string, name: unknown, more = ''): string {
+  const advice = `Use a name of 1 to ${MAX_IDENTIFIER_BYTES} bytes${more}.`
+  if (typeof name !== 'string') throw new InvalidOption(`The ${what} name is not a string: ${typeof name}.`, { advice })
+  const bytes = Buffer.byteLength(name)
   if (bytes === 0 || bytes > MAX_IDENTIFIER_BYTES) {
-    throw new InvalidOption(`The schema name has ${bytes} bytes.`, { advice })
+    throw new InvalidOption(`The ${what} name has ${bytes} bytes.`, { advice })
   }
-  // The name stands inside the bodies of functions, which $$ would end.
-  const endsBody = schema.includes('$$')
-  if (schema.includes('\0') || !schema.isWellFormed() || schema.startsWith('pg_') || endsBody) {
+  if (name.includes('\0') || !name.isWellFormed()) {
+    throw new InvalidOption(`The ${what} name ${JSON.stringify(name)} cannot be used.`, { advice })
+  }
+  return name
+}
+
+/** Refuses a schema name that the server would refuse or cut, or that could end a dollar-quoted text. */
+export function checkSchemaName(given: unknown): string {
+  const more = ', not starting with pg_ and without $'
+  const schema = checkIdentifier('schema', given, more)
+  // Scripts quote bodies with dollars, ours and those that people write around the schema: a name with one could end such a body.
+  if (schema.startsWith('pg_') || schema.includes('$')) {
+    const advice = `Use a name of 1 to ${MAX_IDENTIFIER_BYTES} bytes${more}.`
     throw new InvalidOption(`The schema name ${JSON.stringify(schema)} cannot be used.`, { advice })
   }
   return schema

@@ -1,11 +1,28 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, LockstepError, MigrationFailed, SchemaTooNew, StandbyRefused } from '../errors.ts'
+import {
+  InvalidOption,
+  LockstepError,
+  MigrationFailed,
+  SchemaNotOwned,
+  SchemaTooNew,
+  StandbyRefused,
+} from '../errors.ts'
 import { migrationApplied } from '../observe/index.ts'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
 import { forSchema, MIGRATIONS_DIRECTORY, readMigrations } from './migrations.ts'
 import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
-import { beginMigration, COMMIT, recordMigration, ROLLBACK } from './postgres.sql.ts'
+import {
+  beginMigration,
+  COMMIT,
+  createMigrations,
+  createSchema,
+  recordMigration,
+  revokeFromPublic,
+  ROLLBACK,
+  type SchemaOwnership,
+  schemaVersion,
+} from './postgres.sql.ts'
 
 /** What `migrate()` did. */
 export interface MigrateResult {
@@ -24,7 +41,6 @@ export interface MigrateOptions {
 const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = { to: true }
 
 interface Standing {
-  standby: string
   version: string | null
   floor: string | null
 }
@@ -50,8 +66,7 @@ export async function migrate(
   }
   const connection = await driver.connect()
   try {
-    const standing = await begin(connection, schema, lockId)
-    if (standing.standby === 'true') throw standbyCannotMigrate()
+    const standing = await begin(connection, schema, lockId, target)
     const from = Number(standing.version ?? 0)
     if (Number(standing.floor ?? 0) > migrations.length) throw tooNew(schema, standing, migrations.length)
     const pending = migrations.filter((migration) => migration.version > from && migration.version <= target)
@@ -63,6 +78,7 @@ export async function migrate(
         migration.compatibleFrom,
       ])
     }
+    if (pending.length > 0) await connection.script(revokeFromPublic(quoteIdentifier(schema)))
     await connection.script(COMMIT)
     connection.release()
     const applied = pending.map(({ version, name }) => ({ version, name }))
@@ -88,14 +104,41 @@ export function tooNew(schema: string, standing: Standing, known: number): Schem
   )
 }
 
-async function begin(connection: Connection, schema: string, lockId: bigint): Promise<Standing> {
+/**
+ * Nothing in the schema is read or run before it is known to be the migrating role's own. A role that does not own it can still find
+ * that there is nothing to do, as an application does that migrates at every start: by a function that runs with its owner's rights.
+ */
+async function begin(connection: Connection, schema: string, lockId: bigint, target: number): Promise<Standing> {
+  const quoted = quoteIdentifier(schema)
+  const ask = async (text: string): Promise<Record<string, unknown> | undefined> =>
+    (await connection.script(text)).at(-1)?.rows[0]
   try {
-    const results = await connection.script(beginMigration(quoteIdentifier(schema), lockId))
-    return results.at(-1)?.rows[0] as unknown as Standing
+    const found = (await ask(beginMigration(schema, lockId))) as unknown as SchemaOwnership
+    if (found.standby === 'true') throw standbyCannotMigrate()
+    if (found.owned === 'true' && found.trusted === 'true' && found.foreign === null) {
+      if (found.present === 'false') await connection.script(createSchema(quoted))
+      return (await ask(createMigrations(quoted))) as unknown as Standing
+    }
+    const isOwn = found.owned === 'true' && found.trusted === 'true'
+    if (isOwn || found.safeVersion === 'false') throw notOwned(schema, found)
+    const standing = (await ask(schemaVersion(quoted))) as unknown as Standing
+    if (Number(standing.version ?? 0) < target) throw notOwned(schema, found)
+    return standing
   } catch (error) {
     if (codeOf(error) !== READ_ONLY_TRANSACTION) throw error
     throw standbyCannotMigrate(error)
   }
+}
+
+function notOwned(schema: string, { role, owner, owned, trusted, foreign }: SchemaOwnership): SchemaNotOwned {
+  const others = foreign === null ? '' : ` In it: ${foreign}.`
+  const whose =
+    owned === 'true' && trusted === 'true'
+      ? `has objects of other roles.${others}`
+      : `belongs to the role "${owner}".${others}`
+  return new SchemaNotOwned(`The role "${role}" cannot migrate the schema "${schema}": it ${whose}`, {
+    advice: `Code in it would run with the rights of "${role}". Migrate as the owner if you know that role; otherwise drop what it made, or choose another schema.`,
+  })
 }
 
 function standbyCannotMigrate(cause?: unknown): StandbyRefused {

@@ -36,7 +36,34 @@ export async function readMigrations(directory: URL = MIGRATIONS_DIRECTORY): Pro
   )
 }
 
-/** Fills in the schema's name the way psql does with `-v schema=…`. */
+/** A name of which no character means anything in SQL, in a dollar-quoted body, in a template of `format()` or of `replace()`. */
+const PLAIN_NAME = /^[a-z_][a-z0-9_]*$/
+
+/** The schema as an identifier of a migration. Any name but a plain one is written in escapes: its own text is not in the script. */
+export function schemaIdentifier(schema: string): string {
+  if (PLAIN_NAME.test(schema)) return quoteIdentifier(schema)
+  const escapes = Array.from(schema, (each) => `\\+${(each.codePointAt(0) as number).toString(16).padStart(6, '0')}`)
+  return `U&"${escapes.join('')}"`
+}
+
+/**
+ * The schema's name as a text of a migration, or that of a relation in it, likewise. An expression: U&'' fails where a session reads
+ * backslashes the old way.
+ */
+export function schemaText(schema: string, relation?: string): string {
+  const text = relation === undefined ? schema : `${quoteIdentifier(schema)}.${relation}`
+  if (PLAIN_NAME.test(schema)) return quoteLiteral(text)
+  return `convert_from(decode('${Buffer.from(text).toString('hex')}', 'hex'), 'UTF8')`
+}
+
+/**
+ * Fills in the schema's name: `:"schema"` is the identifier, `:'schema'` the name as a text, `:'schema.NAME'` the text of a relation's
+ * name for `::regclass`. Migrations have these inside dollar-quoted bodies, some of which are templates for others. A name that could
+ * end such a body, or mean something in a template, therefore never stands there as it is.
+ */
 export function forSchema(text: string, schema: string): string {
-  return text.replaceAll(':"schema"', () => quoteIdentifier(schema)).replaceAll(":'schema'", () => quoteLiteral(schema))
+  return text
+    .replaceAll(':"schema"', () => schemaIdentifier(schema))
+    .replaceAll(":'schema'", () => schemaText(schema))
+    .replaceAll(/:'schema\.(\w+)'/g, (_, relation: string) => schemaText(schema, relation))
 }

@@ -49,9 +49,9 @@ export function unlisten(channel: string): string {
 export function readiness(schema: string): string {
   return `
     SELECT pg_is_in_recovery()::text AS standby,
-           (SELECT max(version) FROM ${schema}.migrations)::text AS version,
-           (SELECT max(compatible_from) FROM ${schema}.migrations)::text AS floor,
-           (SELECT setting FROM pg_settings WHERE name = 'transaction_timeout') AS timeout`
+           version::text AS version, compatible_from::text AS floor,
+           (SELECT setting FROM pg_settings WHERE name = 'transaction_timeout') AS timeout
+      FROM ${schema}.schema_version()`
 }
 
 /**
@@ -74,14 +74,8 @@ export const ANSWERING_PROCESS = 'pg_backend_pid()::text AS pid'
 
 /** What is remembered of trials on the server of an incarnation `i`, such as `direct 2,pooled 1`. */
 export function rememberedTrials(schema: string, strategy: string, route: string, version: number): string {
-  return `(
-    SELECT string_agg(CASE WHEN pooled THEN 'pooled ' ELSE 'direct ' END || connections, ',')
-      FROM ${schema}.lock_trials t
-     WHERE t.system = i.system AND route = ${quoteLiteral(route)} AND strategy = ${quoteLiteral(strategy)} AND version >= ${version}) AS trials`
+  return `${schema}.lock_trials_known(i.system, ${quoteLiteral(route)}, ${quoteLiteral(strategy)}, ${version}) AS trials`
 }
-
-/** Trials that are kept at most; a process on a machine with a pooler of its own adds one. */
-const TRIALS_KEPT = 1000
 
 /** Remembers a trial that found nothing wrong, and forgets those of other servers and the oldest. */
 export function rememberTrial(
@@ -91,15 +85,8 @@ export function rememberTrial(
   return `
     BEGIN ISOLATION LEVEL READ COMMITTED;
     SET LOCAL lock_timeout = '1s';
-    INSERT INTO ${schema}.lock_trials AS t (system, route, strategy, pooled, connections, version)
-    SELECT system, ${quoteLiteral(trial.route)}, ${quoteLiteral(trial.strategy)}, ${trial.pooled}, ${trial.connections}, ${trial.version}
-      FROM ${schema}.ensure_incarnation()
-        ON CONFLICT (system, route, strategy, pooled)
-        DO UPDATE SET connections = EXCLUDED.connections, version = EXCLUDED.version, tried_at = EXCLUDED.tried_at
-                WHERE t.connections <= EXCLUDED.connections OR t.version < EXCLUDED.version;
-    DELETE FROM ${schema}.lock_trials
-     WHERE system <> (SELECT system FROM ${schema}.incarnation)
-        OR tried_at < (SELECT tried_at FROM ${schema}.lock_trials ORDER BY tried_at DESC OFFSET ${TRIALS_KEPT} LIMIT 1);
+    SELECT ${schema}.lock_trials_remember(${quoteLiteral(trial.route)}, ${quoteLiteral(trial.strategy)}, ${trial.pooled},
+                                          ${trial.connections}, ${trial.version});
     COMMIT`
 }
 
@@ -108,13 +95,13 @@ export function forgetTrials(schema: string, route: string): string {
   return `
     BEGIN ISOLATION LEVEL READ COMMITTED;
     SET LOCAL lock_timeout = '1s';
-    DELETE FROM ${schema}.lock_trials WHERE route = ${quoteLiteral(route)};
+    SELECT ${schema}.lock_trials_forget(${quoteLiteral(route)});
     COMMIT`
 }
 
 /** The life of the server as its table says, without beginning a new one. Null after a crash. */
 export function incarnationExpression(schema: string): string {
-  return `(SELECT value::text FROM ${schema}.incarnation)`
+  return `${schema}.current_incarnation()`
 }
 
 /** Servers on platforms without a way to see a closed socket refuse the setting. */
@@ -127,34 +114,113 @@ export const CONNECTION_CHECK_PROBE = `
 const MIGRATOR_WAIT = '60s'
 const TABLE_WAIT = '10s'
 
+/** Whose objects the migrating role can run code of: its own, a superuser's, those of a role that it has the rights of by membership. */
+const IS_TRUSTED = `
+  CASE WHEN owner.oid = me.oid OR owner.rolsuper THEN true
+       WHEN owner.rolname = 'pg_database_owner' THEN base.datdba = me.oid OR dba.rolsuper OR (NOT me.rolsuper AND pg_has_role(me.oid, owner.oid, 'USAGE'))
+       -- A superuser has the rights of every role: that says nothing.
+       ELSE NOT me.rolsuper AND pg_has_role(me.oid, owner.oid, 'USAGE') END`
+
+/** What a migration looks at before it touches anything in the schema. */
+export interface SchemaOwnership {
+  /** Whether the schema is there. */
+  readonly present: 'true' | 'false'
+  /** The migrating role. */
+  readonly role: string
+  /** The owner of the schema; null where there is none. */
+  readonly owner: string | null
+  /** Whether code of the owner can be run. */
+  readonly trusted: 'true' | 'false'
+  /** Whether the migrating role has the owner's rights. */
+  readonly owned: 'true' | 'false'
+  /** Up to five objects in the schema that another role owns, or whose trigger runs another role's function; null where there are none. */
+  readonly foreign: string | null
+  /** Whether its function `schema_version()` runs with its owner's rights: then calling it runs none of another role's code as this one. */
+  readonly safeVersion: 'true' | 'false'
+  readonly standby: string
+}
+
 /**
- * Opens the migration transaction and reads where the schema stands. The lock comes one statement before the read, so that
- * the second of ten processes that start at once sees what the first has done. IF NOT EXISTS would ask for the right to create
- * even where there is nothing to create: an application's role that may not must still find that all is done.
+ * Opens the migration transaction and reads, from the catalogs alone, whose schema it is. The lock comes one statement before the
+ * read, so that the second of ten processes that start at once sees what the first has done. A schema that another role made can have
+ * triggers, rules and functions that would run with the rights of the migrating role; so could functions of another schema in the
+ * search_path.
  */
 export function beginMigration(schema: string, lockId: bigint): string {
+  const name = quoteLiteral(schema)
   return `
     BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL search_path = pg_catalog, pg_temp;
     SET LOCAL lock_timeout = '${MIGRATOR_WAIT}';
     SELECT pg_advisory_xact_lock(${lockId});
     SET LOCAL lock_timeout = '${TABLE_WAIT}';
     SET LOCAL client_min_messages = warning;
-    DO $$
-    BEGIN
-      IF to_regclass(${quoteLiteral(`${schema}.migrations`)}) IS NULL THEN
-        CREATE SCHEMA IF NOT EXISTS ${schema};
-        CREATE TABLE ${schema}.migrations (
-          version integer PRIMARY KEY,
-          name text NOT NULL,
-          compatible_from integer NOT NULL,
-          applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
-        );
-      END IF;
-    END
-    $$;
-    SELECT pg_is_in_recovery()::text AS standby,
-           (SELECT max(version) FROM ${schema}.migrations)::text AS version,
-           (SELECT max(compatible_from) FROM ${schema}.migrations)::text AS floor`
+    WITH me AS (SELECT * FROM pg_roles WHERE rolname = current_user),
+    base AS (SELECT datdba FROM pg_database WHERE datname = current_database()),
+    dba AS (SELECT r.rolsuper FROM pg_roles r JOIN base ON r.oid = base.datdba),
+    space AS (SELECT oid, nspowner FROM pg_namespace WHERE nspname = ${name}),
+    object AS (
+      SELECT 1 AS place, 'the schema' AS what, nspowner AS owned_by FROM space
+      UNION ALL
+      SELECT 2, format('%s %I', CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'view' WHEN 'S' THEN 'sequence' ELSE 'table' END, c.relname), c.relowner
+        FROM pg_class c JOIN space ON c.relnamespace = space.oid WHERE c.relkind NOT IN ('i', 'I', 't')
+      UNION ALL
+      SELECT 3, format('function %I', p.proname), p.proowner FROM pg_proc p JOIN space ON p.pronamespace = space.oid
+      UNION ALL
+      SELECT 4, format('trigger %I on table %I', t.tgname, c.relname), p.proowner
+        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN space ON c.relnamespace = space.oid JOIN pg_proc p ON p.oid = t.tgfoid
+       WHERE NOT t.tgisinternal
+      UNION ALL
+      SELECT 5, format('type %I', t.typname), t.typowner FROM pg_type t JOIN space ON t.typnamespace = space.oid
+       WHERE t.typrelid = 0 AND t.typelem = 0
+    ), judged AS (
+      SELECT object.place, object.what, owner.rolname, ${IS_TRUSTED} AS trusted
+        FROM object JOIN pg_roles owner ON owner.oid = object.owned_by CROSS JOIN me CROSS JOIN base CROSS JOIN dba
+    )
+    SELECT EXISTS (SELECT FROM space)::text AS present, me.rolname::text AS role,
+           (SELECT j.rolname::text FROM judged j WHERE j.place = 1) AS owner,
+           COALESCE((SELECT j.trusted FROM judged j WHERE j.place = 1), true)::text AS trusted,
+           COALESCE((SELECT me.rolsuper OR pg_has_role(me.oid, space.nspowner, 'USAGE') FROM space), true)::text AS owned,
+           (SELECT string_agg(format('%s of %I', f.what, f.rolname), ', ' ORDER BY f.place, f.what)
+              FROM (SELECT * FROM judged j WHERE j.place > 1 AND NOT j.trusted ORDER BY j.place, j.what LIMIT 5) AS f) AS foreign,
+           COALESCE((SELECT count(*) = 1 AND bool_and(p.prosecdef AND p.pronargs = 0) FROM pg_proc p JOIN space ON p.pronamespace = space.oid
+                      WHERE p.proname = 'schema_version'), false)::text AS "safeVersion",
+           pg_is_in_recovery()::text AS standby
+      FROM me`
+}
+
+/** Makes the schema, unless it is there and was found to be the migrating role's own. */
+export function createSchema(schema: string): string {
+  return `CREATE SCHEMA ${schema}`
+}
+
+export function createMigrations(schema: string): string {
+  return `
+    CREATE TABLE IF NOT EXISTS ${schema}.migrations (
+      version integer PRIMARY KEY,
+      name text NOT NULL,
+      compatible_from integer NOT NULL,
+      applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    );
+    SELECT max(version)::text AS version, max(compatible_from)::text AS floor FROM ${schema}.migrations`
+}
+
+/** Where the schema stands, for a role that does not own it. */
+export function schemaVersion(schema: string): string {
+  return `SELECT version::text AS version, compatible_from::text AS floor FROM ${schema}.schema_version()`
+}
+
+/** Nothing in the schema is for every role of the database: what a role can do is granted to it by name. */
+export function revokeFromPublic(schema: string): string {
+  return `
+    REVOKE ALL ON ALL ROUTINES IN SCHEMA ${schema} FROM PUBLIC;
+    REVOKE ALL ON ALL TABLES IN SCHEMA ${schema} FROM PUBLIC;
+    REVOKE ALL ON ALL SEQUENCES IN SCHEMA ${schema} FROM PUBLIC`
+}
+
+/** Whether the function by which the version is read is there: its schema was renamed where it fails all the same. */
+export function hasSchemaVersion(schema: string): string {
+  return `SELECT (to_regprocedure(${quoteLiteral(`${schema}.schema_version()`)}) IS NOT NULL)::text AS present`
 }
 
 export function recordMigration(schema: string): string {

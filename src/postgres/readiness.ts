@@ -4,8 +4,8 @@ import { quoteIdentifier } from './identifiers.ts'
 import { type KnownServer, type LockStrategy, readServer } from './lockTrials.ts'
 import { tooNew } from './migrate.ts'
 import { KNOWN_VERSION, NEEDED_VERSION } from './migrations.ts'
-import { CONNECTION_CHECK_PROBE, readiness, ROLLBACK } from './postgres.sql.ts'
-import { codeOf, INVALID_SCHEMA_NAME, UNDEFINED_TABLE } from './sqlstate.ts'
+import { CONNECTION_CHECK_PROBE, hasSchemaVersion, readiness, ROLLBACK } from './postgres.sql.ts'
+import { codeOf, INVALID_SCHEMA_NAME, UNDEFINED_FUNCTION, UNDEFINED_TABLE } from './sqlstate.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
 import { withConnection } from './withConnection.ts'
 
@@ -56,7 +56,7 @@ export async function readKnownServer(
 
 function isMissing(error: unknown): boolean {
   const code = codeOf(error)
-  return code === UNDEFINED_TABLE || code === INVALID_SCHEMA_NAME
+  return code === UNDEFINED_TABLE || code === INVALID_SCHEMA_NAME || code === UNDEFINED_FUNCTION
 }
 
 /** Its functions name the schema as it was called when it was migrated. */
@@ -75,6 +75,8 @@ async function checkSchema(connection: Connection, schema: string): Promise<numb
     row = results[0]?.rows[0] as typeof row
   } catch (error) {
     if (!isMissing(error)) throw error
+    const [answer] = await connection.script(hasSchemaVersion(quoteIdentifier(schema)))
+    if (answer?.rows[0]?.['present'] === 'true') throw schemaRenamed(schema, error)
     throw new SchemaMissing(`The database has no Lockstep schema "${schema}".`, {
       advice: 'Run `npx pg-lockstep migrate`, or call `await lockstep.migrate()` at start-up.',
       cause: error,

@@ -1,9 +1,12 @@
 import pg from 'pg'
-import { afterAll, afterEach, beforeEach, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { InvalidOption } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
+import type { DoctorOptions, Finding } from './doctor.ts'
 import { KNOWN_VERSION } from './migrations.ts'
+import { type GrantOptions, grantsFor, ROLE_NAMES, ROLES } from './roles.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -25,22 +28,10 @@ afterEach(async () => {
   await owner.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
 })
 
-/** What docs/operating says that an application's role needs. */
-const grants = {
-  schema: `GRANT USAGE ON SCHEMA lockstep TO ${role}`,
-  migrations: `GRANT SELECT ON lockstep.migrations TO ${role}`,
-  incarnation: `GRANT SELECT, INSERT, DELETE ON lockstep.incarnation TO ${role}`,
-  epoch: `GRANT SELECT, UPDATE ON lockstep.epoch TO ${role}`,
-}
+const lockstepOf = (pool: pg.Pool): Lockstep => new Lockstep(pool)
 
-async function grant(names: readonly (keyof typeof grants)[]): Promise<void> {
-  for (const name of names) await owner.query(grants[name])
-}
-
-const all = Object.keys(grants) as (keyof typeof grants)[]
-
-test('with these grants an application’s role does everything, also beginning a new life of the server', async () => {
-  await grant(all)
+test('with the grants of an application a role locks, holds leases and begins a new life of the server', async () => {
+  await lockstepOf(owner).grant({ to: role, as: 'application' })
   const lockstep = new Lockstep(app)
   const before = await owner.query<{ value: string }>('SELECT value::text FROM lockstep.incarnation')
   // As after a crash.
@@ -51,19 +42,138 @@ test('with these grants an application’s role does everything, also beginning 
   const after = await owner.query<{ value: string }>('SELECT value::text FROM lockstep.incarnation')
   expect(after.rows).toHaveLength(1)
   expect(after.rows).not.toEqual(before.rows)
+  const lease = await lockstep.leases.acquire(key`Instance:${1}`, { ttlMs: 30_000 })
+  expect(await lease.transaction(async () => 'works')).toBe('works')
+  expect(await lockstep.leases.list()).toMatchObject([{ key: 'Instance:1' }])
+  await lease.release()
+  expect(await lockstep.leases.history(key`Instance:${1}`)).toMatchObject([{ ending: 'released' }])
+  await lockstep.rollout.set('Transfer:', 'on', 'a test')
+  expect(await lockstep.rollout.list()).toMatchObject([{ prefix: 'Transfer:' }])
+  await owner.query('TRUNCATE lockstep.rollout')
+  const table = new Lockstep(app, { strategy: 'table' })
+  expect(await table.transaction({ lock: key`Transfer:${1}` }, async () => 'works')).toBe('works')
+  expect(await table.transaction({ lockShared: key`Transfer:${1}` }, async () => 'works')).toBe('works')
+  expect((await lockstep.locks.list()).locks).toEqual([])
   // migrate() at every start-up finds that there is nothing to do, without the right to create anything.
   expect(await lockstep.migrate()).toEqual({ from: KNOWN_VERSION, to: KNOWN_VERSION, applied: [] })
-  const failed = (await lockstep.doctor()).filter(({ level }) => level === 'fail')
+  const failed = (await lockstep.doctor({ as: 'application' })).filter(({ level }) => level === 'fail')
   expect(failed).toEqual([])
+  await Promise.all([lockstep.close(), table.close()])
 })
 
-test.each(all)('without the grant on %s it is told which right is missing', async (missing) => {
-  await grant(all.filter((name) => name !== missing))
-  await owner.query('TRUNCATE lockstep.incarnation')
-  const lockstep = new Lockstep(app)
-  await expect(lockstep.transaction({ lock: key`Transfer:${1}` }, async () => 'works')).rejects.toMatchObject({
-    code: '42501',
+test('no role can change the server epoch, whatever it is granted', async () => {
+  for (const name of ROLE_NAMES) {
+    await lockstepOf(owner).grant({ to: role, as: name })
+    for (const attempt of [
+      'UPDATE lockstep.epoch SET timeline_offset = 0',
+      'DELETE FROM lockstep.incarnation',
+      'INSERT INTO lockstep.incarnation SELECT * FROM lockstep.incarnation',
+      `SELECT setval('lockstep.fences', 1)`,
+      'UPDATE lockstep.leases SET expires_at = now()',
+      'SELECT token FROM lockstep.leases',
+    ])
+      await expect(app.query(attempt), `${name}: ${attempt}`).rejects.toMatchObject({ code: '42501' })
+  }
+})
+
+test('nothing in the schema is for every role', async () => {
+  const { rows } = await owner.query(
+    `SELECT p.oid::regprocedure::text AS name FROM pg_proc p
+      WHERE p.pronamespace = 'lockstep'::regnamespace AND has_function_privilege($1, p.oid, 'EXECUTE')`,
+    [role],
+  )
+  expect(rows).toEqual([])
+})
+
+test('every function that runs with the owner’s rights has a search_path of its own', async () => {
+  const { rows } = await owner.query(
+    `SELECT p.oid::regprocedure::text AS name FROM pg_proc p
+      WHERE p.pronamespace = 'lockstep'::regnamespace AND p.prosecdef
+        AND NOT coalesce(p.proconfig, '{}') @> ARRAY['search_path=pg_catalog, pg_temp']`,
+  )
+  expect(rows).toEqual([])
+})
+
+test('the statements of a role name only what is there, and functions that run with the owner’s rights or touch no table', async () => {
+  const tables = (
+    await owner.query<{ name: string }>(
+      `SELECT relname AS name FROM pg_class WHERE relnamespace = 'lockstep'::regnamespace AND relkind IN ('r', 'p', 'S')`,
+    )
+  ).rows.map(({ name }) => name)
+  await lockstepOf(owner).grant({ to: role, as: ROLE_NAMES })
+  const { rows } = await owner.query<{ name: string; source: string }>(
+    `SELECT p.proname AS name, p.prosrc AS source FROM pg_proc p
+      WHERE p.pronamespace = 'lockstep'::regnamespace AND NOT p.prosecdef AND has_function_privilege($1, p.oid, 'EXECUTE')`,
+    [role],
+  )
+  for (const { name, source } of rows)
+    for (const table of tables) expect(source, name).not.toContain(`"lockstep".${table} `)
+})
+
+describe('the doctor, run as the role', () => {
+  const grantsOf = async (options: DoctorOptions = {}): Promise<Finding[]> => {
+    const lockstep = new Lockstep(app)
+    const findings = await lockstep.doctor(options)
+    await lockstep.close()
+    return findings.filter(({ name }) => name === 'grants')
+  }
+
+  test.each(ROLE_NAMES)('%s: is content with its grants, and knows which role it is', async (name) => {
+    await lockstepOf(owner).grant({ to: role, as: name })
+    for (const options of [{}, { as: name }])
+      expect(await grantsOf(options)).toEqual([
+        {
+          name: 'grants',
+          level: 'ok',
+          found: `"${role}" as ${name} has exactly the grants of the documentation`,
+          advice: '',
+        },
+      ])
   })
+
+  test.each(ROLE_NAMES)('%s: names every grant that is missing, and what to run', async (name) => {
+    for (const missing of ROLES[name].functions) {
+      await lockstepOf(owner).grant({ to: role, as: name })
+      await owner.query(`REVOKE EXECUTE ON FUNCTION lockstep.${missing} FROM ${role}`)
+      const found = (await grantsOf({ as: name, trial: false })).filter(({ level }) => level === 'fail')
+      expect(found).toMatchObject([{ found: `"${role}" as ${name} lacks EXECUTE on ${missing}` }])
+      expect(found[0]?.advice).toContain(`GRANT EXECUTE ON FUNCTION "lockstep".${missing} TO "${role}";`)
+    }
+  })
+
+  test('what it is told to run is enough', async () => {
+    const [finding] = await grantsOf({ as: 'producer' })
+    expect(finding).toMatchObject({ level: 'fail', found: `"${role}" as producer lacks USAGE on the schema` })
+    await owner.query(/run: (.*;) Or:/.exec(finding?.advice ?? '')?.[1] ?? '')
+    expect(await grantsOf({ as: 'producer' })).toMatchObject([{ level: 'ok' }])
+  })
+
+  test('fails for a role that can change a table, or create in the schema', async () => {
+    await lockstepOf(owner).grant({ to: role, as: 'producer' })
+    await owner.query(`GRANT UPDATE ON lockstep.epoch TO ${role}; GRANT CREATE ON SCHEMA lockstep TO ${role}`)
+    const [finding] = await grantsOf()
+    expect(finding).toMatchObject({ level: 'fail' })
+    expect(finding?.found).toContain('UPDATE on epoch, CREATE on the schema')
+    await lockstepOf(owner).grant({ to: role, as: 'producer' })
+    expect(await grantsOf()).toMatchObject([{ level: 'ok' }])
+  })
+
+  test('several roles at once', async () => {
+    await lockstepOf(owner).grant({ to: role, as: ['application', 'producer', 'consumer'] })
+    expect(await grantsOf()).toMatchObject([
+      { level: 'ok', found: expect.stringContaining('producer and application and consumer') },
+    ])
+    expect(await grantsOf({ as: 'producer' })).toMatchObject([{ level: 'warn' }])
+  })
+})
+
+test.each([
+  { to: '', as: 'producer' },
+  { to: 'a', as: 'prodcer' },
+  { to: 'a', as: [] },
+  { to: 'a', as: 'producer', all: true },
+])('refuses %j before anything is sent', (options) => {
+  expect(() => grantsFor('lockstep', options as unknown as GrantOptions)).toThrow(InvalidOption)
 })
 
 test('migrate() without the right to create says what is missing, and nothing is there', async () => {

@@ -123,8 +123,8 @@ test('a role that may not read the trials tries in every process', async () => {
   const role = `app_${database.name}`
   await admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
   try {
-    await admin.query(`GRANT USAGE ON SCHEMA lockstep TO ${role}; GRANT SELECT ON lockstep.migrations TO ${role};
-      GRANT SELECT, INSERT, DELETE ON lockstep.incarnation TO ${role}; GRANT SELECT, UPDATE ON lockstep.epoch TO ${role}`)
+    await admin.query(`GRANT USAGE ON SCHEMA lockstep TO ${role};
+      GRANT EXECUTE ON FUNCTION lockstep.schema_version, lockstep.ensure_incarnation, lockstep.current_incarnation TO ${role}`)
     const url = new URL(database.url)
     url.username = role
     expect(await withPool(url.href, 2, (_, lockstep) => transact(lockstep))).toBe('inside')

@@ -291,12 +291,13 @@ export function joinLocks(
   checksConnections: boolean,
   name: string,
 ): string {
-  return `${beforeWaiting(checksConnections)}
-    DO $join$ BEGIN
-      EXECUTE $locks$ ${method.waitForLocks(locks, waitMs, false)} $locks$;
+  const block = `BEGIN
+      EXECUTE ${quoteLiteral(method.waitForLocks(locks, waitMs, false))};
       PERFORM set_config('lockstep.joined', 'true', true);
     EXCEPTION WHEN lock_not_available THEN PERFORM set_config('lockstep.joined', 'false', true);
-    END $join$;
+    END`
+  return `${beforeWaiting(checksConnections)}
+    DO ${quoteLiteral(block)};
     ${releaseSavepoint(name)}; SELECT current_setting('lockstep.joined') AS joined, ${AFTER_WAITING}`
 }
 

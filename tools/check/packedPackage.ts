@@ -11,7 +11,11 @@ export const packedPackage: Check = {
   name: 'package',
   async run() {
     const packed = await tarball()
-    const told = [...contentFaults(packed), ...manifestFaults(await manifest())]
+    const told = [
+      ...contentFaults(packed),
+      ...pictureFaults(packed, await readFile(join(root, 'README.md'), 'utf8')),
+      ...manifestFaults(await manifest()),
+    ]
     const consumer = await mkdtemp(join(tmpdir(), 'lockstep-consumer-'))
     try {
       const installed = await installConsumer(consumer, packed.path)
@@ -37,11 +41,21 @@ function contentFaults(packed: Tarball): Fault[] {
       // Sources travel inside the source maps; a stray .ts would be compiled by the user's own tsc.
       (/\.[cm]?tsx?$/.test(file) && !file.endsWith('.d.ts')),
   )
-  const missing = ['LICENSE', 'README.md', 'package.json'].filter((file) => !packed.files.includes(file))
+  const missing = ['LICENSE', 'README.md', 'SECURITY.md', 'package.json', 'sbom.cdx.json'].filter(
+    (file) => !packed.files.includes(file),
+  )
   return [
     ...unwanted.map((file) => `${file} does not belong in the package`),
     ...missing.map((file) => `the package lacks ${file}`),
   ]
+}
+
+/** Outside the repository, a page of the package has only the package's own pictures. */
+function pictureFaults(packed: Tarball, readme: string): Fault[] {
+  return [...readme.matchAll(/!\[[^\]]*\]\(([^)]+)\)/g)]
+    .map(([, picture = '']) => picture)
+    .filter((picture) => !/^https?:/.test(picture) && !packed.files.includes(picture))
+    .map((picture) => `the package lacks ${picture}, which README.md shows`)
 }
 
 function manifestFaults({ dependencies, optionalDependencies, bundleDependencies }: Manifest): Fault[] {

@@ -43,6 +43,8 @@ export function tarball(): Promise<Tarball> {
 async function buildAndPack(): Promise<Tarball> {
   const build = await command('npm', ['run', 'build'], { cwd: root })
   if (build.code !== 0) throw new BuildFailure('npm run build', build.output)
+  const bill = await command('npx', ['tsx', 'tools/sbom/main.ts'], { cwd: root })
+  if (bill.code !== 0) throw new BuildFailure('tools/sbom/main.ts', bill.output)
   const directory = await mkdtemp(join(tmpdir(), 'lockstep-pack-'))
   process.once('beforeExit', () => void rm(directory, { recursive: true, force: true }))
   // prepack would build a second time.

@@ -1,0 +1,11 @@
+import { expect, test } from 'vitest'
+import { ROLES } from 'pg-lockstep/postgres'
+import { documentedRoles } from './rolesPage.ts'
+
+test('the page lists, for each role, exactly the functions that the command grants', async () => {
+  const page = await documentedRoles()
+  expect([...page.keys()]).toEqual(Object.keys(ROLES))
+  for (const [name, { functions }] of Object.entries(ROLES)) {
+    expect([...(page.get(name) ?? [])].toSorted(), name).toEqual([...functions].toSorted())
+  }
+})

@@ -1,0 +1,44 @@
+import type { Mutant } from './mutant.ts'
+
+/** Of roles and of who owns the schema. */
+export const roles: readonly Mutant[] = [
+  {
+    name: 'planted-schema-trusted',
+    why: 'A migration takes the schema as it is, whoever owns it: code in it runs with the rights of the role that migrates.',
+    file: 'src/postgres/migrate.ts',
+    find: `found.owned === 'true' && found.trusted === 'true' && found.foreign === null`,
+    replace: `found.owned === 'true'`,
+    caughtBy: { by: 'attack', attack: 'intruder', goal: 'its author is a superuser' },
+  },
+  {
+    name: 'functions-left-to-the-public',
+    why: 'A migration leaves its functions to every role of the database.',
+    file: 'src/postgres/migrate.ts',
+    find: 'if (pending.length > 0) await connection.script(revokeFromPublic(quoteIdentifier(schema)))',
+    replace: '',
+    and: [
+      {
+        file: 'src/postgres/migrate.ts',
+        find: `  revokeFromPublic,
+`,
+        replace: '',
+      },
+    ],
+    caughtBy: { by: 'attack', attack: 'intruder', goal: 'functions beyond its column of the page' },
+  },
+  {
+    name: 'schema-name-in-bodies',
+    why: 'The name of the schema is put into dollar-quoted bodies as it is, and may have dollars.',
+    file: 'src/postgres/migrations.ts',
+    find: 'const PLAIN_NAME = /^[a-z_][a-z0-9_]*$/',
+    replace: 'const PLAIN_NAME = /^/',
+    and: [
+      {
+        file: 'src/postgres/identifiers.ts',
+        find: ` || schema.includes('$')`,
+        replace: '',
+      },
+    ],
+    caughtBy: { by: 'attack', attack: 'intruder', goal: 'names that ran as SQL' },
+  },
+]

@@ -1,0 +1,81 @@
+import { execFile } from 'node:child_process'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { nodeArguments } from '../../tools/server/nodeArguments.ts'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { Lockstep } from '../index.ts'
+
+const database = await testDatabase()
+leakGuard(database)
+const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
+const owner = new pg.Pool({ connectionString: database.url, max: 2 })
+afterAll(() => owner.end())
+
+// Roles belong to the server, not to the database: a name of this file's own, and one that has to be quoted.
+const role = `Shop "1" ${database.name}`.slice(0, 60)
+const quoted = `"${role.replaceAll('"', '""')}"`
+const url = new URL(database.url)
+url.username = encodeURIComponent(role)
+
+interface Ended {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+function command(args: readonly string[], databaseUrl?: string): Promise<Ended> {
+  return new Promise((resolve) => {
+    const env = { ...process.env, DATABASE_URL: databaseUrl ?? '', NO_COLOR: '1' }
+    execFile(process.execPath, [...MAIN, ...args], { env }, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
+    })
+  })
+}
+
+beforeAll(async () => {
+  await new Lockstep(owner).migrate()
+  await owner.query(`CREATE ROLE ${quoted} LOGIN NOSUPERUSER`)
+})
+afterAll(() => owner.query(`DROP OWNED BY ${quoted}; DROP ROLE ${quoted}`))
+
+test('prints statements that work as printed, without a database', async () => {
+  const { code, stdout } = await command(['grants', '--to', role, '--as', 'producer,consumer'])
+  expect(code).toBe(0)
+  expect(stdout).toMatch(/^BEGIN;\nREVOKE ALL ON ALL TABLES/)
+  await owner.query(stdout)
+  expect((await command(['doctor', '--as', 'producer,consumer'], url.href)).code).toBe(0)
+})
+
+test('applies exactly what was asked for: what the role had before is gone', async () => {
+  await owner.query(
+    `GRANT ALL ON ALL TABLES IN SCHEMA lockstep TO ${quoted}; GRANT UPDATE (value) ON lockstep.epoch TO ${quoted}`,
+  )
+  const applied = await command(['grants', '--to', role, '--as', 'observer', '--apply', '--json'], database.url)
+  expect(JSON.parse(applied.stdout)).toMatchObject({ ok: true, command: 'grants', as: ['observer'], applied: true })
+  expect((await command(['doctor', '--as', 'observer'], url.href)).code).toBe(0)
+})
+
+test('the doctor fails for a role without its grants, and says which', async () => {
+  await command(['grants', '--to', role, '--as', 'consumer', '--apply'], database.url)
+  const { code, stdout } = await command(['doctor', '--as', 'producer'], url.href)
+  expect(code).toBe(1)
+  expect(stdout.replaceAll(/\s+/g, ' ')).toContain('GRANT EXECUTE ON FUNCTION "lockstep".enqueue,')
+})
+
+test.each([
+  [['--as', 'producer'], 'To which role?'],
+  [['--to', 'shop'], 'As which role?'],
+  [['--to', 'shop', '--as', 'prodcer'], 'There is no role "prodcer".'],
+  [['--to', 'shop', '--as', 'producer,'], 'There is no role "".'],
+])('%j is a mistake of the command line', async (args, message) => {
+  expect(await command(['grants', ...args])).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining(message) as string,
+  })
+})
+
+test('refuses a schema name with a dollar', async () => {
+  const { code, stderr } = await command(['grants', '--to', 'shop', '--as', 'producer', '--schema', 'a$b'])
+  expect(code).not.toBe(0)
+  expect(stderr).toContain('cannot be used')
+})

@@ -1,0 +1,60 @@
+import { grantsFor, ROLE_NAMES, type RoleName } from '../index.ts'
+import type { Command, Outcome } from './command.ts'
+import { UsageError } from './usageError.ts'
+import { withDatabase } from './withDatabase.ts'
+
+export const grantsCommand: Command = {
+  name: 'grants',
+  summary: 'print or apply the grants that a role of the database needs',
+  usage: '--to ROLE --as NAMES [--apply]',
+  details: `Prints the statements after which a role of the database can do what one of Lockstep's roles does, and nothing else in the
+schema: what it was granted there before is revoked first, so name all that it is to be at once. With --apply it runs them, in one
+transaction; connect as the owner of the schema. docs/operating/roles.md says what each role can do.`,
+  examples: [
+    { line: 'pg-lockstep grants --to shop --as application,producer', does: 'prints SQL, and asks no database' },
+    { line: 'pg-lockstep grants --to shop --as application,producer --apply', does: 'runs it' },
+  ],
+  options: ['to', 'as', 'apply', 'url', 'schema', 'driver', 'json'],
+  words: [],
+  async run({ values }) {
+    const to = values.to
+    if (to === undefined) throw new UsageError('To which role?', 'Write --to and the name of a role of the database.')
+    const as = rolesOf(values.as)
+    if (values.apply === undefined) {
+      const schema = values.schema ?? 'lockstep'
+      return outcome(grantsFor(schema, { to, as }), { schema, to, as, applied: false })
+    }
+    return withDatabase(values, async ({ lockstep }) =>
+      outcome(await lockstep.grant({ to, as }), { schema: lockstep.schema, to, as, applied: true }),
+    )
+  },
+}
+
+/** The roles of the documentation that an option names, with commas between. */
+export function rolesOf(text: string | undefined): RoleName[] {
+  const advice = `Write --as and one or more of ${ROLE_NAMES.join(', ')}, with commas between.`
+  if (text === undefined) throw new UsageError('As which role?', advice)
+  return text.split(',').map((name) => {
+    const found = ROLE_NAMES.find((each) => each === name)
+    if (found === undefined) throw new UsageError(`There is no role ${JSON.stringify(name)}.`, advice)
+    return found
+  })
+}
+
+interface Told {
+  readonly schema: string
+  readonly to: string
+  readonly as: readonly RoleName[]
+  readonly applied: boolean
+}
+
+function outcome(statements: readonly string[], told: Told): Outcome {
+  return {
+    exitCode: 0,
+    json: { ok: true, command: 'grants', ...told, statements },
+    text: () =>
+      told.applied
+        ? `The role "${told.to}" is ${told.as.join(' and ')} of the schema "${told.schema}", and nothing else there.`
+        : statements.map((statement) => `${statement};`).join('\n'),
+  }
+}

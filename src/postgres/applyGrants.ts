@@ -1,0 +1,18 @@
+import type { Driver } from './connection.ts'
+import { grantsFor, type GrantOptions } from './roles.ts'
+import { ROLLBACK } from './postgres.sql.ts'
+import { withConnection } from './withConnection.ts'
+
+/** Grants a role of the database what a role of the documentation needs, in one transaction, and gives the statements. */
+export async function applyGrants(driver: Driver, schema: string, options: GrantOptions): Promise<string[]> {
+  const statements = grantsFor(schema, options)
+  await withConnection(driver, async (connection) => {
+    try {
+      await connection.script(statements.join('; '))
+    } catch (error) {
+      if (!connection.lost) await connection.script(ROLLBACK)
+      throw error
+    }
+  })
+  return statements
+}

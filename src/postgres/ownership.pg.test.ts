@@ -1,0 +1,149 @@
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { SchemaNotOwned } from '../errors.ts'
+import { Lockstep } from '../lockstep.ts'
+import { KNOWN_VERSION } from './migrations.ts'
+
+/** Who migrates a schema that somebody else made. The code in it must not have run. */
+
+const database = await testDatabase()
+leakGuard(database)
+const admin = new pg.Pool({ connectionString: database.url, max: 2 })
+afterAll(() => admin.end())
+
+// Roles belong to the server, not to the database: names of this file's own.
+const mallory = `mallory_${database.name}`
+const deployer = `deployer_${database.name}`
+const poolOf = (role: string): pg.Pool => {
+  const url = new URL(database.url)
+  url.username = role
+  return new pg.Pool({ connectionString: url.href, max: 2 })
+}
+let malloryPool: pg.Pool
+let deployerPool: pg.Pool
+
+beforeAll(async () => {
+  for (const role of [mallory, deployer])
+    await admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER; GRANT CREATE ON DATABASE ${database.name} TO ${role}`)
+  malloryPool = poolOf(mallory)
+  deployerPool = poolOf(deployer)
+})
+afterAll(async () => {
+  await malloryPool.end()
+  await deployerPool.end()
+  for (const role of [mallory, deployer]) await admin.query(`DROP OWNED BY ${role} CASCADE; DROP ROLE ${role}`)
+})
+
+/** Counts how often planted code ran: a sequence keeps what a rollback undoes. */
+beforeEach(async () => {
+  await admin.query(`CREATE SEQUENCE public.ran; GRANT ALL ON SEQUENCE public.ran TO PUBLIC`)
+})
+afterEach(async () => {
+  await admin.query(`DROP SCHEMA IF EXISTS planted CASCADE; DROP SEQUENCE public.ran`)
+})
+const ran = async (): Promise<boolean> =>
+  (await admin.query<{ is_called: boolean }>('SELECT is_called FROM public.ran')).rows[0]?.is_called ?? false
+
+const EVIL = `CREATE FUNCTION planted.evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM nextval(''public.ran''); RETURN NEW; END'`
+const TRIGGER = `${EVIL}; CREATE TABLE planted.migrations (version int PRIMARY KEY, name text, compatible_from int, applied_at timestamptz);
+  CREATE TRIGGER t BEFORE INSERT ON planted.migrations FOR EACH ROW EXECUTE FUNCTION planted.evil()`
+
+describe.each([
+  ['a superuser', () => admin],
+  ['a role that owns something else', () => deployerPool],
+])('%s', (_, pool) => {
+  const migrate = (): Promise<unknown> => new Lockstep(pool(), { schema: 'planted' }).migrate()
+
+  test('refuses a schema of another role, and runs no trigger of it', async () => {
+    await malloryPool.query(
+      `CREATE SCHEMA planted; ${TRIGGER}; GRANT ALL ON SCHEMA planted TO PUBLIC; GRANT ALL ON planted.migrations TO PUBLIC`,
+    )
+    await expect(migrate()).rejects.toMatchObject({
+      code: 'LOCKSTEP_SCHEMA_NOT_OWNED',
+      message: expect.stringContaining(`belongs to the role "${mallory}"`),
+    })
+    expect(await ran()).toBe(false)
+  })
+
+  test('refuses an empty schema of another role', async () => {
+    await malloryPool.query('CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO PUBLIC')
+    await expect(migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+  })
+
+  test('refuses its own schema with a table of another role, and names both', async () => {
+    await pool().query(`CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO ${mallory}`)
+    await malloryPool.query(TRIGGER)
+    await expect(migrate()).rejects.toMatchObject({
+      code: 'LOCKSTEP_SCHEMA_NOT_OWNED',
+      message: expect.stringContaining(`table migrations of ${mallory}`),
+    })
+    expect(await ran()).toBe(false)
+  })
+
+  test('refuses a trigger of another role on a table of its own', async () => {
+    await pool().query(`CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO ${mallory}`)
+    await malloryPool.query(EVIL)
+    await pool()
+      .query(`CREATE TABLE planted.migrations (version int PRIMARY KEY, name text, compatible_from int, applied_at timestamptz);
+      GRANT TRIGGER ON planted.migrations TO ${mallory}`)
+    await malloryPool.query(
+      'CREATE TRIGGER t BEFORE INSERT ON planted.migrations FOR EACH ROW EXECUTE FUNCTION planted.evil()',
+    )
+    await expect(migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+    expect(await ran()).toBe(false)
+  })
+
+  test('calls no function of another role with its own rights', async () => {
+    await malloryPool.query(`CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO PUBLIC;
+      CREATE FUNCTION planted.schema_version(OUT version int, OUT compatible_from int) LANGUAGE sql AS 'SELECT 99 + nextval(''public.ran'')::int, 1'`)
+    await expect(migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+    expect(await ran()).toBe(false)
+  })
+
+  test('is not fooled by functions in a schema of the search_path', async () => {
+    await admin.query(`CREATE SCHEMA trap; GRANT ALL ON SCHEMA trap TO PUBLIC`)
+    await malloryPool.query(`
+      CREATE FUNCTION trap.format(text, text, text) RETURNS text LANGUAGE sql AS 'SELECT nextval(''public.ran'')::text';
+      CREATE FUNCTION trap.format(text, text) RETURNS text LANGUAGE sql AS 'SELECT nextval(''public.ran'')::text';
+      CREATE FUNCTION trap.replace(varchar, varchar, varchar) RETURNS text LANGUAGE sql AS 'SELECT nextval(''public.ran'')::text'`)
+    const client = await pool().connect()
+    await client.query(`SET search_path = trap, pg_catalog`)
+    client.release()
+    try {
+      expect(await migrate()).toMatchObject({ to: KNOWN_VERSION })
+      expect(await ran()).toBe(false)
+    } finally {
+      await pool().query('RESET search_path')
+      await admin.query('DROP SCHEMA trap CASCADE')
+    }
+  })
+
+  test('migrates an empty schema of its own', async () => {
+    await pool().query('CREATE SCHEMA planted')
+    expect(await migrate()).toMatchObject({ to: KNOWN_VERSION })
+  })
+})
+
+test('a role that has the owner’s rights by membership migrates', async () => {
+  const group = `group_${database.name}`
+  await admin.query(`CREATE ROLE ${group}; GRANT ${group} TO ${deployer}; CREATE SCHEMA planted AUTHORIZATION ${group}`)
+  try {
+    expect(await new Lockstep(deployerPool, { schema: 'planted' }).migrate()).toMatchObject({ to: KNOWN_VERSION })
+  } finally {
+    await admin.query(`DROP SCHEMA planted CASCADE; DROP OWNED BY ${group}; DROP ROLE ${group}`)
+  }
+})
+
+test('a role that does not own the schema finds that there is nothing to do, and is refused where there is', async () => {
+  const owner = new Lockstep(admin, { schema: 'planted' })
+  await owner.migrate({ to: KNOWN_VERSION - 1 })
+  await admin.query(
+    `GRANT USAGE ON SCHEMA planted TO ${deployer}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA planted TO ${deployer}`,
+  )
+  await expect(new Lockstep(deployerPool, { schema: 'planted' }).migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+  await owner.migrate()
+  await owner.grant({ to: deployer, as: 'observer' })
+  const { from, applied } = await new Lockstep(deployerPool, { schema: 'planted' }).migrate()
+  expect([from, applied]).toEqual([KNOWN_VERSION, []])
+})

@@ -1,0 +1,179 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { InvalidOption } from '../errors.ts'
+import { nearest } from '../nearest.ts'
+import { exactGrants } from './grants.sql.ts'
+import { checkIdentifier, checkSchemaName, quoteIdentifier } from './identifiers.ts'
+
+/**
+ * Who can do what. All tables and sequences of the schema are its owner's alone; a role gets the right to call functions, and those run
+ * with the owner's rights and a search_path of their own. This list is the one place where the grants are written down: the command
+ * `grants`, the doctor, the page docs/operating/roles.md and the attack `intruder` all read it.
+ */
+
+/** A role of the documentation. */
+export type RoleName = 'producer' | 'application' | 'dispatcher' | 'consumer' | 'operator' | 'observer'
+
+export interface RoleDescription {
+  /** One sentence for the documentation. */
+  readonly does: string
+  /** The functions that it calls. With its arguments where the name has several. */
+  readonly functions: readonly string[]
+}
+
+/** What the library asks before it does anything. */
+const EVERY_ROLE = ['schema_version', 'ensure_incarnation', 'current_incarnation', 'lock_id', 'lock_trials_known']
+
+const HOLD_LEASES = [
+  'lease_take',
+  'lease_renew',
+  'lease_release',
+  'lease_wait',
+  'lease_look',
+  'lease_leave',
+  'lease_clean_up',
+]
+
+const SEE_LEASES = ['lease_holders', 'lease_queue', 'lease_endings']
+
+const RETAIN = ['outbox_prepare_segment', 'outbox_rotate', 'outbox_seal', 'outbox_drop', 'outbox_keep']
+
+const OBSERVE = [
+  ...SEE_LEASES,
+  'lease_counts',
+  'lock_names_of',
+  'rollout_rules',
+  'foreign_lock_holders',
+  'outbox_status',
+  'outbox_dispatcher_names',
+  'outbox_segment_list',
+  'outbox_parked_list',
+  'outbox_position',
+]
+
+export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
+  producer: {
+    does: 'Enqueues events. It reads none, changes none, and moves no cursor.',
+    functions: [
+      ...EVERY_ROLE,
+      'enqueue',
+      'enqueue_bytes',
+      'outbox_append',
+      'outbox_append_many',
+      'outbox_lock(text[], text[])',
+      'outbox_last',
+      'outbox_stream',
+    ],
+  },
+  application: {
+    does: 'Locks, holds leases, and answers requests once (`idempotent`). It neither enqueues nor accepts events: add `producer` or `consumer`.',
+    functions: [
+      ...EVERY_ROLE,
+      'lock_trials_remember',
+      'lock_trials_forget',
+      'lock_names_record',
+      'lock_names_trim',
+      'lock_names_of',
+      'lock_row_try',
+      'lock_row_wait',
+      'lock_rows_existing',
+      'rollout_rules',
+      'rollout_set',
+      ...HOLD_LEASES,
+      'lease_guard',
+      ...SEE_LEASES,
+      'idempotency_look',
+      'idempotency_keep',
+      'idempotency_clean_up',
+    ],
+  },
+  dispatcher: {
+    does: 'Delivers, parks and retains events. It cannot enqueue, skip or erase.',
+    functions: [
+      ...EVERY_ROLE,
+      ...HOLD_LEASES,
+      // Its shards and its members are leases.
+      'lease_holders',
+      'lease_queue',
+      'outbox_register',
+      'outbox_take',
+      'outbox_read',
+      'outbox_move',
+      'outbox_advance',
+      'outbox_flush',
+      'outbox_replicated',
+      'outbox_parked_due',
+      'outbox_parked_tried',
+      'outbox_unpark',
+      ...RETAIN,
+    ],
+  },
+  consumer: {
+    does: 'Accepts events through the inbox, and moves its position.',
+    functions: [...EVERY_ROLE, 'inbox_accept', 'inbox_accept_runs', 'inbox_start', 'inbox_position'],
+  },
+  operator: {
+    does: 'Sees what an observer sees, and changes it: retries, skips, pauses, erases and replays, which reads every payload; takes leases away; sets rollout rules.',
+    functions: [
+      ...EVERY_ROLE,
+      ...OBSERVE,
+      'lease_force_release',
+      'rollout_set',
+      'rollout_unset',
+      'outbox_operate',
+      'outbox_head',
+      'outbox_erase',
+      'outbox_remove',
+      'outbox_rebase',
+      'outbox_forget_xids',
+      'outbox_replay_stream',
+      'outbox_replay_after',
+      'outbox_emptied',
+      ...RETAIN,
+    ],
+  },
+  observer: {
+    does: 'Sees locks, leases and how far the outbox is. It sees no payload and no token of a lease, and changes nothing.',
+    functions: [...EVERY_ROLE, ...OBSERVE],
+  },
+}
+
+export const ROLE_NAMES = Object.keys(ROLES) as readonly RoleName[]
+
+/** Checks the name of a role of the documentation. */
+export function checkRoleName(name: unknown): RoleName {
+  if (typeof name === 'string' && Object.hasOwn(ROLES, name)) return name as RoleName
+  const near = typeof name === 'string' ? nearest(name, ROLE_NAMES) : undefined
+  throw new InvalidOption(`There is no role ${JSON.stringify(name)}.`, {
+    advice: `Use ${ROLE_NAMES.join(', ')}.${near === undefined ? '' : ` Did you mean ${near}?`}`,
+  })
+}
+
+/** The functions of several roles together, each once. */
+export function functionsOf(roles: readonly RoleName[]): string[] {
+  return [...new Set(roles.flatMap((role) => ROLES[role].functions))]
+}
+
+/** Options of `grantsFor()` and `lockstep.grant()`. */
+export interface GrantOptions {
+  /** The role of the database. */
+  readonly to: string
+  /** What it is to do: one role of the documentation, or several. */
+  readonly as: RoleName | readonly RoleName[]
+}
+
+const GRANT_OPTIONS: OptionNames<GrantOptions> = { to: true, as: true }
+
+/**
+ * The statements, from BEGIN to COMMIT, after which a role of the database can do what the documentation says, and nothing else in the
+ * schema: what it was granted before is revoked first. Run them as the owner of the schema.
+ *
+ * @example
+ * const statements = grantsFor('lockstep', { to: 'shop', as: ['application', 'producer'] })
+ */
+export function grantsFor(schema: string, options: GrantOptions): string[] {
+  checkOptions('grant()', options, GRANT_OPTIONS)
+  const role = quoteIdentifier(checkIdentifier('role', options.to))
+  const names = (Array.isArray(options.as) ? options.as : [options.as]).map((name) => checkRoleName(name))
+  if (names.length === 0) checkRoleName('')
+  return exactGrants(quoteIdentifier(checkSchemaName(schema)), functionsOf(names), role)
+}
