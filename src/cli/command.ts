@@ -7,6 +7,7 @@ export type OptionName =
   | 'driver'
   | 'json'
   | 'to'
+  | 'max-event-bytes'
   | 'watch'
   | 'statements'
   | 'reason'

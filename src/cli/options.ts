@@ -24,6 +24,11 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
     choices: ['pg', 'postgres'],
   },
   to: { type: 'string', value: 'N', summary: 'stop at this version. Default: the newest' },
+  'max-event-bytes': {
+    type: 'string',
+    value: 'N',
+    summary: 'the largest event of the outbox, payload and headers together. Default: leave it; in a new schema 1000000',
+  },
   watch: { type: 'boolean', value: '', summary: 'show it anew every second, until Ctrl-C' },
   statements: {
     type: 'boolean',

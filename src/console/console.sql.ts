@@ -81,11 +81,15 @@ export interface HeadRow {
 export function headOfStream(schema: string, maxBytes: number): string {
   return `
     SELECT e.seq::text AS seq, e.uuid::text AS id, floor(extract(epoch FROM e.enqueued_at) * 1000)::text AS enqueued,
-           e.headers::text AS headers, e.tombstone, size.bytes::text AS size,
+           CASE WHEN size.bytes <= ${maxBytes} THEN e.headers::text END AS headers, e.tombstone, size.bytes::text AS size,
            CASE WHEN size.bytes <= ${maxBytes} THEN e.payload::text END AS payload,
            CASE WHEN size.bytes <= ${maxBytes} THEN encode(e.bytes, 'hex') END AS hex
-      FROM ${schema}.outbox_parked_events e
-      CROSS JOIN LATERAL (SELECT coalesce(octet_length(e.bytes), octet_length(e.payload::text)) AS bytes) AS size
-     WHERE e.dispatcher = $1::text AND e.stream = ${schema}.outbox_stream($2::text, $3::text)
-     ORDER BY e.seq LIMIT 1`
+      FROM (SELECT q.*, ${schema}.outbox_stored_bytes(q.payload, q.bytes, q.headers) AS stored FROM ${schema}.outbox_parked_events q
+             WHERE q.dispatcher = $1::text AND q.stream = ${schema}.outbox_stream($2::text, $3::text)
+             ORDER BY q.seq LIMIT 1) AS e
+      CROSS JOIN LATERAL (
+        SELECT CASE WHEN e.stored > ${maxBytes} THEN e.stored
+                    ELSE coalesce(octet_length(e.bytes), octet_length(e.payload::text)) + coalesce(octet_length(e.headers::text), 0)
+               END AS bytes
+      ) AS size`
 }

@@ -1,5 +1,5 @@
 import type { Breaker } from './breaker.ts'
-import type { OutboxEvent } from './event.ts'
+import { FetchedEvent, type OutboxEvent } from './event.ts'
 import { type BatchContext, byStream, type Delivery, type Sink } from './sink.ts'
 
 /** A stream that got no further. */
@@ -34,8 +34,56 @@ const LONGEST_RETRY_AFTER_MS = 24 * 60 * 60 * 1000
  * too, but nothing is counted against it. Unknown while nothing got through: the sink. A sink that throws tells nothing about single
  * events: then every stream is tried by itself, and the events of one that fails again one by one. `provenSince`: a success of others
  * since then shows that the sink is not down; by default, one while this was going on.
+ *
+ * An event that was too large to be read stops its stream like one that the sink refuses. The sink never sees it, nor what follows it.
  */
 export async function deliver(
+  sink: Sink,
+  breaker: Breaker,
+  events: readonly OutboxEvent[],
+  context: BatchContext,
+  provenSince?: number,
+): Promise<DeliveryReport> {
+  const unreadable = stopsAtUnreadable(events)
+  if (unreadable.length === 0) return deliverReadable(sink, breaker, events, context, provenSince)
+  const heldBack = new Set(unreadable.flatMap(({ stop, later }) => [stop.place, ...later]))
+  const places = events.flatMap((_, place) => (heldBack.has(place) ? [] : [place]))
+  const stops = unreadable.map(({ stop }) => stop)
+  if (places.length === 0) return { sent: new Set(), stops, down: undefined }
+  const readable = places.map((place) => events[place] as OutboxEvent)
+  const report = await deliverReadable(sink, breaker, readable, context, provenSince)
+  const original = (stop: Stop): Stop => ({ ...stop, place: places[stop.place] as number })
+  const stopped = report.stops.map(original)
+  // A stream that the sink stopped earlier is stopped there.
+  const streams = new Set(stopped.map(({ place }) => nameOf(events[place] as OutboxEvent)))
+  return {
+    sent: new Set([...report.sent].map((place) => places[place] as number)),
+    stops: [...stopped, ...stops.filter(({ place }) => !streams.has(nameOf(events[place] as OutboxEvent)))],
+    down: report.down && original(report.down),
+  }
+}
+
+/** The first event of each stream that was too large to be read, with the places of those that follow it. */
+function stopsAtUnreadable(events: readonly OutboxEvent[]): { stop: Stop; later: readonly number[] }[] {
+  if (!events.some((event) => reasonNotToSend(event) !== undefined)) return []
+  return [...byStream(events).values()].flatMap((places) => {
+    const at = places.findIndex((place) => reasonNotToSend(events[place] as OutboxEvent) !== undefined)
+    if (at < 0) return []
+    const place = places[at] as number
+    const reason = reasonNotToSend(events[place] as OutboxEvent) as string
+    return [{ stop: { place, reason, blamed: true, failed: false, retryAfterMs: 0 }, later: places.slice(at + 1) }]
+  })
+}
+
+function reasonNotToSend(event: OutboxEvent): string | undefined {
+  return event instanceof FetchedEvent ? event.unreadable : undefined
+}
+
+function nameOf({ topic, key }: OutboxEvent): string {
+  return `${topic}\0${key}`
+}
+
+async function deliverReadable(
   sink: Sink,
   breaker: Breaker,
   events: readonly OutboxEvent[],

@@ -218,10 +218,31 @@ export function rebase(
     COMMIT`
 }
 
-/** The columns by which an event is read. */
-const EVENT_COLUMNS = `e.id::text AS event_id, e.topic, e.key, e.seq::text AS seq, e.uuid::text AS uuid,
-  (date_part('epoch', e.enqueued_at) * 1000)::bigint::text AS enqueued_ms, e.payload::text AS payload,
-  encode(e.bytes, 'hex') AS hex, e.headers::text AS headers, CASE WHEN e.erased THEN 'erased' END AS tombstone`
+/** A replay reads so many bytes at a time, as far as that can be said of what is stored compressed. */
+const REPLAY_BYTES = 4_000_000
+
+/**
+ * Reads events, as many as fit into a piece: at least one. What is larger than the schema's limit comes without its payload.
+ * OFFSET 0: each payload is unpacked once, and only of events that are in the piece.
+ */
+function readPiece(schema: string, events: string, order: 'id' | 'seq'): string {
+  return `SELECT r.event_id, r.topic, r.key, r.seq, r.uuid, r.enqueued_ms, r.tombstone,
+                 CASE WHEN r.size <= r.most THEN r.payload END AS payload, CASE WHEN r.size <= r.most THEN encode(r.bytes, 'hex') END AS hex,
+                 CASE WHEN r.size <= r.most THEN r.headers END AS headers, CASE WHEN r.size > r.most THEN r.size::text END AS unreadable
+            FROM (SELECT u.*, CASE WHEN u.stored > u.most THEN u.stored
+                              ELSE COALESCE(octet_length(u.bytes), octet_length(u.payload), 0)::bigint + COALESCE(octet_length(u.headers), 0)
+                              END AS size
+                    FROM (SELECT e.id::text AS event_id, e.topic, e.key, e.seq::text AS seq, e.uuid::text AS uuid,
+                                 (date_part('epoch', e.enqueued_at) * 1000)::bigint::text AS enqueued_ms,
+                                 CASE WHEN e.erased THEN 'erased' END AS tombstone, e.bytes, e.stored, e.most,
+                                 CASE WHEN e.stored <= e.most THEN e.payload::text END AS payload,
+                                 CASE WHEN e.stored <= e.most THEN e.headers::text END AS headers
+                            FROM (SELECT l.*, sum(l.stored * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END)
+                                                OVER (ORDER BY l.${order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                    FROM (SELECT v.*, ${schema}.outbox_stored_bytes(v.payload, v.bytes, v.headers) AS stored,
+                                                 ${schema}.outbox_max_event_bytes() AS most FROM (${events}) AS v) AS l) AS e
+                           WHERE COALESCE(e.before, 0) < ${REPLAY_BYTES} ORDER BY e.${order} OFFSET 0) AS u) AS r`
+}
 
 /** Retained events of one stream from a number on. */
 export function eventsOfStream(
@@ -232,10 +253,11 @@ export function eventsOfStream(
   upTo: number,
   limit: number,
 ): string {
-  return `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
+  const events = `SELECT * FROM ${schema}.outbox_events e
            WHERE e.stream = ${schema}.outbox_stream(${quoteLiteral(topic)}, ${quoteLiteral(key)})
              AND e.seq >= ${fromSeq} AND e.id <= ${upTo} ${toSeq === undefined ? '' : `AND e.seq <= ${toSeq}`}
            ORDER BY e.seq LIMIT ${limit}`
+  return readPiece(schema, events, 'seq')
 }
 
 /** Retained events after a position, in the order of positions: within each stream its own. */
@@ -246,9 +268,10 @@ export function eventsAfter(
   topic: string | undefined,
   limit: number,
 ): string {
-  return `SELECT ${EVENT_COLUMNS} FROM ${schema}.outbox_events e
+  const events = `SELECT * FROM ${schema}.outbox_events e
            WHERE e.id > ${position} AND e.id <= ${upTo} ${topic === undefined ? '' : `AND e.topic = ${quoteLiteral(topic)}`}
            ORDER BY e.id LIMIT ${limit}`
+  return readPiece(schema, events, 'id')
 }
 
 /** How far ids have been given out, and a transaction that comes after all to whom they were. */
@@ -266,25 +289,9 @@ function atMs(moment: string): string {
   return `(extract(epoch FROM ${moment}) * 1000)::text`
 }
 
-/** What is known of dispatchers, shards and parked streams. */
+/** What is known of dispatchers and shards. */
 export function outboxStatus(schema: string): string {
-  return `
-    SELECT d.name AS dispatcher, n.shard::text AS shard, c.fence::text AS fence, ${atMs('c.moved_at')} AS moved_ms,
-           (SELECT count(*) FROM ${schema}.outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n.shard)::text AS parked,
-           lag.events::text AS lag_events, ${atMs('lag.oldest')} AS oldest_ms
-      FROM ${schema}.outbox_dispatchers d
-      CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
-      LEFT JOIN LATERAL (SELECT * FROM ${schema}.outbox_cursors o
-                          WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
-      LEFT JOIN LATERAL (
-        SELECT count(*) AS events, min(e.enqueued_at) AS oldest
-          FROM ${schema}.outbox_events e
-         WHERE e.bucket = ANY(ARRAY(SELECT generate_series(n.shard * 64 / d.shards, (n.shard + 1) * 64 / d.shards - 1)::smallint))
-           AND e.xid >= COALESCE(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END, '0'::xid8)
-           AND NOT COALESCE(CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
-                 ELSE pg_visible_in_snapshot(e.xid, c.prev)
-                      OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END, false)) AS lag ON true
-     ORDER BY d.name, n.shard`
+  return `SELECT * FROM ${schema}.outbox_status()`
 }
 
 export function outboxSegments(schema: string): string {
@@ -294,12 +301,13 @@ export function outboxSegments(schema: string): string {
             FROM ${schema}.outbox_segments s ORDER BY s.number`
 }
 
+/** The events of a stream that waits have numbers without a gap: first and last say how many there are, at the cost of two. */
 export function parkedList(schema: string, dispatcher: string | undefined, limit: number): string {
   return `SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts::text AS attempts, p.reason, ${atMs('p.since')} AS since_ms,
-                 CASE WHEN p.state = 'parked' THEN ${atMs('p.next_attempt_at')} END AS next_attempt_ms, e.events::text AS events,
+                 CASE WHEN p.state = 'parked' THEN ${atMs('p.next_attempt_at')} END AS next_attempt_ms, COALESCE(e.last - e.head + 1, 0)::text AS events,
                  e.head::text AS head
             FROM ${schema}.outbox_parked p
-            CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM ${schema}.outbox_parked_events q
+            CROSS JOIN LATERAL (SELECT min(q.seq) AS head, max(q.seq) AS last FROM ${schema}.outbox_parked_events q
                                  WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream) AS e
            ${dispatcher === undefined ? '' : `WHERE p.dispatcher = ${quoteLiteral(dispatcher)}`}
            ORDER BY p.since LIMIT ${limit}`

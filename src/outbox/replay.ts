@@ -89,6 +89,11 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
           : eventsAfter(quotedSchema, position, upTo, topic, batch),
       )
       const fetched = rows.map((row) => FetchedEvent.ofRow(row, 0n))
+      const unreadable = fetched.findIndex((event) => event.unreadable !== undefined)
+      const tooLarge = fetched[unreadable]
+      // What comes before it is sent; then it is the first of the next piece.
+      if (unreadable > 0) fetched.length = unreadable
+      else if (tooLarge?.unreadable !== undefined) throw notTaken(tooLarge, { refused: tooLarge.unreadable })
       const last = fetched.at(-1)
       if (last === undefined) break
       const context = { dispatcher: 'replay', shard: 0, fence: 0n, signal: signal ?? new AbortController().signal }

@@ -12,8 +12,13 @@ export interface ShardStatus {
   /** Who has it; undefined where nobody does. */
   readonly owner: string | undefined
   readonly fence: bigint | undefined
-  /** Events that were committed and are not delivered; those of parked streams are not among them. */
+  /**
+   * Events that were committed and are not delivered; those of parked streams are not among them. Counted where they are few, otherwise
+   * estimated: it costs the same however many there are.
+   */
   readonly lagEvents: number
+  /** Whether `lagEvents` is an estimate. */
+  readonly lagEstimated: boolean
   /** The age of the oldest of them. */
   readonly lagMs: number
   readonly oldestUndelivered: Date | undefined
@@ -57,6 +62,7 @@ interface ShardRow {
   readonly moved_ms: string | null
   readonly parked: string
   readonly lag_events: string
+  readonly lag_exact: string
   readonly oldest_ms: string | null
 }
 
@@ -89,6 +95,7 @@ export async function statusOf(grounds: Grounds, leases: Leases): Promise<Outbox
       owner: owners.get(`Outbox:${row.dispatcher}:shard:${row.shard}`),
       fence: row.fence === null ? undefined : BigInt(row.fence),
       lagEvents: Number(row.lag_events),
+      lagEstimated: row.lag_exact !== 'true',
       lagMs: row.oldest_ms === null ? 0 : Math.max(0, Date.now() - Math.floor(Number(row.oldest_ms))),
       oldestUndelivered: dateOf(row.oldest_ms),
       parkedStreams: Number(row.parked),

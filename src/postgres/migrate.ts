@@ -5,7 +5,7 @@ import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
 import { forSchema, MIGRATIONS_DIRECTORY, readMigrations } from './migrations.ts'
 import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
-import { beginMigration, COMMIT, recordMigration, ROLLBACK } from './postgres.sql.ts'
+import { beginMigration, COMMIT, limitEvents, recordMigration, ROLLBACK } from './postgres.sql.ts'
 
 /** What `migrate()` did. */
 export interface MigrateResult {
@@ -19,9 +19,19 @@ export interface MigrateResult {
 export interface MigrateOptions {
   /** Stop at this version. Default: the newest that this library has. */
   readonly to?: number
+  /**
+   * The largest event that the outbox takes and a dispatcher reads: payload and headers together, in bytes. Stored in the schema, and
+   * enforced there for every writer. Default: as it is; 1,000,000 in a new schema.
+   */
+  readonly maxEventBytes?: number
 }
 
-const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = { to: true }
+const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = { to: true, maxEventBytes: true }
+
+/** A dispatcher has several copies of an event in memory, one of them with two characters for each byte. */
+const LARGEST_EVENT_BYTES = 64 * 1024 * 1024
+/** The first version that has the limit. */
+const LIMITED_SINCE = 6
 
 interface Standing {
   standby: string
@@ -48,6 +58,8 @@ export async function migrate(
       advice: `Use 1 to ${migrations.length}.`,
     })
   }
+  const { maxEventBytes } = options
+  if (maxEventBytes !== undefined) checkMaxEventBytes(maxEventBytes, target)
   const connection = await driver.connect()
   try {
     const standing = await begin(connection, schema, lockId)
@@ -62,6 +74,9 @@ export async function migrate(
         migration.name,
         migration.compatibleFrom,
       ])
+    }
+    if (maxEventBytes !== undefined) {
+      await connection.script(limitEvents(quoteIdentifier(schema), maxEventBytes))
     }
     await connection.script(COMMIT)
     connection.release()
@@ -78,6 +93,18 @@ export async function migrate(
       cause: error,
     })
   }
+}
+
+function checkMaxEventBytes(bytes: unknown, target: number): void {
+  if (target < LIMITED_SINCE) {
+    throw new InvalidOption(`maxEventBytes was given with to: ${target}.`, {
+      advice: `The schema has the limit from version ${LIMITED_SINCE} on.`,
+    })
+  }
+  if (Number.isInteger(bytes) && Number(bytes) >= 1 && Number(bytes) <= LARGEST_EVENT_BYTES) return
+  throw new InvalidOption(`maxEventBytes is ${String(bytes)}.`, {
+    advice: `Use a whole number of bytes from 1 to ${LARGEST_EVENT_BYTES}.`,
+  })
 }
 
 /** The error for a schema that a newer library has changed beyond what this one can use. */
