@@ -76,7 +76,7 @@ ALTER TABLE :"schema".outbox_ticks ADD COLUMN written pg_lsn;
 -- Records the caller's snapshot. It leaves out the caller itself, who is still in progress for everybody else: without adding it,
 -- its events would be taken for delivered.
 CREATE OR REPLACE FUNCTION :"schema".outbox_tick(at_id bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SET jit = off
 AS $$
 DECLARE
   now pg_snapshot := pg_current_snapshot();

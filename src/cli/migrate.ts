@@ -36,7 +36,11 @@ It may run in many places at once, and again where there is nothing left to do.`
             ({ version, name }) => `  ${paint('green', String(version).padStart(4, '0'))}  ${name}`,
           )
           const whence = result.from === 0 ? 'was created' : `went from version ${result.from}`
-          return [`The schema "${lockstep.schema}" ${whence}, and is now at version ${result.to}:`, ...steps, ...limited].join('\n')
+          return [
+            `The schema "${lockstep.schema}" ${whence}, and is now at version ${result.to}:`,
+            ...steps,
+            ...limited,
+          ].join('\n')
         },
       }
     })

@@ -27,7 +27,8 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
   'max-event-bytes': {
     type: 'string',
     value: 'N',
-    summary: 'the largest event of the outbox, payload and headers together. Default: leave it; in a new schema 1000000',
+    summary:
+      'the largest event of the outbox, payload and headers together. Default: leave it; in a new schema 1000000',
   },
   watch: { type: 'boolean', value: '', summary: 'show it anew every second, until Ctrl-C' },
   statements: {

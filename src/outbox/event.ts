@@ -169,7 +169,7 @@ export class FetchedEvent implements OutboxEvent {
   get unreadable(): string | undefined {
     return this.#unreadableBytes === undefined
       ? undefined
-      : `It has ${this.#unreadableBytes} bytes, more than the schema's maxEventBytes: raise it with migrate(), or skip the event.`
+      : `It has at least ${this.#unreadableBytes} bytes, more than the schema's maxEventBytes: raise it with migrate(), or skip the event.`
   }
 
   get payload(): unknown {

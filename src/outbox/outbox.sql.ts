@@ -50,6 +50,11 @@ function alone(statement: string): string {
   return `BEGIN ISOLATION LEVEL READ COMMITTED; ${statement}; COMMIT`
 }
 
+/** A list that may be long. The server must not compile it, which takes longer than reading it. One message is one transaction. */
+function uncompiled(statement: string): string {
+  return `SET LOCAL jit = off; ${statement}`
+}
+
 /** After a failure: whether it was because the server is a standby. */
 export const ROLL_BACK_AND_ASK = 'ROLLBACK; SELECT pg_is_in_recovery()::text AS standby'
 
@@ -226,7 +231,7 @@ const REPLAY_BYTES = 4_000_000
  * OFFSET 0: each payload is unpacked once, and only of events that are in the piece.
  */
 function readPiece(schema: string, events: string, order: 'id' | 'seq'): string {
-  return `SELECT r.event_id, r.topic, r.key, r.seq, r.uuid, r.enqueued_ms, r.tombstone,
+  return uncompiled(`SELECT r.event_id, r.topic, r.key, r.seq, r.uuid, r.enqueued_ms, r.tombstone,
                  CASE WHEN r.size <= r.most THEN r.payload END AS payload, CASE WHEN r.size <= r.most THEN encode(r.bytes, 'hex') END AS hex,
                  CASE WHEN r.size <= r.most THEN r.headers END AS headers, CASE WHEN r.size > r.most THEN r.size::text END AS unreadable
             FROM (SELECT u.*, CASE WHEN u.stored > u.most THEN u.stored
@@ -241,7 +246,7 @@ function readPiece(schema: string, events: string, order: 'id' | 'seq'): string 
                                                 OVER (ORDER BY l.${order} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                     FROM (SELECT v.*, ${schema}.outbox_stored_bytes(v.payload, v.bytes, v.headers) AS stored,
                                                  ${schema}.outbox_max_event_bytes() AS most FROM (${events}) AS v) AS l) AS e
-                           WHERE COALESCE(e.before, 0) < ${REPLAY_BYTES} ORDER BY e.${order} OFFSET 0) AS u) AS r`
+                           WHERE COALESCE(e.before, 0) < ${REPLAY_BYTES} ORDER BY e.${order} OFFSET 0) AS u) AS r`)
 }
 
 /** Retained events of one stream from a number on. */
@@ -303,12 +308,12 @@ export function outboxSegments(schema: string): string {
 
 /** The events of a stream that waits have numbers without a gap: first and last say how many there are, at the cost of two. */
 export function parkedList(schema: string, dispatcher: string | undefined, limit: number): string {
-  return `SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts::text AS attempts, p.reason, ${atMs('p.since')} AS since_ms,
+  return uncompiled(`SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts::text AS attempts, p.reason, ${atMs('p.since')} AS since_ms,
                  CASE WHEN p.state = 'parked' THEN ${atMs('p.next_attempt_at')} END AS next_attempt_ms, COALESCE(e.last - e.head + 1, 0)::text AS events,
                  e.head::text AS head
             FROM ${schema}.outbox_parked p
             CROSS JOIN LATERAL (SELECT min(q.seq) AS head, max(q.seq) AS last FROM ${schema}.outbox_parked_events q
                                  WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream) AS e
            ${dispatcher === undefined ? '' : `WHERE p.dispatcher = ${quoteLiteral(dispatcher)}`}
-           ORDER BY p.since LIMIT ${limit}`
+           ORDER BY p.since LIMIT ${limit}`)
 }

@@ -6,6 +6,7 @@ import type { Grounds } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { eventsAfter, eventsOfStream, hasEnded, positionNow } from './outbox.sql.ts'
+import { rowsIn } from './rowsIn.ts'
 import { type Delivery, type Sink, type SinkFunction, sinkOf } from './sink.ts'
 
 /** How long a replay waits for transactions that are older than it. */
@@ -70,8 +71,9 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
   await grounds.ready()
   const { driver, quotedSchema, silence } = grounds
   const rowsOf = async (text: string): Promise<EventRow[]> => {
-    const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
-    return (result?.rows ?? []) as unknown as EventRow[]
+    return rowsIn(
+      await withConnection(driver, (connection) => connection.script(text), silence),
+    ) as unknown as EventRow[]
   }
   const [here] = (await rowsOf(positionNow(quotedSchema))) as unknown as [{ position: string; after: string }]
   const upTo = Number(here.position)

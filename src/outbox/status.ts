@@ -3,6 +3,7 @@ import type { Leases } from '../leases/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
+import { rowsIn } from './rowsIn.ts'
 import { outboxSegments, outboxStatus, parkedList } from './outbox.sql.ts'
 
 /** How far one shard is. */
@@ -143,8 +144,8 @@ export async function parkedStreams(grounds: Grounds, options: ParkedOptions): P
   await grounds.ready()
   const { driver, quotedSchema, silence } = grounds
   const text = parkedList(quotedSchema, dispatcher, limit)
-  const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
-  return ((result?.rows ?? []) as unknown as ParkedRow[]).map((row) => ({
+  const results = await withConnection(driver, (connection) => connection.script(text), silence)
+  return (rowsIn(results) as unknown as ParkedRow[]).map((row) => ({
     dispatcher: row.dispatcher,
     topic: row.topic,
     key: row.key,
