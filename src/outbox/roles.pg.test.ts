@@ -307,13 +307,13 @@ describe('the reader', () => {
     await locksteps.reader.outbox.status()
   })
 
-  test('changes nothing: it may read five things, and call no function', async () => {
+  test('changes nothing: it may read five things, and call the function of the status', async () => {
     expect(await rightsOf('reader')).toEqual(
       ['outbox_cursors', 'outbox_dispatchers', 'outbox_parked', 'outbox_segments', 'outbox_slot'].map(
         (name) => `SELECT ${name}`,
       ),
     )
-    expect(await functionsOf(named('reader'))).toEqual([])
+    expect(await functionsOf(named('reader'))).toEqual(['status'])
     const { outbox } = locksteps.reader
     await expect(outbox.retry({ topic: 'orders', key: 'held' })).rejects.toMatchObject(denied)
     await expect(outbox.retain({ olderThanMs: 1 })).rejects.toMatchObject(denied)
@@ -357,7 +357,7 @@ describe('the operator', () => {
   })
 
   test('neither enqueues nor delivers', async () => {
-    expect(await functionsOf(named('operator'))).toEqual(['erase', 'forget_xids', 'operate', 'rebase', 'remove'])
+    expect(await functionsOf(named('operator'))).toEqual(['erase', 'forget_xids', 'operate', 'rebase', 'remove', 'status'])
     expect(await rightsOf('operator')).toEqual(
       [...(await rightsOf('reader')), 'SELECT outbox_events', 'SELECT outbox_ids'].toSorted((a, b) => (a < b ? -1 : 1)),
     )
