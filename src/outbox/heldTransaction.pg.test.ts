@@ -106,7 +106,8 @@ describe('while a transaction with an id stays open', () => {
         pages.push(await session.drain())
         if (segments && round % 3 === 2) await nextSegment()
       }
-      const [early, late] = [Math.max(...pages.slice(0, 3)), Math.max(...pages.slice(-3))]
+      // The first round also plans.
+      const [early, late] = [Math.max(...pages.slice(1, 4)), Math.max(...pages.slice(-3))]
       expect(late, pages.join()).toBeLessThanOrEqual(early * 1.2)
       expect(session.delivered).toBe(ROUNDS * EVENTS)
       await holder.query('COMMIT')

@@ -357,7 +357,14 @@ describe('the operator', () => {
   })
 
   test('neither enqueues nor delivers', async () => {
-    expect(await functionsOf(named('operator'))).toEqual(['erase', 'forget_xids', 'operate', 'rebase', 'remove', 'status'])
+    expect(await functionsOf(named('operator'))).toEqual([
+      'erase',
+      'forget_xids',
+      'operate',
+      'rebase',
+      'remove',
+      'status',
+    ])
     expect(await rightsOf('operator')).toEqual(
       [...(await rightsOf('reader')), 'SELECT outbox_events', 'SELECT outbox_ids'].toSorted((a, b) => (a < b ? -1 : 1)),
     )

@@ -17,7 +17,7 @@ export const WITHOUT_LIMIT = `
   CREATE OR REPLACE FUNCTION lockstep.outbox_max_event_bytes() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT 1000000000::bigint'`
 export const WITH_LIMIT = `
   CREATE OR REPLACE FUNCTION lockstep.outbox_max_event_bytes() RETURNS bigint LANGUAGE sql STABLE AS 'SELECT 1000000::bigint'`
-export const GIANT = `SELECT lockstep.enqueue_bytes('giant', 'one', decode(repeat('78', $1::int), 'hex'))`
+export const GIANT = `SELECT lockstep.enqueue_bytes('giant', 'one', convert_to(repeat('x', $1::int), 'UTF8'))`
 export const SMALL = `SELECT lockstep.enqueue('giant', n::text, '1') FROM generate_series(1, $1::int) AS n`
 
 /** What a naive dispatcher reads: everything that is due, and one event at a time. */
