@@ -79,7 +79,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/heldTransaction.pg.test.ts',
-      test: 'a read costs the same, over several segments',
+      test: 'a read costs the same',
     },
   },
   {

@@ -1,10 +1,13 @@
-import { beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
 import { EventInvalid, InvalidOption, type Lockstep, type OutboxEvent, ReplayStopped } from '../index.ts'
 
 /** Every event has a payload of a bounded size, and every read has a bounded size. */
+
+// A busy machine takes its time.
+vi.setConfig({ testTimeout: 180_000 })
 
 const database = await testDatabase()
 leakGuard(database)

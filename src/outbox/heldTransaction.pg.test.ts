@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { workbench } from '../../tools/server/testing/workbench.ts'
 
@@ -7,6 +7,9 @@ import { workbench } from '../../tools/server/testing/workbench.ts'
  * A transaction that has an id and stays open must not make reading more expensive: neither what was delivered since it began nor the
  * segments that were left since then are read again. Counted in pages, which do not depend on how busy the machine is.
  */
+
+// A busy machine takes its time.
+vi.setConfig({ testTimeout: 180_000 })
 
 const database = await testDatabase()
 leakGuard(database)
