@@ -1,16 +1,45 @@
-/** Whether the library is being closed, and whom to tell. An AbortSignal would do, at several microseconds for each transaction. */
+/** One that is to be told, and its neighbors in the list of all. */
+interface Listed {
+  readonly listener: () => void
+  before: Listed | undefined
+  after: Listed | undefined
+}
+
+/**
+ * Whether the library is being closed, and whom to tell. An AbortSignal would do, at several microseconds for each transaction; and a
+ * Set that listeners go into and out of all the time is made anew again and again.
+ */
 export class Closing {
   closed = false
-  readonly #listeners = new Set<() => void>()
+  #first: Listed | undefined
 
   close(): void {
     this.closed = true
-    for (const listener of this.#listeners) listener()
+    // What one does may take others off the list.
+    const all: Listed[] = []
+    for (let listed = this.#first; listed !== undefined; listed = listed.after) all.push(listed)
+    for (const listed of all.toReversed()) if (this.#has(listed)) listed.listener()
   }
 
   /** Calls back once when it closes; the answer takes it back. */
   onClose(listener: () => void): () => void {
-    this.#listeners.add(listener)
-    return () => void this.#listeners.delete(listener)
+    const after = this.#first
+    const listed: Listed = { listener, before: undefined, after }
+    if (after !== undefined) after.before = listed
+    this.#first = listed
+    return () => this.#remove(listed)
+  }
+
+  #has(listed: Listed): boolean {
+    return this.#first === listed || listed.before !== undefined
+  }
+
+  #remove(listed: Listed): void {
+    if (!this.#has(listed)) return
+    const { before, after } = listed
+    if (before === undefined) this.#first = after
+    else before.after = after
+    if (after !== undefined) after.before = before
+    listed.before = listed.after = undefined
   }
 }

@@ -15,6 +15,9 @@ export const MAX_KEY_BYTES = 512
 /** What a forgotten value turns into inside a template: every such call would wait for every other. */
 const FORGOTTEN = new Set(['undefined', 'null', 'NaN', '[object Object]', '[object Promise]'])
 
+/** Nothing to complain of: short, plain, and no segment can be a forgotten value, because each begins with a digit. */
+const PLAIN = /^\w{1,100}(?::\d[\w-]{0,40}){1,5}$/
+
 /** Templates that were checked: a call of `key` passes the same list of strings every time. */
 const checkedTemplates = new WeakSet<object>()
 
@@ -68,11 +71,11 @@ function escapePart(part: unknown): string {
       advice: 'Pass a string, a number or a bigint.',
     })
   }
-  const text = String(part)
-  if (text === '') {
+  if (typeof part !== 'string') return String(part)
+  if (part === '') {
     throw new InvalidKey('A part of the key is empty.', { advice: 'Check the value before it is put into the key.' })
   }
-  return text.replaceAll('%', '%25').replaceAll(':', '%3A')
+  return part.replaceAll('%', '%25').replaceAll(':', '%3A')
 }
 
 /** Refuses what cannot name a concept. Nothing has been sent when it throws. */
@@ -94,6 +97,7 @@ export function checkKey(candidate: unknown): Key {
 }
 
 function complaintAbout(text: string): string | undefined {
+  if (PLAIN.test(text)) return undefined
   if (text === '') return 'is empty'
   const [operation = '', ...resources] = text.split(':')
   if (resources.length === 0) return 'is too generic: it names no operation and no resource'

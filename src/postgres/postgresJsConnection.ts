@@ -13,6 +13,7 @@ import {
 import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
 import { textOf } from './ownValues.ts'
 import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
+import type { Backend } from './postgresJsConnections.ts'
 import {
   type PhysicalConnection,
   type PostgresJs,
@@ -79,7 +80,7 @@ export class Memories {
 
 /** A query of postgres.js, which knows the server process from when it was sent. */
 interface SentQuery {
-  readonly state?: { readonly pid?: number | null } | null
+  readonly state?: Backend | null
 }
 
 /** Where a connection comes from. */
@@ -120,7 +121,7 @@ export class PostgresJsConnection implements Connection {
 
   get protocolPid(): number | undefined {
     // Known once the first message was sent, which may be before its answer comes.
-    if (this.#pid === undefined) this.#learn(this.#first?.state?.pid ?? undefined)
+    if (this.#pid === undefined) this.#learn(this.#first?.state)
     return this.#pid
   }
 
@@ -137,7 +138,7 @@ export class PostgresJsConnection implements Connection {
     if (capture && text.length > MAX_TELLING_CHARACTERS) return this.#captureFirst(() => this.script(text))
     return this.#askOwn(text, [], capture ? { onexecute: this.#capture } : undefined, (result) => {
       const results = isSeveral(result) ? result : [result]
-      this.#learn(results[0]?.state?.pid)
+      this.#learn(results[0]?.state)
       return results.map(this.#reading.isKnown ? toTextResult : toTextOfStranger)
     })
   }
@@ -260,11 +261,13 @@ export class PostgresJsConnection implements Connection {
     return this.#origin !== undefined && this.#physical === undefined
   }
 
-  #learn(pid: number | undefined): void {
+  #learn(backend: Backend | null | undefined): void {
+    const pid = backend?.pid ?? undefined
     if (pid === undefined || this.#pid !== undefined) return
     this.#pid = pid
     this.#first = undefined
     this.#memory = this.#origin?.memories.of(pid)
+    if (this.#physical !== undefined) this.#origin?.pool.connections.meet(this.#physical, backend ?? undefined)
   }
 
   #seeEnd(cause?: unknown): void {
@@ -310,8 +313,9 @@ export class PostgresJsConnection implements Connection {
   readonly #capture = (physical: PhysicalConnection): boolean => {
     this.#physical = physical
     const { pool, taken } = this.#origin as Origin
-    pool.connections.meet(physical, this.#first?.state ?? undefined)
-    pool.connections.take(physical, taken.pin === undefined)
+    const by = taken.pin === undefined ? 'reserve' : 'pin'
+    const backend = pool.connections.take(physical, this.#first?.state ?? undefined, by)
+    this.#learn(backend)
     physical.onclose = () => {
       this.#closed = true
       pool.connections.closed(physical)

@@ -10,6 +10,20 @@ export interface Backend {
   readonly pid?: number | null
 }
 
+/** What is known of one. In place: what goes into and out of a Map with each transaction costs each of them more than this. */
+interface Known {
+  backend: Backend | undefined
+  isOpen: boolean
+  /** Whether a query of ours is to be answered by it before it is ours. */
+  isAsked: boolean
+  /** Whether it is in Lockstep's hands, and how it came there. */
+  by: 'reserve' | 'pin' | undefined
+  /** Whether its idle timer tells us when it is idle. */
+  isWatched: boolean
+  /** What is done when it comes idle for the first time. */
+  whenIdle: (() => void) | undefined
+}
+
 /**
  * The connections of a postgres.js pool, as far as queries of ours have met them. There are as many as the pool is large, and each is
  * opened again in its place. In which list one is says what it does.
@@ -17,103 +31,128 @@ export interface Backend {
 export class PostgresJsConnections {
   /** The list of idle connections. Unknown until one has been idle. */
   idle: List | undefined
+  /** The one that was last taken from the idle ones. */
+  lastTaken: PhysicalConnection | undefined
+  /** How many are open, as far as known. */
+  openCount = 0
   /** The list of those that a caller has for itself. Unknown until one of ours was in it. */
   #reserved: List | undefined
   /** The list of those that have queries on their way and take more, and that of those that take none. */
   #busy: List | undefined
   #full: List | undefined
-  /** Those by which a query of ours is to be answered before they are ours. */
-  readonly #asked = new Set<PhysicalConnection>()
   readonly #sql: PostgresJs
-  readonly #met = new Map<PhysicalConnection, Backend | undefined>()
-  /** Those that are open, as far as known. */
-  readonly #open = new Set<PhysicalConnection>()
-  /** Those in Lockstep's hands: whether by `sql.reserve()`. */
-  readonly #ours = new Map<PhysicalConnection, boolean>()
-  /** Those whose idle timer tells us when they are idle. */
-  readonly #watched = new WeakSet<PhysicalConnection>()
-  /** What is done when a connection comes idle for the first time. */
-  readonly #whenIdle = new Map<PhysicalConnection, () => void>()
+  readonly #all = new Map<PhysicalConnection, Known>()
 
   constructor(sql: PostgresJs) {
     this.#sql = sql
   }
 
-  get openCount(): number {
-    return this.#open.size
+  #of(physical: PhysicalConnection): Known {
+    let known = this.#all.get(physical)
+    if (known === undefined) {
+      known = {
+        backend: undefined,
+        isOpen: false,
+        isAsked: false,
+        by: undefined,
+        isWatched: false,
+        whenIdle: undefined,
+      }
+      this.#all.set(physical, known)
+    }
+    return known
   }
 
   isOpen(physical: PhysicalConnection): boolean {
-    return this.#open.has(physical)
+    return this.#of(physical).isOpen
   }
 
   /** Notes a connection that a query of ours was sent on. */
   meet(physical: PhysicalConnection, backend: Backend | undefined): void {
-    this.#open.add(physical)
-    this.#met.set(physical, backend ?? this.#met.get(physical))
-    if (this.idle === undefined && !this.#watched.has(physical)) this.#learnIdle(physical)
+    this.#meet(this.#of(physical), physical, backend)
+  }
+
+  #meet(known: Known, physical: PhysicalConnection, backend: Backend | undefined): void {
+    if (!known.isOpen) this.openCount++
+    known.isOpen = true
+    if (backend !== undefined) known.backend = backend
+    if (this.idle === undefined && !known.isWatched) this.#learnIdle(known, physical)
   }
 
   /** Notes one that a query of ours was sent on, and whether it was taken from a list for that. */
   ask(physical: PhysicalConnection, takenFrom: List | undefined): void {
-    this.#asked.add(physical)
+    this.#of(physical).isAsked = true
     if (this.idle !== undefined && takenFrom !== this.idle) this.#busy ??= takenFrom
   }
 
   /** The query is answered. `full`: the list that it was in until then. */
   answered(physical: PhysicalConnection, full: List | undefined): void {
-    this.#asked.delete(physical)
+    this.#of(physical).isAsked = false
     this.#full ??= full
   }
 
   /** Whether one takes queries while it has others on their way, as far as known: then a query need not wait in the queue. */
   get mayBeBusy(): boolean {
     const busy = this.#busy
-    return busy === undefined || [...this.#met.keys()].some(({ queue }) => queue === busy)
+    return busy === undefined || [...this.#all.keys()].some(({ queue }) => queue === busy)
   }
 
-  /** Notes a connection that is in the hands of a caller of ours, by `sql.reserve()` or not. */
-  take(physical: PhysicalConnection, isReserved: boolean): void {
-    this.#ours.set(physical, isReserved)
-    if (isReserved) this.#reserved ??= physical.queue
+  /** Notes a connection that is in the hands of a caller of ours, by `sql.reserve()` or not. Returns its server process, where known. */
+  take(physical: PhysicalConnection, backend: Backend | undefined, by: 'reserve' | 'pin'): Backend | undefined {
+    const known = this.#of(physical)
+    this.#meet(known, physical, backend)
+    known.by = by
+    if (by === 'reserve') this.#reserved ??= physical.queue
+    return known.backend
   }
 
   giveBack(physical: PhysicalConnection): void {
-    this.#ours.delete(physical)
+    this.#of(physical).by = undefined
   }
 
   /** Notes that a connection has closed. */
   closed(physical: PhysicalConnection): void {
-    this.#ours.delete(physical)
-    this.#asked.delete(physical)
-    this.#open.delete(physical)
-    this.#whenIdle.delete(physical)
+    const known = this.#of(physical)
+    if (known.isOpen) this.openCount--
+    known.isOpen = known.isAsked = false
+    known.by = known.whenIdle = undefined
   }
 
   /** Does something in the moment in which a connection comes idle for the first time. */
   whenIdle(physical: PhysicalConnection, work: () => void): void {
-    this.#whenIdle.set(physical, work)
+    this.#of(physical).whenIdle = work
   }
 
   /** True where it did not come idle. */
   forgetIdle(physical: PhysicalConnection): boolean {
-    return this.#whenIdle.delete(physical)
+    const known = this.#of(physical)
+    const waited = known.whenIdle !== undefined
+    known.whenIdle = undefined
+    return waited
   }
 
   /** Finds the list of idle connections: the one that a connection is in when its idle timer starts. */
-  #learnIdle(physical: PhysicalConnection): void {
+  #learnIdle(known: Known, physical: PhysicalConnection): void {
     const timer = physical.idleTimer as PhysicalConnection['idleTimer'] | undefined
     if (typeof timer?.start !== 'function') throw unsupported()
-    this.#watched.add(physical)
+    known.isWatched = true
     const start = timer.start.bind(timer)
     timer.start = () => {
-      this.idle = physical.queue
+      this.#found(physical.queue)
       timer.start = start
-      const work = this.#whenIdle.get(physical)
-      this.#whenIdle.delete(physical)
-      work?.()
+      const { whenIdle } = known
+      known.whenIdle = undefined
+      whenIdle?.()
       if (physical.queue === this.idle) start()
     }
+  }
+
+  /** Remembers which one leaves the list: `sql.reserve()` does not tell, and to ask a query costs every transaction. */
+  #found(idle: List): void {
+    if (this.idle !== undefined) return
+    this.idle = idle
+    const shift = idle.shift.bind(idle)
+    idle.shift = () => (this.lastTaken = shift() as PhysicalConnection | undefined)
   }
 
   /**
@@ -121,13 +160,13 @@ export class PostgresJsConnections {
    * connection for types, to close it would end the process, because nobody handles that rejection.
    */
   suspects(whose: 'all' | 'ours'): Suspect[] {
-    return [...this.#met].flatMap(([physical, backend]) => {
-      const state = this.#stateOf(physical, whose)
+    return [...this.#all].flatMap(([physical, known]) => {
+      const state = this.#stateOf(physical, known, whose)
       if (state === undefined) return []
       const { queue } = physical
       const suspect: Suspect = {
         id: physical,
-        pid: backend?.pid ?? undefined,
+        pid: known.backend?.pid ?? undefined,
         state,
         poke: () => this.#poke(physical, queue),
         end: () => closeConnection(physical),
@@ -136,11 +175,10 @@ export class PostgresJsConnections {
     })
   }
 
-  #stateOf(physical: PhysicalConnection, whose: 'all' | 'ours'): Suspect['state'] | undefined {
-    if (this.#asked.has(physical)) return 'asked'
-    const isReserved = this.#ours.get(physical)
+  #stateOf(physical: PhysicalConnection, { isAsked, by }: Known, whose: 'all' | 'ours'): Suspect['state'] | undefined {
+    if (isAsked) return 'asked'
     // Of one that was pinned the list says nothing.
-    if (isReserved === false || (isReserved === undefined && whose === 'ours')) return undefined
+    if (by === 'pin' || (by === undefined && whose === 'ours')) return undefined
     const { queue } = physical
     if (queue === this.#reserved) return 'held'
     return queue === this.#busy || queue === this.#full ? 'asked' : undefined

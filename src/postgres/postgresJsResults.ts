@@ -1,11 +1,12 @@
 import type { StatementResult, TextRow } from './connection.ts'
+import type { Backend } from './postgresJsConnections.ts'
 
 /** What postgres.js answers to one statement: a list of rows. */
 export interface PostgresJsResult extends Array<unknown> {
   readonly columns?: readonly { readonly name: string }[] | null
   readonly command?: string
   readonly count?: number | null
-  readonly state?: { readonly pid?: number }
+  readonly state?: Backend
 }
 
 /** Rows as the caller gets them. */

@@ -1,6 +1,7 @@
 import type { LockstepError } from '../errors.ts'
 import type { Patience } from '../locks/index.ts'
 import { type Connection, GRACE_MS, type Pending, type SilenceWatch } from '../postgres/index.ts'
+import type { Cancel } from './cancelRunning.ts'
 import { leaveAfter } from './leave.ts'
 
 /** The caller does not wait any more. Its connection is seen to, and not to be touched. */
@@ -33,7 +34,7 @@ export class AnswerWatch {
 
   /** The answer to a message that the server answers at once, for a caller that may not wait for it. */
   of<T>(connection: Connection, answer: Promise<T>, leaving: string): Promise<T> {
-    return this.ofSlice(connection, 0, answer, leaving, () => undefined)
+    return this.ofSlice(connection, 0, answer, leaving)
   }
 
   /** To be called before a message is sent that the server answers at once. */
@@ -54,23 +55,23 @@ export class AnswerWatch {
   /**
    * The answer to a message that waits at the server for a slice of time. Where it is late and the caller will not wait, the caller gets
    * `LeftBehind` and the answer is waited for without it: a server that is merely slow keeps its connections, which would be missed
-   * most where many wait. `leaving` undoes the message. `cancelling` ends the means to cancel it, and gives a cancel that was sent.
+   * most where many wait. `leaving` undoes the message, `cancel` has the server end it.
    */
   ofSlice<T>(
     connection: Connection,
     sliceMs: number,
     answer: Promise<T>,
     leaving: string,
-    cancelling: () => Promise<unknown> | undefined,
+    cancel?: () => Cancel,
   ): Promise<T> {
     const [silence, patience] = [this.#silence, this.#patience]
     const endsAt = performance.now() + sliceMs
-    const settled = this.#settled(connection, answer, cancelling)
     return new Promise((resolve, reject) => {
+      let cancelled: Cancel | undefined
       const giveUp = (): void => {
         this.stop()
         if (patience.aborted || patience.leftMs <= 0) {
-          void leaveAfter(settled, connection, silence, leaving)
+          void leaveAfter(afterCancel(answer, connection, cancelled), connection, silence, leaving)
           return reject(new LeftBehind())
         }
         pending.outOfTime = pending.limited
@@ -81,25 +82,21 @@ export class AnswerWatch {
       this.#forget = patience.onAbort(() => {
         // What cannot be cancelled is given its slice: nothing else ends a wait that is in the server's queue.
         const cancellable = connection.memory?.pooled === false
+        cancelled = cancel?.()
         silence.hurry(pending, (cancellable ? 0 : Math.max(0, endsAt - performance.now())) + GRACE_MS)
       })
-      settled.then(resolve, reject)
+      // Without an async function: every promise more costs each of these transactions a percent.
+      const settle = (tell: () => void): void => {
+        this.stop()
+        const cancelling = cancelled?.settle()
+        if (cancelling === undefined) tell()
+        else void cancelling.catch(() => connection.destroy()).then(tell)
+      }
+      answer.then(
+        (value) => settle(() => resolve(value)),
+        (error: Error) => settle(() => reject(error)),
+      )
     })
-  }
-
-  /** The answer, once no cancel is on its way any more. */
-  async #settled<T>(
-    connection: Connection,
-    answer: Promise<T>,
-    cancelling: () => Promise<unknown> | undefined,
-  ): Promise<T> {
-    try {
-      return await answer
-    } finally {
-      this.stop()
-      // A cancel whose answer is lost may still be on its way: nobody else may run a statement here.
-      await cancelling()?.catch(() => connection.destroy())
-    }
   }
 
   /** Whether the last message was not answered in the time that it was given, and another connection may do better. */
@@ -110,5 +107,15 @@ export class AnswerWatch {
   /** Whether the last message was not answered in the time that it was given. Whether the server is silent is not known. */
   get outOfTime(): boolean {
     return this.#pending?.outOfTime === true
+  }
+}
+
+/** The answer, once no cancel is on its way any more. */
+async function afterCancel<T>(answer: Promise<T>, connection: Connection, cancelled: Cancel | undefined): Promise<T> {
+  try {
+    return await answer
+  } finally {
+    // A cancel whose answer is lost may still be on its way: nobody else may run a statement here.
+    await cancelled?.settle()?.catch(() => connection.destroy())
   }
 }

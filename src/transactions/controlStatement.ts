@@ -29,6 +29,8 @@ export interface Reading {
 
 const PLAIN: Reading = { statements: 1, controls: [] }
 
+const USUAL = /^\s*(?:select|insert|update|delete|with)\b/i
+
 const FIRST_WORDS: ReadonlySet<string> = new Set([
   'begin',
   'start',
@@ -67,7 +69,8 @@ export function endsOrBegins({ kind }: Control): boolean {
  * sent, it is all there is.
  */
 export function touchesTransaction(text: string, isOwn: (savepoint: string) => boolean): boolean {
-  if (!FIRST_WORDS.has(firstWord(text))) return false
+  // Nearly every statement: the first word is not even taken out of the text.
+  if (USUAL.test(text) || !FIRST_WORDS.has(firstWord(text))) return false
   const [control] = scanStatements(text).slice(0, 1).map(controlOf)
   if (control === undefined) return false
   return control.kind === 'savepoint' ? isOwn(control.name) : endsOrBegins(control)

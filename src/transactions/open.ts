@@ -16,7 +16,7 @@ import {
 } from '../postgres/index.ts'
 import { AnswerWatch, LeftBehind } from './answerWatch.ts'
 import { pause } from './askAgain.ts'
-import { cancelOnAbort } from './cancelOnAbort.ts'
+import { type Cancel, cancelRunning } from './cancelRunning.ts'
 import { checkout, checkoutFailed, isUnusable, lostWhileOpening, patiently, within } from './connections.ts'
 import type { Grounds } from './grounds.ts'
 import { leave, leaveAndLook } from './leave.ts'
@@ -163,7 +163,9 @@ class WayIn {
     const longest = this.#longestSlice(placed, round)
     for (let goesOn = longest > 0; goesOn; goesOn = placed) {
       const begun = this.#inTransaction
-      const results = await this.#waitSlice((sliceMs) => beginWaiting(this.#opening(), sliceMs, begun), longest)
+      const results = await this.#slice((sliceMs) => beginWaiting(this.#opening(), sliceMs, begun), longest).catch(
+        (refusal: unknown) => this.#afterRefusal(refusal),
+      )
       if (results === undefined) continue
       // Who has asked before knows that it was taken.
       if (!begun) this.#learnContention(hadToWait(results))
@@ -209,7 +211,12 @@ class WayIn {
       const longest = Math.max(1, this.#longestSlice(placed, round))
       for (;;) {
         const opening = this.#opening()
-        const results = await this.#waitSlice((sliceMs) => handOver(opening, sliceMs), longest)
+        let results: StatementResult[] | undefined
+        try {
+          results = await this.#slice((sliceMs) => handOver(opening, sliceMs), longest)
+        } catch (refusal) {
+          results = await this.#afterRefusal(refusal)
+        }
         if (results === undefined) {
           await this.#leave()
           if (placed) continue
@@ -307,25 +314,23 @@ class WayIn {
     if (memory !== undefined) memory.incarnation = this.#readiness.incarnation.value
   }
 
-  /** Waits at the server for one slice. Undefined: not granted in this slice, and the transaction has failed. */
-  async #waitSlice(message: (sliceMs: number) => string, longest: number): Promise<StatementResult[] | undefined> {
+  /** Waits at the server for one slice. */
+  #slice(message: (sliceMs: number) => string, longest: number): Promise<StatementResult[]> {
     const sliceMs = Math.max(1, Math.min(longest, this.#patience.remainingMs()))
     const connection = this.#connection
     this.#inTransaction = true
-    let refusal: unknown
-    try {
-      const answer = connection.script(message(sliceMs))
-      const cancelling = cancelOnAbort(this.#grounds, connection, this.#patience)
-      return await this.#answers.ofSlice(connection, sliceMs, answer, this.#leaving, cancelling)
-    } catch (error) {
-      refusal = error
-    }
-    const tookTooLong = codeOf(refusal) === LOCK_NOT_AVAILABLE && !connection.lost
+    const answer = connection.script(message(sliceMs))
+    const cancel = (): Cancel => cancelRunning(this.#grounds, connection)
+    return this.#answers.ofSlice(connection, sliceMs, answer, this.#leaving, cancel)
+  }
+
+  /** After a slice that failed: returns where it was not granted in its time, and the transaction has failed; otherwise it throws. */
+  async #afterRefusal(refusal: unknown): Promise<undefined> {
+    const tookTooLong = codeOf(refusal) === LOCK_NOT_AVAILABLE && !this.#connection.lost
     // One that was cancelled had waited, too.
     if (tookTooLong || this.#patience.aborted) this.#reportContention()
     if (!tookTooLong) throw refusal
     if (this.#patience.over) throw await this.#giveUp()
-    return undefined
   }
 
   async #send(text: string): Promise<StatementResult[]> {

@@ -98,17 +98,28 @@ export class OpenTransaction extends Scope implements Transaction {
     })
   }
 
-  async #run<T>(text: string, send: (connection: Connection) => Promise<T>, values: readonly unknown[]): Promise<T> {
-    this.#checkStatement(text)
-    const { connection } = this
-    if (this.isJoined) refuseAfterEnd(connection)
+  /** Without an async function: it would cost every statement a promise more. */
+  #run<T>(text: string, send: (connection: Connection) => Promise<T>, values: readonly unknown[]): Promise<T> {
+    let connection: Connection
+    let answer: Promise<T>
+    // Whoever asks wrongly gets a rejection all the same.
     try {
-      const result = await send(connection)
-      this.succeeded()
-      return result
+      this.#checkStatement(text)
+      connection = this.connection
+      if (this.isJoined) refuseAfterEnd(connection)
+      answer = send(connection)
     } catch (error) {
-      throw this.failed(connection, error, () => !connection.neverSent(error, values))
+      return Promise.reject(error instanceof Error ? error : new Error('It could not be sent.', { cause: error }))
     }
+    return answer.then(
+      (result) => {
+        this.succeeded()
+        return result
+      },
+      (error: unknown) => {
+        throw this.failed(connection, error, () => !connection.neverSent(error, values))
+      },
+    )
   }
 
   async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {

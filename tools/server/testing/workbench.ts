@@ -16,6 +16,8 @@ export interface ClientOptions extends LockstepOptions {
   readonly url?: string
   /** The size of the pool. Default 4. */
   readonly max?: number
+  /** After which time postgres.js gives up a connection that it opens. Default 30. */
+  readonly connectSeconds?: number
 }
 
 /** One Lockstep with a pool of its own, as another process would have it. */
@@ -149,8 +151,8 @@ export function workbench(database: TestDatabase): Workbench {
     admin,
     url: database.url,
     open(driver, options = {}) {
-      const { url = database.url, max = 4, ...rest } = options
-      const client = driver === 'pg' ? pgClient(url, max, rest) : postgresJsClient(url, max, rest)
+      const { url = database.url, max = 4, connectSeconds, ...rest } = options
+      const client = driver === 'pg' ? pgClient(url, max, rest) : postgresJsClient(url, max, rest, connectSeconds)
       clients.add(client)
       return client
     },
@@ -203,9 +205,9 @@ function pgClient(url: string, max: number, options: LockstepOptions): Client {
   }
 }
 
-function postgresJsClient(url: string, max: number, options: LockstepOptions): Client {
+function postgresJsClient(url: string, max: number, options: LockstepOptions, connectSeconds = 30): Client {
   // A pause before each new connection would make the tests longer and nothing else.
-  const sql = postgres(url, { max, onnotice: () => {}, backoff: () => 0.005 })
+  const sql = postgres(url, { max, onnotice: () => {}, backoff: () => 0.005, connect_timeout: connectSeconds })
   const lockstep = new Lockstep(sql, options)
   return {
     lockstep,

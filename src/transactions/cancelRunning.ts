@@ -1,16 +1,15 @@
-import { AFTER_END_MS, cancelBackend, type Patience } from '../locks/index.ts'
+import { AFTER_END_MS, cancelBackend } from '../locks/index.ts'
 import type { Connection } from '../postgres/index.ts'
 import type { Grounds } from './grounds.ts'
 
-/**
- * Where the connection is direct, an abort cancels what it runs. The answer ends that, and gives the cancel that is on its way, which
- * rejects where nobody knows whether it will still arrive.
- */
-export function cancelOnAbort(
-  { driver, silence }: Grounds,
-  connection: Connection,
-  patience: Patience,
-): () => Promise<unknown> | undefined {
+/** A cancel of what a connection runs. */
+export interface Cancel {
+  /** The answer has come. Gives the cancel if it is on its way, which rejects where nobody knows whether it will still arrive. */
+  settle(): Promise<unknown> | undefined
+}
+
+/** Cancels what a connection runs, where that is direct. */
+export function cancelRunning({ driver, silence }: Grounds, connection: Connection): Cancel {
   let settled = false
   let sending: Promise<unknown> | undefined
   const cancel = async (): Promise<void> => {
@@ -24,10 +23,11 @@ export function cancelOnAbort(
     await sending?.catch(() => other.destroy())
     other.release()
   }
-  const forget = patience.onAbort(() => void cancel().catch(() => undefined))
-  return () => {
-    settled = true
-    forget()
-    return sending
+  void cancel().catch(() => undefined)
+  return {
+    settle() {
+      settled = true
+      return sending
+    },
   }
 }
