@@ -12,4 +12,16 @@ export function vacuum(schema: string): string {
   return `VACUUM (ANALYZE) "${schema}".outbox_events`
 }
 
+/** What the reads of all dispatchers have taken so far. Needs track_functions = 'pl'. */
+export const READ_COST = `
+  SELECT COALESCE(sum(calls), 0)::float8 AS calls, COALESCE(sum(total_time), 0)::float8 AS ms
+    FROM pg_stat_user_functions WHERE funcname = 'outbox_read'`
+
+/** Leaves the current segment. Each statement is a transaction of its own. */
+export const NEXT_SEGMENT: readonly string[] = [
+  `SELECT lockstep.outbox_prepare_segment('0')`,
+  'SELECT lockstep.outbox_rotate()',
+  'SELECT lockstep.outbox_seal()',
+]
+
 export const CHECKPOINT = 'CHECKPOINT'

@@ -1,7 +1,8 @@
 import { goal, type ResultRow } from '../tools/judge/report.ts'
-import type { Bench, Tell, Thoroughness } from './bench.ts'
+import type { Bench, Measured, Tell, Thoroughness } from './bench.ts'
 import { type ContenderName, contenders } from './contenders/all.ts'
 import { Arena, type Seat } from './contenders/arena.ts'
+import { heldTransaction } from './outboxHeldTransaction.ts'
 import { showSpread, type Spread, spreadOf } from './harness/spread.ts'
 
 interface Size {
@@ -33,38 +34,46 @@ const NAMES: readonly ContenderName[] = [
 /** An old snapshot keeps what was updated or deleted from being cleaned up: whoever does either for each event gets slower and slower. */
 export const outboxHorizon: Bench = {
   name: 'outbox-horizon',
-  about: 'enqueue and drain while somebody holds an old snapshot, against the same without; and what it does to others',
+  about: 'enqueue and drain while a session holds an old snapshot, or a transaction id, against the same without',
   baselines: Object.fromEntries(NAMES.map((name) => [name, contenders[name].settings])),
   async run(thoroughness, tell) {
-    const size = SIZES[thoroughness]
-    const arena = await Arena.open('bundled')
-    try {
-      tell('outbox-horizon: setting up')
-      const sides = await Promise.all(NAMES.map((name) => openSides(arena, name, size)))
-      const rounds = await holdAndPlay(sides, size, tell)
-      const results: ResultRow[] = []
-      for (const name of NAMES) {
-        for (const what of ['enqueue', 'drain'] as const) {
-          const { held, free, ratio } = spreads(rounds, name, what)
-          results.push({
-            who: name,
-            what,
-            'held/s': Math.round(held.median),
-            'without/s': Math.round(free.median),
-            ratio: ratio.median,
-            'middle half': showSpread(ratio),
-          })
-        }
-      }
-      const judged = (['enqueue', 'drain'] as const).map((what) => {
-        const name = `${what} under a snapshot of ${size.ms / 1000} s, in the rate without`
-        return goal(name, spreads(rounds, 'Lockstep', what).ratio.median, '>=', 0.9)
-      })
-      return { results, goals: judged }
-    } finally {
-      await arena.close()
+    const snapshot = await underSnapshot(SIZES[thoroughness], tell)
+    const transaction = await heldTransaction(thoroughness, tell)
+    return {
+      results: [...snapshot.results, ...transaction.results],
+      goals: [...snapshot.goals, ...transaction.goals],
     }
   },
+}
+
+async function underSnapshot(size: Size, tell: Tell): Promise<Measured> {
+  const arena = await Arena.open('bundled')
+  try {
+    tell('outbox-horizon: setting up')
+    const sides = await Promise.all(NAMES.map((name) => openSides(arena, name, size)))
+    const rounds = await holdAndPlay(sides, size, tell)
+    const results: ResultRow[] = []
+    for (const name of NAMES) {
+      for (const what of ['enqueue', 'drain'] as const) {
+        const { held, free, ratio } = spreads(rounds, name, what)
+        results.push({
+          who: name,
+          what,
+          'held/s': Math.round(held.median),
+          'without/s': Math.round(free.median),
+          ratio: ratio.median,
+          'middle half': showSpread(ratio),
+        })
+      }
+    }
+    const judged = (['enqueue', 'drain'] as const).map((what) => {
+      const name = `${what} under a snapshot of ${size.ms / 1000} s, in the rate without`
+      return goal(name, spreads(rounds, 'Lockstep', what).ratio.median, '>=', 0.9)
+    })
+    return { results, goals: judged }
+  } finally {
+    await arena.close()
+  }
 }
 
 interface Rates {

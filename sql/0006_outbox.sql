@@ -280,6 +280,34 @@ BEGIN
 END
 $$;
 
+-- The largest event that the schema takes and a dispatcher reads: payload and headers together, in bytes. migrate({ maxEventBytes })
+-- replaces the function. It is a function and not a row because the planner inlines it: an enqueue pays nothing for the limit. STABLE
+-- and not IMMUTABLE: a plan with an inlined function is made again after the function was replaced, one with a folded constant is not.
+CREATE FUNCTION :"schema".outbox_max_event_bytes() RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE
+AS $$ SELECT 1000000::bigint $$;
+
+-- Raises the error for an event that has no payload, two payloads, or too large a payload.
+CREATE FUNCTION :"schema".outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) RETURNS void
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+  size bigint := COALESCE(json_bytes, bytes_bytes)::bigint + COALESCE(header_bytes, 0);
+BEGIN
+  IF json_bytes IS NULL AND bytes_bytes IS NULL THEN
+    RAISE EXCEPTION 'the payload of an event of %/% is SQL NULL', topic, key
+      USING ERRCODE = 'null_value_not_allowed', HINT = 'Enqueue JSON null as ''null''::json.';
+  ELSIF json_bytes IS NOT NULL AND bytes_bytes IS NOT NULL THEN
+    RAISE EXCEPTION 'an event of %/% has two payloads, JSON and bytes', topic, key
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass one of them, and NULL for the other.';
+  ELSIF size > :"schema".outbox_max_event_bytes() THEN
+    RAISE EXCEPTION 'an event of %/% has % bytes, more than the limit of % bytes', topic, key, size, :"schema".outbox_max_event_bytes()
+      USING ERRCODE = 'program_limit_exceeded',
+            HINT = 'Store what is large elsewhere and send a reference, or raise the limit: npx pg-lockstep migrate --max-event-bytes N.';
+  END IF;
+END
+$$;
+
 CREATE FUNCTION :"schema".outbox_refuse_isolation() RETURNS void
 LANGUAGE plpgsql STABLE
 AS $$
@@ -389,6 +417,11 @@ BEGIN
   PERFORM :"schema".outbox_check_names(g.topic, g.key) FROM (SELECT DISTINCT * FROM unnest(topics, keys)) AS g(topic, key);
   PERFORM :"schema".outbox_check_headers(g.topic, g.key, g.headers::json)
     FROM unnest(topics, keys, headers) AS g(topic, key, headers) WHERE g.headers IS NOT NULL;
+  PERFORM :"schema".outbox_refuse_payload(g.topic, g.key, octet_length(g.payload), octet_length(g.bytes), octet_length(g.headers))
+     FROM unnest(topics, keys, payloads, bytes, headers) AS g(topic, key, payload, bytes, headers)
+    WHERE (g.payload IS NULL) = (g.bytes IS NULL)
+       OR COALESCE(octet_length(g.bytes), octet_length(g.payload))::bigint + COALESCE(octet_length(g.headers), 0)
+          > :"schema".outbox_max_event_bytes();
   streams := ARRAY(SELECT DISTINCT s FROM unnest(all_streams) AS s);
   IF NOT locked THEN
     PERFORM :"schema".outbox_lock(streams);

@@ -120,31 +120,7 @@ $$;
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION :"schema".outbox_parked_due, :"schema".outbox_parked_tried, :"schema".outbox_unpark FROM PUBLIC;
 
--- What is known of dispatchers and shards. As the other functions below: for roles that cannot read the tables.
-CREATE FUNCTION :"schema".outbox_status()
-RETURNS TABLE (dispatcher text, shard integer, fence bigint, moved_at timestamptz, parked bigint, lag_events bigint, oldest_at timestamptz)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
-AS $$
-BEGIN
-  RETURN QUERY
-  SELECT d.name, n.shard, c.fence, c.moved_at,
-         (SELECT count(*) FROM :"schema".outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n.shard), lag.events, lag.oldest
-    FROM :"schema".outbox_dispatchers d
-    CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
-    LEFT JOIN LATERAL (SELECT * FROM :"schema".outbox_cursors o
-                        WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
-    LEFT JOIN LATERAL (
-      SELECT count(*) AS events, min(e.enqueued_at) AS oldest
-        FROM :"schema".outbox_events e
-       WHERE e.bucket = ANY(ARRAY(SELECT generate_series(n.shard * 64 / d.shards, (n.shard + 1) * 64 / d.shards - 1)::smallint))
-         AND e.xid >= COALESCE(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END, '0'::xid8)
-         AND NOT COALESCE(CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
-               ELSE pg_visible_in_snapshot(e.xid, c.prev)
-                    OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END, false)) AS lag ON true
-   ORDER BY d.name, n.shard;
-END
-$$;
-
+-- For roles that cannot read the tables, as the other functions below.
 CREATE FUNCTION :"schema".outbox_segment_list()
 RETURNS TABLE (number bigint, opened_at timestamptz, left_at timestamptz, bytes bigint, is_current boolean)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
@@ -157,7 +133,8 @@ BEGIN
 END
 $$;
 
--- The streams that wait, those that wait longest first; of one dispatcher, or of all. Without payloads.
+-- The streams that wait, those that wait longest first; of one dispatcher, or of all. Without payloads. The events of one have numbers
+-- without a gap: first and last say how many there are, at the cost of two.
 CREATE FUNCTION :"schema".outbox_parked_list(my_dispatcher text, most integer)
 RETURNS TABLE (dispatcher text, topic text, key text, state text, attempts integer, reason text, since timestamptz,
                next_attempt_at timestamptz, events bigint, head bigint, head_id uuid)
@@ -166,11 +143,11 @@ AS $$
 BEGIN
   RETURN QUERY
   SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts, p.reason, p.since,
-         CASE WHEN p.state = 'parked' THEN p.next_attempt_at END, e.events, e.head,
+         CASE WHEN p.state = 'parked' THEN p.next_attempt_at END, COALESCE(e.last - e.head + 1, 0), e.head,
          (SELECT q.uuid FROM :"schema".outbox_parked_events q
            WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq = e.head)
     FROM :"schema".outbox_parked p
-    CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM :"schema".outbox_parked_events q
+    CROSS JOIN LATERAL (SELECT min(q.seq) AS head, max(q.seq) AS last FROM :"schema".outbox_parked_events q
                          WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq) AS e
    WHERE my_dispatcher IS NULL OR p.dispatcher = my_dispatcher
    ORDER BY p.since LIMIT most;
@@ -186,19 +163,25 @@ CREATE FUNCTION :"schema".outbox_position() RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$ SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END FROM :"schema".outbox_ids s $$;
 
--- The event at the head of a stream that waits. A payload that is larger than max_bytes is left where it is.
+-- The event at the head of a stream that waits. What is larger than max_bytes is left where it is: first by what is stored, so that
+-- nothing huge is unpacked.
 CREATE FUNCTION :"schema".outbox_head(my_dispatcher text, my_topic text, my_key text, max_bytes integer)
-RETURNS TABLE (seq bigint, uuid uuid, enqueued_at timestamptz, headers json, tombstone text, size integer, payload text, hex text)
+RETURNS TABLE (seq bigint, uuid uuid, enqueued_at timestamptz, headers json, tombstone text, size bigint, payload text, hex text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
   RETURN QUERY
-  SELECT e.seq, e.uuid, e.enqueued_at, e.headers, e.tombstone, size.bytes,
-         CASE WHEN size.bytes <= max_bytes THEN e.payload::text END, CASE WHEN size.bytes <= max_bytes THEN encode(e.bytes, 'hex') END
-    FROM :"schema".outbox_parked_events e
-    CROSS JOIN LATERAL (SELECT coalesce(octet_length(e.bytes), octet_length(e.payload::text)) AS bytes) AS size
-   WHERE e.dispatcher = my_dispatcher AND e.stream = :"schema".outbox_stream(my_topic, my_key)
-   ORDER BY e.seq LIMIT 1;
+  SELECT e.seq, e.uuid, e.enqueued_at, CASE WHEN s.bytes <= max_bytes THEN e.headers END, e.tombstone, s.bytes,
+         CASE WHEN s.bytes <= max_bytes THEN e.payload::text END, CASE WHEN s.bytes <= max_bytes THEN encode(e.bytes, 'hex') END
+    FROM (SELECT q.*, :"schema".outbox_stored_bytes(q.payload, q.bytes, q.headers) AS stored FROM :"schema".outbox_parked_events q
+           WHERE q.dispatcher = my_dispatcher AND q.stream = :"schema".outbox_stream(my_topic, my_key)
+           ORDER BY q.seq LIMIT 1) AS e
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.stored > max_bytes THEN e.stored
+                  ELSE coalesce(octet_length(e.bytes), octet_length(e.payload::text))::bigint
+                       + coalesce(octet_length(e.headers::text), 0)
+             END AS bytes
+    ) AS s;
 END
 $$;
 

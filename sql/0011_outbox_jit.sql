@@ -13,3 +13,30 @@ ALTER FUNCTION :"schema".inbox_accept SET jit = off;
 ALTER FUNCTION :"schema".inbox_accept_runs SET jit = off;
 ALTER FUNCTION :"schema".outbox_parked_due SET jit = off;
 ALTER FUNCTION :"schema".outbox_parked_tried SET jit = off;
+
+-- Others do not forbid scans and are cheap, as the planner sees it, only while their tables are small, or while it knows how small they
+-- are: of a table that was never analyzed it expects pages full of rows. None of them runs for as long as compiling takes.
+ALTER FUNCTION :"schema".ensure_incarnation SET jit = off;
+ALTER FUNCTION :"schema".lease_release SET jit = off;
+ALTER FUNCTION :"schema".lease_renew SET jit = off;
+ALTER FUNCTION :"schema".lease_look SET jit = off;
+ALTER FUNCTION :"schema".lease_wake SET jit = off;
+ALTER FUNCTION :"schema".outbox_append_many SET jit = off;
+ALTER FUNCTION :"schema".outbox_here SET jit = off;
+ALTER FUNCTION :"schema".outbox_take SET jit = off;
+ALTER FUNCTION :"schema".outbox_owns SET jit = off;
+ALTER FUNCTION :"schema".outbox_register SET jit = off;
+ALTER FUNCTION :"schema".outbox_prepare_segment SET jit = off;
+ALTER FUNCTION :"schema".outbox_rotate SET jit = off;
+ALTER FUNCTION :"schema".outbox_seal SET jit = off;
+ALTER FUNCTION :"schema".outbox_passed SET jit = off;
+ALTER FUNCTION :"schema".outbox_keep SET jit = off;
+ALTER FUNCTION :"schema".outbox_drop SET jit = off;
+ALTER FUNCTION :"schema".outbox_operate SET jit = off;
+ALTER FUNCTION :"schema".outbox_remove SET jit = off;
+ALTER FUNCTION :"schema".outbox_erase SET jit = off;
+ALTER FUNCTION :"schema".outbox_rebase SET jit = off;
+ALTER FUNCTION :"schema".outbox_forget_xids SET jit = off;
+ALTER FUNCTION :"schema".outbox_unpark SET jit = off;
+ALTER FUNCTION :"schema".inbox_start SET jit = off;
+ALTER FUNCTION :"schema".inbox_position SET jit = off;

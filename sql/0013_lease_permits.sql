@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION :"schema".lease_take(
   OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamptz,
   OUT other_left_ms double precision, OUT other_permits integer
 )
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
   ttl interval := make_interval(secs => ttl_ms / 1000.0);
@@ -134,7 +134,7 @@ $$;
 -- Takes a lease away from whoever holds it, all slots of it. Changing the fence waits for the holder's open transactions; so do slots that
 -- were given back while one was open.
 CREATE OR REPLACE FUNCTION :"schema".lease_force_release(held text, forced_by text, forced_reason text) RETURNS integer
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
   mine :"schema".leases;

@@ -6,7 +6,7 @@ function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::
 SELECT "lockstep".outbox_append(topic, key, payload, NULL, headers)
 function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
 SELECT "lockstep".outbox_append(topic, key, NULL, payload, headers)
-function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   here oid := (SELECT oid FROM pg_database WHERE datname = current_database());
   this_system bigint := (SELECT system_identifier FROM pg_control_system());
@@ -211,9 +211,9 @@ BEGIN
     END IF;
   END LOOP;
 END
-function inbox_position(my_consumer text, my_topic text, my_key text) returns TABLE(seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp
+function inbox_position(my_consumer text, my_topic text, my_key text) returns TABLE(seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT i.seq, i.uuid FROM "lockstep".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key
-function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   INSERT INTO "lockstep".inbox AS i (consumer, topic, key, seq) VALUES (my_consumer, my_topic, my_key, start - 1)
       ON CONFLICT (consumer, topic, key) DO UPDATE SET seq = excluded.seq, uuid = NULL WHERE force;
@@ -241,7 +241,7 @@ WITH held AS MATERIALIZED (
          (SELECT count(*) FROM (SELECT h.name FROM held h UNION SELECT w.name FROM waiting w) AS each)
 function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_history language sql stable security definer set search_path=pg_catalog, pg_temp
 SELECT * FROM "lockstep".lease_history h WHERE h.name = wanted ORDER BY h.id DESC LIMIT most
-function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   mine "lockstep".leases;
   released integer := 0;
@@ -297,7 +297,7 @@ END
 function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
 WITH gone AS (DELETE FROM "lockstep".lease_waiters w WHERE w.token = ANY(tokens) RETURNING w.name)
   SELECT "lockstep".lease_wake(names.name) FROM (SELECT DISTINCT gone.name FROM gone) AS names
-function lease_look(tokens uuid[], permits integer[], keep_ms integer) returns TABLE(waiting_token uuid, ready boolean, left_ms double precision) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lease_look(tokens uuid[], permits integer[], keep_ms integer) returns TABLE(waiting_token uuid, ready boolean, left_ms double precision) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   UPDATE "lockstep".lease_waiters w SET expires_at = clock_timestamp() + make_interval(secs => keep_ms / 1000.0)
    WHERE w.token = ANY(tokens);
@@ -323,7 +323,7 @@ BEGIN
      WHERE starts_with(w.name, wanted) AND w.expires_at > clock_timestamp() ORDER BY w.name, w.place LIMIT most;
   END IF;
 END
-function lease_release(held text, my_token uuid) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lease_release(held text, my_token uuid) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   mine "lockstep".leases;
 BEGIN
@@ -341,7 +341,7 @@ BEGIN
   PERFORM "lockstep".lease_wake(held);
   RETURN mine.expires_at > clock_timestamp();
 END
-function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   -- A renewal that a crash could undo would leave a holder that trusts what the row does not say.
   PERFORM set_config('synchronous_commit', 'on', true);
@@ -366,7 +366,7 @@ BEGIN
               ELSE 'lost' END
     FROM given LEFT JOIN renewed ON renewed.token = given.token;
 END
-function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   ttl interval := make_interval(secs => ttl_ms / 1000.0);
   mine "lockstep".leases;
@@ -490,7 +490,7 @@ INSERT INTO "lockstep".lease_waiters AS w (name, token, holder, expires_at)
    ORDER BY g.number
       ON CONFLICT (token) DO UPDATE SET expires_at = excluded.expires_at
   RETURNING w.token, w.place
-function lease_wake(freed text) returns void language sql volatile
+function lease_wake(freed text) returns void language sql volatile set jit=off
 SELECT pg_notify('lockstep_' || "lockstep".lock_id('listen', 'Leases:all'), w.token::text)
     FROM "lockstep".lease_waiters w
    WHERE w.name = freed AND w.expires_at > clock_timestamp()
@@ -619,6 +619,11 @@ BEGIN
     PERFORM "lockstep".outbox_refuse_isolation();
   END IF;
   IF headers IS NOT NULL THEN PERFORM "lockstep".outbox_check_headers(topic, key, headers); END IF;
+  IF (payload IS NULL) = (bytes IS NULL)
+     OR COALESCE(octet_length(bytes), octet_length(payload::text))::bigint + COALESCE(octet_length(headers::text), 0)
+        > "lockstep".outbox_max_event_bytes() THEN
+    PERFORM "lockstep".outbox_refuse_payload(topic, key, octet_length(payload::text), octet_length(bytes), octet_length(headers::text));
+  END IF;
   IF streams >= 100 THEN
     -- As outbox_bucket_lock() has it, and as below.
     PERFORM pg_advisory_xact_lock(('x' || encode(substr(sha256(
@@ -720,7 +725,7 @@ BEGIN
   END IF;
   RETURN my_seq;
 END
-function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   me xid8 := pg_current_xact_id();
   all_streams uuid[] := ARRAY(SELECT "lockstep".outbox_stream(g.topic, g.key) FROM unnest(topics, keys) WITH ORDINALITY AS g(topic, key, n) ORDER BY g.n);
@@ -734,6 +739,11 @@ BEGIN
   PERFORM "lockstep".outbox_check_names(g.topic, g.key) FROM (SELECT DISTINCT * FROM unnest(topics, keys)) AS g(topic, key);
   PERFORM "lockstep".outbox_check_headers(g.topic, g.key, g.headers::json)
     FROM unnest(topics, keys, headers) AS g(topic, key, headers) WHERE g.headers IS NOT NULL;
+  PERFORM "lockstep".outbox_refuse_payload(g.topic, g.key, octet_length(g.payload), octet_length(g.bytes), octet_length(g.headers))
+     FROM unnest(topics, keys, payloads, bytes, headers) AS g(topic, key, payload, bytes, headers)
+    WHERE (g.payload IS NULL) = (g.bytes IS NULL)
+       OR COALESCE(octet_length(g.bytes), octet_length(g.payload))::bigint + COALESCE(octet_length(g.headers), 0)
+          > "lockstep".outbox_max_event_bytes();
   streams := ARRAY(SELECT DISTINCT s FROM unnest(all_streams) AS s);
   IF NOT locked THEN
     PERFORM "lockstep".outbox_lock(streams);
@@ -792,7 +802,7 @@ BEGIN
 END
 function outbox_dispatcher_names() returns SETOF text language sql stable security definer set search_path=pg_catalog, pg_temp
 SELECT d.name FROM "lockstep".outbox_dispatchers d ORDER BY d.name
-function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   s "lockstep".outbox_segments;
   age interval := COALESCE(min_age, "lockstep".outbox_retention());
@@ -846,7 +856,7 @@ BEGIN
             AND NOT EXISTS (SELECT FROM "lockstep".outbox_events e WHERE e.stream = mine AND e.seq = next_seq);
   END IF;
 END
-function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   mine uuid := "lockstep".outbox_stream(my_topic, my_key);
   erased_now integer;
@@ -864,6 +874,46 @@ BEGIN
   UPDATE "lockstep".outbox_dead e SET payload = NULL, bytes = NULL, headers = NULL WHERE e.stream = mine;
   INSERT INTO "lockstep".outbox_audit (verb, topic, key, reason) VALUES ('erase', my_topic, my_key, my_reason);
   RETURN greatest(erased_now, copies);
+END
+function outbox_estimate(slots smallint[], my_bucket smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
+DECLARE
+  few CONSTANT integer := 50;
+  upper_xid xid8 := COALESCE(end_xid, '9223372036854775807'::xid8);
+  head_low bigint;
+  head_high bigint;
+  tail_low bigint;
+  tail_high bigint;
+  tail integer;
+BEGIN
+  IF first_xid = end_xid THEN
+    SELECT count(*), min(f.id), max(f.id), min(f.enqueued_at) INTO events, head_low, head_high, oldest
+      FROM (SELECT e.id, e.enqueued_at FROM "lockstep".outbox_events e
+             WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket = my_bucket AND e.xid = first_xid AND e.id > after_id
+             ORDER BY e.bucket, e.xid, e.id LIMIT few) AS f;
+  ELSE
+    SELECT count(*), min(f.id), max(f.id), min(f.enqueued_at) INTO events, head_low, head_high, oldest
+      FROM (SELECT e.id, e.enqueued_at FROM "lockstep".outbox_events e
+             WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket = my_bucket AND e.xid >= first_xid AND e.xid < upper_xid AND e.id > after_id
+             ORDER BY e.bucket, e.xid, e.id LIMIT few) AS f;
+  END IF;
+  exact := events < few;
+  IF exact THEN
+    RETURN;
+  END IF;
+  IF first_xid = end_xid THEN
+    SELECT count(*) FILTER (WHERE f.id > head_high), min(f.id), max(f.id) INTO tail, tail_low, tail_high
+      FROM (SELECT e.id FROM "lockstep".outbox_events e
+             WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket = my_bucket AND e.xid = first_xid AND e.id > after_id
+             ORDER BY e.bucket DESC, e.xid DESC, e.id DESC LIMIT few) AS f;
+  ELSE
+    SELECT count(*) FILTER (WHERE f.id > head_high), min(f.id), max(f.id) INTO tail, tail_low, tail_high
+      FROM (SELECT e.id FROM "lockstep".outbox_events e
+             WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket = my_bucket AND e.xid >= first_xid AND e.xid < upper_xid AND e.id > after_id
+             ORDER BY e.bucket DESC, e.xid DESC, e.id DESC LIMIT few) AS f;
+  END IF;
+  exact := tail < few;
+  events := events + tail + (greatest(tail_low - head_high - 1, 0)
+              * ((few - 1)::float8 / (head_high - head_low) + (few - 1)::float8 / (tail_high - tail_low)) / 2)::bigint;
 END
 function outbox_fetch(my_dispatcher text, my_shards smallint[], my_fences bigint[], shard_count integer, max_events integer) returns TABLE(shard smallint, verdict text, life text, prev text, next text, version bigint, last_id bigint, parked_due_ms bigint, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, waits text, stale text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, plan_cache_mode=force_generic_plan, jit=off
 DECLARE
@@ -1080,7 +1130,7 @@ BEGIN
   END IF;
   life := (SELECT h.life FROM "lockstep".outbox_here(NULL) AS h);
 END
-function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   PERFORM "lockstep".outbox_halt();
   UPDATE "lockstep".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
@@ -1107,17 +1157,22 @@ BEGIN
              "lockstep".outbox_events_4, "lockstep".outbox_events_5, "lockstep".outbox_events_6, "lockstep".outbox_events_7,
              "lockstep".outbox_cursors, "lockstep".outbox_parked, "lockstep".outbox_parked_events IN EXCLUSIVE MODE;
 END
-function outbox_head(my_dispatcher text, my_topic text, my_key text, max_bytes integer) returns TABLE(seq bigint, uuid uuid, enqueued_at timestamp with time zone, headers json, tombstone text, size integer, payload text, hex text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+function outbox_head(my_dispatcher text, my_topic text, my_key text, max_bytes integer) returns TABLE(seq bigint, uuid uuid, enqueued_at timestamp with time zone, headers json, tombstone text, size bigint, payload text, hex text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   RETURN QUERY
-  SELECT e.seq, e.uuid, e.enqueued_at, e.headers, e.tombstone, size.bytes,
-         CASE WHEN size.bytes <= max_bytes THEN e.payload::text END, CASE WHEN size.bytes <= max_bytes THEN encode(e.bytes, 'hex') END
-    FROM "lockstep".outbox_parked_events e
-    CROSS JOIN LATERAL (SELECT coalesce(octet_length(e.bytes), octet_length(e.payload::text)) AS bytes) AS size
-   WHERE e.dispatcher = my_dispatcher AND e.stream = "lockstep".outbox_stream(my_topic, my_key)
-   ORDER BY e.seq LIMIT 1;
+  SELECT e.seq, e.uuid, e.enqueued_at, CASE WHEN s.bytes <= max_bytes THEN e.headers END, e.tombstone, s.bytes,
+         CASE WHEN s.bytes <= max_bytes THEN e.payload::text END, CASE WHEN s.bytes <= max_bytes THEN encode(e.bytes, 'hex') END
+    FROM (SELECT q.*, "lockstep".outbox_stored_bytes(q.payload, q.bytes, q.headers) AS stored FROM "lockstep".outbox_parked_events q
+           WHERE q.dispatcher = my_dispatcher AND q.stream = "lockstep".outbox_stream(my_topic, my_key)
+           ORDER BY q.seq LIMIT 1) AS e
+    CROSS JOIN LATERAL (
+      SELECT CASE WHEN e.stored > max_bytes THEN e.stored
+                  ELSE coalesce(octet_length(e.bytes), octet_length(e.payload::text))::bigint
+                       + coalesce(octet_length(e.headers::text), 0)
+             END AS bytes
+    ) AS s;
 END
-function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable
+function outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean) returns record language plpgsql stable set jit=off
 DECLARE
   this_system bigint := (SELECT s.system_identifier FROM pg_control_system() AS s);
   this_database oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
@@ -1227,6 +1282,8 @@ function outbox_lock(topics text[], keys text[]) returns void language plpgsql v
 BEGIN
   PERFORM "lockstep".outbox_lock(ARRAY(SELECT DISTINCT "lockstep".outbox_stream(g.topic, g.key) FROM unnest(topics, keys) AS g(topic, key)));
 END
+function outbox_max_event_bytes() returns bigint language sql stable parallel safe
+SELECT 1000000::bigint
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
 DECLARE
   here record;
@@ -1262,7 +1319,7 @@ BEGIN
   END LOOP;
   RETURN COALESCE(cardinality(moved), 0);
 END
-function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   mine uuid := "lockstep".outbox_stream(my_topic, my_key);
   d "lockstep".outbox_dispatchers;
@@ -1302,35 +1359,76 @@ BEGIN
   VALUES (verb, my_dispatcher, my_topic, my_key, head, my_reason);
   RETURN 'done';
 END
-function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp
+function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT COALESCE((SELECT o.fence = my_fence FROM "lockstep".outbox_cursors o
                     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1), false)
      AND EXISTS (SELECT FROM "lockstep".outbox_here(my_dispatcher) AS h WHERE h.life = my_life AND NOT h.elsewhere)
-function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, unreadable bigint, more text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+DECLARE
+  most_bytes CONSTANT bigint := 8000000;
+  limit_bytes bigint := "lockstep".outbox_max_event_bytes();
+  spent bigint := 0;
+  size bigint;
+  events integer;
+  p record;
+  e record;
 BEGIN
   IF NOT "lockstep".outbox_owns(my_dispatcher, my_shard, my_fence, my_life) THEN
     RETURN;
   END IF;
-  RETURN QUERY
-  SELECT p.attempts, e.id, p.topic, p.key, e.seq, e.uuid, (date_part('epoch', e.enqueued_at) * 1000)::bigint, e.payload::text,
-         encode(e.bytes, 'hex'), e.headers::text, e.tombstone
-    FROM (SELECT * FROM "lockstep".outbox_parked d
-           WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
-           ORDER BY d.next_attempt_at LIMIT max_streams) AS p
-    LEFT JOIN LATERAL (SELECT * FROM "lockstep".outbox_parked_events q
-                        WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq
-                        ORDER BY q.seq LIMIT max_events) AS e ON true
-   ORDER BY p.stream, e.seq;
+  FOR p IN SELECT d.stream, d.topic, d.key, d.attempts, d.sent_seq FROM "lockstep".outbox_parked d
+            WHERE d.dispatcher = my_dispatcher AND d.shard = my_shard AND d.state = 'parked' AND d.next_attempt_at <= clock_timestamp()
+            ORDER BY d.next_attempt_at LIMIT max_streams LOOP
+    EXIT WHEN spent >= most_bytes;
+    events := 0;
+    more := NULL;
+    SELECT INTO attempts, topic, key p.attempts, p.topic, p.key;
+    FOR e IN SELECT q.id, q.seq, q.uuid, q.enqueued_at, q.payload, q.bytes, q.headers, q.tombstone FROM "lockstep".outbox_parked_events q
+              WHERE q.dispatcher = my_dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq
+               ORDER BY q.seq LIMIT max_events + 1 LOOP
+      IF events = max_events OR spent >= most_bytes THEN
+        more := 'more';
+        EXIT;
+      END IF;
+      events := events + 1;
+      SELECT INTO event_id, seq, uuid, enqueued_ms, tombstone, payload, hex, headers, unreadable
+                  e.id, e.seq, e.uuid, (date_part('epoch', e.enqueued_at) * 1000)::bigint, e.tombstone, NULL, NULL, NULL, NULL;
+      -- First by what is stored, so that nothing huge is unpacked.
+      size := "lockstep".outbox_stored_bytes(e.payload, e.bytes, e.headers);
+      unreadable := size;
+      IF size <= limit_bytes THEN
+        BEGIN
+          SELECT INTO payload, headers, hex e.payload, e.headers, encode(e.bytes, 'hex');
+          size := COALESCE(octet_length(e.bytes), octet_length(payload), 0)::bigint + COALESCE(octet_length(headers), 0);
+          unreadable := CASE WHEN size > limit_bytes THEN size END;
+        EXCEPTION WHEN program_limit_exceeded OR out_of_memory OR internal_error THEN
+          -- The server cannot unpack it.
+          unreadable := size;
+        END;
+      END IF;
+      IF unreadable IS NULL THEN
+        spent := spent + COALESCE(octet_length(hex), octet_length(payload), 0) + COALESCE(octet_length(headers), 0);
+      ELSE
+        SELECT INTO payload, headers, hex NULL, NULL, NULL;
+      END IF;
+      RETURN NEXT;
+    END LOOP;
+    IF events = 0 OR more IS NOT NULL THEN
+      SELECT INTO event_id, seq, uuid, enqueued_ms, tombstone, payload, hex, headers, unreadable
+                  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+      RETURN NEXT;
+    END IF;
+  END LOOP;
 END
 function outbox_parked_list(my_dispatcher text, most integer) returns TABLE(dispatcher text, topic text, key text, state text, attempts integer, reason text, since timestamp with time zone, next_attempt_at timestamp with time zone, events bigint, head bigint, head_id uuid) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   RETURN QUERY
   SELECT p.dispatcher, p.topic, p.key, p.state, p.attempts, p.reason, p.since,
-         CASE WHEN p.state = 'parked' THEN p.next_attempt_at END, e.events, e.head,
+         CASE WHEN p.state = 'parked' THEN p.next_attempt_at END, COALESCE(e.last - e.head + 1, 0), e.head,
          (SELECT q.uuid FROM "lockstep".outbox_parked_events q
            WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq = e.head)
     FROM "lockstep".outbox_parked p
-    CROSS JOIN LATERAL (SELECT count(*) AS events, min(q.seq) AS head FROM "lockstep".outbox_parked_events q
+    CROSS JOIN LATERAL (SELECT min(q.seq) AS head, max(q.seq) AS last FROM "lockstep".outbox_parked_events q
                          WHERE q.dispatcher = p.dispatcher AND q.stream = p.stream AND q.seq > p.sent_seq) AS e
    WHERE my_dispatcher IS NULL OR p.dispatcher = my_dispatcher
    ORDER BY p.since LIMIT most;
@@ -1392,7 +1490,7 @@ BEGIN
   END LOOP;
   RETURN true;
 END
-function outbox_passed() returns xid8 language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_passed() returns xid8 language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   here text := (SELECT s.system_identifier::text FROM pg_control_system() AS s);
   passed xid8;
@@ -1413,7 +1511,7 @@ BEGIN
 END
 function outbox_position() returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
 SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END FROM "lockstep".outbox_ids s
-function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   current_slot smallint := (SELECT last_value FROM "lockstep".outbox_slot);
 BEGIN
@@ -1425,13 +1523,13 @@ BEGIN
       ON CONFLICT DO NOTHING;
   RETURN FOUND;
 END
-function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued_ms text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, plan_cache_mode=force_generic_plan, jit=off
+function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued_ms text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
 DECLARE
   c "lockstep".outbox_cursors;
   a pg_snapshot;
   z pg_snapshot;
   tick pg_snapshot;
-  running xid8[];
+  ended xid8[];
   source text;
   events text;
   few_buckets smallint[];
@@ -1445,9 +1543,12 @@ DECLARE
   -- What is large is read in smaller pieces; what was packed tightly, in still smaller ones: all of it must fit into one value.
   most_stored CONSTANT bigint := 4000000;
   most_bytes CONSTANT bigint := 8000000;
+  limit_bytes bigint := "lockstep".outbox_max_event_bytes();
   stored bigint;
   large boolean;
   bytes bigint;
+  -- What the shards so far have got.
+  spent bigint := 0;
   written pg_lsn;
   here record;
   -- What is on disk here may not be on the standby yet, and visible all the same: a COMMIT that is cancelled, or terminated, while it
@@ -1457,6 +1558,7 @@ DECLARE
 BEGIN
   SELECT * INTO here FROM "lockstep".outbox_here(my_dispatcher);
   FOR i IN 1 .. cardinality(my_shards) LOOP
+    EXIT WHEN spent >= most_bytes;
     shard := my_shards[i];
     IF here.elsewhere THEN
       verdict := 'elsewhere';
@@ -1494,10 +1596,12 @@ BEGIN
          ORDER BY t.newest, t.running DESC OFFSET stride - 1 LIMIT 1;
         z := COALESCE(tick, pg_current_snapshot());
       END IF;
-      running := ARRAY(SELECT pg_snapshot_xip(a));
-      -- Not those that everybody had left before the window begins; the current one always: a restored dump may not know it.
+      -- A transaction that was open when the window began and still is at its end has nothing in it.
+      ended := ARRAY(SELECT x FROM pg_snapshot_xip(a) AS x WHERE pg_visible_in_snapshot(x, z) ORDER BY x);
+      -- Not those that were sealed before the first transaction of the window: one that stays open for long does not count, so that
+      -- the slots since it began are not read all the time. The current slot always: a restored dump may not know it.
       slots := ARRAY(SELECT s.slot FROM "lockstep".outbox_segments s
-                      WHERE s.sealed_xid IS NULL OR s.sealed_xid > pg_snapshot_xmin(a)
+                      WHERE s.sealed_xid IS NULL OR s.sealed_xid > least(pg_snapshot_xmax(a), ended[1])
                      UNION SELECT o.last_value FROM "lockstep".outbox_slot o);
       -- The rest of a window of few transactions, such as one that wrote a million events: read anew for every piece, 6,500/s;
       -- transaction by transaction, from where the last piece ended, 47,000/s.
@@ -1518,289 +1622,347 @@ BEGIN
                            ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', 'lockstep', slots) END;
             events := CASE WHEN few_buckets IS NULL
               THEN format('SELECT * FROM %1$s AS e WHERE e.bucket = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
-                           SELECT * FROM %1$s AS e WHERE e.bucket = ANY($2) AND e.xid = ANY($6) AND e.id > $5', source)
+                           SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN unnest($2) AS b(bucket) CROSS JOIN LATERAL (
+                             SELECT * FROM %1$s AS e WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > $5 ORDER BY e.id LIMIT $9
+                           ) AS t', source)
               ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket, xid) CROSS JOIN LATERAL (
                              SELECT * FROM %s AS v WHERE v.bucket = p.bucket AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
             EXECUTE format($query$SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.unpacked > $13 THEN E'\x1c' || w.unpacked
+                         ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > $13 THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM %I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size)
-                FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                 octet_length(l.bytes) * 2, 0)::bigint
-                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS l) AS s
-                   ) AS w WHERE COALESCE(w.before, 0) < $12$query$, 'lockstep', events)
+                FROM (SELECT m.*, CASE WHEN m.stored > $13 THEN m.stored
+                                     ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
+                      FROM (SELECT s.*, CASE WHEN s.stored > $13 THEN NULL ELSE s.payload::text END AS body,
+                                   CASE WHEN s.stored > $13 THEN '' ELSE COALESCE(s.headers::text, '') END AS head
+                              FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                      FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
+                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS l) AS u
+                                   ) AS s WHERE COALESCE(s.before, 0) < $12 OFFSET 0) AS m) AS w$query$, 'lockstep', events)
               INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              USING my_shards[i], buckets, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, running, few_buckets, few_xids, most,
-                    my_dispatcher, z, most_stored;
+              USING my_shards[i], buckets, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_buckets, few_xids, most,
+                    my_dispatcher, z, most_stored, limit_bytes;
           WHEN slots[1] = 0 AND NOT large THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_0 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_0 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_0 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 0 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
+                         ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                 octet_length(l.bytes) * 2, 0)::bigint
-                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
+              FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
+                                     ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
+                      FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
+                                   CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
+                              FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                      FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
+                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_0 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_0 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
-                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_0 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
+                                   ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 1 AND NOT large THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_1 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_1 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_1 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 1 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
+                         ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                 octet_length(l.bytes) * 2, 0)::bigint
-                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
+              FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
+                                     ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
+                      FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
+                                   CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
+                              FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                      FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
+                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_1 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_1 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
-                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_1 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
+                                   ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 2 AND NOT large THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_2 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_2 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_2 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 2 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
+                         ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                 octet_length(l.bytes) * 2, 0)::bigint
-                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
+              FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
+                                     ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
+                      FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
+                                   CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
+                              FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                      FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
+                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_2 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_2 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
-                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_2 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
+                                   ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 3 AND NOT large THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_3 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_3 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_3 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 3 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
+                         ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                 octet_length(l.bytes) * 2, 0)::bigint
-                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
+              FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
+                                     ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
+                      FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
+                                   CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
+                              FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                      FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
+                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_3 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_3 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
-                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_3 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
+                                   ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 4 AND NOT large THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_4 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_4 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_4 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 4 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
+                         ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                 octet_length(l.bytes) * 2, 0)::bigint
-                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
+              FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
+                                     ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
+                      FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
+                                   CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
+                              FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                      FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
+                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_4 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_4 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
-                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_4 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
+                                   ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 5 AND NOT large THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_5 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_5 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_5 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 5 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
+                         ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                 octet_length(l.bytes) * 2, 0)::bigint
-                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
+              FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
+                                     ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
+                      FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
+                                   CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
+                              FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                      FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
+                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_5 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_5 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
-                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_5 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
+                                   ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 6 AND NOT large THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_6 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_6 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_6 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 6 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
+                         ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                 octet_length(l.bytes) * 2, 0)::bigint
-                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
+              FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
+                                     ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
+                      FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
+                                   CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
+                              FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                      FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
+                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_6 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_6 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
-                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_6 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
+                                   ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 7 AND NOT large THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_7 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_7 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_7 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 7 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
-               string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'),
-               string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
+               string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
+                         ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM "lockstep".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              FROM (SELECT s.*, sum(s.size) OVER (ORDER BY s.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-                      FROM (SELECT l.*, COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                 octet_length(l.bytes) * 2, 0)::bigint
-                                        + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
+              FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
+                                     ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
+                      FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
+                                   CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
+                              FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+                                      FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
+                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_7 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT * FROM "lockstep".outbox_events_7 e
-                       WHERE cardinality(running) > 0 AND e.bucket = ANY(buckets) AND e.xid = ANY(running) AND e.id > floor) AS v
-                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS s
-                   ) AS w WHERE COALESCE(w.before, 0) < most_stored;
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                        SELECT * FROM "lockstep".outbox_events_7 e
+                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                     WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
+                                   ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           END CASE;
           bytes := octet_length(bodies) + octet_length(headers);
           EXIT WHEN found_events <= 1 OR bytes <= most_bytes;
           most := greatest(1, found_events * (most_bytes / 2) / bytes);
         EXCEPTION WHEN program_limit_exceeded OR out_of_memory OR internal_error THEN
-          IF most = 1 THEN RAISE; END IF;
+          -- One event that the server cannot unpack is reported as too large, by what is stored of it.
+          IF most = 1 AND limit_bytes < 0 THEN RAISE; END IF;
+          limit_bytes := CASE WHEN most = 1 THEN -1 ELSE limit_bytes END;
           most := greatest(1, most / 8);
         END;
       END LOOP;
+      limit_bytes := "lockstep".outbox_max_event_bytes();
       EXIT WHEN found_events > 0 OR (tick IS NULL AND NOT resumed);
       -- Nothing for this shard up to that tick, or no more in the window that was being read: on to the next.
       resumed := false;
@@ -1824,10 +1986,11 @@ BEGIN
                         FROM "lockstep".outbox_parked p
                        WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i] AND p.state = 'parked');
     whole := CASE WHEN found_events < most AND COALESCE(stored, 0) < most_stored THEN 'whole' END;
+    spent := spent + COALESCE(bytes, 0);
     RETURN NEXT;
   END LOOP;
 END
-function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   d "lockstep".outbox_dispatchers;
   c "lockstep".outbox_cursors;
@@ -1887,7 +2050,23 @@ BEGIN
     USING ERRCODE = 'feature_not_supported',
           HINT = 'Use READ COMMITTED, or declare the stream: lockstep.transaction({ isolation, streams: [{ topic, key }] }, fn).';
 END
-function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) returns void language plpgsql stable
+DECLARE
+  size bigint := COALESCE(json_bytes, bytes_bytes)::bigint + COALESCE(header_bytes, 0);
+BEGIN
+  IF json_bytes IS NULL AND bytes_bytes IS NULL THEN
+    RAISE EXCEPTION 'the payload of an event of %/% is SQL NULL', topic, key
+      USING ERRCODE = 'null_value_not_allowed', HINT = 'Enqueue JSON null as ''null''::json.';
+  ELSIF json_bytes IS NOT NULL AND bytes_bytes IS NOT NULL THEN
+    RAISE EXCEPTION 'an event of %/% has two payloads, JSON and bytes', topic, key
+      USING ERRCODE = 'invalid_parameter_value', HINT = 'Pass one of them, and NULL for the other.';
+  ELSIF size > "lockstep".outbox_max_event_bytes() THEN
+    RAISE EXCEPTION 'an event of %/% has % bytes, more than the limit of % bytes', topic, key, size, "lockstep".outbox_max_event_bytes()
+      USING ERRCODE = 'program_limit_exceeded',
+            HINT = 'Store what is large elsewhere and send a reference, or raise the limit: npx pg-lockstep migrate --max-event-bytes N.';
+  END IF;
+END
+function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   IF NOT EXISTS (SELECT FROM "lockstep".outbox_home h WHERE h.system = this_system) THEN
     -- Without events there is nothing to choose about: a dump without them, or of an outbox that had none. What else names another
@@ -1918,7 +2097,7 @@ BEGIN
   SELECT o.shards, o.system, o.database, o.timeline INTO shards, system, database, timeline
     FROM "lockstep".outbox_dispatchers o WHERE o.name = my_name;
 END
-function outbox_remove(my_dispatcher text, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_remove(my_dispatcher text, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   PERFORM FROM "lockstep".outbox_dispatchers o WHERE o.name = my_dispatcher FOR UPDATE;
   IF NOT FOUND THEN
@@ -1974,7 +2153,7 @@ BEGIN
   RETURN (SELECT CASE WHEN count(*) = count(d.retain_ms) THEN make_interval(secs => max(d.retain_ms) / 1000.0) END
             FROM "lockstep".outbox_dispatchers d);
 END
-function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_rotate() returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   here "lockstep".outbox_segments;
   there "lockstep".outbox_segments;
@@ -1993,7 +2172,7 @@ BEGIN
 END
 function outbox_running(given pg_snapshot) returns integer language sql immutable strict parallel safe
 SELECT count(*)::integer FROM pg_snapshot_xip(given)
-function outbox_seal() returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_seal() returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   current_number bigint := (SELECT s.number FROM "lockstep".outbox_segments s WHERE s.slot = (SELECT last_value FROM "lockstep".outbox_slot));
   sealed integer;
@@ -2017,32 +2196,89 @@ BEGIN
     convert_to('lockstep', 'UTF8') || decode('006f7574626f782d736861726400', 'hex') || convert_to(my_dispatcher || ':' || my_shard, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint;
 END
-function outbox_status() returns TABLE(dispatcher text, shard integer, fence bigint, moved_at timestamp with time zone, parked bigint, lag_events bigint, oldest_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
+DECLARE
+  d "lockstep".outbox_dispatchers;
+  c "lockstep".outbox_cursors;
+  next pg_snapshot;
+  buckets smallint[];
+  slots smallint[];
+  ended xid8[];
+  part_buckets smallint[];
+  part_xids xid8[];
+  part record;
+  low bigint;
+  high bigint;
+  middle bigint;
+  at record;
+  total bigint;
+  all_exact boolean;
+  oldest timestamptz;
 BEGIN
-  RETURN QUERY
-  SELECT d.name, n.shard, c.fence, c.moved_at,
-         (SELECT count(*) FROM "lockstep".outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n.shard), lag.events, lag.oldest
-    FROM "lockstep".outbox_dispatchers d
-    CROSS JOIN LATERAL generate_series(0, d.shards - 1) AS n(shard)
-    LEFT JOIN LATERAL (SELECT * FROM "lockstep".outbox_cursors o
-                        WHERE o.dispatcher = d.name AND o.shard = n.shard ORDER BY o.version DESC LIMIT 1) AS c ON true
-    LEFT JOIN LATERAL (
-      SELECT count(*) AS events, min(e.enqueued_at) AS oldest
-        FROM "lockstep".outbox_events e
-       WHERE e.bucket = ANY(ARRAY(SELECT generate_series(n.shard * 64 / d.shards, (n.shard + 1) * 64 / d.shards - 1)::smallint))
-         AND e.xid >= COALESCE(CASE WHEN c.done THEN pg_snapshot_xmin(c.next) ELSE pg_snapshot_xmin(c.prev) END, '0'::xid8)
-         AND NOT COALESCE(CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
-               ELSE pg_visible_in_snapshot(e.xid, c.prev)
-                    OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END, false)) AS lag ON true
-   ORDER BY d.name, n.shard;
+  FOR d IN SELECT * FROM "lockstep".outbox_dispatchers o ORDER BY o.name LOOP
+    FOR n IN 0 .. d.shards - 1 LOOP
+      SELECT * INTO c FROM "lockstep".outbox_cursors o WHERE o.dispatcher = d.name AND o.shard = n ORDER BY o.version DESC LIMIT 1;
+      SELECT INTO total, all_exact, oldest, next 0, true, NULL, COALESCE(c.next, '1:1:');
+      buckets := ARRAY(SELECT generate_series(n * 64 / d.shards, (n + 1) * 64 / d.shards - 1)::smallint);
+      -- As in outbox_read().
+      ended := ARRAY(SELECT x FROM pg_snapshot_xip(next) AS x WHERE pg_visible_in_snapshot(x, pg_current_snapshot()) ORDER BY x);
+      slots := ARRAY(SELECT s.slot FROM "lockstep".outbox_segments s
+                      WHERE s.sealed_xid IS NULL OR s.sealed_xid > least(pg_snapshot_xmax(next), ended[1])
+                     UNION SELECT o.last_value FROM "lockstep".outbox_slot o);
+      FOR part IN SELECT r.* FROM unnest(buckets) AS b
+                   CROSS JOIN (SELECT pg_snapshot_xmax(next) AS low, NULL::xid8 AS high UNION ALL SELECT x, x FROM unnest(ended) AS x) AS w
+                   CROSS JOIN LATERAL "lockstep".outbox_estimate(slots, b, w.low, w.high, 0) AS r LOOP
+        SELECT INTO total, all_exact, oldest total + part.events, all_exact AND part.exact, least(oldest, part.oldest);
+      END LOOP;
+      IF NOT c.done THEN
+        ended := ARRAY(SELECT x FROM pg_snapshot_xip(c.prev) AS x WHERE pg_visible_in_snapshot(x, next) ORDER BY x);
+        slots := ARRAY(SELECT s.slot FROM "lockstep".outbox_segments s
+                        WHERE s.sealed_xid IS NULL OR s.sealed_xid > least(pg_snapshot_xmax(c.prev), ended[1])
+                       UNION SELECT o.last_value FROM "lockstep".outbox_slot o);
+        SELECT * INTO part_buckets, part_xids FROM "lockstep".outbox_window_parts(slots, buckets, c.prev, next);
+        IF part_buckets IS NULL THEN
+          -- Many small transactions: ids grow with them, nearly. So the place that the cursor has come to is found by halving.
+          SELECT INTO part_buckets, part_xids array_agg(b), array_agg(x) FROM unnest(buckets) AS b CROSS JOIN unnest(ended) AS x;
+          FOR i IN 1 .. cardinality(buckets) LOOP
+            low := pg_snapshot_xmax(c.prev)::text::bigint;
+            high := pg_snapshot_xmax(next)::text::bigint;
+            WHILE low < high LOOP
+              middle := (low + high) / 2;
+              SELECT e.id, e.xid INTO at FROM "lockstep".outbox_events e
+               WHERE e.slot IN (slots[1], slots[2], slots[3], slots[4], slots[5], slots[6], slots[7], slots[8]) AND e.bucket = buckets[i] AND e.xid >= middle::text::xid8 AND e.xid < high::text::xid8
+               ORDER BY e.bucket, e.xid, e.id LIMIT 1;
+              IF NOT FOUND OR at.id > c.after_id THEN
+                high := middle;
+              ELSE
+                low := at.xid::text::bigint + 1;
+              END IF;
+            END LOOP;
+            SELECT * INTO part FROM "lockstep".outbox_estimate(slots, buckets[i], low::text::xid8, pg_snapshot_xmax(next), c.after_id);
+            SELECT INTO total, all_exact, oldest total + part.events, false, least(oldest, part.oldest);
+          END LOOP;
+        END IF;
+        FOR part IN SELECT r.* FROM unnest(part_buckets, part_xids) AS p(bucket, xid)
+                     CROSS JOIN LATERAL "lockstep".outbox_estimate(slots, p.bucket, p.xid, p.xid, c.after_id) AS r
+                     WHERE pg_visible_in_snapshot(p.xid, next) LOOP
+          SELECT INTO total, all_exact, oldest total + part.events, all_exact AND part.exact, least(oldest, part.oldest);
+        END LOOP;
+      END IF;
+      SELECT INTO dispatcher, shard, fence, moved_ms, lag_events, lag_exact, oldest_ms
+                  d.name, n, c.fence, (extract(epoch FROM c.moved_at) * 1000), total, all_exact, (extract(epoch FROM oldest) * 1000);
+      SELECT count(*) INTO parked FROM "lockstep".outbox_parked p WHERE p.dispatcher = d.name AND p.shard = n;
+      RETURN NEXT;
+    END LOOP;
+  END LOOP;
 END
+function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
+SELECT COALESCE(octet_length(bytes), pg_column_size(payload) - 4, 0)::bigint + COALESCE(pg_column_size(headers) - 4, 0)
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
 SELECT encode(substr(sha256(
     convert_to('lockstep', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
   ), 1, 16), 'hex')::uuid
 function outbox_stream_lock(stream uuid) returns bigint language sql immutable strict parallel safe
 SELECT ('x' || left(replace(stream::text, '-', ''), 16))::bit(64)::bigint
-function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   c "lockstep".outbox_cursors;
   here record;
@@ -2076,7 +2312,7 @@ BEGIN
   END LOOP;
   RETURN 'lost';
 END
-function outbox_tick(at_id bigint) returns void language plpgsql volatile
+function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
 DECLARE
   now pg_snapshot := pg_current_snapshot();
   -- After the snapshot.
@@ -2090,7 +2326,7 @@ BEGIN
     format('%s:%s:%s', COALESCE(running[1], pg_snapshot_xmax(now)), pg_snapshot_xmax(now), array_to_string(running, ','))::pg_snapshot,
     written);
 END
-function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   gone integer;
 BEGIN
@@ -2127,7 +2363,7 @@ BEGIN
          ORDER BY e.bucket, e.xid LIMIT 1) AS n
   )
   SELECT array_agg(p.bucket), array_agg(p.xid) INTO part_buckets, part_xids
-    FROM (SELECT b AS bucket, x AS xid FROM unnest(buckets) AS b CROSS JOIN pg_snapshot_xip(a) AS x
+    FROM (SELECT b AS bucket, x AS xid FROM unnest(buckets) AS b CROSS JOIN pg_snapshot_xip(a) AS x WHERE pg_visible_in_snapshot(x, z)
           UNION ALL
           SELECT * FROM (SELECT * FROM steps OFFSET cardinality(buckets)) AS found
           LIMIT few + 1) AS p;

@@ -7,6 +7,9 @@ export const SHOW_VERSION = 'SHOW server_version'
 /** A snapshot that stays: from here on nothing that is deleted or updated in this database can be cleaned up. */
 export const HOLD_SNAPSHOT = `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class`
 
+/** A writer that has got its transaction id and does not commit. */
+export const HOLD_TRANSACTION = 'BEGIN; SELECT pg_current_xact_id()'
+
 export const OTHERS_HERE = `
   SELECT pid FROM pg_stat_activity
    WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`

@@ -8,7 +8,7 @@ import { ensurePeers, peerNode } from '../harness/peers.ts'
 import { type Spent, spentBy } from '../harness/serverCost.ts'
 import { quantile } from '../harness/spread.ts'
 import type { ContenderName } from './all.ts'
-import { createDatabase, HOLD_SNAPSHOT, OTHERS_HERE, SHOW_VERSION } from './arena.sql.ts'
+import { createDatabase, HOLD_SNAPSHOT, HOLD_TRANSACTION, OTHERS_HERE, SHOW_VERSION } from './arena.sql.ts'
 import type { Purpose } from './contender.ts'
 import type { Done, Moment, Task, TaskIn } from './contenderProcess.ts'
 import { openPool } from '../harness/openPool.ts'
@@ -21,8 +21,15 @@ const LONGEST_WAIT_MS = 20_000
 const DEBIAN_15 = '/usr/lib/postgresql/15/bin'
 const PGQ = '/usr/share/postgresql/15/extension/pgq.control'
 
+export type ArenaVersion = 'bundled' | 'Debian 15'
+
+/** Debian's has LLVM, and compiles what it takes for expensive. */
+export function debian15IsThere(): boolean {
+  return existsSync(join(DEBIAN_15, 'initdb'))
+}
+
 export function pgqIsThere(): boolean {
-  return existsSync(PGQ) && existsSync(join(DEBIAN_15, 'initdb'))
+  return existsSync(PGQ) && debian15IsThere()
 }
 
 /** As it comes but for the room it has; every commit is on disk before it is answered, for all alike. */
@@ -41,13 +48,13 @@ export class Arena {
     this.admin = openPool(server.url(), 1)
   }
 
-  static async open(version: 'bundled' | 'Debian 15'): Promise<Arena> {
+  static async open(version: ArenaVersion, settings: Readonly<Record<string, string>> = {}): Promise<Arena> {
     ensurePeers()
     const of15 = (name: string): string => join(DEBIAN_15, name)
     const binaries = { initdb: of15('initdb'), postgres: of15('postgres'), pg_ctl: of15('pg_ctl') }
     const server = await startPostgres({
       durable: true,
-      settings: SETTINGS,
+      settings: { ...SETTINGS, ...settings },
       ...(version === 'Debian 15' ? { binaries } : {}),
     })
     return new Arena(server)
@@ -192,12 +199,28 @@ export class Seat {
     }
   }
 
-  /** Somebody holds an old snapshot in both of its databases, until the function that it gives is called. */
-  async holdSnapshots(): Promise<() => Promise<void>> {
+  /** A session holds an old snapshot in both of its databases, until the returned function is called. */
+  holdSnapshots(): Promise<() => Promise<void>> {
+    return this.#hold(HOLD_SNAPSHOT)
+  }
+
+  /** A session holds a transaction id in both of its databases, until the returned function is called. */
+  holdTransactions(): Promise<() => Promise<void>> {
+    return this.#hold(HOLD_TRANSACTION)
+  }
+
+  /** A connection to the database from which it delivers. */
+  async connectToDelivery(): Promise<pg.Client> {
+    const client = new pg.Client(this.#urls.deliver)
+    await client.connect()
+    return client
+  }
+
+  async #hold(statement: string): Promise<() => Promise<void>> {
     const holders = Object.values(this.#urls).map((url) => new pg.Client(url))
     for (const holder of holders) {
       await holder.connect()
-      await holder.query(HOLD_SNAPSHOT)
+      await holder.query(statement)
     }
     return async () => void (await Promise.all(holders.map((holder) => holder.end())))
   }

@@ -9,6 +9,7 @@ export type OptionName =
   | 'to'
   | 'as'
   | 'apply'
+  | 'max-event-bytes'
   | 'watch'
   | 'statements'
   | 'reason'

@@ -1,34 +1,46 @@
 import type { Command } from './command.ts'
 import { withDatabase } from './withDatabase.ts'
+import { numberOf } from './givenValues.ts'
 import { UsageError } from './usageError.ts'
 
 export const migrateCommand: Command = {
   name: 'migrate',
   summary: 'create Lockstep’s schema, or bring it up to date',
-  usage: '[--to N]',
+  usage: '[--to N] [--max-event-bytes N]',
   details: `Creates Lockstep's schema or brings it up to date, in one transaction: all of it or nothing.
 It may run in many places at once, and again where there is nothing left to do.`,
   examples: [
     { line: 'pg-lockstep migrate', does: 'all that is missing, in the database of DATABASE_URL' },
     { line: 'pg-lockstep migrate --url postgres://owner@db/app --to 2', does: 'there, and no further than version 2' },
+    { line: 'pg-lockstep migrate --max-event-bytes 4000000', does: 'also sets the size limit of events' },
   ],
-  options: ['url', 'schema', 'driver', 'to', 'json'],
+  options: ['url', 'schema', 'driver', 'to', 'max-event-bytes', 'json'],
   words: [],
   run({ values }) {
     const to = values.to === undefined ? undefined : versionOf(values.to)
+    const limit = values['max-event-bytes']
+    const maxEventBytes = limit === undefined ? undefined : numberOf('max-event-bytes', limit)
     return withDatabase(values, async ({ lockstep, driver }) => {
-      const result = await lockstep.migrate(to === undefined ? {} : { to })
+      const result = await lockstep.migrate({
+        ...(to === undefined ? {} : { to }),
+        ...(maxEventBytes === undefined ? {} : { maxEventBytes }),
+      })
+      const limited = maxEventBytes === undefined ? [] : [`Events have at most ${maxEventBytes} bytes.`]
       return {
         exitCode: 0,
         json: { ok: true, command: 'migrate', schema: lockstep.schema, driver, ...result },
         text: ({ paint }) => {
           if (result.applied.length === 0)
-            return `The schema "${lockstep.schema}" is at version ${result.to}: nothing to do.`
+            return [`The schema "${lockstep.schema}" is at version ${result.to}: nothing to do.`, ...limited].join('\n')
           const steps = result.applied.map(
             ({ version, name }) => `  ${paint('green', String(version).padStart(4, '0'))}  ${name}`,
           )
           const whence = result.from === 0 ? 'was created' : `went from version ${result.from}`
-          return [`The schema "${lockstep.schema}" ${whence}, and is now at version ${result.to}:`, ...steps].join('\n')
+          return [
+            `The schema "${lockstep.schema}" ${whence}, and is now at version ${result.to}:`,
+            ...steps,
+            ...limited,
+          ].join('\n')
         },
       }
     })

@@ -35,6 +35,12 @@ export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
       'what the role is to do: producer, application, dispatcher, consumer, operator, observer; with commas between',
   },
   apply: { type: 'boolean', value: '', summary: 'run the statements, as the owner of the schema' },
+  'max-event-bytes': {
+    type: 'string',
+    value: 'N',
+    summary:
+      'the largest event of the outbox, payload and headers together. Default: leave it; in a new schema 1000000',
+  },
   watch: { type: 'boolean', value: '', summary: 'show it anew every second, until Ctrl-C' },
   statements: {
     type: 'boolean',

@@ -72,15 +72,17 @@ function report({ shards, segments }: OutboxStatus, totals: OutboxTotals, termin
 
 function shardsTable(shards: readonly ShardStatus[], { columns, paint }: Terminal): string {
   const head = ['DISPATCHER', 'SHARD', 'OWNER', 'EVENTS', 'BEHIND', 'OLDEST UNDELIVERED', 'PARKED']
-  const rows = shards.map(({ dispatcher, shard, owner, lagEvents, lagMs, oldestUndelivered, parkedStreams }) => [
-    dispatcher,
-    String(shard),
-    owner === undefined ? paint('yellow', 'nobody') : shorten(plain(owner), OWNER_WIDTH),
-    String(lagEvents),
-    oldestUndelivered === undefined ? '-' : ageOf(lagMs),
-    oldestUndelivered === undefined ? '-' : momentOf(oldestUndelivered),
-    parkedStreams === 0 ? '-' : paint('yellow', String(parkedStreams)),
-  ])
+  const rows = shards.map(
+    ({ dispatcher, shard, owner, lagEvents, lagEstimated, lagMs, oldestUndelivered, parkedStreams }) => [
+      dispatcher,
+      String(shard),
+      owner === undefined ? paint('yellow', 'nobody') : shorten(plain(owner), OWNER_WIDTH),
+      `${lagEstimated ? '~' : ''}${lagEvents}`,
+      oldestUndelivered === undefined ? '-' : ageOf(lagMs),
+      oldestUndelivered === undefined ? '-' : momentOf(oldestUndelivered),
+      parkedStreams === 0 ? '-' : paint('yellow', String(parkedStreams)),
+    ],
+  )
   return table([head.map((title) => paint('dim', title)), ...rows], columns)
 }
 

@@ -56,7 +56,7 @@ export function prepareEvent(event: EventToEnqueue, maxBytes: number, eventHeade
   const bytes = payload instanceof Uint8Array ? Buffer.from(payload) : null
   const json = bytes === null ? toJson(topic, key, payload) : null
   const headersJson = headers === undefined ? null : headersToJson(topic, key, headers)
-  const size = (bytes?.length ?? Buffer.byteLength(json as string)) + (headersJson === null ? 0 : headersJson.length)
+  const size = (bytes?.length ?? Buffer.byteLength(json as string)) + Buffer.byteLength(headersJson ?? '')
   if (size > maxBytes) {
     throw new EventInvalid(`The event of ${topic}/${key} has ${size} bytes, more than ${maxBytes}.`, {
       advice: 'Store what is large elsewhere and send a reference, or raise maxEventBytes.',
@@ -119,6 +119,8 @@ export interface EventRow {
   readonly hex: string | null
   readonly headers: string | null
   readonly tombstone: 'skipped' | 'dead' | 'erased' | null
+  /** Its size, where it is larger than the schema's limit; then the payload is left out. */
+  readonly unreadable: string | null
 }
 
 /** What an event is made of. */
@@ -134,6 +136,7 @@ export interface EventValues {
   readonly hex: string | null
   readonly headers: string | null
   readonly tombstone: 'skipped' | 'dead' | 'erased' | undefined
+  readonly unreadableBytes: number | undefined
 }
 
 const NO_HEADERS: Readonly<Record<string, string>> = Object.freeze({})
@@ -149,6 +152,8 @@ export class FetchedEvent implements OutboxEvent {
   readonly fence: bigint
   readonly history: string
   readonly tombstone: 'skipped' | 'dead' | 'erased' | undefined
+  /** Its size, where it is larger than the schema's limit: it was read without its payload, and must not be sent. */
+  readonly #unreadableBytes: number | undefined
   readonly #at: number
   readonly #json: string | null
   readonly #bytes: Buffer | null
@@ -164,6 +169,7 @@ export class FetchedEvent implements OutboxEvent {
     this.fence = fence
     this.history = history
     this.tombstone = given.tombstone
+    this.#unreadableBytes = given.unreadableBytes
     this.#at = given.enqueuedMs
     this.#json = given.tombstone === undefined ? given.json : null
     this.#bytes = given.tombstone === undefined && given.hex !== null ? Buffer.from(given.hex, 'hex') : null
@@ -175,7 +181,9 @@ export class FetchedEvent implements OutboxEvent {
     const { topic, key, uuid: id, payload: json, hex, headers } = row
     const [seq, position, enqueuedMs] = [Number(row.seq), Number(row.event_id), Number(row.enqueued_ms)]
     const tombstone = row.tombstone ?? undefined
-    return new FetchedEvent({ topic, key, seq, id, position, enqueuedMs, json, hex, headers, tombstone }, under)
+    const unreadableBytes = row.unreadable === null ? undefined : Number(row.unreadable)
+    const values = { topic, key, seq, id, position, enqueuedMs, json, hex, headers, tombstone, unreadableBytes }
+    return new FetchedEvent(values, under)
   }
 
   get payload(): unknown {
@@ -199,6 +207,9 @@ export class FetchedEvent implements OutboxEvent {
 
   /** Why no sink can be given this event. Enqueuing refuses it; the table's owner, or a dump, can bring it all the same. */
   get fault(): string | undefined {
+    if (this.#unreadableBytes !== undefined) {
+      return `It has at least ${this.#unreadableBytes} bytes, more than the schema's maxEventBytes: raise it with migrate(), or skip the event.`
+    }
     return this.#headers === null ? undefined : headersFault(this.headers)
   }
 

@@ -16,6 +16,8 @@ export interface EventColumns {
 /** Not in any JSON text: control characters are escaped there. */
 const PARTS = '\u001e'
 const BYTES_FOLLOW = '\u001d'
+/** Followed by a size: the event is larger than the schema's limit, and comes without its payload. */
+const SIZE_FOLLOWS = '\u001c'
 
 /** The events, and the places of those whose stream waits. */
 export function eventsIn(columns: EventColumns, under: SentUnder): { events: FetchedEvent[]; waiting: Set<number> } {
@@ -32,6 +34,7 @@ export function eventsIn(columns: EventColumns, under: SentUnder): { events: Fet
     if (flag === 'w' || flag === 'b') waiting.add(place)
     const body = bodies[place] as string
     const hex = body.startsWith(BYTES_FOLLOW) ? body.slice(1) : null
+    const unreadableBytes = body.startsWith(SIZE_FOLLOWS) ? Number(body.slice(1)) : undefined
     const values = {
       topic: topics[place] as string,
       key: keys[place] as string,
@@ -39,10 +42,11 @@ export function eventsIn(columns: EventColumns, under: SentUnder): { events: Fet
       id: ids[place] as string,
       position: positions[place] as number,
       enqueuedMs: times[place] as number,
-      json: hex === null && body !== '' ? body : null,
+      json: hex === null && unreadableBytes === undefined && body !== '' ? body : null,
       hex,
       headers: headers[place] || null,
       tombstone: flag === 'e' || flag === 'b' ? ('erased' as const) : undefined,
+      unreadableBytes,
     }
     events.push(new FetchedEvent(values, under))
   }

@@ -22,7 +22,12 @@ const LONGEST_FAILURE_MS = 10_000
 /** For so long a success shows that the sink takes events. */
 const PROVEN_MS = 60_000
 
-type DueRow = Omit<EventRow, 'event_id'> & { readonly attempts: string; readonly event_id: string | null }
+/** `more`, without an event: the stream has further events, which were not read. Neither: it has none. */
+type DueRow = Omit<EventRow, 'event_id'> & {
+  readonly attempts: string
+  readonly event_id: string | null
+  readonly more: string | null
+}
 /** Of a stream that has something to send. */
 type FilledRow = DueRow & EventRow
 
@@ -139,15 +144,11 @@ export class ParkedStreams {
   /** Streams of which everything was sent, or that had nothing. Whether that is so is looked at again when they are taken out. */
   #caughtUp(rows: readonly DueRow[], events: readonly FetchedEvent[], report: DeliveryReport | undefined): void {
     const stopped = new Set(report?.stops.map(({ place }) => nameOf(events[place] as FetchedEvent)))
-    const counts = new Map<string, { topic: string; key: string; events: number }>()
-    for (const { topic, key, event_id } of rows) {
-      const name = nameOf({ topic, key })
-      const count = counts.get(name) ?? { topic, key, events: 0 }
-      counts.set(name, { topic, key, events: count.events + (event_id === null ? 0 : 1) })
-    }
+    for (const row of rows) if (row.more !== null) stopped.add(nameOf(row))
+    const streams = new Map(rows.map(({ topic, key }) => [nameOf({ topic, key }), { topic, key }]))
     const { grounds, plan } = this.#setting
-    for (const [name, { topic, key, events: count }] of counts) {
-      if (stopped.has(name) || count >= MAX_EVENTS) continue
+    for (const [name, { topic, key }] of streams) {
+      if (stopped.has(name)) continue
       this.caughtUp.push({ topic, key })
       if (outboxUnparked.hasSubscribers) {
         outboxUnparked.publish({ schema: grounds.schema, dispatcher: plan.name, topic, key })

@@ -3,6 +3,7 @@ import type { Leases } from '../leases/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import type { Grounds } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
+import { rowsIn } from './rowsIn.ts'
 import { outboxSegments, outboxStatus, parkedList } from './outbox.sql.ts'
 
 /** How far one shard is. */
@@ -12,8 +13,13 @@ export interface ShardStatus {
   /** Who has it; undefined where nobody does. */
   readonly owner: string | undefined
   readonly fence: bigint | undefined
-  /** Events that were committed and are not delivered; those of parked streams are not among them. */
+  /**
+   * Events that were committed and are not delivered; those of parked streams are not among them. Counted where they are few, otherwise
+   * estimated: it costs the same however many there are.
+   */
   readonly lagEvents: number
+  /** Whether `lagEvents` is an estimate. */
+  readonly lagEstimated: boolean
   /** The age of the oldest of them. */
   readonly lagMs: number
   readonly oldestUndelivered: Date | undefined
@@ -59,6 +65,7 @@ interface ShardRow {
   readonly moved_ms: string | null
   readonly parked: string
   readonly lag_events: string
+  readonly lag_exact: string
   readonly oldest_ms: string | null
 }
 
@@ -91,6 +98,7 @@ export async function statusOf(grounds: Grounds, leases: Leases): Promise<Outbox
       owner: owners.get(`Outbox:${row.dispatcher}:shard:${row.shard}`),
       fence: row.fence === null ? undefined : BigInt(row.fence),
       lagEvents: Number(row.lag_events),
+      lagEstimated: row.lag_exact !== 'true',
       lagMs: row.oldest_ms === null ? 0 : Math.max(0, Date.now() - Math.floor(Number(row.oldest_ms))),
       oldestUndelivered: dateOf(row.oldest_ms),
       parkedStreams: Number(row.parked),
@@ -139,8 +147,8 @@ export async function parkedStreams(grounds: Grounds, options: ParkedOptions): P
   await grounds.ready()
   const { driver, quotedSchema, silence } = grounds
   const text = parkedList(quotedSchema, dispatcher, limit)
-  const [result] = await withConnection(driver, (connection) => connection.script(text), silence)
-  return ((result?.rows ?? []) as unknown as ParkedRow[]).map((row) => ({
+  const results = await withConnection(driver, (connection) => connection.script(text), silence)
+  return (rowsIn(results) as unknown as ParkedRow[]).map((row) => ({
     dispatcher: row.dispatcher,
     topic: row.topic,
     key: row.key,

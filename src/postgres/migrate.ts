@@ -17,6 +17,7 @@ import {
   COMMIT,
   createMigrations,
   createSchema,
+  limitEvents,
   recordMigration,
   revokeFromPublic,
   ROLLBACK,
@@ -36,9 +37,19 @@ export interface MigrateResult {
 export interface MigrateOptions {
   /** Stop at this version. Default: the newest that this library has. */
   readonly to?: number
+  /**
+   * The largest event that the outbox takes and a dispatcher reads: payload and headers together, in bytes. Stored in the schema, and
+   * enforced there for every writer. Default: as it is; 1,000,000 in a new schema.
+   */
+  readonly maxEventBytes?: number
 }
 
-const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = { to: true }
+const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = { to: true, maxEventBytes: true }
+
+/** A dispatcher has several copies of an event in memory, one of them with two characters for each byte. */
+const LARGEST_EVENT_BYTES = 64 * 1024 * 1024
+/** The first version that has the limit. */
+const LIMITED_SINCE = 6
 
 interface Standing {
   version: string | null
@@ -64,6 +75,8 @@ export async function migrate(
       advice: `Use 1 to ${migrations.length}.`,
     })
   }
+  const { maxEventBytes } = options
+  if (maxEventBytes !== undefined) checkMaxEventBytes(maxEventBytes, target)
   const connection = await driver.connect()
   try {
     const standing = await begin(connection, schema, lockId, target)
@@ -77,6 +90,9 @@ export async function migrate(
         migration.name,
         migration.compatibleFrom,
       ])
+    }
+    if (maxEventBytes !== undefined) {
+      await connection.script(limitEvents(quoteIdentifier(schema), maxEventBytes))
     }
     if (pending.length > 0) await connection.script(revokeFromPublic(quoteIdentifier(schema)))
     await connection.script(COMMIT)
@@ -94,6 +110,18 @@ export async function migrate(
       cause: error,
     })
   }
+}
+
+function checkMaxEventBytes(bytes: unknown, target: number): void {
+  if (target < LIMITED_SINCE) {
+    throw new InvalidOption(`maxEventBytes was given with to: ${target}.`, {
+      advice: `The schema has the limit from version ${LIMITED_SINCE} on.`,
+    })
+  }
+  if (Number.isInteger(bytes) && Number(bytes) >= 1 && Number(bytes) <= LARGEST_EVENT_BYTES) return
+  throw new InvalidOption(`maxEventBytes is ${String(bytes)}.`, {
+    advice: `Use a whole number of bytes from 1 to ${LARGEST_EVENT_BYTES}.`,
+  })
 }
 
 /** The error for a schema that a newer library has changed beyond what this one can use. */

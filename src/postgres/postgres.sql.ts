@@ -37,6 +37,12 @@ export function waitingBackends(pids: readonly number[]): string {
       FROM pg_stat_activity WHERE pid = ANY('{${pids.join(',')}}'::int[])`
 }
 
+/** Sets the limit of an event. See the function in sql/0006_outbox.sql for why it is one. */
+export function limitEvents(schema: string, bytes: number): string {
+  return `CREATE OR REPLACE FUNCTION ${schema}.outbox_max_event_bytes() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE
+          AS 'SELECT ${bytes}::bigint'`
+}
+
 export function listen(channel: string): string {
   return `LISTEN ${quoteIdentifier(channel)}`
 }

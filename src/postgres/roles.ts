@@ -128,6 +128,8 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_replay_stream',
       'outbox_replay_after',
       'outbox_emptied',
+      'outbox_stored_bytes',
+      'outbox_max_event_bytes',
       ...RETAIN,
     ],
   },

@@ -5,6 +5,7 @@ import { failedConnects } from './failedConnects.ts'
 import { httpBurst } from './httpBurst.ts'
 import { ineffectiveLocks } from './ineffectiveLocks.ts'
 import { jobQueue } from './jobQueue.ts'
+import { largeEvents } from './largeEvents.ts'
 import { leaseConnection } from './leaseConnection.ts'
 import { orm } from './orm.ts'
 import { silentPool } from './silentPool.ts'
@@ -22,4 +23,5 @@ export const edgeList: readonly Edge[] = [
   boundedOpening,
   starvedPool,
   silentPool,
+  largeEvents,
 ]

@@ -1,0 +1,136 @@
+import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
+import { workbench } from '../../tools/server/testing/workbench.ts'
+import type { Lockstep } from '../index.ts'
+
+/** `status()` costs the same however far behind a dispatcher is. Counted in pages, which do not depend on how busy the machine is. */
+
+// A busy machine takes its time.
+vi.setConfig({ testTimeout: 180_000 })
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+let number = 0
+let name: string
+
+beforeEach(async () => {
+  name = `d${++number}`
+  await bench.admin.query(
+    'TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events, lockstep.outbox_dispatchers, lockstep.outbox_cursors',
+  )
+})
+
+/** A dispatcher that has delivered everything so far, and stands still. */
+async function stoppedDispatcher(lockstep: Lockstep, shards: number): Promise<void> {
+  await bench.admin.query(`SELECT lockstep.enqueue('behind', n::text, '1') FROM generate_series(1, 100) AS n`)
+  const run = dispatching(lockstep, { name, shards })
+  await run.until(100)
+  await eventually(async () => (await behind(lockstep)).events === 0)
+  await run.stop()
+}
+
+async function behind(lockstep: Lockstep): Promise<{ events: number; estimated: boolean; lagMs: number }> {
+  const { shards } = await lockstep.outbox.status()
+  return {
+    events: shards.reduce((sum, { lagEvents }) => sum + lagEvents, 0),
+    estimated: shards.some(({ lagEstimated }) => lagEstimated),
+    lagMs: Math.max(...shards.map(({ lagMs }) => lagMs)),
+  }
+}
+
+async function pages(): Promise<number> {
+  const { rows } = await bench.admin.query<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
+    'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM lockstep.outbox_status()',
+  )
+  const plan = rows[0]?.['QUERY PLAN'][0].Plan ?? {}
+  return (plan['Shared Hit Blocks'] ?? 0) + (plan['Shared Read Blocks'] ?? 0)
+}
+
+/** As if they had been enqueued in transactions of so many events each. */
+async function fallBehind(events: number, each: number): Promise<void> {
+  await bench.admin.query(`
+    DO $$ BEGIN FOR n IN 1 .. ${Math.ceil(events / each)} LOOP
+      PERFORM lockstep.outbox_append_many(array_agg('behind'::text), array_agg(md5((n * ${each} + m)::text)), array_agg('1'::text),
+                                          array_agg(NULL::bytea), array_agg(NULL::text))
+         FROM generate_series(1, ${each}) AS m; COMMIT; END LOOP; END $$`)
+}
+
+describe('status()', () => {
+  test('counts what is little, exactly', async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    await stoppedDispatcher(lockstep, 4)
+    await fallBehind(60, 3)
+    expect(await behind(lockstep)).toMatchObject({ events: 60, estimated: false })
+  })
+
+  test.each([1, 8])('estimates what is much, at the same cost, with %i shards', async (shards) => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    await stoppedDispatcher(lockstep, shards)
+    await fallBehind(20_000, 200)
+    const few = await pages()
+    expect(await behind(lockstep)).toMatchObject({ estimated: true })
+    await fallBehind(80_000, 200)
+    expect(await pages()).toBeLessThanOrEqual(few * 1.5)
+    const { events, estimated, lagMs } = await behind(lockstep)
+    expect(estimated).toBe(true)
+    expect(events).toBeGreaterThan(100_000 * 0.7)
+    expect(events).toBeLessThan(100_000 * 1.3)
+    expect(lagMs).toBeGreaterThan(0)
+  })
+
+  test.each([
+    ['many small transactions', 1],
+    ['one transaction', 20_000],
+  ])('in the middle of a window of %s', async (_, each) => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    await stoppedDispatcher(lockstep, 1)
+    await fallBehind(20_000, each)
+    // Without ticks all of it is one window, as after a crash.
+    await bench.admin.query('TRUNCATE lockstep.outbox_ticks')
+    const run = dispatching(lockstep, { name, shards: 1, batch: 500 })
+    await run.until(10_000)
+    await run.stop()
+    const left = 20_000 - run.delivered.length
+    const { rows } = await bench.admin.query(
+      'SELECT done FROM lockstep.outbox_cursors WHERE dispatcher = $1 ORDER BY version DESC LIMIT 1',
+      [name],
+    )
+    expect(rows).toEqual([{ done: false }])
+    const { events } = await behind(lockstep)
+    expect(events).toBeGreaterThan(left * 0.7)
+    expect(events).toBeLessThan(left * 1.3)
+    const half = await pages()
+    expect(half).toBeLessThan(20_000)
+    const again = dispatching(lockstep, { name, shards: 1 })
+    await again.until(left)
+    await again.stop()
+    expect(await behind(lockstep)).toMatchObject({ events: 0, lagMs: 0 })
+  })
+
+  test('counts events of a transaction that was open when the window was read', async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    const late = await bench.admin.connect()
+    try {
+      await late.query('BEGIN')
+      await late.query(`SELECT lockstep.enqueue('behind', 'late', '1')`)
+      await stoppedDispatcher(lockstep, 2)
+      expect(await behind(lockstep)).toMatchObject({ events: 0 })
+      await late.query('COMMIT')
+      expect(await behind(lockstep)).toMatchObject({ events: 1, estimated: false })
+    } finally {
+      late.release()
+    }
+  })
+})
+
+test('no function of the schema that reads tables can be compiled by the server', async () => {
+  const { rows } = await bench.admin.query<{ name: string }>(
+    `SELECT p.proname AS name FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+      WHERE n.nspname = 'lockstep' AND p.prosrc ~* '\\m(FROM|INTO|UPDATE|JOIN)\\s+"?lockstep"?\\.\\w+\\M(?!\\()'
+        AND NOT COALESCE(p.proconfig @> '{jit=off}', false)
+      ORDER BY 1`,
+  )
+  expect(rows.map((row) => row.name)).toEqual([])
+})
