@@ -1,5 +1,5 @@
 import type { Breaker } from './breaker.ts'
-import { FetchedEvent, type OutboxEvent } from './event.ts'
+import type { OutboxEvent } from './event.ts'
 import { type BatchContext, byStream, type Delivery, type Sink } from './sink.ts'
 
 /** A stream that got no further. */

@@ -5,7 +5,6 @@ import { failedConnects } from './failedConnects.ts'
 import { httpBurst } from './httpBurst.ts'
 import { ineffectiveLocks } from './ineffectiveLocks.ts'
 import { jobQueue } from './jobQueue.ts'
-import { largeEvents } from './largeEvents.ts'
 import { leaseConnection } from './leaseConnection.ts'
 import { orm } from './orm.ts'
 import { silentPool } from './silentPool.ts'
@@ -23,5 +22,4 @@ export const edgeList: readonly Edge[] = [
   boundedOpening,
   starvedPool,
   silentPool,
-  largeEvents,
 ]

@@ -5,7 +5,7 @@
 import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import postgres from 'postgres'
-import { READ_NEXT, READ_PARKED } from '../edges/largeEvents.sql.ts'
+import { READ_NEXT, READ_PARKED } from '../intruder/largeEvents.sql.ts'
 
 const [what, driver, url, name, wanted] = process.argv.slice(2) as [string, string, string, string, string]
 

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import { nodeArguments } from '../../../tools/server/nodeArguments.ts'
-import type { Arena, Edge } from './edge.ts'
+import type { Arena, Edge } from '../edges/edge.ts'
 import { EMPTY, GIANT, PARK, PARK_STREAMS, SMALL, WITH_LIMIT, WITHOUT_LIMIT } from './largeEvents.sql.ts'
 
 interface Size {
