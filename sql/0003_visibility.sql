@@ -27,7 +27,7 @@ CREATE TABLE :"schema".lock_rows (
 -- each other in a circle. A number that is not the key's is left out: one role must not rename another's locks. A name that was seen a
 -- moment ago is not written again.
 CREATE FUNCTION :"schema".lock_names_record(names json) RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
   INSERT INTO :"schema".lock_names AS known (id, key)
   SELECT given.id, given.key
@@ -41,7 +41,7 @@ $$;
 -- Forgets the names beyond the newest `keep`, `most` of them at a time. Rows that another session is writing are left alone: waiting for
 -- them in another order than theirs could be a deadlock.
 CREATE FUNCTION :"schema".lock_names_trim(keep integer, most integer) RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
   DELETE FROM :"schema".lock_names WHERE id IN (
     SELECT n.id FROM :"schema".lock_names n
@@ -51,7 +51,7 @@ $$;
 
 -- The names of these locks, as far as they are known.
 CREATE FUNCTION :"schema".lock_names_of(ids bigint[]) RETURNS TABLE (id bigint, key text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
   RETURN QUERY SELECT n.id, n.key FROM :"schema".lock_names n WHERE n.id = ANY(ids);
@@ -59,11 +59,11 @@ END
 $$;
 
 CREATE FUNCTION :"schema".rollout_rules() RETURNS SETOF :"schema".rollout
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$ SELECT * FROM :"schema".rollout r ORDER BY r.prefix $$;
 
 CREATE FUNCTION :"schema".rollout_set(my_prefix text, my_mode text, my_percent integer, my_reason text) RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
   INSERT INTO :"schema".rollout (prefix, mode, percent, reason) VALUES (my_prefix, my_mode, my_percent, my_reason)
       ON CONFLICT (prefix) DO UPDATE
@@ -72,12 +72,12 @@ $$;
 
 -- One row where there was a rule of exactly this prefix.
 CREATE FUNCTION :"schema".rollout_unset(my_prefix text) RETURNS SETOF text
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$ DELETE FROM :"schema".rollout r WHERE r.prefix = my_prefix RETURNING r.prefix $$;
 
 -- Locks the row of a key if it is there and free. Null otherwise.
 CREATE FUNCTION :"schema".lock_row_try(my_id bigint, shared boolean) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
   IF shared THEN
@@ -89,7 +89,7 @@ $$;
 
 -- Makes the row of a key or locks the one that is there, waits for the session that holds it, and writes nothing to it.
 CREATE FUNCTION :"schema".lock_row_wait(my_id bigint, shared boolean) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
   IF shared THEN
@@ -103,7 +103,7 @@ $$;
 
 -- How many of these keys have a row.
 CREATE FUNCTION :"schema".lock_rows_existing(ids bigint[]) RETURNS bigint
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$ SELECT count(*) FROM :"schema".lock_rows r WHERE r.id = ANY(ids) $$;
 
 -- Sessions that hold or wait for one of Lockstep's numbers although their role has no right on the schema: they are not Lockstep's. Every

@@ -270,7 +270,7 @@ $$;
 -- Puts waiters in line, in their order.
 CREATE FUNCTION :"schema".lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer)
 RETURNS TABLE (waiting_token uuid, waiting_place bigint)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
   INSERT INTO :"schema".lease_waiters AS w (name, token, holder, expires_at)
   SELECT g.name, g.token, g.holder, clock_timestamp() + make_interval(secs => keep_ms / 1000.0)
@@ -282,7 +282,7 @@ $$;
 
 -- Takes waiters out of the line, and wakes the one that is first now.
 CREATE FUNCTION :"schema".lease_leave(tokens uuid[]) RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
   WITH gone AS (DELETE FROM :"schema".lease_waiters w WHERE w.token = ANY(tokens) RETURNING w.name)
   SELECT :"schema".lease_wake(names.name) FROM (SELECT DISTINCT gone.name FROM gone) AS names
@@ -293,7 +293,7 @@ $$;
 -- The lock does, at every level: it is refused (40001) where the row has another holder since, and no session gets the lease while it is
 -- held. The bounds end a session whose holder has stopped, where the caller's own are not stricter.
 CREATE FUNCTION :"schema".lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
   bound CONSTANT text := ceil(bound_ms)::bigint::text;
@@ -322,7 +322,7 @@ $$;
 -- Who holds what now: one name, or all that begin so. Without the token, which is the holder's secret.
 CREATE FUNCTION :"schema".lease_holders(wanted text, exactly boolean, most integer)
 RETURNS TABLE (name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamptz, expires_at timestamptz)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
   -- Two statements: for one name the index is used.
@@ -338,7 +338,7 @@ $$;
 
 CREATE FUNCTION :"schema".lease_queue(wanted text, exactly boolean, most integer)
 RETURNS TABLE (name text, holder text, since timestamptz)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
   IF exactly THEN
@@ -352,12 +352,12 @@ END
 $$;
 
 CREATE FUNCTION :"schema".lease_endings(wanted text, most integer) RETURNS SETOF :"schema".lease_history
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$ SELECT * FROM :"schema".lease_history h WHERE h.name = wanted ORDER BY h.id DESC LIMIT most $$;
 
 -- How many names are held, how many sessions wait, how many names are one or the other.
 CREATE FUNCTION :"schema".lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
   WITH held AS MATERIALIZED (
     SELECT DISTINCT l.name FROM :"schema".leases l WHERE l.token IS NOT NULL AND l.expires_at > clock_timestamp()
@@ -372,7 +372,7 @@ $$;
 -- at a time, under a lock: a caller that finds a row locked which no session holds waits for it to be gone. What is younger than a minute
 -- is kept whatever the caller says.
 CREATE FUNCTION :"schema".lease_clean_up(keep_history bigint, idle_ms bigint) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
   before timestamptz := clock_timestamp() - make_interval(secs => greatest(idle_ms, 60000) / 1000.0);

@@ -22,7 +22,7 @@ CREATE FUNCTION :"schema".idempotency_look(
   my_scope text, my_key text, lease_name text,
   OUT fingerprint bytea, OUT status integer, OUT headers json, OUT body bytea, OUT left_ms bigint
 )
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
   SELECT s.fingerprint, s.status, s.headers, s.body INTO fingerprint, status, headers, body FROM :"schema".idempotency s
@@ -36,7 +36,7 @@ $$;
 CREATE FUNCTION :"schema".idempotency_keep(
   my_scope text, my_key text, my_fingerprint bytea, my_status integer, my_headers json, my_body bytea, ttl_ms double precision
 ) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 BEGIN
   INSERT INTO :"schema".idempotency AS stored (scope, key, fingerprint, status, headers, body, created_at, expires_at)
@@ -52,7 +52,7 @@ $$;
 
 -- Takes away what has expired, a bounded number at a time. Rows that another session works on are left to it.
 CREATE FUNCTION :"schema".idempotency_clean_up(most integer) RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
   DELETE FROM :"schema".idempotency
    WHERE (scope, key) IN (SELECT s.scope, s.key FROM :"schema".idempotency s WHERE s.expires_at <= clock_timestamp()

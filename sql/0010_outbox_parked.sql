@@ -155,12 +155,12 @@ END
 $$;
 
 CREATE FUNCTION :"schema".outbox_dispatcher_names() RETURNS SETOF text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$ SELECT d.name FROM :"schema".outbox_dispatchers d ORDER BY d.name $$;
 
 -- The last place that was given out; 0 before the first.
 CREATE FUNCTION :"schema".outbox_position() RETURNS bigint
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$ SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END FROM :"schema".outbox_ids s $$;
 
 -- The event at the head of a stream that waits. What is larger than max_bytes is left where it is: first by what is stored, so that

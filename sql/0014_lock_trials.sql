@@ -18,7 +18,7 @@ CREATE TABLE :"schema".lock_trials (
 
 -- What is remembered of trials, such as `direct 2,pooled 1`.
 CREATE FUNCTION :"schema".lock_trials_known(my_system bigint, my_route text, my_strategy text, least_version integer) RETURNS text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
   SELECT string_agg(CASE WHEN t.pooled THEN 'pooled ' ELSE 'direct ' END || t.connections, ',') FROM :"schema".lock_trials t
    WHERE t.system = my_system AND t.route = my_route AND t.strategy = my_strategy AND t.version >= least_version
@@ -29,7 +29,7 @@ $$;
 CREATE FUNCTION :"schema".lock_trials_remember(
   my_route text, my_strategy text, was_pooled boolean, my_connections integer, my_version integer
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$
 DECLARE
   here bigint := (SELECT i.system FROM :"schema".ensure_incarnation() i);
@@ -47,5 +47,5 @@ $$;
 
 -- Forgets every trial by a route: there, locks do not exclude any more.
 CREATE FUNCTION :"schema".lock_trials_forget(my_route text) RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$ DELETE FROM :"schema".lock_trials t WHERE t.route = my_route $$;

@@ -1,6 +1,6 @@
 -- What the migrations result in. Made by `npm run schema`; a test fails on drift.
 
-function current_incarnation() returns text language sql stable security definer set search_path=pg_catalog, pg_temp
+function current_incarnation() returns text language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT i.value::text FROM "lockstep".incarnation i
 function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
 SELECT "lockstep".outbox_append(topic, key, payload, NULL, headers)
@@ -73,11 +73,11 @@ BEGIN
    WHERE NOT f.ours AND k.name IS NOT NULL
    ORDER BY f.granted DESC, f.pid, f.id LIMIT most;
 END
-function idempotency_clean_up(most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+function idempotency_clean_up(most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DELETE FROM "lockstep".idempotency
    WHERE (scope, key) IN (SELECT s.scope, s.key FROM "lockstep".idempotency s WHERE s.expires_at <= clock_timestamp()
                            ORDER BY s.expires_at LIMIT most FOR UPDATE SKIP LOCKED)
-function idempotency_keep(my_scope text, my_key text, my_fingerprint bytea, my_status integer, my_headers json, my_body bytea, ttl_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function idempotency_keep(my_scope text, my_key text, my_fingerprint bytea, my_status integer, my_headers json, my_body bytea, ttl_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   INSERT INTO "lockstep".idempotency AS stored (scope, key, fingerprint, status, headers, body, created_at, expires_at)
   VALUES (my_scope, my_key, my_fingerprint, my_status, my_headers, my_body, clock_timestamp(),
@@ -88,7 +88,7 @@ BEGIN
    WHERE stored.expires_at <= clock_timestamp();
   RETURN FOUND;
 END
-function idempotency_look(my_scope text, my_key text, lease_name text, OUT fingerprint bytea, OUT status integer, OUT headers json, OUT body bytea, OUT left_ms bigint) returns record language plpgsql stable security definer set search_path=pg_catalog, pg_temp
+function idempotency_look(my_scope text, my_key text, lease_name text, OUT fingerprint bytea, OUT status integer, OUT headers json, OUT body bytea, OUT left_ms bigint) returns record language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   SELECT s.fingerprint, s.status, s.headers, s.body INTO fingerprint, status, headers, body FROM "lockstep".idempotency s
    WHERE s.scope = my_scope AND s.key = my_key AND s.expires_at > clock_timestamp();
@@ -219,7 +219,7 @@ BEGIN
       ON CONFLICT (consumer, topic, key) DO UPDATE SET seq = excluded.seq, uuid = NULL WHERE force;
   RETURN FOUND;
 END
-function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   before timestamptz := clock_timestamp() - make_interval(secs => greatest(idle_ms, 60000) / 1000.0);
 BEGIN
@@ -231,7 +231,7 @@ BEGIN
   DELETE FROM "lockstep".leases
    WHERE (name, slot) IN (SELECT l.name, l.slot FROM "lockstep".leases l WHERE l.expires_at < before LIMIT 1000 FOR UPDATE SKIP LOCKED);
 END
-function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) returns record language sql stable security definer set search_path=pg_catalog, pg_temp
+function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 WITH held AS MATERIALIZED (
     SELECT DISTINCT l.name FROM "lockstep".leases l WHERE l.token IS NOT NULL AND l.expires_at > clock_timestamp()
   ), waiting AS MATERIALIZED (
@@ -239,7 +239,7 @@ WITH held AS MATERIALIZED (
   )
   SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM waiting),
          (SELECT count(*) FROM (SELECT h.name FROM held h UNION SELECT w.name FROM waiting w) AS each)
-function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_history language sql stable security definer set search_path=pg_catalog, pg_temp
+function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_history language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT * FROM "lockstep".lease_history h WHERE h.name = wanted ORDER BY h.id DESC LIMIT most
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
@@ -260,7 +260,7 @@ BEGIN
   PERFORM "lockstep".lease_wake(held);
   RETURN released;
 END
-function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   bound CONSTANT text := ceil(bound_ms)::bigint::text;
 BEGIN
@@ -283,7 +283,7 @@ BEGIN
   END IF;
   RETURN true;
 END
-function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp
+function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   -- Two statements: for one name the index is used.
   IF exactly THEN
@@ -294,7 +294,7 @@ BEGIN
      WHERE starts_with(l.name, wanted) AND l.token IS NOT NULL AND l.expires_at > clock_timestamp() ORDER BY l.name, l.slot LIMIT most;
   END IF;
 END
-function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 WITH gone AS (DELETE FROM "lockstep".lease_waiters w WHERE w.token = ANY(tokens) RETURNING w.name)
   SELECT "lockstep".lease_wake(names.name) FROM (SELECT DISTINCT gone.name FROM gone) AS names
 function lease_look(tokens uuid[], permits integer[], keep_ms integer) returns TABLE(waiting_token uuid, ready boolean, left_ms double precision) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -313,7 +313,7 @@ BEGIN
            WHERE l.name = w.name AND l.token IS NOT NULL AND l.expires_at > clock_timestamp())
     FROM unnest(tokens, permits) AS given(token, permits) JOIN "lockstep".lease_waiters w ON w.token = given.token;
 END
-function lease_queue(wanted text, exactly boolean, most integer) returns TABLE(name text, holder text, since timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp
+function lease_queue(wanted text, exactly boolean, most integer) returns TABLE(name text, holder text, since timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   IF exactly THEN
     RETURN QUERY SELECT w.name, w.holder, w.since FROM "lockstep".lease_waiters w
@@ -483,7 +483,7 @@ BEGIN
     FROM "lockstep".leases l WHERE l.name = wanted AND l.token IS NOT NULL
    ORDER BY l.expires_at LIMIT 1;
 END
-function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp
+function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 INSERT INTO "lockstep".lease_waiters AS w (name, token, holder, expires_at)
   SELECT g.name, g.token, g.holder, clock_timestamp() + make_interval(secs => keep_ms / 1000.0)
     FROM unnest(names, tokens, holders) WITH ORDINALITY AS g(name, token, holder, number)
@@ -499,11 +499,11 @@ function lock_id(domain text, key text) returns bigint language sql immutable st
 SELECT ('x' || encode(substr(sha256(
     convert_to('lockstep', 'UTF8') || decode('00', 'hex') || convert_to(domain, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint
-function lock_names_of(ids bigint[]) returns TABLE(id bigint, key text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp
+function lock_names_of(ids bigint[]) returns TABLE(id bigint, key text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   RETURN QUERY SELECT n.id, n.key FROM "lockstep".lock_names n WHERE n.id = ANY(ids);
 END
-function lock_names_record(names json) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+function lock_names_record(names json) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 INSERT INTO "lockstep".lock_names AS known (id, key)
   SELECT given.id, given.key
     FROM (SELECT (name ->> 0)::bigint AS id, name ->> 1 AS key FROM json_array_elements(names) AS n(name)) AS given
@@ -511,19 +511,19 @@ INSERT INTO "lockstep".lock_names AS known (id, key)
    ORDER BY given.id
       ON CONFLICT (id) DO UPDATE SET key = excluded.key, seen_at = excluded.seen_at
    WHERE known.seen_at < excluded.seen_at - interval '4 minutes'
-function lock_names_trim(keep integer, most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+function lock_names_trim(keep integer, most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DELETE FROM "lockstep".lock_names WHERE id IN (
     SELECT n.id FROM "lockstep".lock_names n
      WHERE n.seen_at < (SELECT s.seen_at FROM "lockstep".lock_names s ORDER BY s.seen_at DESC OFFSET greatest(keep, 1) - 1 LIMIT 1)
      ORDER BY n.seen_at LIMIT most FOR UPDATE SKIP LOCKED)
-function lock_row_try(my_id bigint, shared boolean) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lock_row_try(my_id bigint, shared boolean) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   IF shared THEN
     RETURN (SELECT r.id FROM "lockstep".lock_rows r WHERE r.id = my_id FOR SHARE SKIP LOCKED);
   END IF;
   RETURN (SELECT r.id FROM "lockstep".lock_rows r WHERE r.id = my_id FOR UPDATE SKIP LOCKED);
 END
-function lock_row_wait(my_id bigint, shared boolean) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lock_row_wait(my_id bigint, shared boolean) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   IF shared THEN
     INSERT INTO "lockstep".lock_rows (id) VALUES (my_id) ON CONFLICT (id) DO NOTHING;
@@ -532,14 +532,14 @@ BEGIN
     INSERT INTO "lockstep".lock_rows (id) VALUES (my_id) ON CONFLICT (id) DO UPDATE SET id = excluded.id WHERE false;
   END IF;
 END
-function lock_rows_existing(ids bigint[]) returns bigint language sql stable security definer set search_path=pg_catalog, pg_temp
+function lock_rows_existing(ids bigint[]) returns bigint language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT count(*) FROM "lockstep".lock_rows r WHERE r.id = ANY(ids)
-function lock_trials_forget(my_route text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+function lock_trials_forget(my_route text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DELETE FROM "lockstep".lock_trials t WHERE t.route = my_route
-function lock_trials_known(my_system bigint, my_route text, my_strategy text, least_version integer) returns text language sql stable security definer set search_path=pg_catalog, pg_temp
+function lock_trials_known(my_system bigint, my_route text, my_strategy text, least_version integer) returns text language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT string_agg(CASE WHEN t.pooled THEN 'pooled ' ELSE 'direct ' END || t.connections, ',') FROM "lockstep".lock_trials t
    WHERE t.system = my_system AND t.route = my_route AND t.strategy = my_strategy AND t.version >= least_version
-function lock_trials_remember(my_route text, my_strategy text, was_pooled boolean, my_connections integer, my_version integer) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function lock_trials_remember(my_route text, my_strategy text, was_pooled boolean, my_connections integer, my_version integer) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   here bigint := (SELECT i.system FROM "lockstep".ensure_incarnation() i);
 BEGIN
@@ -800,7 +800,7 @@ BEGIN
     RAISE EXCEPTION 'an event needs a topic and a key of 1 to 1000 bytes' USING ERRCODE = 'invalid_parameter_value';
   END IF;
 END
-function outbox_dispatcher_names() returns SETOF text language sql stable security definer set search_path=pg_catalog, pg_temp
+function outbox_dispatcher_names() returns SETOF text language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT d.name FROM "lockstep".outbox_dispatchers d ORDER BY d.name
 function outbox_drop(min_age interval) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
@@ -1509,7 +1509,7 @@ BEGIN
    HAVING count(*) = count(c.version);
   RETURN passed;
 END
-function outbox_position() returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_position() returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT CASE WHEN s.is_called THEN s.last_value ELSE 0 END FROM "lockstep".outbox_ids s
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
@@ -2148,7 +2148,7 @@ BEGIN
   END IF;
   RETURN (SELECT count(*) >= wanted FROM pg_stat_replication r WHERE r.sync_state IN ('sync', 'quorum') AND r.flush_lsn >= place);
 END
-function outbox_retention() returns interval language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
+function outbox_retention() returns interval language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
   RETURN (SELECT CASE WHEN count(*) = count(d.retain_ms) THEN make_interval(secs => max(d.retain_ms) / 1000.0) END
             FROM "lockstep".outbox_dispatchers d);
@@ -2372,15 +2372,15 @@ BEGIN
     part_xids := NULL;
   END IF;
 END
-function rollout_rules() returns SETOF lockstep.rollout language sql stable security definer set search_path=pg_catalog, pg_temp
+function rollout_rules() returns SETOF lockstep.rollout language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT * FROM "lockstep".rollout r ORDER BY r.prefix
-function rollout_set(my_prefix text, my_mode text, my_percent integer, my_reason text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp
+function rollout_set(my_prefix text, my_mode text, my_percent integer, my_reason text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 INSERT INTO "lockstep".rollout (prefix, mode, percent, reason) VALUES (my_prefix, my_mode, my_percent, my_reason)
       ON CONFLICT (prefix) DO UPDATE
      SET mode = excluded.mode, percent = excluded.percent, reason = excluded.reason, changed_at = clock_timestamp()
-function rollout_unset(my_prefix text) returns SETOF text language sql volatile security definer set search_path=pg_catalog, pg_temp
+function rollout_unset(my_prefix text) returns SETOF text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DELETE FROM "lockstep".rollout r WHERE r.prefix = my_prefix RETURNING r.prefix
-function schema_version(OUT version integer, OUT compatible_from integer) returns record language sql stable security definer set search_path=pg_catalog, pg_temp
+function schema_version(OUT version integer, OUT compatible_from integer) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT max(m.version), max(m.compatible_from) FROM "lockstep".migrations m
 sequence fences bigint cache 1
 sequence lease_history_id_seq bigint cache 1

@@ -48,7 +48,7 @@ test('prints statements that work as printed, without a database', async () => {
 
 test('applies exactly what was asked for: what the role had before is gone', async () => {
   await owner.query(
-    `GRANT ALL ON ALL TABLES IN SCHEMA lockstep TO ${quoted}; GRANT UPDATE (value) ON lockstep.epoch TO ${quoted}`,
+    `GRANT ALL ON ALL TABLES IN SCHEMA lockstep TO ${quoted}; GRANT UPDATE (timeline_offset) ON lockstep.epoch TO ${quoted}`,
   )
   const applied = await command(['grants', '--to', role, '--as', 'observer', '--apply', '--json'], database.url)
   expect(JSON.parse(applied.stdout)).toMatchObject({ ok: true, command: 'grants', as: ['observer'], applied: true })

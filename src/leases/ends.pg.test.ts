@@ -245,6 +245,15 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
       await lockstep.lease(idle, {}, async (lease) => Promise.resolve(fences.push(lease.fence)))
     }
     const lease = await lockstep.leases.acquire(held)
+    // Neither what ended a moment ago nor the last 1,000 ends are ever taken away.
+    await bench.admin.query('DELETE FROM lockstep.lease_history WHERE name <> $1', [idle])
+    await bench.admin.query(`UPDATE lockstep.leases SET expires_at = expires_at - interval '1 hour' WHERE name = $1`, [
+      idle,
+    ])
+    await bench.admin.query(
+      `INSERT INTO lockstep.lease_history (name, slot, fence, holder, acquired_at, ended_at, ending)
+       SELECT 'Ends:others', 0, 1, 'other', now(), now(), 'released' FROM generate_series(1, 998)`,
+    )
     await bench.admin.query(cleanUp('lockstep', 2, 0))
     const rows = async (): Promise<unknown> =>
       (await bench.admin.query('SELECT name FROM lockstep.leases WHERE name = ANY($1)', [[idle, held]])).rows

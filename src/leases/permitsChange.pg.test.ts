@@ -134,6 +134,9 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     await (await lockstep.leases.acquire(name)).release()
+    await bench.admin.query(`UPDATE lockstep.leases SET expires_at = expires_at - interval '1 hour' WHERE name = $1`, [
+      name,
+    ])
     const cleaning = await bench.admin.connect()
     await cleaning.query(cleanUp('lockstep', 10_000, 0).replace(/COMMIT$/, ''))
     const asking = lockstep.leases.tryAcquire(name)

@@ -1,4 +1,4 @@
-/** Functions that are called like PostgreSQL's own but for one letter, and lock nothing. */
+/** Functions that are called like PostgreSQL's own but for one letter, and lock nothing. In their schema: the library does not rely on the search path. */
 export function lookalikes(word: string, granted: boolean): string {
   const kinds = ['', '_xact'].flatMap((scope) => ['', '_shared'].map((mode) => [scope, mode] as const))
   const takes = kinds.flatMap(([scope, mode]) => [
@@ -10,5 +10,5 @@ export function lookalikes(word: string, granted: boolean): string {
 }
 
 function define(name: string, type: string, body: string): string {
-  return `CREATE OR REPLACE FUNCTION public.${name}(bigint) RETURNS ${type} LANGUAGE sql VOLATILE AS '${body}';`
+  return `CREATE OR REPLACE FUNCTION pg_catalog.${name}(bigint) RETURNS ${type} LANGUAGE sql VOLATILE AS '${body}';`
 }
