@@ -22,7 +22,9 @@ CREATE UNLOGGED TABLE :"schema".incarnation (
 -- standby had received neither the last of the sequence nor this row. A crash leaves the generation: a fence is told to nobody before
 -- it is on disk. Where the timeline says nothing about the order (another system identifier or database: a restored dump, a copy; or a
 -- timeline that went back), the offset rises by the whole last generation: then also a standby that lacks the new offset has, when it is
--- promoted, a generation above. So fences grow along one chain of promotions and restores. Two standbys of one primary that are both
+-- promoted, a generation above. A disk that was put back to an earlier state, on the same timeline, shows nothing of that: so each epoch
+-- begins its fences at the milliseconds since 2025, above what was given out before, as long as that was fewer than 1,000 a second. So
+-- fences grow along one chain of promotions and restores. Two standbys of one primary that are both
 -- promoted have the same generation: their fences say nothing about each other, and only the histories (incarnation.value) differ.
 CREATE TABLE :"schema".epoch (
   one boolean PRIMARY KEY DEFAULT true CHECK (one),
@@ -44,6 +46,7 @@ DECLARE
   this_system bigint := (SELECT system_identifier FROM pg_control_system());
   this_timeline text;
   number bigint;
+  fences regclass := to_regclass(format('%I.fences', :'schema'));
   found_row :"schema".incarnation;
 BEGIN
   SELECT * INTO found_row FROM :"schema".incarnation i WHERE i.database = here AND i.system = this_system;
@@ -65,6 +68,9 @@ BEGIN
      SET system = this_system, database = here, timeline = number,
          timeline_offset = CASE WHEN e.system = this_system AND e.database = here AND e.timeline <= number
                                 THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;
+  IF fences IS NOT NULL THEN
+    PERFORM setval(fences, greatest(nextval(fences), least(2 ^ 39, extract(epoch FROM clock_timestamp()) * 1000 - 1735689600000)::bigint));
+  END IF;
   INSERT INTO :"schema".incarnation (value, epoch, timeline, system, database, began_at)
     SELECT gen_random_uuid(), e.timeline + e.timeline_offset, this_timeline, this_system, here, clock_timestamp()
       FROM :"schema".epoch e

@@ -299,8 +299,8 @@ DECLARE
                                    CASE WHEN s.stored > <limit> THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, :"schema".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM <limited> AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < <most_stored> OFFSET 0) AS m) AS w$cut$;
   -- Of transactions that ran when the window began, only those that have ended by now are looked for, each by itself. (With

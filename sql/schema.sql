@@ -12,6 +12,7 @@ DECLARE
   this_system bigint := (SELECT system_identifier FROM pg_control_system());
   this_timeline text;
   number bigint;
+  fences regclass := to_regclass(format('%I.fences', 'lockstep'));
   found_row "lockstep".incarnation;
 BEGIN
   SELECT * INTO found_row FROM "lockstep".incarnation i WHERE i.database = here AND i.system = this_system;
@@ -33,6 +34,9 @@ BEGIN
      SET system = this_system, database = here, timeline = number,
          timeline_offset = CASE WHEN e.system = this_system AND e.database = here AND e.timeline <= number
                                 THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;
+  IF fences IS NOT NULL THEN
+    PERFORM setval(fences, greatest(nextval(fences), least(2 ^ 39, extract(epoch FROM clock_timestamp()) * 1000 - 1735689600000)::bigint));
+  END IF;
   INSERT INTO "lockstep".incarnation (value, epoch, timeline, system, database, began_at)
     SELECT gen_random_uuid(), e.timeline + e.timeline_offset, this_timeline, this_system, here, clock_timestamp()
       FROM "lockstep".epoch e
@@ -848,6 +852,8 @@ DECLARE
   mine uuid := "lockstep".outbox_stream(my_topic, my_key);
   last_seq bigint;
 BEGIN
+  -- Waits for a drop that is going on, and keeps the next one away until the read is over.
+  LOCK TABLE "lockstep".outbox_events IN ACCESS SHARE MODE;
   SELECT h.emptied_id INTO emptied_id FROM "lockstep".outbox_home h;
   IF mine IS NOT NULL THEN
     -- First the last number: an event up to that which is not found afterwards is gone.
@@ -1640,8 +1646,8 @@ BEGIN
                                    CASE WHEN s.stored > $13 THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < $12 OFFSET 0) AS m) AS w$query$, 'lockstep', events)
               INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
@@ -1674,8 +1680,8 @@ BEGIN
                                    CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_0 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1712,8 +1718,8 @@ BEGIN
                                    CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_1 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1750,8 +1756,8 @@ BEGIN
                                    CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_2 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1788,8 +1794,8 @@ BEGIN
                                    CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_3 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1826,8 +1832,8 @@ BEGIN
                                    CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_4 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1864,8 +1870,8 @@ BEGIN
                                    CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_5 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1902,8 +1908,8 @@ BEGIN
                                    CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_6 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
@@ -1940,8 +1946,8 @@ BEGIN
                                    CASE WHEN s.stored > limit_bytes THEN '' ELSE COALESCE(s.headers::text, '') END AS head
                               FROM (SELECT u.*, sum(u.size) OVER (ORDER BY u.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
                                       FROM (SELECT l.*, "lockstep".outbox_stored_bytes(l.payload, l.bytes, l.headers) AS stored,
-                                                   COALESCE(pg_column_size(l.payload) * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
-                                                            octet_length(l.bytes) * 2, 0)::bigint
+                                                   COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
+                                                            octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM "lockstep".outbox_events_7 e
                        WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor

@@ -169,7 +169,8 @@ export class FetchedEvent implements OutboxEvent {
     this.fence = fence
     this.history = history
     this.tombstone = given.tombstone
-    this.#unreadableBytes = given.unreadableBytes
+    // A tombstone has nothing that could be too large.
+    this.#unreadableBytes = given.tombstone === undefined ? given.unreadableBytes : undefined
     this.#at = given.enqueuedMs
     this.#json = given.tombstone === undefined ? given.json : null
     this.#bytes = given.tombstone === undefined && given.hex !== null ? Buffer.from(given.hex, 'hex') : null

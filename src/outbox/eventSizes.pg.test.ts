@@ -176,6 +176,17 @@ describe.each(DRIVERS)('reading, %s', (driver) => {
     expect(of(run.delivered, 'large')).toEqual(['1', '2†', '3'])
   })
 
+  test('sends the tombstone of an event whose headers are too large', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    await bench.admin.query(
+      `SELECT lockstep.enqueue('sizes', 'h', '1', json_build_object('big', string_agg(md5(n::text), ''))) FROM generate_series(1, 900) AS n`,
+    )
+    await lockstep.migrate({ maxEventBytes: 10_000 })
+    const run = dispatching(lockstep, { name, attempts: 1, giveUp: 'skip', backoffMs: { first: 1, longest: 2 } })
+    await eventually(() => Promise.resolve(of(run.delivered, 'h').length === 1))
+    await run.stop()
+  })
+
   test('stops a replay at an event that is too large, after what is before it', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     await withTooLarge(lockstep, false)

@@ -164,6 +164,45 @@ describe.each(DRIVERS)('a replay while retention empties segments, %s', (driver)
     expect([events, seen]).toEqual([60, from(1, 60)])
   })
 
+  test.each([{ topic: 't', key: 'a' }, {}])('fails where a drop is going on while it reads: %j', async (what) => {
+    const { lockstep } = bench.open(driver, { max: 8 })
+    const run = dispatch(lockstep, {})
+    await enqueue(lockstep, 'a', 30)
+    await leftBehind(lockstep)
+    await enqueue(lockstep, 'a', 30)
+    await run.until(60)
+    const dropper = await bench.admin.connect()
+    const seen: number[] = []
+    let dropped: Promise<unknown> | undefined
+    const blocked = async (): Promise<boolean> => {
+      const { rows } = await bench.admin.query(
+        `SELECT FROM pg_locks WHERE NOT granted AND locktype = 'relation'
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`,
+      )
+      return rows.length > 0
+    }
+    const replaying = lockstep.outbox.replay({
+      ...what,
+      batch: 10,
+      async sink(events) {
+        if (dropped === undefined) {
+          await eventually(async () => {
+            const { rows } = await dropper.query<{ readied: number }>(`SELECT readied FROM lockstep.outbox_keep('0')`)
+            return rows[0]?.readied === 1
+          })
+          await dropper.query('BEGIN')
+          expect((await dropper.query(`SELECT lockstep.outbox_drop('0') AS dropped`)).rows).toEqual([{ dropped: 1 }])
+          dropped = eventually(blocked).then(() => dropper.query('COMMIT'))
+        }
+        seen.push(...events.map(({ seq }) => seq))
+      },
+    })
+    expect(await failureOf(replaying)).toBeInstanceOf(ReplayGap)
+    await dropped
+    dropper.release()
+    expect(seen).toEqual(Array.from({ length: 10 }, (_, n) => n + 1))
+  })
+
   test('goes on to the end of a stream, where only others have lost events', async () => {
     const lockstep = await sixty()
     await enqueue(lockstep, 'short', 5)

@@ -92,7 +92,7 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
       const rows = rowsWith(results, 'event_id') as unknown as EventRow[]
       const fetched = rows.map((row) => FetchedEvent.ofRow(row, under))
       const last = fetched.at(-1)
-      const ended = toSeq !== undefined && nextSeq > toSeq
+      const ended = (toSeq !== undefined && nextSeq > toSeq) || position >= upTo
       retention.check(rowsWith(results, 'emptied')[0] as unknown as EmptiedRow, { position, nextSeq, ended })
       if (last === undefined) break
       const context = { dispatcher: 'replay', shard: 0, ...under, signal: signal ?? new AbortController().signal }

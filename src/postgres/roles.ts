@@ -21,7 +21,17 @@ export interface RoleDescription {
 }
 
 /** What the library asks before it does anything. */
-const EVERY_ROLE = ['schema_version', 'ensure_incarnation', 'current_incarnation', 'lock_id', 'lock_trials_known']
+const EVERY_ROLE = [
+  'schema_version',
+  'ensure_incarnation',
+  'current_incarnation',
+  'lock_id',
+  'lock_trials_known',
+  // With `strategy: 'table'` the trial of the locks is made with rows.
+  'lock_row_try',
+  'lock_row_wait',
+  'lock_rows_existing',
+]
 
 const HOLD_LEASES = [
   'lease_take',
@@ -73,9 +83,6 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'lock_names_record',
       'lock_names_trim',
       'lock_names_of',
-      'lock_row_try',
-      'lock_row_wait',
-      'lock_rows_existing',
       'rollout_rules',
       'rollout_set',
       ...HOLD_LEASES,
@@ -87,7 +94,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
     ],
   },
   dispatcher: {
-    does: 'Delivers, parks and retains events. It cannot enqueue, skip or erase.',
+    does: 'Delivers, parks, gives up and retains events, for every dispatcher. It cannot enqueue or erase.',
     functions: [
       ...EVERY_ROLE,
       ...HOLD_LEASES,
@@ -105,6 +112,9 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_parked_tried',
       'outbox_unpark',
       ...RETAIN,
+      // Its lag is a metric.
+      'outbox_status',
+      'outbox_segment_list',
     ],
   },
   consumer: {
