@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { benches } from './benches.ts'
-import { debian15IsThere, pgqIsThere } from './contenders/arena.ts'
+import { pgqIsThere } from './contenders/arena.ts'
 import type { Measured } from './bench.ts'
 import { ensurePeers } from './harness/peers.ts'
 import { observeAgainst } from './observe.ts'
@@ -92,9 +92,8 @@ test(
   async () => {
     const measured = await smoke('outbox-horizon')
     expectMeasured(measured)
-    const servers = debian15IsThere() ? 2 : 1
-    expect(measured.results).toHaveLength(10 + 2 * servers)
-    expect(measured.goals).toHaveLength(2 + 4 * servers)
+    expect(measured.results).toHaveLength(12)
+    expect(measured.goals).toHaveLength(6)
   },
 )
 

@@ -37,7 +37,8 @@ interface Stretch {
  */
 export async function heldTransaction(thoroughness: Thoroughness, tell: Tell): Promise<Measured> {
   const size = SIZES[thoroughness]
-  const versions: ArenaVersion[] = debian15IsThere() ? ['bundled', 'Debian 15'] : ['bundled']
+  const versions: ArenaVersion[] =
+    thoroughness !== 'smoke' && debian15IsThere() ? ['bundled', 'Debian 15'] : ['bundled']
   const results: ResultRow[] = []
   const goals: ReturnType<typeof goal>[] = []
   for (const version of versions) {
