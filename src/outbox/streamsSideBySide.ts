@@ -31,6 +31,7 @@ interface Pending {
   readonly id: string
   readonly isTombstone: boolean
   readonly outcome: Promise<Delivery>
+  isAnswered: boolean
 }
 
 const LATE = Symbol('late')
@@ -78,6 +79,8 @@ export class StreamsSideBySide {
   readonly #underWay = new Set<Promise<unknown>>()
   /** How many are under way beside. */
   #beside = 0
+  /** When each event began that is not answered; the oldest first. */
+  readonly #unanswered = new Map<object, number>()
   #lastSent = performance.now()
 
   constructor(options: SideBySideOptions) {
@@ -100,7 +103,7 @@ export class StreamsSideBySide {
       for (const [name, places] of streams) await this.#sendStream(name, places, events, context, sendOne, answers)
     }
     await this.#track(Promise.all(Array.from({ length: Math.min(this.#concurrency, all.size) }, work)))
-    if (!this.#ownReceivers) readSilence(answers, this.#lastSent)
+    if (!this.#ownReceivers) this.#readSilence(all, answers)
     return answers
   }
 
@@ -118,7 +121,8 @@ export class StreamsSideBySide {
     answers: Delivery[],
   ): Promise<void> {
     const { signal, owned, slowAfterMs, beside = false } = context
-    if (slowAfterMs !== undefined && !beside && this.#isSlow(name)) {
+    const first = events[places[0] as number] as OutboxEvent
+    if (slowAfterMs !== undefined && !beside && this.#isSlow(name) && !this.#isAnswered(name, first)) {
       answers[places[0] as number] = { slow: 'it was slow a short time ago' }
       return
     }
@@ -132,7 +136,6 @@ export class StreamsSideBySide {
         const answer = turn?.isOver === true ? LATE : await this.#sendInTurn(name, event, turn, sendOne)
         if (answer === 'sent') {
           count++
-          this.#lastSent = performance.now()
           answers[place] = 'sent'
           continue
         }
@@ -152,24 +155,60 @@ export class StreamsSideBySide {
     turn: Turn | undefined,
     sendOne: SendOne,
   ): Promise<Delivery | typeof LATE> {
-    const isTombstone = event.tombstone !== undefined
     const pending = this.#pending.get(name)
     if (pending !== undefined) {
       const answer = turn === undefined ? await pending.outcome : await turn.wait(pending.outcome)
       if (answer === LATE) return LATE
       this.#pending.delete(name)
-      if (pending.id === event.id && pending.isTombstone === isTombstone) return answer
+      if (isOf(pending, event)) return answer
     }
-    const outcome = guarded(event, sendOne, turn?.late)
+    const outcome = this.#begin(event, sendOne, turn?.late)
     if (turn === undefined) return outcome
     const answer = await turn.wait(outcome)
     if (answer !== LATE || this.#beside >= this.#mostSlow) return outcome
     this.#beside++
-    void this.#track(outcome).then(() => this.#beside--)
-    this.#pending.set(name, { id: event.id, isTombstone, outcome })
+    const left: Pending = { id: event.id, isTombstone: event.tombstone !== undefined, outcome, isAnswered: false }
+    void this.#track(outcome).then(() => {
+      this.#beside--
+      left.isAnswered = true
+    })
+    this.#pending.set(name, left)
     // What was answered and never asked for: its shard is another process's by now.
     if (this.#pending.size > MAX_REMEMBERED) forgetOldest(this.#pending)
     return LATE
+  }
+
+  async #begin(event: OutboxEvent, sendOne: SendOne, late: AbortSignal | undefined): Promise<Delivery> {
+    const mark = {}
+    this.#unanswered.set(mark, performance.now())
+    const answer = await guarded(event, sendOne, late)
+    this.#unanswered.delete(mark)
+    if (answer === 'sent') this.#lastSent = performance.now()
+    return answer
+  }
+
+  /** Whether there is an answer for this event, which only has to be asked for. */
+  #isAnswered(name: string, event: OutboxEvent): boolean {
+    const pending = this.#pending.get(name)
+    return pending !== undefined && pending.isAnswered && isOf(pending, event)
+  }
+
+  /**
+   * Where one receiver has all streams, and takes nothing of any: it is down, and not slow. A time in which there was nothing to take is
+   * no silence.
+   */
+  #readSilence(streams: ReadonlyMap<string, readonly number[]>, answers: Delivery[]): void {
+    const [oldest] = this.#unanswered.values()
+    if (oldest === undefined || answers.includes('sent')) return
+    const silentMs = performance.now() - Math.max(oldest, this.#lastSent)
+    const slow = [...streams].filter(([, places]) => places.some((place) => isSlow(answers[place])))
+    if (slow.length < SILENT_STREAMS || silentMs < SILENT_FOR_MS) return
+    const unknown = `nothing was answered for ${Math.round(silentMs / 1000)} s`
+    for (const [name, places] of slow) {
+      // Its stream is not put aside: it has to be tried where it is.
+      this.#slowUntil.delete(name)
+      for (const place of places) if (isSlow(answers[place])) answers[place] = { unknown }
+    }
   }
 
   #isSlow(name: string): boolean {
@@ -242,12 +281,8 @@ async function guarded(event: OutboxEvent, sendOne: SendOne, late: AbortSignal |
   }
 }
 
-/** Where one receiver has all streams, and takes nothing of any: it is down, and not slow. */
-function readSilence(answers: Delivery[], lastSent: number): void {
-  const slow = [...answers.keys()].filter((place) => isSlow(answers[place]))
-  if (slow.length < SILENT_STREAMS || answers.includes('sent') || performance.now() - lastSent < SILENT_FOR_MS) return
-  const unknown = `nothing was answered for ${Math.round((performance.now() - lastSent) / 1000)} s`
-  for (const place of slow) answers[place] = { unknown }
+function isOf({ id, isTombstone }: Pending, event: OutboxEvent): boolean {
+  return id === event.id && isTombstone === (event.tombstone !== undefined)
 }
 
 function isSlow(answer: Delivery | undefined): boolean {
