@@ -24,14 +24,17 @@ const SIDE_BY_SIDE_OPTIONS: OptionNames<SideBySideOptions> = { concurrency: true
 export type SendOne = (event: OutboxEvent, late: AbortSignal | undefined) => Promise<Delivery>
 
 /** The part of a batch's context that counts here. */
-type SendContext = Pick<BatchContext, 'signal' | 'owned' | 'slowAfterMs' | 'beside'>
+type SendContext = Pick<BatchContext, 'dispatcher' | 'signal' | 'owned' | 'slowAfterMs' | 'beside'>
 
 /** An event whose stream was given up as slow while it was under way. */
 interface Pending {
+  /** Whose event it is: its answer is nobody else's. A replay sends what a dispatcher has sent before. */
+  readonly dispatcher: string
   readonly id: string
   readonly isTombstone: boolean
   readonly outcome: Promise<Delivery>
-  isAnswered: boolean
+  /** By `performance.now()`. */
+  answeredAt: number | undefined
 }
 
 const LATE = Symbol('late')
@@ -45,6 +48,8 @@ const QUICK_EVENTS = 10
 /** Nothing got through for so long, and so many streams are slow: the receiver that they share is down. */
 const SILENT_FOR_MS = 10_000
 const SILENT_STREAMS = 3
+/** An answer that nobody asks for is forgotten after this time: its shard is another process's by now. */
+const ANSWER_KEPT_MS = 5 * 60_000
 /** What is remembered of slow streams, at most. */
 const MAX_REMEMBERED = 10_000
 const SLOW_PER_PLACE = 8
@@ -120,9 +125,9 @@ export class StreamsSideBySide {
     sendOne: SendOne,
     answers: Delivery[],
   ): Promise<void> {
-    const { signal, owned, slowAfterMs, beside = false } = context
+    const { dispatcher, signal, owned, slowAfterMs, beside = false } = context
     const first = events[places[0] as number] as OutboxEvent
-    if (slowAfterMs !== undefined && !beside && this.#isSlow(name) && !this.#isAnswered(name, first)) {
+    if (slowAfterMs !== undefined && !beside && this.#isSlow(name) && !this.#isAnswered(name, dispatcher, first)) {
       answers[places[0] as number] = { slow: 'it was slow a short time ago' }
       return
     }
@@ -133,7 +138,7 @@ export class StreamsSideBySide {
       for (const place of places) {
         if (signal.aborted || owned?.() === false) return
         const event = events[place] as OutboxEvent
-        const answer = turn?.isOver === true ? LATE : await this.#sendInTurn(name, event, turn, sendOne)
+        const answer = turn?.isOver === true ? LATE : await this.#sendInTurn(name, dispatcher, event, turn, sendOne)
         if (answer === 'sent') {
           count++
           answers[place] = 'sent'
@@ -151,29 +156,31 @@ export class StreamsSideBySide {
   /** The answer; LATE where it did not come in the stream's time. */
   async #sendInTurn(
     name: string,
+    dispatcher: string,
     event: OutboxEvent,
     turn: Turn | undefined,
     sendOne: SendOne,
   ): Promise<Delivery | typeof LATE> {
-    const pending = this.#pending.get(name)
+    const pending = this.#pendingOf(name)
     if (pending !== undefined) {
       const answer = turn === undefined ? await pending.outcome : await turn.wait(pending.outcome)
       if (answer === LATE) return LATE
-      this.#pending.delete(name)
-      if (isOf(pending, event)) return answer
+      if (pending.dispatcher === dispatcher) this.#pending.delete(name)
+      if (isOf(pending, dispatcher, event)) return answer
     }
     const outcome = this.#begin(event, sendOne, turn?.late)
     if (turn === undefined) return outcome
     const answer = await turn.wait(outcome)
     if (answer !== LATE || this.#beside >= this.#mostSlow) return outcome
     this.#beside++
-    const left: Pending = { id: event.id, isTombstone: event.tombstone !== undefined, outcome, isAnswered: false }
+    const isTombstone = event.tombstone !== undefined
+    const left: Pending = { dispatcher, id: event.id, isTombstone, outcome, answeredAt: undefined }
     void this.#track(outcome).then(() => {
       this.#beside--
-      left.isAnswered = true
+      left.answeredAt = performance.now()
     })
+    this.#pending.delete(name)
     this.#pending.set(name, left)
-    // What was answered and never asked for: its shard is another process's by now.
     if (this.#pending.size > MAX_REMEMBERED) forgetOldest(this.#pending)
     return LATE
   }
@@ -188,9 +195,17 @@ export class StreamsSideBySide {
   }
 
   /** Whether there is an answer for this event, which only has to be asked for. */
-  #isAnswered(name: string, event: OutboxEvent): boolean {
+  #isAnswered(name: string, dispatcher: string, event: OutboxEvent): boolean {
+    const pending = this.#pendingOf(name)
+    return pending?.answeredAt !== undefined && isOf(pending, dispatcher, event)
+  }
+
+  /** What is under way of a stream, or was answered not long ago. */
+  #pendingOf(name: string): Pending | undefined {
     const pending = this.#pending.get(name)
-    return pending !== undefined && pending.isAnswered && isOf(pending, event)
+    if (pending?.answeredAt === undefined || performance.now() - pending.answeredAt < ANSWER_KEPT_MS) return pending
+    this.#pending.delete(name)
+    return undefined
   }
 
   /**
@@ -281,8 +296,8 @@ async function guarded(event: OutboxEvent, sendOne: SendOne, late: AbortSignal |
   }
 }
 
-function isOf({ id, isTombstone }: Pending, event: OutboxEvent): boolean {
-  return id === event.id && isTombstone === (event.tombstone !== undefined)
+function isOf({ dispatcher, id, isTombstone }: Pending, asking: string, event: OutboxEvent): boolean {
+  return dispatcher === asking && id === event.id && isTombstone === (event.tombstone !== undefined)
 }
 
 function isSlow(answer: Delivery | undefined): boolean {

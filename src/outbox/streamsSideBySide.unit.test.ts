@@ -184,3 +184,37 @@ test('an answer that is there is given, also while its stream is put aside', asy
   expect(await streams.send(events, hurried(), sendOne)).toEqual(['sent', 'sent'])
   expect(begun).toEqual(['slow1', 'slow2'])
 })
+
+// Once: the answer for an event that was given up as slow was kept, and an event of the replay was 'sent' by it, without being sent.
+test('a replay through the same sink sends every event, also one whose answer nobody has asked for', async () => {
+  const streams = new StreamsSideBySide({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const events = eventsOf('t', ['slow'], 2)
+  await streams.send(events, hurried(), sendOne)
+  const replay = streams.send(events, contextOf({ dispatcher: 'replay' }), sendOne)
+  await new Promise(setImmediate)
+  // It waits for what is under way.
+  expect(begun).toEqual(['slow1'])
+  letGo()
+  expect(await replay).toEqual(['sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'slow1', 'slow2'])
+  // The answer is still there for the dispatcher.
+  expect(await streams.send(events, beside(), sendOne)).toEqual(['sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'slow1', 'slow2', 'slow2'])
+})
+
+test('an answer that nobody asks for is forgotten: the event is sent again', async () => {
+  pass(0)
+  const streams = new StreamsSideBySide({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const events = eventsOf('t', ['slow'], 1)
+  await streams.send(events, hurried(), sendOne)
+  // While it is under way it is not sent again, however long that takes.
+  pass(600_000)
+  expect((await streams.send(events, beside(), sendOne)).map(kindOf)).toEqual(['slow'])
+  letGo()
+  await streams.settled()
+  pass(600_000)
+  expect(await streams.send(events, beside(), sendOne)).toEqual(['sent'])
+  expect(begun).toEqual(['slow1', 'slow1'])
+})
