@@ -19,6 +19,8 @@ const UNKNOWN_DOUBLINGS = 2
 const STILL_SLOW = 0.25
 const STILL_SLOW_MS = 20
 const LONGEST_STILL_SLOW_MS = 1000
+/** The time of a slow stream in the last batch before the shard is left: nobody has the shard's other streams meanwhile. */
+const LAST_SLOW_AFTER_MS = 40_000
 /** A moment after it is due. */
 const AFTER_DUE_MS = 5
 const FIRST_FAILURE_MS = 250
@@ -66,7 +68,7 @@ export class ParkedStreams {
 
   /**
    * Comes back when nothing is being tried. Where the shard is left in good order, what is under way beside is waited for: the next
-   * owner would send it again. Not where more than fifty other streams are due before it.
+   * owner would send it again. Not for long, and not where more than fifty other streams are due before it.
    */
   async settled(): Promise<void> {
     await this.#trying
@@ -76,17 +78,21 @@ export class ParkedStreams {
 
   async #awaitSlow(): Promise<void> {
     // One that was asked for a moment ago is due after its pause.
-    await sleep(this.#slowPauseMs(false) + AFTER_DUE_MS, undefined, { signal: this.#shard.lease.signal })
-    while (this.#slow.size > 0 && this.#shard.lease.trustedMs > 0) {
+    const pauseMs = this.#slowPauseMs(false) + AFTER_DUE_MS
+    await sleep(pauseMs, undefined, { signal: this.#shard.lease.signal }).catch(() => undefined)
+    const { plan } = this.#setting
+    const slowAfterMs = Math.max(LAST_SLOW_AFTER_MS, plan.slowAfterMs === false ? 0 : plan.slowAfterMs)
+    const left = new Set(this.#slow)
+    while (left.size > 0 && this.#shard.lease.trustedMs > 0) {
       const heads = new Map<string, FilledRow>()
       for (const row of (await this.#due()).filter(isFilled)) {
-        if (this.#slow.has(nameOf(row)) && !heads.has(nameOf(row))) heads.set(nameOf(row), row)
+        if (left.has(nameOf(row)) && !heads.has(nameOf(row))) heads.set(nameOf(row), row)
       }
       if (heads.size === 0) return
+      for (const name of heads.keys()) left.delete(name)
       const rows = [...heads.values()]
       const events = rows.map((row) => FetchedEvent.ofRow(row, this.#shard))
-      const { slowAfterMs: _, ...context } = this.#shard.context
-      await this.#settle(rows, events, await this.#deliver(events, context))
+      await this.#settle(rows, events, await this.#deliver(events, { ...this.#shard.context, slowAfterMs }))
     }
   }
 
