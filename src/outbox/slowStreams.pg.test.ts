@@ -145,17 +145,21 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
 })
 
 // Nobody reads the shard while its owner waits.
-test('a dispatcher that stops does not wait for ever: the next one has the other streams', { timeout: 40_000 }, async () => {
-  const { lockstep } = bench.open('pg', { max: 6 })
-  const first = run(lockstep)
-  await enqueue(lockstep, 'slow')
-  await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 1)
-  const stopping = first.stop()
-  await enqueue(lockstep, 'a')
-  const second = run(lockstep)
-  await expect.poll(() => second.ended, { interval: 50, timeout: 25_000 }).toContain('a1')
-  first.answer.give()
-  second.answer.give()
-  await stopping
-  await second.stop()
-})
+test(
+  'a dispatcher that stops does not wait for ever: the next one has the other streams',
+  { timeout: 40_000 },
+  async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    const first = run(lockstep)
+    await enqueue(lockstep, 'slow')
+    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 1)
+    const stopping = first.stop()
+    await enqueue(lockstep, 'a')
+    const second = run(lockstep)
+    await expect.poll(() => second.ended, { interval: 50, timeout: 25_000 }).toContain('a1')
+    first.answer.give()
+    second.answer.give()
+    await stopping
+    await second.stop()
+  },
+)
