@@ -495,7 +495,7 @@ INSERT INTO "lockstep".lease_waiters AS w (name, token, holder, expires_at)
       ON CONFLICT (token) DO UPDATE SET expires_at = excluded.expires_at
   RETURNING w.token, w.place
 function lease_wake(freed text) returns void language sql volatile set jit=off
-SELECT pg_notify('lockstep_' || "lockstep".lock_id('listen', 'Leases:all'), w.token::text)
+SELECT pg_notify('lockstep_' || "lockstep".lock_id('listen', 'Leases:all'), w.place::text)
     FROM "lockstep".lease_waiters w
    WHERE w.name = freed AND w.expires_at > clock_timestamp()
    ORDER BY w.place LIMIT 1

@@ -49,11 +49,14 @@ export type Waiting = Pick<Waiter, 'key' | 'token' | 'plan' | 'patience' | 'inqu
 export class WaitingLine {
   readonly #grounds: Grounds
   readonly #pending: Pending
+  /** By token, which nobody else knows: it is the lease's, once that is granted. */
   readonly #waiters = new Map<string, Waiter>()
+  /** Those that stand in line, by place: under this they are called, and everybody may hear it. */
+  readonly #standing = new Map<string, Waiter>()
   readonly #perKey = new Map<Key, number>()
   readonly #wakeUp: WakeUp
   #arrivals: Waiter[] = []
-  #standing = false
+  #puttingInLine = false
   #looking = false
   #timer: NodeJS.Timeout | undefined
   #lookAt = Infinity
@@ -62,7 +65,7 @@ export class WaitingLine {
     this.#grounds = grounds
     this.#pending = pending
     const channel = `lockstep_${lockId(grounds.schema, 'listen', 'Leases:all')}`
-    this.#wakeUp = new WakeUp(grounds, channel, (token) => this.#woken(token))
+    this.#wakeUp = new WakeUp(grounds, channel, (place) => this.#woken(place))
   }
 
   /** Whether a caller of this process waits for it. */
@@ -87,6 +90,7 @@ export class WaitingLine {
         settle: (outcome) => {
           forget?.()
           if (this.#waiters.delete(token)) this.#count(key, -1)
+          if (waiter.place !== undefined) this.#standing.delete(waiter.place)
           if (outcome instanceof Error) reject(outcome)
           else resolve(outcome)
         },
@@ -123,8 +127,8 @@ export class WaitingLine {
 
   /** Puts those that have come in line: in their order, and one message at a time, so that the order is kept. */
   async #stand(): Promise<void> {
-    if (this.#standing) return
-    this.#standing = true
+    if (this.#puttingInLine) return
+    this.#puttingInLine = true
     // Whoever comes in the same moment goes along.
     await Promise.resolve()
     while (this.#arrivals.length > 0) {
@@ -137,7 +141,7 @@ export class WaitingLine {
         })
         for (const { token, place } of rows) {
           const waiter = this.#waiters.get(token)
-          if (waiter !== undefined) waiter.place = place
+          if (waiter !== undefined) this.#placed(waiter, place)
         }
         const gone = arrived.filter(({ left }) => left)
         if (gone.length > 0) this.#tellLeft(gone.map(({ token }) => token))
@@ -148,7 +152,7 @@ export class WaitingLine {
       }
       this.#lookIn(0)
     }
-    this.#standing = false
+    this.#puttingInLine = false
   }
 
   /**
@@ -177,6 +181,12 @@ export class WaitingLine {
     }
   }
 
+  #placed(waiter: Waiter, place: string): void {
+    if (waiter.place !== undefined) this.#standing.delete(waiter.place)
+    waiter.place = place
+    this.#standing.set(place, waiter)
+  }
+
   #failed(waiter: Waiter, error: unknown): void {
     if (waiter.left) return
     waiter.inquiry.failed(error)
@@ -199,10 +209,11 @@ export class WaitingLine {
     void this.#pending.track(telling)
   }
 
-  #woken(token: string | undefined): void {
-    const waiter = token === undefined ? undefined : this.#waiters.get(token)
+  /** A call for one that does not know its place yet is not missed: a look follows when it does. */
+  #woken(place: string | undefined): void {
+    const waiter = place === undefined ? undefined : this.#standing.get(place)
     if (waiter !== undefined) void this.#try(waiter)
-    else if (token === undefined) this.#lookIn(0)
+    else if (place === undefined) this.#lookIn(0)
   }
 
   /** Somebody of this process has given one back: where nobody can listen, this is the call. */

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
@@ -250,7 +251,6 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     await Promise.all(calls)
     expect(most).toBeLessThanOrEqual(2)
     expect(served).toBeGreaterThanOrEqual(45)
-    // One that was called before it knew its place is granted first, and taken out of the line right after.
     await inLine(name, 0)
   })
 
@@ -287,4 +287,62 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     // postgres.js listens on a connection of its own, as long as it lives.
     if (driver === 'pg') await expect.poll(listening, { interval: 50, timeout: 5000 }).toBe(0)
   })
+})
+
+// Once: the call had the waiter's token, which is the lease's a moment later: whoever may connect could have given the lease back.
+test('a role that may only connect, and listens, hears no token', async () => {
+  const { rows } = await bench.admin.query(`SELECT 'lockstep_' || lockstep.lock_id('listen', 'Leases:all') AS channel`)
+  const role = `listener_${database.name}`
+  await bench.admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
+  const url = new URL(database.url)
+  url.username = role
+  const stranger = new pg.Client({ connectionString: url.href })
+  const heard: string[] = []
+  stranger.on('notification', ({ payload }) => heard.push(String(payload)))
+  try {
+    await stranger.connect()
+    await stranger.query(`LISTEN ${rows[0].channel}`)
+    const [one, other] = [bench.open('pg').lockstep, bench.open('pg').lockstep]
+    const name = fresh()
+    const lease = await one.leases.acquire(name)
+    const waiting = other.leases.acquire(name, { waitMs: 20_000 })
+    await inLine(name, 1)
+    const waiter = await bench.admin.query(
+      'SELECT place::text, token::text FROM lockstep.lease_waiters WHERE name = $1',
+      [name],
+    )
+    await lease.release()
+    const next = await waiting
+    const held = await bench.admin.query('SELECT token::text FROM lockstep.leases WHERE name = $1', [name])
+    await expect.poll(() => heard.length, { interval: 10, timeout: 3000 }).toBeGreaterThan(0)
+    await next.release()
+    // The token that it waited with is the one that it holds the lease with.
+    expect(waiter.rows[0].token).toBe(held.rows[0].token)
+    expect(heard).toEqual([waiter.rows[0].place])
+  } finally {
+    await stranger.end()
+    await bench.admin.query(`DROP ROLE ${role}`)
+  }
+})
+
+test.each(DRIVERS)('the call is heard by its waiter: it does not wait for the next look, %s', async (driver) => {
+  const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+  const name = fresh()
+  const first = await one.leases.acquire(name)
+  const waited: number[] = []
+  let held = first
+  for (let round = 0; round < 10; round++) {
+    const waiting = other.leases.acquire(name, { waitMs: 20_000 })
+    await inLine(name, 1)
+    await expect.poll(listening, { interval: 10, timeout: 3000 }).toBeGreaterThan(0)
+    await sleep(100)
+    const begun = performance.now()
+    await held.release()
+    held = await waiting
+    waited.push(performance.now() - begun)
+  }
+  await held.release()
+  // A look comes once in a second.
+  const [median] = waited.toSorted((a, b) => a - b).slice(5)
+  expect(median).toBeLessThan(250)
 })

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { outboxFailed, outboxParked, outboxUnparked } from '../observe/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import { nameOf, type Stream } from '../transactions/index.ts'
@@ -14,9 +15,14 @@ const MAX_STREAMS = 50
 const MAX_EVENTS = 200
 /** A fate that is only unknown counts against nobody; it is tried again after about this many doublings. */
 const UNKNOWN_DOUBLINGS = 2
-/** When a stream that is still slow is asked for again: as a part of `slowAfterMs`, and at least. */
+/** When a stream that is still slow is asked for again: as a part of `slowAfterMs`, at least, and at most. */
 const STILL_SLOW = 0.25
 const STILL_SLOW_MS = 20
+const LONGEST_STILL_SLOW_MS = 1000
+/** The time of a slow stream in the last batch before the shard is left: nobody has the shard's other streams meanwhile. */
+const LAST_SLOW_AFTER_MS = 40_000
+/** A moment after it is due. */
+const AFTER_DUE_MS = 5
 const FIRST_FAILURE_MS = 250
 const LONGEST_FAILURE_MS = 10_000
 /** For so long a success shows that the sink takes events. */
@@ -62,7 +68,7 @@ export class ParkedStreams {
 
   /**
    * Comes back when nothing is being tried. Where the shard is left in good order, what is under way beside is waited for: the next
-   * owner would send it again.
+   * owner would send it again. Not for long, and not where more than fifty other streams are due before it.
    */
   async settled(): Promise<void> {
     await this.#trying
@@ -71,15 +77,23 @@ export class ParkedStreams {
   }
 
   async #awaitSlow(): Promise<void> {
-    const heads = new Map<string, FilledRow>()
-    for (const row of (await this.#due()).filter(isFilled)) {
-      if (this.#slow.has(nameOf(row)) && !heads.has(nameOf(row))) heads.set(nameOf(row), row)
+    // One that was asked for a moment ago is due after its pause.
+    const pauseMs = this.#slowPauseMs(false) + AFTER_DUE_MS
+    await sleep(pauseMs, undefined, { signal: this.#shard.lease.signal }).catch(() => undefined)
+    const { plan } = this.#setting
+    const slowAfterMs = Math.max(LAST_SLOW_AFTER_MS, plan.slowAfterMs === false ? 0 : plan.slowAfterMs)
+    const left = new Set(this.#slow)
+    while (left.size > 0 && this.#shard.lease.trustedMs > 0) {
+      const heads = new Map<string, FilledRow>()
+      for (const row of (await this.#due()).filter(isFilled)) {
+        if (left.has(nameOf(row)) && !heads.has(nameOf(row))) heads.set(nameOf(row), row)
+      }
+      if (heads.size === 0) return
+      for (const name of heads.keys()) left.delete(name)
+      const rows = [...heads.values()]
+      const events = rows.map((row) => FetchedEvent.ofRow(row, this.#shard))
+      await this.#settle(rows, events, await this.#deliver(events, { ...this.#shard.context, slowAfterMs }))
     }
-    if (heads.size === 0) return
-    const rows = [...heads.values()]
-    const events = rows.map((row) => FetchedEvent.ofRow(row, this.#shard))
-    const { slowAfterMs: _, ...context } = this.#shard.context
-    await this.#settle(rows, events, await this.#deliver(events, context))
   }
 
   /** Tries those that are due, unless that is being done. */
@@ -178,7 +192,9 @@ export class ParkedStreams {
   /** Until a slow stream is asked for again: at once if it got something through, otherwise its event is under way for a while. */
   #slowPauseMs(moved: boolean): number {
     const { slowAfterMs } = this.#setting.plan
-    return moved ? 0 : Math.max(STILL_SLOW_MS, slowAfterMs === false ? 0 : slowAfterMs * STILL_SLOW)
+    if (moved) return 0
+    const part = slowAfterMs === false ? 0 : slowAfterMs * STILL_SLOW
+    return Math.min(Math.max(STILL_SLOW_MS, part), LONGEST_STILL_SLOW_MS)
   }
 
   /** What follows from another failure of the event at a stream's head. */

@@ -118,4 +118,48 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
     await second.stop()
     expect([...first.begun, ...second.begun]).toEqual(['slow1', 'slow2'])
   })
+
+  // Once: it asked for the streams that are due, and one that was just asked for has a pause.
+  test('it waits also for a stream that is to be asked for only later', async () => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const first = run(lockstep, { slowAfterMs: 1000 })
+    await enqueue(lockstep, 'slow', 'slow')
+    await eventually(async () => {
+      const { rowCount } = await bench.admin.query(
+        `SELECT FROM lockstep.outbox_parked WHERE dispatcher = $1 AND next_attempt_at > clock_timestamp() + interval '100 ms'`,
+        [name],
+      )
+      return rowCount === 1
+    })
+    const stopping = first.stop()
+    setTimeout(() => first.answer.give(), 700)
+    await stopping
+    expect(first.ended).toEqual(['slow1'])
+    const second = run(lockstep)
+    second.answer.give()
+    await eventually(() => second.ended.length >= 1)
+    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 0)
+    await second.stop()
+    expect([...first.begun, ...second.begun]).toEqual(['slow1', 'slow2'])
+  })
 })
+
+// Nobody reads the shard while its owner waits.
+test(
+  'a dispatcher that stops does not wait for ever: the next one has the other streams',
+  { timeout: 40_000 },
+  async () => {
+    const { lockstep } = bench.open('pg', { max: 6 })
+    const first = run(lockstep)
+    await enqueue(lockstep, 'slow')
+    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 1)
+    const stopping = first.stop()
+    await enqueue(lockstep, 'a')
+    const second = run(lockstep)
+    await expect.poll(() => second.ended, { interval: 50, timeout: 25_000 }).toContain('a1')
+    first.answer.give()
+    second.answer.give()
+    await stopping
+    await second.stop()
+  },
+)

@@ -24,13 +24,17 @@ const SIDE_BY_SIDE_OPTIONS: OptionNames<SideBySideOptions> = { concurrency: true
 export type SendOne = (event: OutboxEvent, late: AbortSignal | undefined) => Promise<Delivery>
 
 /** The part of a batch's context that counts here. */
-type SendContext = Pick<BatchContext, 'signal' | 'owned' | 'slowAfterMs' | 'beside'>
+type SendContext = Pick<BatchContext, 'dispatcher' | 'signal' | 'owned' | 'slowAfterMs' | 'beside'>
 
 /** An event whose stream was given up as slow while it was under way. */
 interface Pending {
+  /** Whose event it is: its answer is nobody else's. A replay sends what a dispatcher has sent before. */
+  readonly dispatcher: string
   readonly id: string
   readonly isTombstone: boolean
   readonly outcome: Promise<Delivery>
+  /** By `performance.now()`. */
+  answeredAt: number | undefined
 }
 
 const LATE = Symbol('late')
@@ -44,6 +48,8 @@ const QUICK_EVENTS = 10
 /** Nothing got through for so long, and so many streams are slow: the receiver that they share is down. */
 const SILENT_FOR_MS = 10_000
 const SILENT_STREAMS = 3
+/** An answer that nobody asks for is forgotten after this time: its shard is another process's by now. */
+const ANSWER_KEPT_MS = 5 * 60_000
 /** What is remembered of slow streams, at most. */
 const MAX_REMEMBERED = 10_000
 const SLOW_PER_PLACE = 8
@@ -78,6 +84,8 @@ export class StreamsSideBySide {
   readonly #underWay = new Set<Promise<unknown>>()
   /** How many are under way beside. */
   #beside = 0
+  /** When each event began that is not answered; the oldest first. */
+  readonly #unanswered = new Map<object, number>()
   #lastSent = performance.now()
 
   constructor(options: SideBySideOptions) {
@@ -100,7 +108,7 @@ export class StreamsSideBySide {
       for (const [name, places] of streams) await this.#sendStream(name, places, events, context, sendOne, answers)
     }
     await this.#track(Promise.all(Array.from({ length: Math.min(this.#concurrency, all.size) }, work)))
-    if (!this.#ownReceivers) readSilence(answers, this.#lastSent)
+    if (!this.#ownReceivers) this.#readSilence(all, answers)
     return answers
   }
 
@@ -117,8 +125,9 @@ export class StreamsSideBySide {
     sendOne: SendOne,
     answers: Delivery[],
   ): Promise<void> {
-    const { signal, owned, slowAfterMs, beside = false } = context
-    if (slowAfterMs !== undefined && !beside && this.#isSlow(name)) {
+    const { dispatcher, signal, owned, slowAfterMs, beside = false } = context
+    const first = events[places[0] as number] as OutboxEvent
+    if (slowAfterMs !== undefined && !beside && this.#isSlow(name) && !this.#isAnswered(name, dispatcher, first)) {
       answers[places[0] as number] = { slow: 'it was slow a short time ago' }
       return
     }
@@ -129,10 +138,9 @@ export class StreamsSideBySide {
       for (const place of places) {
         if (signal.aborted || owned?.() === false) return
         const event = events[place] as OutboxEvent
-        const answer = turn?.isOver === true ? LATE : await this.#sendInTurn(name, event, turn, sendOne)
+        const answer = turn?.isOver === true ? LATE : await this.#sendInTurn(name, dispatcher, event, turn, sendOne)
         if (answer === 'sent') {
           count++
-          this.#lastSent = performance.now()
           answers[place] = 'sent'
           continue
         }
@@ -148,28 +156,74 @@ export class StreamsSideBySide {
   /** The answer; LATE where it did not come in the stream's time. */
   async #sendInTurn(
     name: string,
+    dispatcher: string,
     event: OutboxEvent,
     turn: Turn | undefined,
     sendOne: SendOne,
   ): Promise<Delivery | typeof LATE> {
-    const isTombstone = event.tombstone !== undefined
-    const pending = this.#pending.get(name)
+    const pending = this.#pendingOf(name)
     if (pending !== undefined) {
       const answer = turn === undefined ? await pending.outcome : await turn.wait(pending.outcome)
       if (answer === LATE) return LATE
-      this.#pending.delete(name)
-      if (pending.id === event.id && pending.isTombstone === isTombstone) return answer
+      if (pending.dispatcher === dispatcher) this.#pending.delete(name)
+      if (isOf(pending, dispatcher, event)) return answer
     }
-    const outcome = guarded(event, sendOne, turn?.late)
+    const outcome = this.#begin(event, sendOne, turn?.late)
     if (turn === undefined) return outcome
     const answer = await turn.wait(outcome)
     if (answer !== LATE || this.#beside >= this.#mostSlow) return outcome
     this.#beside++
-    void this.#track(outcome).then(() => this.#beside--)
-    this.#pending.set(name, { id: event.id, isTombstone, outcome })
-    // What was answered and never asked for: its shard is another process's by now.
+    const isTombstone = event.tombstone !== undefined
+    const left: Pending = { dispatcher, id: event.id, isTombstone, outcome, answeredAt: undefined }
+    void this.#track(outcome).then(() => {
+      this.#beside--
+      left.answeredAt = performance.now()
+    })
+    this.#pending.delete(name)
+    this.#pending.set(name, left)
     if (this.#pending.size > MAX_REMEMBERED) forgetOldest(this.#pending)
     return LATE
+  }
+
+  async #begin(event: OutboxEvent, sendOne: SendOne, late: AbortSignal | undefined): Promise<Delivery> {
+    const mark = {}
+    this.#unanswered.set(mark, performance.now())
+    const answer = await guarded(event, sendOne, late)
+    this.#unanswered.delete(mark)
+    if (answer === 'sent') this.#lastSent = performance.now()
+    return answer
+  }
+
+  /** Whether there is an answer for this event, which only has to be asked for. */
+  #isAnswered(name: string, dispatcher: string, event: OutboxEvent): boolean {
+    const pending = this.#pendingOf(name)
+    return pending?.answeredAt !== undefined && isOf(pending, dispatcher, event)
+  }
+
+  /** What is under way of a stream, or was answered not long ago. */
+  #pendingOf(name: string): Pending | undefined {
+    const pending = this.#pending.get(name)
+    if (pending?.answeredAt === undefined || performance.now() - pending.answeredAt < ANSWER_KEPT_MS) return pending
+    this.#pending.delete(name)
+    return undefined
+  }
+
+  /**
+   * Where one receiver has all streams, and takes nothing of any: it is down, and not slow. A time in which there was nothing to take is
+   * no silence.
+   */
+  #readSilence(streams: ReadonlyMap<string, readonly number[]>, answers: Delivery[]): void {
+    const [oldest] = this.#unanswered.values()
+    if (oldest === undefined || answers.includes('sent')) return
+    const silentMs = performance.now() - Math.max(oldest, this.#lastSent)
+    const slow = [...streams].filter(([, places]) => places.some((place) => isSlow(answers[place])))
+    if (slow.length < SILENT_STREAMS || silentMs < SILENT_FOR_MS) return
+    const unknown = `nothing was answered for ${Math.round(silentMs / 1000)} s`
+    for (const [name, places] of slow) {
+      // Its stream is not put aside: it has to be tried where it is.
+      this.#slowUntil.delete(name)
+      for (const place of places) if (isSlow(answers[place])) answers[place] = { unknown }
+    }
   }
 
   #isSlow(name: string): boolean {
@@ -242,12 +296,8 @@ async function guarded(event: OutboxEvent, sendOne: SendOne, late: AbortSignal |
   }
 }
 
-/** Where one receiver has all streams, and takes nothing of any: it is down, and not slow. */
-function readSilence(answers: Delivery[], lastSent: number): void {
-  const slow = [...answers.keys()].filter((place) => isSlow(answers[place]))
-  if (slow.length < SILENT_STREAMS || answers.includes('sent') || performance.now() - lastSent < SILENT_FOR_MS) return
-  const unknown = `nothing was answered for ${Math.round((performance.now() - lastSent) / 1000)} s`
-  for (const place of slow) answers[place] = { unknown }
+function isOf({ dispatcher, id, isTombstone }: Pending, asking: string, event: OutboxEvent): boolean {
+  return dispatcher === asking && id === event.id && isTombstone === (event.tombstone !== undefined)
 }
 
 function isSlow(answer: Delivery | undefined): boolean {

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { signal } from '../../tools/server/testing/workbench.ts'
 import { contextOf, eventOf, eventsOf } from '../sinks/sinkBench.conformance.ts'
 import { type Delivery, EventRefused, type OutboxEvent, StreamsSideBySide } from './index.ts'
@@ -8,6 +8,14 @@ const hurried = (parts = {}): ReturnType<typeof contextOf> => contextOf({ slowAf
 const beside = (): ReturnType<typeof contextOf> => hurried({ beside: true })
 const kindOf = (answer: Delivery | undefined): string =>
   typeof answer === 'object' ? (Object.keys(answer)[0] as string) : String(answer)
+
+afterEach(() => vi.useRealTimers())
+
+/** Sets the clock alone: timers stay as they are. */
+function pass(ms: number): void {
+  if (!vi.isFakeTimers()) vi.useFakeTimers({ toFake: ['performance'] })
+  vi.advanceTimersByTime(ms)
+}
 
 /** Answers at once, except for the streams that are held. */
 function receiver(...held: string[]): {
@@ -132,4 +140,81 @@ test('an event that has not begun when its time is over is not under way', async
     return 'sent'
   })
   expect([answers, begun]).toEqual([['sent'], 1])
+})
+
+// Once: the time without anything to send counted as silence. The streams were unknown and slow at once: not put aside, and for a minute
+// not tried.
+test('streams that are slow after a quiet time are slow, and not silent', async () => {
+  pass(0)
+  const streams = new StreamsSideBySide({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('a', 'b', 'c')
+  const events = eventsOf('t', ['a', 'b', 'c'], 1)
+  pass(60_000)
+  expect((await streams.send(events, hurried(), sendOne)).map(kindOf)).toEqual(['slow', 'slow', 'slow'])
+  letGo()
+  await streams.settled()
+  expect(await streams.send(events, hurried(), sendOne)).toEqual(['sent', 'sent', 'sent'])
+  expect(begun).toEqual(['a1', 'b1', 'c1'])
+})
+
+test('streams without an answer for ten seconds are unknown, and go on where they are as soon as it comes', async () => {
+  pass(0)
+  const streams = new StreamsSideBySide({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('a', 'b', 'c')
+  const events = eventsOf('t', ['a', 'b', 'c'], 2)
+  await streams.send(events, hurried(), sendOne)
+  pass(10_100)
+  const silent = await streams.send(events, hurried(), sendOne)
+  expect(silent.slice(0, 3)).toEqual(Array.from({ length: 3 }, () => ({ unknown: 'nothing was answered for 10 s' })))
+  // Each is tried, and waited for in its time.
+  const again = streams.send(events, contextOf({ slowAfterMs: 5000 }), sendOne)
+  letGo()
+  expect(await again).toEqual(events.map(() => 'sent'))
+  expect(begun).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'c2'])
+})
+
+test('an answer that is there is given, also while its stream is put aside', async () => {
+  const streams = new StreamsSideBySide({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const events = eventsOf('t', ['slow'], 2)
+  await streams.send(events, hurried(), sendOne)
+  expect((await streams.send(events, hurried(), sendOne)).map(kindOf)).toEqual(['slow', 'unknown'])
+  letGo()
+  await streams.settled()
+  expect(await streams.send(events, hurried(), sendOne)).toEqual(['sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'slow2'])
+})
+
+// Once: the answer for an event that was given up as slow was kept, and an event of the replay was 'sent' by it, without being sent.
+test('a replay through the same sink sends every event, also one whose answer nobody has asked for', async () => {
+  const streams = new StreamsSideBySide({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const events = eventsOf('t', ['slow'], 2)
+  await streams.send(events, hurried(), sendOne)
+  const replay = streams.send(events, contextOf({ dispatcher: 'replay' }), sendOne)
+  await new Promise(setImmediate)
+  // It waits for what is under way.
+  expect(begun).toEqual(['slow1'])
+  letGo()
+  expect(await replay).toEqual(['sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'slow1', 'slow2'])
+  // The answer is still there for the dispatcher.
+  expect(await streams.send(events, beside(), sendOne)).toEqual(['sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'slow1', 'slow2', 'slow2'])
+})
+
+test('an answer that nobody asks for is forgotten: the event is sent again', async () => {
+  pass(0)
+  const streams = new StreamsSideBySide({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const events = eventsOf('t', ['slow'], 1)
+  await streams.send(events, hurried(), sendOne)
+  // While it is under way it is not sent again, however long that takes.
+  pass(600_000)
+  expect((await streams.send(events, beside(), sendOne)).map(kindOf)).toEqual(['slow'])
+  letGo()
+  await streams.settled()
+  pass(600_000)
+  expect(await streams.send(events, beside(), sendOne)).toEqual(['sent'])
+  expect(begun).toEqual(['slow1', 'slow1'])
 })

@@ -194,12 +194,12 @@ export function natsSink(options: NatsSinkOptions): Sink {
 
   return {
     name: 'nats',
-    async send(events: readonly OutboxEvent[], { signal }: BatchContext): Promise<Delivery[]> {
+    async send(events: readonly OutboxEvent[], { dispatcher, signal }: BatchContext): Promise<Delivery[]> {
       const { client_id: id, server_id: server } = client.info ?? {}
       if (connection !== `${server}/${id}`) ends.clear()
       connection = `${server}/${id}`
       // Without a time for each stream: they have one server, and it is slow for all of them.
-      return use.track(streamsAtOnce.send(events, { signal }, (event) => deliver(event, signal)))
+      return use.track(streamsAtOnce.send(events, { dispatcher, signal }, (event) => deliver(event, signal)))
     },
     open: () => use.open(),
     async healthy() {
