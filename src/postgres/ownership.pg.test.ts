@@ -147,3 +147,77 @@ test('a role that does not own the schema finds that there is nothing to do, and
   const { from, applied } = await new Lockstep(deployerPool, { schema: 'planted' }).migrate()
   expect([from, applied]).toEqual([KNOWN_VERSION, []])
 })
+
+/** Each is a schema of mallory's that says that there is nothing to do, and has code of its own behind it. */
+const MALLORYS = 'CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO PUBLIC'
+const VERSION = `CREATE FUNCTION planted.schema_version(OUT version int, OUT compatible_from int) LANGUAGE sql SECURITY DEFINER
+  AS 'SELECT ${KNOWN_VERSION}, 1'`
+const CALLERS_VERSION = `CREATE FUNCTION planted.schema_version(OUT version int, OUT compatible_from int) LANGUAGE sql
+  AS 'SELECT ${KNOWN_VERSION} + 0 * nextval(''public.ran'')::int, 1'`
+
+describe.each([
+  [
+    'a function behind the version',
+    `${VERSION}; CREATE FUNCTION planted.ensure_incarnation(OUT value text, OUT epoch int, OUT timeline text, OUT system bigint, OUT database text)
+       LANGUAGE sql AS 'SELECT nextval(''public.ran'')::text, 1, ''1'', 1::bigint, ''1'''`,
+  ],
+  [
+    'a version that is cast',
+    `CREATE TYPE planted.v AS ENUM ('${KNOWN_VERSION}');
+     CREATE FUNCTION planted.t(planted.v) RETURNS text LANGUAGE sql AS 'SELECT ''${KNOWN_VERSION}'' || left(nextval(''public.ran'')::text, 0)';
+     CREATE CAST (planted.v AS text) WITH FUNCTION planted.t(planted.v);
+     CREATE FUNCTION planted.schema_version(OUT version planted.v, OUT compatible_from int)
+       LANGUAGE sql SECURITY DEFINER AS 'SELECT ''${KNOWN_VERSION}''::planted.v, 1'`,
+  ],
+  ['a version that runs as its caller', CALLERS_VERSION],
+  [
+    'a list of locks',
+    `CREATE FUNCTION planted.foreign_lock_holders(int, OUT pid int, OUT role text, OUT application text, OUT id bigint, OUT held bool, OUT what text)
+       LANGUAGE sql AS 'SELECT 1, '''', '''', nextval(''public.ran''), true, '''''`,
+  ],
+])('a superuser runs nothing of another role’s schema: %s', (_, script) => {
+  test.each<[string, (lockstep: Lockstep) => Promise<unknown>]>([
+    ['migrate()', (lockstep) => lockstep.migrate()],
+    ['transaction()', (lockstep) => lockstep.transaction({}, async () => 'ran')],
+    ['leases.list()', (lockstep) => lockstep.leases.list()],
+  ])('%s refuses', async (__, call) => {
+    await malloryPool.query(`${MALLORYS}; ${script}`)
+    const lockstep = new Lockstep(admin, { schema: 'planted' })
+    await expect(call(lockstep)).rejects.toBeInstanceOf(SchemaNotOwned)
+    await lockstep.close()
+    expect(await ran()).toBe(false)
+  })
+
+  test.each([true, false])('doctor() fails, with trial: %s', async (trial) => {
+    await malloryPool.query(`${MALLORYS}; ${script}`)
+    const findings = await new Lockstep(admin, { schema: 'planted' }).doctor({ trial })
+    expect(findings).toContainEqual({
+      name: 'schema',
+      level: 'fail',
+      found: expect.stringContaining(`the schema belongs to the role "${mallory}"`),
+      advice: expect.stringContaining(`Connect as "${mallory}"`),
+    })
+    expect(await ran()).toBe(false)
+  })
+})
+
+test('a superuser runs no function that another role left in a superuser’s schema', async () => {
+  await admin.query(MALLORYS)
+  await malloryPool.query(CALLERS_VERSION)
+  const lockstep = new Lockstep(admin, { schema: 'planted' })
+  await expect(lockstep.transaction({}, async () => 'ran')).rejects.toMatchObject({
+    code: 'LOCKSTEP_SCHEMA_NOT_OWNED',
+    message: expect.stringContaining(`the function schema_version belongs to the role "${mallory}"`),
+  })
+  expect(await ran()).toBe(false)
+})
+
+test('an ordinary role uses a schema of another ordinary role, as an application does', async () => {
+  const owner = new Lockstep(malloryPool, { schema: 'planted' })
+  await owner.migrate()
+  await owner.grant({ to: deployer, as: 'application' })
+  const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
+  expect(await lockstep.migrate()).toMatchObject({ applied: [] })
+  expect(await lockstep.transaction({}, async () => 'works')).toBe('works')
+  await lockstep.close()
+})

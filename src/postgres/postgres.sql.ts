@@ -127,6 +127,38 @@ const IS_TRUSTED = `
        -- A superuser has the rights of every role: that says nothing.
        ELSE NOT me.rolsuper AND pg_has_role(me.oid, owner.oid, 'USAGE') END`
 
+/** Whose code a superuser would run in the schema. */
+export interface StrangerInSchema {
+  readonly role: string
+  readonly what: string
+  readonly owner: string
+}
+
+/**
+ * The owner of the schema, or of a function in it, where the session is a superuser's and cannot trust that role. No row where all is
+ * well. It reads catalogs alone, and names all that it uses with its schema: a search_path leads it nowhere else.
+ */
+export function strangerInSchema(schema: string): string {
+  const same = 'OPERATOR(pg_catalog.=)'
+  return `
+    SELECT me.rolname::pg_catalog.text AS role, object.what, owner.rolname::pg_catalog.text AS owner
+      FROM pg_catalog.pg_roles me
+      JOIN pg_catalog.pg_database base ON base.datname ${same} pg_catalog.current_database()
+      JOIN pg_catalog.pg_roles dba ON dba.oid ${same} base.datdba
+      JOIN pg_catalog.pg_namespace space ON space.nspname ${same} ${quoteLiteral(schema)}::pg_catalog.name
+     CROSS JOIN LATERAL (
+       SELECT 1 AS place, 'the schema'::pg_catalog.text AS what, space.nspowner AS owned_by
+       UNION ALL
+       SELECT 2, pg_catalog.concat('the function ', p.proname), p.proowner
+         FROM pg_catalog.pg_proc p WHERE p.pronamespace ${same} space.oid
+     ) AS object
+      JOIN pg_catalog.pg_roles owner ON owner.oid ${same} object.owned_by
+     WHERE me.rolname ${same} CURRENT_USER AND me.rolsuper
+       AND NOT (owner.rolsuper OR (owner.rolname ${same} 'pg_database_owner'::pg_catalog.name AND dba.rolsuper))
+     ORDER BY object.place, object.what
+     LIMIT 1`
+}
+
 /** What a migration looks at before it touches anything in the schema. */
 export interface SchemaOwnership {
   /** Whether the schema is there. */
