@@ -10,16 +10,16 @@ import {
 import { migrationApplied } from '../observe/index.ts'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
-import { forSchema, MIGRATIONS_DIRECTORY, readMigrations } from './migrations.ts'
+import { forSchema, MIGRATIONS_DIRECTORY, partsOf, readMigrations } from './migrations.ts'
 import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
 import {
   beginMigration,
+  closeNewObjects,
   COMMIT,
   createMigrations,
   createSchema,
   limitEvents,
   recordMigration,
-  revokeFromPublic,
   ROLLBACK,
   type SchemaOwnership,
   schemaVersion,
@@ -83,8 +83,13 @@ export async function migrate(
     const from = Number(standing.version ?? 0)
     if (Number(standing.floor ?? 0) > migrations.length) throw tooNew(schema, standing, migrations.length)
     const pending = migrations.filter((migration) => migration.version > from && migration.version <= target)
+    let { known } = standing
     for (const migration of pending) {
-      await connection.script(forSchema(migration.text, schema))
+      const { makes, grants } = partsOf(migration)
+      await connection.script(forSchema(makes, schema))
+      const closed = await connection.script(closeNewObjects(schema, known))
+      known = (closed.at(-1)?.rows[0] as unknown as Pick<SchemaOwnership, 'known'>).known
+      if (grants !== undefined) await connection.script(forSchema(grants, schema))
       await connection.read(recordMigration(quoteIdentifier(schema)), [
         migration.version,
         migration.name,
@@ -94,7 +99,6 @@ export async function migrate(
     if (maxEventBytes !== undefined) {
       await connection.script(limitEvents(quoteIdentifier(schema), maxEventBytes))
     }
-    if (pending.length > 0) await connection.script(revokeFromPublic(quoteIdentifier(schema)))
     await connection.script(COMMIT)
     connection.release()
     const applied = pending.map(({ version, name }) => ({ version, name }))
@@ -137,7 +141,12 @@ export function tooNew(schema: string, standing: Standing, known: number): Schem
  * that there is nothing to do, as an application does that migrates at every start: by a function that runs with its owner's rights. Not
  * so a superuser: what the function returns can have a cast, and that runs with the caller's rights.
  */
-async function begin(connection: Connection, schema: string, lockId: bigint, target: number): Promise<Standing> {
+async function begin(
+  connection: Connection,
+  schema: string,
+  lockId: bigint,
+  target: number,
+): Promise<Standing & Pick<SchemaOwnership, 'known'>> {
   const quoted = quoteIdentifier(schema)
   const ask = async (text: string): Promise<Record<string, unknown> | undefined> =>
     (await connection.script(text)).at(-1)?.rows[0]
@@ -146,13 +155,14 @@ async function begin(connection: Connection, schema: string, lockId: bigint, tar
     if (found.standby === 'true') throw standbyCannotMigrate()
     if (found.owned === 'true' && found.trusted === 'true' && found.foreign === null) {
       if (found.present === 'false') await connection.script(createSchema(quoted))
-      return (await ask(createMigrations(quoted))) as unknown as Standing
+      const standing = (await ask(createMigrations(quoted))) as unknown as Standing
+      return { ...standing, known: found.known }
     }
     // A superuser has every owner's rights, and calls nothing of a role that it cannot trust.
     if (found.owned === 'true' || found.safeVersion === 'false') throw notOwned(schema, found)
     const standing = (await ask(schemaVersion(quoted))) as unknown as Standing
     if (Number(standing.version ?? 0) < target) throw notOwned(schema, found)
-    return standing
+    return { ...standing, known: found.known }
   } catch (error) {
     if (codeOf(error) !== READ_ONLY_TRANSACTION) throw error
     throw standbyCannotMigrate(error)

@@ -221,3 +221,63 @@ test('an ordinary role uses a schema of another ordinary role, as an application
   expect(await lockstep.transaction({}, async () => 'works')).toBe('works')
   await lockstep.close()
 })
+
+describe('what others are given', () => {
+  const shop = `shop_${database.name}`
+  let shopPool: pg.Pool
+  beforeAll(async () => {
+    await admin.query(`CREATE ROLE ${shop} LOGIN NOSUPERUSER`)
+    shopPool = poolOf(shop)
+  })
+  afterAll(async () => {
+    await shopPool.end()
+    await admin.query(`DROP OWNED BY ${shop}; DROP ROLE ${shop}`)
+  })
+  const given = async (): Promise<unknown[]> => {
+    const { rows } = await admin.query<{ name: string }>(
+      `SELECT 'schema' AS name FROM pg_namespace s, aclexplode(s.nspacl) a WHERE s.nspname = 'planted' AND a.grantee <> s.nspowner
+       UNION ALL
+       SELECT c.relname FROM pg_class c, aclexplode(c.relacl) a WHERE c.relnamespace = 'planted'::regnamespace AND a.grantee <> c.relowner
+       UNION ALL
+       SELECT p.proname FROM pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+        WHERE p.pronamespace = 'planted'::regnamespace AND a.grantee <> p.proowner`,
+    )
+    return rows.map(({ name }) => name)
+  }
+  const lockstep = (): Lockstep => new Lockstep(deployerPool, { schema: 'planted' })
+
+  test.each([1, KNOWN_VERSION - 1, KNOWN_VERSION])(
+    'default privileges open nothing that a migration makes, first to %i and then to the newest',
+    async (to) => {
+      const change = async (verb: string): Promise<void> => {
+        for (const [what, kind] of [
+          ['ALL', 'TABLES'],
+          ['ALL', 'SEQUENCES'],
+          ['EXECUTE', 'FUNCTIONS'],
+          ['ALL', 'SCHEMAS'],
+        ])
+          await deployerPool.query(`ALTER DEFAULT PRIVILEGES ${verb === 'TO' ? 'GRANT' : 'REVOKE'} ${what} ON ${kind} ${verb} ${shop}`)
+      }
+      await change('TO')
+      try {
+        await lockstep().migrate({ to })
+        await lockstep().migrate()
+        expect(await given()).toEqual([])
+      } finally {
+        await change('FROM')
+      }
+    },
+  )
+
+  test('what was granted before stays, and so does what an application has in the same schema', async () => {
+    await deployerPool.query(`CREATE SCHEMA planted; GRANT USAGE ON SCHEMA planted TO PUBLIC;
+      CREATE TABLE planted.orders (id int); GRANT SELECT ON planted.orders TO PUBLIC;
+      CREATE SEQUENCE planted.numbers; GRANT USAGE ON SEQUENCE planted.numbers TO PUBLIC;
+      CREATE FUNCTION planted.price(int) RETURNS int LANGUAGE sql AS 'SELECT 1'`)
+    await lockstep().migrate({ to: KNOWN_VERSION - 1 })
+    await deployerPool.query(`GRANT EXECUTE ON FUNCTION planted.outbox_status TO ${shop}`)
+    await lockstep().migrate()
+    expect((await given()).toSorted()).toEqual(['numbers', 'orders', 'outbox_status', 'price', 'schema'])
+    await shopPool.query(`SELECT planted.price(1), nextval('planted.numbers'), count(*) FROM planted.orders`)
+  })
+})

@@ -127,6 +127,13 @@ const IS_TRUSTED = `
        -- A superuser has the rights of every role: that says nothing.
        ELSE NOT me.rolsuper AND pg_has_role(me.oid, owner.oid, 'USAGE') END`
 
+/** Every object of a schema `space`, so that what is new can be told later. */
+const OBJECTS = `
+  COALESCE((SELECT string_agg(object.id, ',') FROM (
+    SELECT 's' || space.oid AS id FROM space
+    UNION ALL SELECT 'c' || c.oid FROM pg_class c JOIN space ON c.relnamespace = space.oid
+    UNION ALL SELECT 'p' || p.oid FROM pg_proc p JOIN space ON p.pronamespace = space.oid) AS object), '')`
+
 /** Whose code a superuser would run in the schema. */
 export interface StrangerInSchema {
   readonly role: string
@@ -175,6 +182,8 @@ export interface SchemaOwnership {
   readonly foreign: string | null
   /** Whether its function `schema_version()` runs with its owner's rights: then calling it runs none of another role's code as this one. */
   readonly safeVersion: 'true' | 'false'
+  /** What was there before, as `closeNewObjects` takes it. */
+  readonly known: string
   readonly standby: string
 }
 
@@ -223,6 +232,7 @@ export function beginMigration(schema: string, lockId: bigint): string {
               FROM (SELECT * FROM judged j WHERE j.place > 1 AND NOT j.trusted ORDER BY j.place, j.what LIMIT 5) AS f) AS foreign,
            COALESCE((SELECT count(*) = 1 AND bool_and(p.prosecdef AND p.pronargs = 0) FROM pg_proc p JOIN space ON p.pronamespace = space.oid
                       WHERE p.proname = 'schema_version'), false)::text AS "safeVersion",
+           ${OBJECTS} AS known,
            pg_is_in_recovery()::text AS standby
       FROM me`
 }
@@ -248,12 +258,40 @@ export function schemaVersion(schema: string): string {
   return `SELECT version::text AS version, compatible_from::text AS floor FROM ${schema}.schema_version()`
 }
 
-/** Nothing in the schema is for every role of the database: what a role can do is granted to it by name. */
-export function revokeFromPublic(schema: string): string {
+/**
+ * Leaves what a migration has made to its owner alone: what a role can do is granted to it by name. PostgreSQL gives every new function to
+ * PUBLIC, and ALTER DEFAULT PRIVILEGES gives new objects to whom it names. What was there before (`known`) keeps its grants, be it of
+ * Lockstep or of an application in the same schema. Answers what is known from then on.
+ */
+export function closeNewObjects(schema: string, known: string): string {
   return `
-    REVOKE ALL ON ALL ROUTINES IN SCHEMA ${schema} FROM PUBLIC;
-    REVOKE ALL ON ALL TABLES IN SCHEMA ${schema} FROM PUBLIC;
-    REVOKE ALL ON ALL SEQUENCES IN SCHEMA ${schema} FROM PUBLIC`
+    DO $do$
+    DECLARE
+      statement text;
+    BEGIN
+      FOR statement IN
+        SELECT format('REVOKE ALL ON %s FROM %s', object.name,
+                      CASE granted.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(granted.grantee)) END)
+          FROM pg_namespace space
+         CROSS JOIN LATERAL (
+           SELECT 's' || space.oid AS id, format('SCHEMA %I', space.nspname) AS name, space.nspowner AS owned_by, space.nspacl AS acl
+           UNION ALL
+           SELECT 'c' || c.oid, format('%s %I.%I', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, space.nspname, c.relname),
+                  c.relowner, c.relacl
+             FROM pg_class c WHERE c.relnamespace = space.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+           UNION ALL
+           SELECT 'p' || p.oid, format('ROUTINE %s', p.oid::regprocedure), p.proowner, COALESCE(p.proacl, acldefault('f', p.proowner))
+             FROM pg_proc p WHERE p.pronamespace = space.oid
+         ) AS object
+         CROSS JOIN LATERAL (SELECT DISTINCT a.grantee FROM aclexplode(object.acl) AS a) AS granted
+         WHERE space.nspname = ${quoteLiteral(schema)} AND granted.grantee <> object.owned_by
+           AND object.id <> ALL (string_to_array('${known}', ','))
+      LOOP
+        EXECUTE statement;
+      END LOOP;
+    END
+    $do$;
+    WITH space AS (SELECT oid FROM pg_namespace WHERE nspname = ${quoteLiteral(schema)}) SELECT ${OBJECTS} AS known`
 }
 
 /** Whether the function by which the version is read is there: its schema was renamed where it fails all the same. */
