@@ -42,6 +42,11 @@ export function grantUsage(schema: string, role: string): string {
   return `GRANT USAGE ON SCHEMA ${schema} TO ${role}`
 }
 
+/** `roles` are quoted, with commas between. */
+export function revokeCreate(schema: string, roles: string): string {
+  return `REVOKE CREATE ON SCHEMA ${schema} FROM ${roles}`
+}
+
 export function grantExecute(schema: string, functions: readonly string[], role: string): string {
   const list = functions.map((name) => `${schema}.${name}`).join(', ')
   return `GRANT EXECUTE ON FUNCTION ${list} TO ${role}`

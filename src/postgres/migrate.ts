@@ -9,6 +9,7 @@ import {
 } from '../errors.ts'
 import { migrationApplied } from '../observe/index.ts'
 import type { Connection, Driver } from './connection.ts'
+import { revokeCreate } from './grants.sql.ts'
 import { quoteIdentifier } from './identifiers.ts'
 import { forSchema, MIGRATIONS_DIRECTORY, partsOf, readMigrations } from './migrations.ts'
 import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
@@ -154,6 +155,7 @@ async function begin(
     const found = (await ask(beginMigration(schema, lockId))) as unknown as SchemaOwnership
     if (found.standby === 'true') throw standbyCannotMigrate()
     if (found.owned === 'true' && found.trusted === 'true' && found.foreign === null) {
+      if (found.creators !== null) throw othersCreate(schema, found.creators)
       if (found.present === 'false') await connection.script(createSchema(quoted))
       const standing = (await ask(createMigrations(quoted))) as unknown as Standing
       return { ...standing, known: found.known }
@@ -177,6 +179,12 @@ function notOwned(schema: string, { role, owner, owned, trusted, foreign }: Sche
       : `belongs to the role "${owner}".${others}`
   return new SchemaNotOwned(`The role "${role}" cannot migrate the schema "${schema}": it ${whose}`, {
     advice: `Code in it would run with the rights of "${role}". Migrate as the owner if you know that role; otherwise drop what it made, or choose another schema.`,
+  })
+}
+
+function othersCreate(schema: string, creators: string): SchemaNotOwned {
+  return new SchemaNotOwned(`The schema "${schema}" cannot be migrated: others can create in it (${creators}).`, {
+    advice: `A function of theirs could run with the rights of the schema's owner. Run: ${revokeCreate(quoteIdentifier(schema), creators)};`,
   })
 }
 

@@ -2,8 +2,10 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { SchemaNotOwned } from '../errors.ts'
+import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import { KNOWN_VERSION } from './migrations.ts'
+import { functionsOf, ROLE_NAMES } from './roles.ts'
 
 /** Who migrates a schema that somebody else made. The code in it must not have run. */
 
@@ -279,5 +281,91 @@ describe('what others are given', () => {
     await lockstep().migrate()
     expect((await given()).toSorted()).toEqual(['numbers', 'orders', 'outbox_status', 'price', 'schema'])
     await shopPool.query(`SELECT planted.price(1), nextval('planted.numbers'), count(*) FROM planted.orders`)
+  })
+})
+
+describe('a schema in which others can create', () => {
+  const revoke = (who: string): string => `REVOKE CREATE ON SCHEMA "planted" FROM ${who};`
+
+  test.each([
+    ['every role', 'PUBLIC'],
+    ['one role', mallory],
+  ])('%s: migrate() refuses, the doctor fails, and both say what to run', async (_, who) => {
+    const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
+    await deployerPool.query(`CREATE SCHEMA planted; GRANT CREATE ON SCHEMA planted TO ${who}`)
+    const error: unknown = await lockstep.migrate().catch((reason: unknown) => reason)
+    expect(error).toBeInstanceOf(SchemaNotOwned)
+    expect(error).toMatchObject({ advice: expect.stringContaining(revoke(who)) })
+    await deployerPool.query(revoke(who))
+    await lockstep.migrate()
+    expect((await lockstep.doctor()).filter(({ name }) => name === 'grants')).toMatchObject([{ level: 'ok' }])
+    await deployerPool.query(`GRANT CREATE ON SCHEMA planted TO ${who}`)
+    expect((await lockstep.doctor()).filter(({ name }) => name === 'grants')).toMatchObject([
+      { level: 'fail', found: expect.stringContaining(who), advice: expect.stringContaining(revoke(who)) },
+    ])
+    await expect(lockstep.migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+    await lockstep.close()
+  })
+
+  test('the owner, a superuser and a role with the owner’s rights can', async () => {
+    const member = `member_${database.name}`
+    const { rows } = await admin.query<{ me: string }>('SELECT quote_ident(current_user) AS me')
+    await admin.query(`CREATE ROLE ${member} IN ROLE ${deployer}`)
+    try {
+      await deployerPool.query(`CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO ${member}, ${rows[0]?.me}`)
+      expect(await new Lockstep(deployerPool, { schema: 'planted' }).migrate()).toMatchObject({ to: KNOWN_VERSION })
+    } finally {
+      await admin.query(`DROP OWNED BY ${member}; DROP ROLE ${member}`)
+    }
+  })
+
+  test('an overload that fits less well than Lockstep’s own is not called', async () => {
+    const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
+    await lockstep.migrate()
+    await deployerPool.query(`GRANT CREATE, USAGE ON SCHEMA planted TO ${mallory}`)
+    // Of what only functions call that run with the owner's rights: for every integer argument one of another size, for text a name.
+    const { rows } = await admin.query<{ name: string; types: string[] }>(
+      `SELECT proname AS name, ARRAY(SELECT format_type(t, NULL) FROM unnest(proargtypes) WITH ORDINALITY AS a(t, n) ORDER BY n) AS types
+         FROM pg_proc WHERE pronamespace = 'planted'::regnamespace AND pronargs > 0 AND proname <> ALL ($1)`,
+      [functionsOf(ROLE_NAMES).map((each) => each.replace(/\(.*/, ''))],
+    )
+    const others: Record<string, string[]> = {
+      integer: ['smallint', 'bigint'],
+      bigint: ['smallint', 'integer'],
+      smallint: ['integer', 'bigint'],
+      text: ['name', 'character varying'],
+    }
+    const planted = new Set<string>()
+    for (const { name, types } of rows) {
+      for (const [place, type] of types.entries()) {
+        for (const other of others[type] ?? []) {
+          const given = types.with(place, other)
+          const signature = `planted.${name}(${given.join(', ')})`
+          if (planted.has(signature)) continue
+          planted.add(signature)
+          await malloryPool
+            .query(`CREATE FUNCTION ${signature} RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''public.ran'')'`)
+            .catch(() => undefined)
+        }
+      }
+    }
+    expect(planted).toContain('planted.outbox_bucket_lock(smallint)')
+    await malloryPool.query(
+      `CREATE FUNCTION planted.outbox_append(text, text, json, bytea, json) RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''public.ran'')'`,
+    )
+    await deployerPool.query(`SELECT planted.enqueue('t', 'k', '1'), planted.enqueue_bytes('t', 'k', '1')`)
+    const fresh = new Lockstep(deployerPool, { schema: 'planted' })
+    await fresh.transaction({ lock: key`A:${1}` }, async (tx) => {
+      await tx.enqueue({ topic: 't', key: 'a', payload: 1 })
+      await tx.enqueue({ topic: 't', key: 'b', payload: 2 })
+    })
+    await deployerPool.query(`SELECT planted.outbox_lock(ARRAY['t'], ARRAY['k'])`)
+    const lease = await fresh.leases.acquire(key`B:${1}`, { ttlMs: 30_000 })
+    await lease.release()
+    const stop = new AbortController()
+    await fresh.dispatcher({ sink: async () => stop.abort() }).run({ signal: stop.signal })
+    await fresh.outbox.status()
+    await Promise.all([fresh.close(), lockstep.close()])
+    expect(await ran()).toBe(false)
   })
 })

@@ -134,6 +134,16 @@ const OBJECTS = `
     UNION ALL SELECT 'c' || c.oid FROM pg_class c JOIN space ON c.relnamespace = space.oid
     UNION ALL SELECT 'p' || p.oid FROM pg_proc p JOIN space ON p.pronamespace = space.oid) AS object), '')`
 
+/**
+ * Who can create in a schema `space` and has none of its owner's rights: such a role could add a function whose arguments fit better than
+ * those of Lockstep's own, and functions that run with the owner's rights would call it. Null where there is nobody.
+ */
+export const CREATORS = `
+  (SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, ', ')
+     FROM space CROSS JOIN LATERAL aclexplode(space.nspacl) AS a LEFT JOIN pg_roles who ON who.oid = a.grantee
+    WHERE a.privilege_type = 'CREATE'
+      AND (a.grantee = 0 OR NOT (who.rolsuper OR pg_has_role(a.grantee, space.nspowner, 'USAGE'))))`
+
 /** Whose code a superuser would run in the schema. */
 export interface StrangerInSchema {
   readonly role: string
@@ -182,6 +192,8 @@ export interface SchemaOwnership {
   readonly foreign: string | null
   /** Whether its function `schema_version()` runs with its owner's rights: then calling it runs none of another role's code as this one. */
   readonly safeVersion: 'true' | 'false'
+  /** Other roles that can create in the schema; null where there are none. */
+  readonly creators: string | null
   /** What was there before, as `closeNewObjects` takes it. */
   readonly known: string
   readonly standby: string
@@ -205,7 +217,7 @@ export function beginMigration(schema: string, lockId: bigint): string {
     WITH me AS (SELECT * FROM pg_roles WHERE rolname = current_user),
     base AS (SELECT datdba FROM pg_database WHERE datname = current_database()),
     dba AS (SELECT r.rolsuper FROM pg_roles r JOIN base ON r.oid = base.datdba),
-    space AS (SELECT oid, nspowner FROM pg_namespace WHERE nspname = ${name}),
+    space AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = ${name}),
     object AS (
       SELECT 1 AS place, 'the schema' AS what, nspowner AS owned_by FROM space
       UNION ALL
@@ -232,6 +244,7 @@ export function beginMigration(schema: string, lockId: bigint): string {
               FROM (SELECT * FROM judged j WHERE j.place > 1 AND NOT j.trusted ORDER BY j.place, j.what LIMIT 5) AS f) AS foreign,
            COALESCE((SELECT count(*) = 1 AND bool_and(p.prosecdef AND p.pronargs = 0) FROM pg_proc p JOIN space ON p.pronamespace = space.oid
                       WHERE p.proname = 'schema_version'), false)::text AS "safeVersion",
+           ${CREATORS} AS creators,
            ${OBJECTS} AS known,
            pg_is_in_recovery()::text AS standby
       FROM me`
