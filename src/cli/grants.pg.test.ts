@@ -83,7 +83,9 @@ describe('a role that owns something in the schema', () => {
     await owner.query(`CREATE ROLE ${quotedHolder} LOGIN NOSUPERUSER`)
     await new Lockstep(owner, { schema }).migrate()
   })
-  afterAll(() => owner.query(`DROP SCHEMA ${quotedSchema} CASCADE; DROP OWNED BY ${quotedHolder}; DROP ROLE ${quotedHolder}`))
+  afterAll(() =>
+    owner.query(`DROP SCHEMA ${quotedSchema} CASCADE; DROP OWNED BY ${quotedHolder}; DROP ROLE ${quotedHolder}`),
+  )
   const run = async (as: string): Promise<unknown> => {
     const { stdout } = await command(['grants', '--to', holder, '--as', as, '--schema', schema])
     try {
@@ -100,14 +102,19 @@ describe('a role that owns something in the schema', () => {
   ])('%s: is refused, as printed and as applied, and keeps its rights', async (_, alter) => {
     await run('producer')
     await owner.query(`${alter} ${quotedHolder}`)
-    await expect(run('producer')).rejects.toMatchObject({ code: '0LP01', message: expect.stringContaining('owns the schema') })
+    await expect(run('producer')).rejects.toMatchObject({
+      code: '0LP01',
+      message: expect.stringContaining('owns the schema'),
+    })
     const applied = await command(
       ['grants', '--to', holder, '--as', 'producer', '--schema', schema, '--apply'],
       database.url,
     )
     expect(applied.code).not.toBe(0)
     expect(applied.stderr).toContain('owns the schema')
-    await expect(new Lockstep(owner, { schema }).grant({ to: holder, as: 'producer' })).rejects.toBeInstanceOf(InvalidOption)
+    await expect(new Lockstep(owner, { schema }).grant({ to: holder, as: 'producer' })).rejects.toBeInstanceOf(
+      InvalidOption,
+    )
     await owner.query(`${alter} CURRENT_USER`)
   })
 })

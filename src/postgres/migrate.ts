@@ -19,6 +19,7 @@ import {
   COMMIT,
   createMigrations,
   createSchema,
+  eventLimit,
   limitEvents,
   recordMigration,
   ROLLBACK,
@@ -89,7 +90,7 @@ export async function migrate(
       const { makes, grants } = partsOf(migration)
       await connection.script(forSchema(makes, schema))
       const closed = await connection.script(closeNewObjects(schema, known))
-      known = (closed.at(-1)?.rows[0] as unknown as Pick<SchemaOwnership, 'known'>).known
+      known = String(closed.at(-1)?.rows[0]?.['known'])
       if (grants !== undefined) await connection.script(forSchema(grants, schema))
       await connection.read(recordMigration(quoteIdentifier(schema)), [
         migration.version,
@@ -97,9 +98,7 @@ export async function migrate(
         migration.compatibleFrom,
       ])
     }
-    if (maxEventBytes !== undefined) {
-      await connection.script(limitEvents(quoteIdentifier(schema), maxEventBytes))
-    }
+    if (maxEventBytes !== undefined) await limit(connection, schema, maxEventBytes)
     await connection.script(COMMIT)
     connection.release()
     const applied = pending.map(({ version, name }) => ({ version, name }))
@@ -115,6 +114,12 @@ export async function migrate(
       cause: error,
     })
   }
+}
+
+/** A role that does not own the schema may ask for what is so already. */
+async function limit(connection: Connection, schema: string, bytes: number): Promise<void> {
+  const [found] = await connection.script(eventLimit(schema))
+  if (Number(found?.rows[0]?.['bytes']) !== bytes) await connection.script(limitEvents(quoteIdentifier(schema), bytes))
 }
 
 function checkMaxEventBytes(bytes: unknown, target: number): void {

@@ -235,7 +235,7 @@ describe('what others are given', () => {
     await shopPool.end()
     await admin.query(`DROP OWNED BY ${shop}; DROP ROLE ${shop}`)
   })
-  const given = async (): Promise<unknown[]> => {
+  const given = async (): Promise<string[]> => {
     const { rows } = await admin.query<{ name: string }>(
       `SELECT 'schema' AS name FROM pg_namespace s, aclexplode(s.nspacl) a WHERE s.nspname = 'planted' AND a.grantee <> s.nspowner
        UNION ALL
@@ -258,7 +258,9 @@ describe('what others are given', () => {
           ['EXECUTE', 'FUNCTIONS'],
           ['ALL', 'SCHEMAS'],
         ])
-          await deployerPool.query(`ALTER DEFAULT PRIVILEGES ${verb === 'TO' ? 'GRANT' : 'REVOKE'} ${what} ON ${kind} ${verb} ${shop}`)
+          await deployerPool.query(
+            `ALTER DEFAULT PRIVILEGES ${verb === 'TO' ? 'GRANT' : 'REVOKE'} ${what} ON ${kind} ${verb} ${shop}`,
+          )
       }
       await change('TO')
       try {
@@ -367,5 +369,19 @@ describe('a schema in which others can create', () => {
     await fresh.outbox.status()
     await Promise.all([fresh.close(), lockstep.close()])
     expect(await ran()).toBe(false)
+  })
+})
+
+test('a role that does not own the schema may ask for the limit of events that it has, and for no other', async () => {
+  const owner = new Lockstep(admin, { schema: 'planted' })
+  await owner.migrate()
+  await owner.grant({ to: deployer, as: 'application' })
+  const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
+  expect(await lockstep.migrate({ maxEventBytes: 1_000_000 })).toMatchObject({ applied: [] })
+  await expect(lockstep.migrate({ maxEventBytes: 5000 })).rejects.toMatchObject({ code: 'LOCKSTEP_MIGRATION_FAILED' })
+  await owner.migrate({ maxEventBytes: 5000 })
+  expect(await lockstep.migrate({ maxEventBytes: 5000 })).toMatchObject({ applied: [] })
+  await expect(lockstep.migrate({ maxEventBytes: 1_000_000 })).rejects.toMatchObject({
+    code: 'LOCKSTEP_MIGRATION_FAILED',
   })
 })

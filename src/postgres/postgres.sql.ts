@@ -43,6 +43,13 @@ export function limitEvents(schema: string, bytes: number): string {
           AS 'SELECT ${bytes}::bigint'`
 }
 
+/** The limit as it is, from the catalogs: not every role can call the function. The schema's name as it is, not quoted. */
+export function eventLimit(schema: string): string {
+  return `
+    SELECT substring(p.prosrc FROM '[0-9]+') AS bytes FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace
+     WHERE s.nspname = ${quoteLiteral(schema)} AND p.proname = 'outbox_max_event_bytes' AND p.pronargs = 0`
+}
+
 export function listen(channel: string): string {
   return `LISTEN ${quoteIdentifier(channel)}`
 }
