@@ -182,6 +182,8 @@ describe.each([
     ['migrate()', (lockstep) => lockstep.migrate()],
     ['transaction()', (lockstep) => lockstep.transaction({}, async () => 'ran')],
     ['leases.list()', (lockstep) => lockstep.leases.list()],
+    ['locks.list()', (lockstep) => lockstep.locks.list()],
+    ['rollout.list()', (lockstep) => lockstep.rollout.list()],
   ])('%s refuses', async (__, call) => {
     await malloryPool.query(`${MALLORYS}; ${script}`)
     const lockstep = new Lockstep(admin, { schema: 'planted' })

@@ -18,3 +18,9 @@ export async function strangersSchema(connection: Connection, schema: string): P
     },
   )
 }
+
+/** Throws where a superuser must not call a function of the schema. */
+export async function refuseStranger(connection: Connection, schema: string): Promise<void> {
+  const stranger = await strangersSchema(connection, schema)
+  if (stranger !== undefined) throw stranger
+}
