@@ -224,7 +224,7 @@ DECLARE
   many boolean := cardinality(streams) > 100;
   next bigint;
 BEGIN
-  FOR next IN SELECT :"schema".outbox_bucket_lock(b.n)
+  FOR next IN SELECT :"schema".outbox_bucket_lock(b.n::integer)
                 FROM (SELECT DISTINCT :"schema".outbox_bucket(s) AS n FROM unnest(streams) AS s) AS b ORDER BY b.n LOOP
     IF many THEN
       PERFORM pg_advisory_xact_lock(next);
@@ -457,11 +457,11 @@ $$;
 -- For any language, a trigger, psql: SELECT lockstep.enqueue('trades', 'portfolio 7', '{"id": 101}').
 CREATE FUNCTION :"schema".enqueue(topic text, key text, payload json, headers json DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$ SELECT :"schema".outbox_append(topic, key, payload, NULL, headers) $$;
+AS $$ SELECT :"schema".outbox_append(topic, key, payload, NULL::bytea, headers, NULL::bigint, NULL::uuid) $$;
 
 CREATE FUNCTION :"schema".enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-AS $$ SELECT :"schema".outbox_append(topic, key, NULL, payload, headers) $$;
+AS $$ SELECT :"schema".outbox_append(topic, key, NULL::json, payload, headers, NULL::bigint, NULL::uuid) $$;
 
 -- What runs with the owner's rights is nobody else's until it is granted: docs/operating/outbox.md has a list for each role.
 REVOKE EXECUTE ON FUNCTION

@@ -322,7 +322,7 @@ BEGIN
   IF current_setting('synchronous_standby_names') = '' THEN
     place := NULL;
   END IF;
-  life := (SELECT h.life FROM :"schema".outbox_here(NULL) AS h);
+  life := (SELECT h.life FROM :"schema".outbox_here(NULL::text) AS h);
 END
 $$;
 

@@ -579,7 +579,7 @@ BEGIN
                      UNION SELECT o.last_value FROM :"schema".outbox_slot o);
       FOR part IN SELECT r.* FROM unnest(buckets) AS b
                    CROSS JOIN (SELECT pg_snapshot_xmax(next) AS low, NULL::xid8 AS high UNION ALL SELECT x, x FROM unnest(ended) AS x) AS w
-                   CROSS JOIN LATERAL :"schema".outbox_estimate(slots, b, w.low, w.high, 0) AS r LOOP
+                   CROSS JOIN LATERAL :"schema".outbox_estimate(slots, b, w.low, w.high, 0::bigint) AS r LOOP
         SELECT INTO total, all_exact, oldest total + part.events, all_exact AND part.exact, least(oldest, part.oldest);
       END LOOP;
       IF NOT c.done THEN
@@ -626,7 +626,7 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION :"schema".outbox_move, :"schema".outbox_read, :"schema".outbox_estimate, :"schema".outbox_status FROM PUBLIC;
 
--- Whoever dispatches so far goes on to.
+-- grants: whoever dispatches so far goes on to.
 DO $do$
 DECLARE
   who text;

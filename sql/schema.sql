@@ -3,9 +3,9 @@
 function current_incarnation() returns text language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
 SELECT i.value::text FROM "lockstep".incarnation i
 function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
-SELECT "lockstep".outbox_append(topic, key, payload, NULL, headers)
+SELECT "lockstep".outbox_append(topic, key, payload, NULL::bytea, headers, NULL::bigint, NULL::uuid)
 function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
-SELECT "lockstep".outbox_append(topic, key, NULL, payload, headers)
+SELECT "lockstep".outbox_append(topic, key, NULL::json, payload, headers, NULL::bigint, NULL::uuid)
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 DECLARE
   here oid := (SELECT oid FROM pg_database WHERE datname = current_database());
@@ -1134,7 +1134,7 @@ BEGIN
   IF current_setting('synchronous_standby_names') = '' THEN
     place := NULL;
   END IF;
-  life := (SELECT h.life FROM "lockstep".outbox_here(NULL) AS h);
+  life := (SELECT h.life FROM "lockstep".outbox_here(NULL::text) AS h);
 END
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
 BEGIN
@@ -1270,7 +1270,7 @@ DECLARE
   many boolean := cardinality(streams) > 100;
   next bigint;
 BEGIN
-  FOR next IN SELECT "lockstep".outbox_bucket_lock(b.n)
+  FOR next IN SELECT "lockstep".outbox_bucket_lock(b.n::integer)
                 FROM (SELECT DISTINCT "lockstep".outbox_bucket(s) AS n FROM unnest(streams) AS s) AS b ORDER BY b.n LOOP
     IF many THEN
       PERFORM pg_advisory_xact_lock(next);
@@ -2233,7 +2233,7 @@ BEGIN
                      UNION SELECT o.last_value FROM "lockstep".outbox_slot o);
       FOR part IN SELECT r.* FROM unnest(buckets) AS b
                    CROSS JOIN (SELECT pg_snapshot_xmax(next) AS low, NULL::xid8 AS high UNION ALL SELECT x, x FROM unnest(ended) AS x) AS w
-                   CROSS JOIN LATERAL "lockstep".outbox_estimate(slots, b, w.low, w.high, 0) AS r LOOP
+                   CROSS JOIN LATERAL "lockstep".outbox_estimate(slots, b, w.low, w.high, 0::bigint) AS r LOOP
         SELECT INTO total, all_exact, oldest total + part.events, all_exact AND part.exact, least(oldest, part.oldest);
       END LOOP;
       IF NOT c.done THEN

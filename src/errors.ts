@@ -189,7 +189,7 @@ export class SchemaTooNew extends LockstepError {
   readonly code = 'LOCKSTEP_SCHEMA_TOO_NEW'
 }
 
-/** `migrate()` found the schema, or something in it, in the hands of another role, whose code it would run with its own rights. */
+/** The schema, or something in it, is in the hands of another role, whose code would run with the rights of this one. */
 export class SchemaNotOwned extends LockstepError {
   readonly code = 'LOCKSTEP_SCHEMA_NOT_OWNED'
 }

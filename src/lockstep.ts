@@ -35,6 +35,7 @@ import { isLongForm, type LongOnceOptions, once, onceLong, type OnceOptions, onc
 import {
   applyGrants,
   checkSchemaName,
+  type Connection,
   DEFAULT_SILENCE_MS,
   diagnose,
   type DoctorOptions,
@@ -48,6 +49,7 @@ import {
   type Pool,
   type PostgresJs,
   quoteIdentifier,
+  refuseStranger,
   SilenceWatch,
   wantedRoles,
   wantsTrial,
@@ -133,7 +135,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     this.locks = {
       list: async (wanted = {}) => {
         if (this.#closing.closed) throw closedError()
-        return listLocks({ driver, schema: quoteIdentifier(schema), silence, queue }, wanted)
+        const trust = (connection: Connection): Promise<void> => refuseStranger(connection, schema)
+        return listLocks({ driver, schema: quoteIdentifier(schema), silence, queue, trust }, wanted)
       },
     }
     this.#grounds = {

@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process'
 import pg from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { Lockstep } from '../index.ts'
+import { InvalidOption, Lockstep } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -41,7 +41,7 @@ afterAll(() => owner.query(`DROP OWNED BY ${quoted}; DROP ROLE ${quoted}`))
 test('prints statements that work as printed, without a database', async () => {
   const { code, stdout } = await command(['grants', '--to', role, '--as', 'producer,consumer'])
   expect(code).toBe(0)
-  expect(stdout).toMatch(/^BEGIN;\nREVOKE ALL ON ALL TABLES/)
+  expect(stdout).toMatch(/^BEGIN;\nDO [^;]*;[^]*REVOKE ALL ON ALL TABLES/)
   await owner.query(stdout)
   expect((await command(['doctor', '--as', 'producer,consumer'], url.href)).code).toBe(0)
 })
@@ -72,6 +72,58 @@ test.each([
     code: 2,
     stderr: expect.stringContaining(message) as string,
   })
+})
+
+describe('a role that owns something in the schema', () => {
+  const schema = `own'd "1"`
+  const quotedSchema = `"${schema.replaceAll('"', '""')}"`
+  const holder = `own $do$ ' \\ "1" ${database.name}`.slice(0, 60)
+  const quotedHolder = `"${holder.replaceAll('"', '""')}"`
+  beforeAll(async () => {
+    await owner.query(`CREATE ROLE ${quotedHolder} LOGIN NOSUPERUSER`)
+    await new Lockstep(owner, { schema }).migrate()
+  })
+  afterAll(() =>
+    owner.query(`DROP SCHEMA ${quotedSchema} CASCADE; DROP OWNED BY ${quotedHolder}; DROP ROLE ${quotedHolder}`),
+  )
+  const run = async (as: string): Promise<unknown> => {
+    const { stdout } = await command(['grants', '--to', holder, '--as', as, '--schema', schema])
+    try {
+      return await owner.query(stdout)
+    } finally {
+      await owner.query('ROLLBACK')
+    }
+  }
+
+  test.each([
+    ['the schema', `ALTER SCHEMA ${quotedSchema} OWNER TO`],
+    ['a table', `ALTER TABLE ${quotedSchema}.epoch OWNER TO`],
+    ['a function', `ALTER FUNCTION ${quotedSchema}.schema_version() OWNER TO`],
+  ])('%s: is refused, as printed and as applied, and keeps its rights', async (_, alter) => {
+    await run('producer')
+    await owner.query(`${alter} ${quotedHolder}`)
+    await expect(run('producer')).rejects.toMatchObject({
+      code: '0LP01',
+      message: expect.stringContaining('owns the schema'),
+    })
+    const applied = await command(
+      ['grants', '--to', holder, '--as', 'producer', '--schema', schema, '--apply'],
+      database.url,
+    )
+    expect(applied.code).not.toBe(0)
+    expect(applied.stderr).toContain('owns the schema')
+    await expect(new Lockstep(owner, { schema }).grant({ to: holder, as: 'producer' })).rejects.toBeInstanceOf(
+      InvalidOption,
+    )
+    await owner.query(`${alter} CURRENT_USER`)
+  })
+})
+
+test('refuses to grant to everybody', async () => {
+  const { code, stdout, stderr } = await command(['grants', '--to', 'public', '--as', 'producer'])
+  expect([code, stdout]).toEqual([2, ''])
+  expect(stderr).toContain('every role')
+  await expect(new Lockstep(owner).grant({ to: 'public', as: 'producer' })).rejects.toBeInstanceOf(InvalidOption)
 })
 
 test('refuses a schema name with a dollar', async () => {

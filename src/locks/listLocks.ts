@@ -69,6 +69,8 @@ export interface ListGrounds {
   readonly schema: string
   readonly silence: SilenceWatch
   readonly queue: KeyQueue
+  /** Throws where nothing of the schema may be called. */
+  readonly trust: (connection: Connection) => Promise<void>
 }
 
 /** The names cannot be had: no right, no table yet, or a standby, on which it cannot be read. */
@@ -83,7 +85,10 @@ const NAMELESS: ReadonlySet<string | undefined> = new Set([
 export async function listLocks(grounds: ListGrounds, options: ListLocksOptions): Promise<LockListing> {
   checkOptions('locks.list()', options, LIST_LOCKS_OPTIONS)
   const { statements = false } = options
-  const ask = (connection: Connection): Promise<LockListRow[]> => askForRows(connection, grounds.schema, statements)
+  const ask = async (connection: Connection): Promise<LockListRow[]> => {
+    await grounds.trust(connection)
+    return askForRows(connection, grounds.schema, statements)
+  }
   const rows = await withConnection(grounds.driver, ask, grounds.silence)
   return toListing(rows, grounds.queue.keys())
 }

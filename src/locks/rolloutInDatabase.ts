@@ -1,5 +1,13 @@
 import { InvalidOption } from '../errors.ts'
-import { type Driver, type OwnValue, quoteIdentifier, type SilenceWatch, withConnection } from '../postgres/index.ts'
+import {
+  type Connection,
+  type Driver,
+  type OwnValue,
+  quoteIdentifier,
+  refuseStranger,
+  type SilenceWatch,
+  withConnection,
+} from '../postgres/index.ts'
 import { checkMode, LOCKED, longestRule, type RolloutMode, type RolloutRule, type RolloutSource } from './rollout.ts'
 import { rolloutRules, setRolloutRule, unsetRolloutRule } from './rollout.sql.ts'
 
@@ -20,6 +28,8 @@ export class RolloutInDatabase implements RolloutSource {
   readonly #driver: Driver
   readonly #schema: string
   readonly #silence: SilenceWatch
+  readonly #name: string
+  #trusted = false
   #rules: readonly StoredRolloutRule[] = []
   #readAt = -Infinity
   #reading: Promise<void> | undefined
@@ -27,6 +37,7 @@ export class RolloutInDatabase implements RolloutSource {
   constructor(driver: Driver, schema: string, silence: SilenceWatch) {
     this.#driver = driver
     this.#schema = quoteIdentifier(schema)
+    this.#name = schema
     this.#silence = silence
   }
 
@@ -75,19 +86,25 @@ export class RolloutInDatabase implements RolloutSource {
   }
 
   async #change(text: string, values: readonly OwnValue[]): Promise<number> {
-    const { rowCount } = await withConnection(
-      this.#driver,
-      (connection) => connection.read(text, values),
-      this.#silence,
-    )
+    const { rowCount } = await this.#ask(text, values)
     this.#readAt = -Infinity
     return rowCount
+  }
+
+  /** Rules are read before anything else has looked whose schema it is. */
+  async #ask(text: string, values?: readonly OwnValue[]): ReturnType<Connection['read']> {
+    const work = async (connection: Connection): ReturnType<Connection['read']> => {
+      if (!this.#trusted) await refuseStranger(connection, this.#name)
+      this.#trusted = true
+      return connection.read(text, values)
+    }
+    return withConnection(this.#driver, work, this.#silence)
   }
 
   async #read(): Promise<void> {
     const askedAt = performance.now()
     const text = rolloutRules(this.#schema)
-    const { rows } = await withConnection(this.#driver, (connection) => connection.read(text), this.#silence)
+    const { rows } = await this.#ask(text)
     this.#rules = (rows as unknown as StoredRow[]).map((row) => ({
       prefix: row.prefix,
       mode: row.mode === 'percent' ? { percent: Number(row.percent) } : (row.mode as 'off' | 'observe' | 'on'),

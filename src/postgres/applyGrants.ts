@@ -1,6 +1,8 @@
+import { InvalidOption } from '../errors.ts'
 import type { Driver } from './connection.ts'
 import { grantsFor, type GrantOptions } from './roles.ts'
 import { ROLLBACK } from './postgres.sql.ts'
+import { codeOf, INVALID_GRANT_OPERATION } from './sqlstate.ts'
 import { withConnection } from './withConnection.ts'
 
 /** Grants a role of the database what a role of the documentation needs, in one transaction, and gives the statements. */
@@ -11,7 +13,11 @@ export async function applyGrants(driver: Driver, schema: string, options: Grant
       await connection.script(statements.join('; '))
     } catch (error) {
       if (!connection.lost) await connection.script(ROLLBACK)
-      throw error
+      if (codeOf(error) !== INVALID_GRANT_OPERATION) throw error
+      throw new InvalidOption(`grant() cannot do that: ${(error as Error).message}.`, {
+        advice: 'An owner needs no grants. Name the role that the application connects as.',
+        cause: error,
+      })
     }
   })
   return statements

@@ -1,3 +1,5 @@
+import { CREATORS } from './postgres.sql.ts'
+
 /** The questions that the doctor asks. */
 
 /** Settings and state of the server, in one row. */
@@ -46,7 +48,8 @@ export const IDLE_LOCK_HOLDERS = `
 /** What the role can do in the schema, from the catalogs: they need no grant. `schema` is a literal. No row: there is no schema. */
 export function rightsInSchema(schema: string): string {
   return `
-    SELECT current_user::text AS role, pg_has_role(current_user, s.nspowner, 'USAGE')::text AS owner,
+    WITH space AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = ${schema})
+    SELECT current_user::text AS role, pg_has_role(current_user, s.nspowner, 'USAGE')::text AS owner, ${CREATORS} AS creators,
            has_schema_privilege(s.oid, 'USAGE')::text AS usage, has_schema_privilege(s.oid, 'CREATE')::text AS create,
            COALESCE((SELECT json_agg(format('%s(%s)', p.proname, pg_get_function_identity_arguments(p.oid)))
               FROM pg_proc p WHERE p.pronamespace = s.oid AND NOT has_function_privilege(p.oid, 'EXECUTE')), '[]')::text AS denied,
@@ -60,7 +63,7 @@ export function rightsInSchema(schema: string): string {
            COALESCE((SELECT json_agg(format('%s on %s', r.name, c.relname) ORDER BY c.relname, r.name)
               FROM pg_class c CROSS JOIN unnest(ARRAY['SELECT', 'UPDATE', 'USAGE']) AS r(name)
              WHERE c.relnamespace = s.oid AND c.relkind = 'S' AND has_sequence_privilege(c.oid, r.name)), '[]')::text AS sequences
-      FROM pg_namespace s WHERE s.nspname = ${schema}`
+      FROM space s`
 }
 
 /** Sessions whose role cannot use the schema and that hold one of Lockstep's numbers. */

@@ -17,6 +17,7 @@ import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { KNOWN_VERSION, MIGRATIONS_DIRECTORY } from './migrations.ts'
 import { connects } from './doctorConnects.ts'
 import { grantsFinding } from './doctorGrants.ts'
+import { strangersSchema } from './ownership.ts'
 import { checkReadinessOn } from './readiness.ts'
 import { checkRoleName, type RoleName } from './roles.ts'
 import { codeOf } from './sqlstate.ts'
@@ -102,7 +103,11 @@ export async function diagnose(
   probe: Probe,
   oldAfterMs: number = OLD_AFTER_MS,
 ): Promise<Finding[]> {
-  const grants = await withConnection(driver, (connection) => grantsFinding(connection, schema, probe.roles))
+  const grants = await withConnection(driver, async (connection) => {
+    const stranger = await strangersSchema(connection, schema)
+    if (stranger === undefined) return grantsFinding(connection, schema, probe.roles)
+    return { findings: [{ name: 'schema', level: 'fail' as const, ...withoutAdvice(stranger) }], usable: false }
+  })
   // Before a connection is held: a pool may have only one.
   const tried = grants.usable ? await trialOf(probe) : undefined
   return withConnection(driver, async (connection) => {
@@ -124,7 +129,7 @@ export async function diagnose(
       keepalive(settings),
       await oldSnapshots(connection, oldAfterMs),
       await idleLockHolders(connection),
-      ...(await foreignLocks(connection, schema)),
+      ...(grants.usable ? await foreignLocks(connection, schema) : []),
       poolSize(driver, settings),
       connects(driver),
       commitDurability(settings),

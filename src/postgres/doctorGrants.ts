@@ -1,7 +1,7 @@
 import type { Connection } from './connection.ts'
 import type { Finding } from './doctor.ts'
 import { rightsInSchema } from './doctor.sql.ts'
-import { grantExecute, grantUsage } from './grants.sql.ts'
+import { grantExecute, grantUsage, revokeCreate } from './grants.sql.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { functionsOf, ROLE_NAMES, type RoleName, ROLES } from './roles.ts'
 
@@ -10,6 +10,8 @@ interface RightsRow {
   readonly owner: 'true' | 'false'
   readonly usage: 'true' | 'false'
   readonly create: 'true' | 'false'
+  /** Other roles than the owner that can create in the schema. */
+  readonly creators: string | null
   /** Lists in JSON. */
   readonly denied: string
   readonly allowed: string
@@ -38,11 +40,10 @@ export async function grantsFinding(
   const row = result?.rows[0] as unknown as RightsRow | undefined
   // Without a schema, another finding says so.
   if (row === undefined) return { findings: [], usable: true }
+  const open = openSchema(schema, row)
   if (row.owner === 'true') {
-    return {
-      findings: [{ name: NAME, level: 'ok', found: `"${row.role}" has the rights of the schema's owner`, advice: '' }],
-      usable: true,
-    }
+    const found = `"${row.role}" has the rights of the schema's owner`
+    return { findings: open.length > 0 ? open : [{ name: NAME, level: 'ok', found, advice: '' }], usable: true }
   }
   const denied = namesIn(row.denied)
   const allowed = namesIn(row.allowed)
@@ -59,7 +60,7 @@ export async function grantsFinding(
   ]
   const who = roles.length === 0 ? `"${row.role}"` : `"${row.role}" as ${roles.join(' and ')}`
   const command = `npx pg-lockstep grants --to ${row.role} --as ${roles.join(',') || 'ROLE'} --apply`
-  const findings: Finding[] = []
+  const findings: Finding[] = [...open]
   if (missing.length > 0) {
     const place = quoteIdentifier(schema)
     const role = quoteIdentifier(row.role)
@@ -106,6 +107,19 @@ export async function grantsFinding(
   const usable =
     row.usage === 'true' && ROLES.observer.functions.every((each) => !isOfEveryRole(each) || !denied.has(each))
   return { findings, usable }
+}
+
+/** Whoever can create in the schema can have functions run with the rights of its owner. The session's own role is told otherwise. */
+function openSchema(schema: string, { role, creators }: RightsRow): Finding[] {
+  if (creators === null || creators === role || creators === quoteIdentifier(role)) return []
+  return [
+    {
+      name: NAME,
+      level: 'fail',
+      found: `others than the owner can create in the schema "${schema}": ${creators}`,
+      advice: `A function of theirs could run with the owner's rights. As the owner, run: ${revokeCreate(quoteIdentifier(schema), creators)};`,
+    },
+  ]
 }
 
 function isOfEveryRole(name: string): boolean {

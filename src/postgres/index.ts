@@ -44,6 +44,7 @@ export {
   type TextRow,
 } from './connection.ts'
 export { meansNoConnection, withKeys } from './connectFailure.ts'
+export { refuseStranger } from './ownership.ts'
 export { describeSchema } from './describeSchema.ts'
 export { diagnose, type DoctorOptions, type Finding, wantedRoles, wantsTrial } from './doctor.ts'
 export { DEFAULT_SILENCE_MS, driverFor, isPool, type Pool } from './driver.ts'

@@ -9,17 +9,19 @@ import {
 } from '../errors.ts'
 import { migrationApplied } from '../observe/index.ts'
 import type { Connection, Driver } from './connection.ts'
+import { revokeCreate } from './grants.sql.ts'
 import { quoteIdentifier } from './identifiers.ts'
-import { forSchema, MIGRATIONS_DIRECTORY, readMigrations } from './migrations.ts'
+import { forSchema, MIGRATIONS_DIRECTORY, partsOf, readMigrations } from './migrations.ts'
 import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
 import {
   beginMigration,
+  closeNewObjects,
   COMMIT,
   createMigrations,
   createSchema,
+  eventLimit,
   limitEvents,
   recordMigration,
-  revokeFromPublic,
   ROLLBACK,
   type SchemaOwnership,
   schemaVersion,
@@ -83,18 +85,20 @@ export async function migrate(
     const from = Number(standing.version ?? 0)
     if (Number(standing.floor ?? 0) > migrations.length) throw tooNew(schema, standing, migrations.length)
     const pending = migrations.filter((migration) => migration.version > from && migration.version <= target)
+    let { known } = standing
     for (const migration of pending) {
-      await connection.script(forSchema(migration.text, schema))
+      const { makes, grants } = partsOf(migration)
+      await connection.script(forSchema(makes, schema))
+      const closed = await connection.script(closeNewObjects(schema, known))
+      known = String(closed.at(-1)?.rows[0]?.['known'])
+      if (grants !== undefined) await connection.script(forSchema(grants, schema))
       await connection.read(recordMigration(quoteIdentifier(schema)), [
         migration.version,
         migration.name,
         migration.compatibleFrom,
       ])
     }
-    if (maxEventBytes !== undefined) {
-      await connection.script(limitEvents(quoteIdentifier(schema), maxEventBytes))
-    }
-    if (pending.length > 0) await connection.script(revokeFromPublic(quoteIdentifier(schema)))
+    if (maxEventBytes !== undefined) await limit(connection, schema, maxEventBytes)
     await connection.script(COMMIT)
     connection.release()
     const applied = pending.map(({ version, name }) => ({ version, name }))
@@ -110,6 +114,12 @@ export async function migrate(
       cause: error,
     })
   }
+}
+
+/** A role that does not own the schema may ask for what is so already. */
+async function limit(connection: Connection, schema: string, bytes: number): Promise<void> {
+  const [found] = await connection.script(eventLimit(schema))
+  if (Number(found?.rows[0]?.['bytes']) !== bytes) await connection.script(limitEvents(quoteIdentifier(schema), bytes))
 }
 
 function checkMaxEventBytes(bytes: unknown, target: number): void {
@@ -134,9 +144,15 @@ export function tooNew(schema: string, standing: Standing, known: number): Schem
 
 /**
  * Nothing in the schema is read or run before it is known to be the migrating role's own. A role that does not own it can still find
- * that there is nothing to do, as an application does that migrates at every start: by a function that runs with its owner's rights.
+ * that there is nothing to do, as an application does that migrates at every start: by a function that runs with its owner's rights. Not
+ * so a superuser: what the function returns can have a cast, and that runs with the caller's rights.
  */
-async function begin(connection: Connection, schema: string, lockId: bigint, target: number): Promise<Standing> {
+async function begin(
+  connection: Connection,
+  schema: string,
+  lockId: bigint,
+  target: number,
+): Promise<Standing & Pick<SchemaOwnership, 'known'>> {
   const quoted = quoteIdentifier(schema)
   const ask = async (text: string): Promise<Record<string, unknown> | undefined> =>
     (await connection.script(text)).at(-1)?.rows[0]
@@ -144,14 +160,16 @@ async function begin(connection: Connection, schema: string, lockId: bigint, tar
     const found = (await ask(beginMigration(schema, lockId))) as unknown as SchemaOwnership
     if (found.standby === 'true') throw standbyCannotMigrate()
     if (found.owned === 'true' && found.trusted === 'true' && found.foreign === null) {
+      if (found.creators !== null) throw othersCreate(schema, found.creators)
       if (found.present === 'false') await connection.script(createSchema(quoted))
-      return (await ask(createMigrations(quoted))) as unknown as Standing
+      const standing = (await ask(createMigrations(quoted))) as unknown as Standing
+      return { ...standing, known: found.known }
     }
-    const isOwn = found.owned === 'true' && found.trusted === 'true'
-    if (isOwn || found.safeVersion === 'false') throw notOwned(schema, found)
+    // A superuser has every owner's rights, and calls nothing of a role that it cannot trust.
+    if (found.owned === 'true' || found.safeVersion === 'false') throw notOwned(schema, found)
     const standing = (await ask(schemaVersion(quoted))) as unknown as Standing
     if (Number(standing.version ?? 0) < target) throw notOwned(schema, found)
-    return standing
+    return { ...standing, known: found.known }
   } catch (error) {
     if (codeOf(error) !== READ_ONLY_TRANSACTION) throw error
     throw standbyCannotMigrate(error)
@@ -166,6 +184,12 @@ function notOwned(schema: string, { role, owner, owned, trusted, foreign }: Sche
       : `belongs to the role "${owner}".${others}`
   return new SchemaNotOwned(`The role "${role}" cannot migrate the schema "${schema}": it ${whose}`, {
     advice: `Code in it would run with the rights of "${role}". Migrate as the owner if you know that role; otherwise drop what it made, or choose another schema.`,
+  })
+}
+
+function othersCreate(schema: string, creators: string): SchemaNotOwned {
+  return new SchemaNotOwned(`The schema "${schema}" cannot be migrated: others can create in it (${creators}).`, {
+    advice: `A function of theirs could run with the rights of the schema's owner. Run: ${revokeCreate(quoteIdentifier(schema), creators)};`,
   })
 }
 

@@ -17,6 +17,14 @@ export const NEEDED_VERSION = 14
 const FILE_NAME = /^(\d{4})_([a-z0-9_]+)\.sql$/
 const COMPATIBLE_FROM = /^-- compatible-from: (\d+)$/m
 
+const GRANTS = /^-- grants: .*$/m
+
+/** What a migration makes, and what it then grants to others, after a line that says so: in between, what is new is its owner's alone. */
+export function partsOf({ text }: Migration): { makes: string; grants: string | undefined } {
+  const at = text.search(GRANTS)
+  return at < 0 ? { makes: text, grants: undefined } : { makes: text.slice(0, at), grants: text.slice(at) }
+}
+
 /** Where the package keeps its migrations, from `src` as well as from `dist`. */
 export const MIGRATIONS_DIRECTORY = new URL('../../sql/', import.meta.url)
 

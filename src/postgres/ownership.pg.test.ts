@@ -2,8 +2,10 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { SchemaNotOwned } from '../errors.ts'
+import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import { KNOWN_VERSION } from './migrations.ts'
+import { functionsOf, ROLE_NAMES } from './roles.ts'
 
 /** Who migrates a schema that somebody else made. The code in it must not have run. */
 
@@ -146,4 +148,242 @@ test('a role that does not own the schema finds that there is nothing to do, and
   await owner.grant({ to: deployer, as: 'observer' })
   const { from, applied } = await new Lockstep(deployerPool, { schema: 'planted' }).migrate()
   expect([from, applied]).toEqual([KNOWN_VERSION, []])
+})
+
+/** Each is a schema of mallory's that says that there is nothing to do, and has code of its own behind it. */
+const MALLORYS = 'CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO PUBLIC'
+const VERSION = `CREATE FUNCTION planted.schema_version(OUT version int, OUT compatible_from int) LANGUAGE sql SECURITY DEFINER
+  AS 'SELECT ${KNOWN_VERSION}, 1'`
+const CALLERS_VERSION = `CREATE FUNCTION planted.schema_version(OUT version int, OUT compatible_from int) LANGUAGE sql
+  AS 'SELECT ${KNOWN_VERSION} + 0 * nextval(''public.ran'')::int, 1'`
+
+describe.each([
+  [
+    'a function behind the version',
+    `${VERSION}; CREATE FUNCTION planted.ensure_incarnation(OUT value text, OUT epoch int, OUT timeline text, OUT system bigint, OUT database text)
+       LANGUAGE sql AS 'SELECT nextval(''public.ran'')::text, 1, ''1'', 1::bigint, ''1'''`,
+  ],
+  [
+    'a version that is cast',
+    `CREATE TYPE planted.v AS ENUM ('${KNOWN_VERSION}');
+     CREATE FUNCTION planted.t(planted.v) RETURNS text LANGUAGE sql AS 'SELECT ''${KNOWN_VERSION}'' || left(nextval(''public.ran'')::text, 0)';
+     CREATE CAST (planted.v AS text) WITH FUNCTION planted.t(planted.v);
+     CREATE FUNCTION planted.schema_version(OUT version planted.v, OUT compatible_from int)
+       LANGUAGE sql SECURITY DEFINER AS 'SELECT ''${KNOWN_VERSION}''::planted.v, 1'`,
+  ],
+  ['a version that runs as its caller', CALLERS_VERSION],
+  [
+    'a list of locks',
+    `CREATE FUNCTION planted.foreign_lock_holders(int, OUT pid int, OUT role text, OUT application text, OUT id bigint, OUT held bool, OUT what text)
+       LANGUAGE sql AS 'SELECT 1, '''', '''', nextval(''public.ran''), true, '''''`,
+  ],
+])('a superuser runs nothing of another role’s schema: %s', (_, script) => {
+  test.each<[string, (lockstep: Lockstep) => Promise<unknown>]>([
+    ['migrate()', (lockstep) => lockstep.migrate()],
+    ['transaction()', (lockstep) => lockstep.transaction({}, async () => 'ran')],
+    ['leases.list()', (lockstep) => lockstep.leases.list()],
+    ['locks.list()', (lockstep) => lockstep.locks.list()],
+    ['rollout.list()', (lockstep) => lockstep.rollout.list()],
+  ])('%s refuses', async (__, call) => {
+    await malloryPool.query(`${MALLORYS}; ${script}`)
+    const lockstep = new Lockstep(admin, { schema: 'planted' })
+    await expect(call(lockstep)).rejects.toBeInstanceOf(SchemaNotOwned)
+    await lockstep.close()
+    expect(await ran()).toBe(false)
+  })
+
+  test.each([true, false])('doctor() fails, with trial: %s', async (trial) => {
+    await malloryPool.query(`${MALLORYS}; ${script}`)
+    const findings = await new Lockstep(admin, { schema: 'planted' }).doctor({ trial })
+    expect(findings).toContainEqual({
+      name: 'schema',
+      level: 'fail',
+      found: expect.stringContaining(`the schema belongs to the role "${mallory}"`),
+      advice: expect.stringContaining(`Connect as "${mallory}"`),
+    })
+    expect(await ran()).toBe(false)
+  })
+})
+
+test('a superuser runs no function that another role left in a superuser’s schema', async () => {
+  await admin.query(MALLORYS)
+  await malloryPool.query(CALLERS_VERSION)
+  const lockstep = new Lockstep(admin, { schema: 'planted' })
+  await expect(lockstep.transaction({}, async () => 'ran')).rejects.toMatchObject({
+    code: 'LOCKSTEP_SCHEMA_NOT_OWNED',
+    message: expect.stringContaining(`the function schema_version belongs to the role "${mallory}"`),
+  })
+  expect(await ran()).toBe(false)
+})
+
+test('an ordinary role uses a schema of another ordinary role, as an application does', async () => {
+  const owner = new Lockstep(malloryPool, { schema: 'planted' })
+  await owner.migrate()
+  await owner.grant({ to: deployer, as: 'application' })
+  const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
+  expect(await lockstep.migrate()).toMatchObject({ applied: [] })
+  expect(await lockstep.transaction({}, async () => 'works')).toBe('works')
+  await lockstep.close()
+})
+
+describe('what others are given', () => {
+  const shop = `shop_${database.name}`
+  let shopPool: pg.Pool
+  beforeAll(async () => {
+    await admin.query(`CREATE ROLE ${shop} LOGIN NOSUPERUSER`)
+    shopPool = poolOf(shop)
+  })
+  afterAll(async () => {
+    await shopPool.end()
+    await admin.query(`DROP OWNED BY ${shop}; DROP ROLE ${shop}`)
+  })
+  const given = async (): Promise<string[]> => {
+    const { rows } = await admin.query<{ name: string }>(
+      `SELECT 'schema' AS name FROM pg_namespace s, aclexplode(s.nspacl) a WHERE s.nspname = 'planted' AND a.grantee <> s.nspowner
+       UNION ALL
+       SELECT c.relname FROM pg_class c, aclexplode(c.relacl) a WHERE c.relnamespace = 'planted'::regnamespace AND a.grantee <> c.relowner
+       UNION ALL
+       SELECT p.proname FROM pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+        WHERE p.pronamespace = 'planted'::regnamespace AND a.grantee <> p.proowner`,
+    )
+    return rows.map(({ name }) => name)
+  }
+  const lockstep = (): Lockstep => new Lockstep(deployerPool, { schema: 'planted' })
+
+  test.each([1, KNOWN_VERSION - 1, KNOWN_VERSION])(
+    'default privileges open nothing that a migration makes, first to %i and then to the newest',
+    async (to) => {
+      const change = async (verb: string): Promise<void> => {
+        for (const [what, kind] of [
+          ['ALL', 'TABLES'],
+          ['ALL', 'SEQUENCES'],
+          ['EXECUTE', 'FUNCTIONS'],
+          ['ALL', 'SCHEMAS'],
+        ])
+          await deployerPool.query(
+            `ALTER DEFAULT PRIVILEGES ${verb === 'TO' ? 'GRANT' : 'REVOKE'} ${what} ON ${kind} ${verb} ${shop}`,
+          )
+      }
+      await change('TO')
+      try {
+        await lockstep().migrate({ to })
+        await lockstep().migrate()
+        expect(await given()).toEqual([])
+      } finally {
+        await change('FROM')
+      }
+    },
+  )
+
+  test('what was granted before stays, and so does what an application has in the same schema', async () => {
+    await deployerPool.query(`CREATE SCHEMA planted; GRANT USAGE ON SCHEMA planted TO PUBLIC;
+      CREATE TABLE planted.orders (id int); GRANT SELECT ON planted.orders TO PUBLIC;
+      CREATE SEQUENCE planted.numbers; GRANT USAGE ON SEQUENCE planted.numbers TO PUBLIC;
+      CREATE FUNCTION planted.price(int) RETURNS int LANGUAGE sql AS 'SELECT 1'`)
+    await lockstep().migrate({ to: KNOWN_VERSION - 1 })
+    await deployerPool.query(`GRANT EXECUTE ON FUNCTION planted.outbox_status TO ${shop}`)
+    await lockstep().migrate()
+    expect((await given()).toSorted()).toEqual(['numbers', 'orders', 'outbox_status', 'price', 'schema'])
+    await shopPool.query(`SELECT planted.price(1), nextval('planted.numbers'), count(*) FROM planted.orders`)
+  })
+})
+
+describe('a schema in which others can create', () => {
+  const revoke = (who: string): string => `REVOKE CREATE ON SCHEMA "planted" FROM ${who};`
+
+  test.each([
+    ['every role', 'PUBLIC'],
+    ['one role', mallory],
+  ])('%s: migrate() refuses, the doctor fails, and both say what to run', async (_, who) => {
+    const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
+    await deployerPool.query(`CREATE SCHEMA planted; GRANT CREATE ON SCHEMA planted TO ${who}`)
+    const error: unknown = await lockstep.migrate().catch((reason: unknown) => reason)
+    expect(error).toBeInstanceOf(SchemaNotOwned)
+    expect(error).toMatchObject({ advice: expect.stringContaining(revoke(who)) })
+    await deployerPool.query(revoke(who))
+    await lockstep.migrate()
+    expect((await lockstep.doctor()).filter(({ name }) => name === 'grants')).toMatchObject([{ level: 'ok' }])
+    await deployerPool.query(`GRANT CREATE ON SCHEMA planted TO ${who}`)
+    expect((await lockstep.doctor()).filter(({ name }) => name === 'grants')).toMatchObject([
+      { level: 'fail', found: expect.stringContaining(who), advice: expect.stringContaining(revoke(who)) },
+    ])
+    await expect(lockstep.migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+    await lockstep.close()
+  })
+
+  test('the owner, a superuser and a role with the owner’s rights can', async () => {
+    const member = `member_${database.name}`
+    const { rows } = await admin.query<{ me: string }>('SELECT quote_ident(current_user) AS me')
+    await admin.query(`CREATE ROLE ${member} IN ROLE ${deployer}`)
+    try {
+      await deployerPool.query(`CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO ${member}, ${rows[0]?.me}`)
+      expect(await new Lockstep(deployerPool, { schema: 'planted' }).migrate()).toMatchObject({ to: KNOWN_VERSION })
+    } finally {
+      await admin.query(`DROP OWNED BY ${member}; DROP ROLE ${member}`)
+    }
+  })
+
+  test('an overload that fits less well than Lockstep’s own is not called', async () => {
+    const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
+    await lockstep.migrate()
+    await deployerPool.query(`GRANT CREATE, USAGE ON SCHEMA planted TO ${mallory}`)
+    // Of what only functions call that run with the owner's rights: for every integer argument one of another size, for text a name.
+    const { rows } = await admin.query<{ name: string; types: string[] }>(
+      `SELECT proname AS name, ARRAY(SELECT format_type(t, NULL) FROM unnest(proargtypes) WITH ORDINALITY AS a(t, n) ORDER BY n) AS types
+         FROM pg_proc WHERE pronamespace = 'planted'::regnamespace AND pronargs > 0 AND proname <> ALL ($1)`,
+      [functionsOf(ROLE_NAMES).map((each) => each.replace(/\(.*/, ''))],
+    )
+    const others: Record<string, string[]> = {
+      integer: ['smallint', 'bigint'],
+      bigint: ['smallint', 'integer'],
+      smallint: ['integer', 'bigint'],
+      text: ['name', 'character varying'],
+    }
+    const planted = new Set<string>()
+    for (const { name, types } of rows) {
+      for (const [place, type] of types.entries()) {
+        for (const other of others[type] ?? []) {
+          const given = types.with(place, other)
+          const signature = `planted.${name}(${given.join(', ')})`
+          if (planted.has(signature)) continue
+          planted.add(signature)
+          await malloryPool
+            .query(`CREATE FUNCTION ${signature} RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''public.ran'')'`)
+            .catch(() => undefined)
+        }
+      }
+    }
+    expect(planted).toContain('planted.outbox_bucket_lock(smallint)')
+    await malloryPool.query(
+      `CREATE FUNCTION planted.outbox_append(text, text, json, bytea, json) RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''public.ran'')'`,
+    )
+    await deployerPool.query(`SELECT planted.enqueue('t', 'k', '1'), planted.enqueue_bytes('t', 'k', '1')`)
+    const fresh = new Lockstep(deployerPool, { schema: 'planted' })
+    await fresh.transaction({ lock: key`A:${1}` }, async (tx) => {
+      await tx.enqueue({ topic: 't', key: 'a', payload: 1 })
+      await tx.enqueue({ topic: 't', key: 'b', payload: 2 })
+    })
+    await deployerPool.query(`SELECT planted.outbox_lock(ARRAY['t'], ARRAY['k'])`)
+    const lease = await fresh.leases.acquire(key`B:${1}`, { ttlMs: 30_000 })
+    await lease.release()
+    const stop = new AbortController()
+    await fresh.dispatcher({ sink: async () => stop.abort() }).run({ signal: stop.signal })
+    await fresh.outbox.status()
+    await Promise.all([fresh.close(), lockstep.close()])
+    expect(await ran()).toBe(false)
+  })
+})
+
+test('a role that does not own the schema may ask for the limit of events that it has, and for no other', async () => {
+  const owner = new Lockstep(admin, { schema: 'planted' })
+  await owner.migrate()
+  await owner.grant({ to: deployer, as: 'application' })
+  const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
+  expect(await lockstep.migrate({ maxEventBytes: 1_000_000 })).toMatchObject({ applied: [] })
+  await expect(lockstep.migrate({ maxEventBytes: 5000 })).rejects.toMatchObject({ code: 'LOCKSTEP_MIGRATION_FAILED' })
+  await owner.migrate({ maxEventBytes: 5000 })
+  expect(await lockstep.migrate({ maxEventBytes: 5000 })).toMatchObject({ applied: [] })
+  await expect(lockstep.migrate({ maxEventBytes: 1_000_000 })).rejects.toMatchObject({
+    code: 'LOCKSTEP_MIGRATION_FAILED',
+  })
 })

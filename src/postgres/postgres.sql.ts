@@ -43,6 +43,13 @@ export function limitEvents(schema: string, bytes: number): string {
           AS 'SELECT ${bytes}::bigint'`
 }
 
+/** The limit as it is, from the catalogs: not every role can call the function. The schema's name as it is, not quoted. */
+export function eventLimit(schema: string): string {
+  return `
+    SELECT substring(p.prosrc FROM '[0-9]+') AS bytes FROM pg_proc p JOIN pg_namespace s ON s.oid = p.pronamespace
+     WHERE s.nspname = ${quoteLiteral(schema)} AND p.proname = 'outbox_max_event_bytes' AND p.pronargs = 0`
+}
+
 export function listen(channel: string): string {
   return `LISTEN ${quoteIdentifier(channel)}`
 }
@@ -127,6 +134,55 @@ const IS_TRUSTED = `
        -- A superuser has the rights of every role: that says nothing.
        ELSE NOT me.rolsuper AND pg_has_role(me.oid, owner.oid, 'USAGE') END`
 
+/** Every object of a schema `space`, so that what is new can be told later. */
+const OBJECTS = `
+  COALESCE((SELECT string_agg(object.id, ',') FROM (
+    SELECT 's' || space.oid AS id FROM space
+    UNION ALL SELECT 'c' || c.oid FROM pg_class c JOIN space ON c.relnamespace = space.oid
+    UNION ALL SELECT 'p' || p.oid FROM pg_proc p JOIN space ON p.pronamespace = space.oid) AS object), '')`
+
+/**
+ * Who can create in a schema `space` and has none of its owner's rights: such a role could add a function whose arguments fit better than
+ * those of Lockstep's own, and functions that run with the owner's rights would call it. Null where there is nobody.
+ */
+export const CREATORS = `
+  (SELECT string_agg(DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END, ', ')
+     FROM space CROSS JOIN LATERAL aclexplode(space.nspacl) AS a LEFT JOIN pg_roles who ON who.oid = a.grantee
+    WHERE a.privilege_type = 'CREATE'
+      AND (a.grantee = 0 OR NOT (who.rolsuper OR pg_has_role(a.grantee, space.nspowner, 'USAGE'))))`
+
+/** Whose code a superuser would run in the schema. */
+export interface StrangerInSchema {
+  readonly role: string
+  readonly what: string
+  readonly owner: string
+}
+
+/**
+ * The owner of the schema, or of a function in it, where the session is a superuser's and cannot trust that role. No row where all is
+ * well. It reads catalogs alone, and names all that it uses with its schema: a search_path leads it nowhere else.
+ */
+export function strangerInSchema(schema: string): string {
+  const same = 'OPERATOR(pg_catalog.=)'
+  return `
+    SELECT me.rolname::pg_catalog.text AS role, object.what, owner.rolname::pg_catalog.text AS owner
+      FROM pg_catalog.pg_roles me
+      JOIN pg_catalog.pg_database base ON base.datname ${same} pg_catalog.current_database()
+      JOIN pg_catalog.pg_roles dba ON dba.oid ${same} base.datdba
+      JOIN pg_catalog.pg_namespace space ON space.nspname ${same} ${quoteLiteral(schema)}::pg_catalog.name
+     CROSS JOIN LATERAL (
+       SELECT 1 AS place, 'the schema'::pg_catalog.text AS what, space.nspowner AS owned_by
+       UNION ALL
+       SELECT 2, pg_catalog.concat('the function ', p.proname), p.proowner
+         FROM pg_catalog.pg_proc p WHERE p.pronamespace ${same} space.oid
+     ) AS object
+      JOIN pg_catalog.pg_roles owner ON owner.oid ${same} object.owned_by
+     WHERE me.rolname ${same} CURRENT_USER AND me.rolsuper
+       AND NOT (owner.rolsuper OR (owner.rolname ${same} 'pg_database_owner'::pg_catalog.name AND dba.rolsuper))
+     ORDER BY object.place, object.what
+     LIMIT 1`
+}
+
 /** What a migration looks at before it touches anything in the schema. */
 export interface SchemaOwnership {
   /** Whether the schema is there. */
@@ -143,6 +199,10 @@ export interface SchemaOwnership {
   readonly foreign: string | null
   /** Whether its function `schema_version()` runs with its owner's rights: then calling it runs none of another role's code as this one. */
   readonly safeVersion: 'true' | 'false'
+  /** Other roles that can create in the schema; null where there are none. */
+  readonly creators: string | null
+  /** What was there before, as `closeNewObjects` takes it. */
+  readonly known: string
   readonly standby: string
 }
 
@@ -164,7 +224,7 @@ export function beginMigration(schema: string, lockId: bigint): string {
     WITH me AS (SELECT * FROM pg_roles WHERE rolname = current_user),
     base AS (SELECT datdba FROM pg_database WHERE datname = current_database()),
     dba AS (SELECT r.rolsuper FROM pg_roles r JOIN base ON r.oid = base.datdba),
-    space AS (SELECT oid, nspowner FROM pg_namespace WHERE nspname = ${name}),
+    space AS (SELECT oid, nspowner, nspacl FROM pg_namespace WHERE nspname = ${name}),
     object AS (
       SELECT 1 AS place, 'the schema' AS what, nspowner AS owned_by FROM space
       UNION ALL
@@ -191,6 +251,8 @@ export function beginMigration(schema: string, lockId: bigint): string {
               FROM (SELECT * FROM judged j WHERE j.place > 1 AND NOT j.trusted ORDER BY j.place, j.what LIMIT 5) AS f) AS foreign,
            COALESCE((SELECT count(*) = 1 AND bool_and(p.prosecdef AND p.pronargs = 0) FROM pg_proc p JOIN space ON p.pronamespace = space.oid
                       WHERE p.proname = 'schema_version'), false)::text AS "safeVersion",
+           ${CREATORS} AS creators,
+           ${OBJECTS} AS known,
            pg_is_in_recovery()::text AS standby
       FROM me`
 }
@@ -216,12 +278,40 @@ export function schemaVersion(schema: string): string {
   return `SELECT version::text AS version, compatible_from::text AS floor FROM ${schema}.schema_version()`
 }
 
-/** Nothing in the schema is for every role of the database: what a role can do is granted to it by name. */
-export function revokeFromPublic(schema: string): string {
+/**
+ * Leaves what a migration has made to its owner alone: what a role can do is granted to it by name. PostgreSQL gives every new function to
+ * PUBLIC, and ALTER DEFAULT PRIVILEGES gives new objects to whom it names. What was there before (`known`) keeps its grants, be it of
+ * Lockstep or of an application in the same schema. Answers what is known from then on.
+ */
+export function closeNewObjects(schema: string, known: string): string {
   return `
-    REVOKE ALL ON ALL ROUTINES IN SCHEMA ${schema} FROM PUBLIC;
-    REVOKE ALL ON ALL TABLES IN SCHEMA ${schema} FROM PUBLIC;
-    REVOKE ALL ON ALL SEQUENCES IN SCHEMA ${schema} FROM PUBLIC`
+    DO $do$
+    DECLARE
+      statement text;
+    BEGIN
+      FOR statement IN
+        SELECT format('REVOKE ALL ON %s FROM %s', object.name,
+                      CASE granted.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(granted.grantee)) END)
+          FROM pg_namespace space
+         CROSS JOIN LATERAL (
+           SELECT 's' || space.oid AS id, format('SCHEMA %I', space.nspname) AS name, space.nspowner AS owned_by, space.nspacl AS acl
+           UNION ALL
+           SELECT 'c' || c.oid, format('%s %I.%I', CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END, space.nspname, c.relname),
+                  c.relowner, c.relacl
+             FROM pg_class c WHERE c.relnamespace = space.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+           UNION ALL
+           SELECT 'p' || p.oid, format('ROUTINE %s', p.oid::regprocedure), p.proowner, COALESCE(p.proacl, acldefault('f', p.proowner))
+             FROM pg_proc p WHERE p.pronamespace = space.oid
+         ) AS object
+         CROSS JOIN LATERAL (SELECT DISTINCT a.grantee FROM aclexplode(object.acl) AS a) AS granted
+         WHERE space.nspname = ${quoteLiteral(schema)} AND granted.grantee <> object.owned_by
+           AND object.id <> ALL (string_to_array('${known}', ','))
+      LOOP
+        EXECUTE statement;
+      END LOOP;
+    END
+    $do$;
+    WITH space AS (SELECT oid FROM pg_namespace WHERE nspname = ${quoteLiteral(schema)}) SELECT ${OBJECTS} AS known`
 }
 
 /** Whether the function by which the version is read is there: its schema was renamed where it fails all the same. */

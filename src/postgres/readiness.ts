@@ -4,6 +4,7 @@ import { quoteIdentifier } from './identifiers.ts'
 import { type KnownServer, type LockStrategy, readServer } from './lockTrials.ts'
 import { tooNew } from './migrate.ts'
 import { KNOWN_VERSION, NEEDED_VERSION } from './migrations.ts'
+import { refuseStranger } from './ownership.ts'
 import { CONNECTION_CHECK_PROBE, hasSchemaVersion, readiness, ROLLBACK } from './postgres.sql.ts'
 import { codeOf, INVALID_SCHEMA_NAME, UNDEFINED_FUNCTION, UNDEFINED_TABLE } from './sqlstate.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
@@ -33,6 +34,7 @@ export async function checkReadinessOn(
   schema: string,
   strategy: LockStrategy = 'advisory',
 ): Promise<Readiness> {
+  await refuseStranger(connection, schema)
   const timeoutMs = await checkSchema(connection, schema)
   return {
     ...(await readKnownServer(connection, schema, strategy)),

@@ -185,6 +185,10 @@ const GRANT_OPTIONS: OptionNames<GrantOptions> = { to: true, as: true }
 export function grantsFor(schema: string, options: GrantOptions): string[] {
   checkOptions('grant()', options, GRANT_OPTIONS)
   const role = quoteIdentifier(checkIdentifier('role', options.to))
+  // PostgreSQL means everybody by it, in quotes, too.
+  if (options.to === 'public') {
+    throw new InvalidOption('"public" is every role of the server.', { advice: 'Name one role of the database.' })
+  }
   const names = (Array.isArray(options.as) ? options.as : [options.as]).map((name) => checkRoleName(name))
   if (names.length === 0) checkRoleName('')
   return exactGrants(quoteIdentifier(checkSchemaName(schema)), functionsOf(names), role)
