@@ -46,7 +46,7 @@ DECLARE
   this_system bigint := (SELECT system_identifier FROM pg_control_system());
   this_timeline text;
   number bigint;
-  fences regclass := to_regclass(format('%I.fences', :'schema'));
+  fences regclass;
   found_row :"schema".incarnation;
 BEGIN
   SELECT * INTO found_row FROM :"schema".incarnation i WHERE i.database = here AND i.system = this_system;
@@ -68,7 +68,10 @@ BEGIN
      SET system = this_system, database = here, timeline = number,
          timeline_offset = CASE WHEN e.system = this_system AND e.database = here AND e.timeline <= number
                                 THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;
-  IF fences IS NOT NULL THEN
+  -- They come with a later migration.
+  IF EXISTS (SELECT FROM pg_class WHERE relname = 'fences'
+                AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :'schema')) THEN
+    fences := format('%I.fences', :'schema')::regclass;
     PERFORM setval(fences, greatest(nextval(fences), least(2 ^ 39, extract(epoch FROM clock_timestamp()) * 1000 - 1735689600000)::bigint));
   END IF;
   INSERT INTO :"schema".incarnation (value, epoch, timeline, system, database, began_at)

@@ -12,7 +12,7 @@ DECLARE
   this_system bigint := (SELECT system_identifier FROM pg_control_system());
   this_timeline text;
   number bigint;
-  fences regclass := to_regclass(format('%I.fences', 'lockstep'));
+  fences regclass;
   found_row "lockstep".incarnation;
 BEGIN
   SELECT * INTO found_row FROM "lockstep".incarnation i WHERE i.database = here AND i.system = this_system;
@@ -34,7 +34,10 @@ BEGIN
      SET system = this_system, database = here, timeline = number,
          timeline_offset = CASE WHEN e.system = this_system AND e.database = here AND e.timeline <= number
                                 THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;
-  IF fences IS NOT NULL THEN
+  -- They come with a later migration.
+  IF EXISTS (SELECT FROM pg_class WHERE relname = 'fences'
+                AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'lockstep')) THEN
+    fences := format('%I.fences', 'lockstep')::regclass;
     PERFORM setval(fences, greatest(nextval(fences), least(2 ^ 39, extract(epoch FROM clock_timestamp()) * 1000 - 1735689600000)::bigint));
   END IF;
   INSERT INTO "lockstep".incarnation (value, epoch, timeline, system, database, began_at)

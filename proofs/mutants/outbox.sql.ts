@@ -290,7 +290,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     why: 'An event that is under way when its stream is given up as slow is forgotten: the next try sends it a second time.',
     file: 'src/outbox/streamsSideBySide.ts',
     find: `
-    this.#pending.set(name, { id: event.id, isTombstone, outcome })`,
+    this.#pending.set(name, left)`,
     replace: '',
     caughtBy: {
       by: 'test',

@@ -14,16 +14,9 @@ export const roles: readonly Mutant[] = [
     name: 'functions-left-to-the-public',
     why: 'A migration leaves its functions to every role of the database.',
     file: 'src/postgres/migrate.ts',
-    find: 'if (pending.length > 0) await connection.script(revokeFromPublic(quoteIdentifier(schema)))',
-    replace: '',
-    and: [
-      {
-        file: 'src/postgres/migrate.ts',
-        find: `  revokeFromPublic,
-`,
-        replace: '',
-      },
-    ],
+    find: 'const closed = await connection.script(closeNewObjects(schema, known))',
+    replace: 'const closed = [{ rows: [{ known }] }] as { rows: { known: string }[] }[]',
+    and: [{ file: 'src/postgres/migrate.ts', find: '  closeNewObjects,\n', replace: '' }],
     caughtBy: { by: 'attack', attack: 'intruder', goal: 'functions beyond its column of the page' },
   },
   {
