@@ -267,7 +267,8 @@ export class PostgresJsConnection implements Connection {
     this.#pid = pid
     this.#first = undefined
     this.#memory = this.#origin?.memories.of(pid)
-    if (this.#physical !== undefined) this.#origin?.pool.connections.meet(this.#physical, backend ?? undefined)
+    if (this.#physical !== undefined && !this.#closed)
+      this.#origin?.pool.connections.meet(this.#physical, backend ?? undefined)
   }
 
   #seeEnd(cause?: unknown): void {

@@ -31,8 +31,6 @@ interface Known {
 export class PostgresJsConnections {
   /** The list of idle connections. Unknown until one has been idle. */
   idle: List | undefined
-  /** The one that was last taken from the idle ones. */
-  lastTaken: PhysicalConnection | undefined
   /** How many are open, as far as known. */
   openCount = 0
   /** The list of those that a caller has for itself. Unknown until one of ours was in it. */
@@ -138,21 +136,13 @@ export class PostgresJsConnections {
     known.isWatched = true
     const start = timer.start.bind(timer)
     timer.start = () => {
-      this.#found(physical.queue)
+      this.idle = physical.queue
       timer.start = start
       const { whenIdle } = known
       known.whenIdle = undefined
       whenIdle?.()
       if (physical.queue === this.idle) start()
     }
-  }
-
-  /** Remembers which one leaves the list: `sql.reserve()` does not tell, and to ask a query costs every transaction. */
-  #found(idle: List): void {
-    if (this.idle !== undefined) return
-    this.idle = idle
-    const shift = idle.shift.bind(idle)
-    idle.shift = () => (this.lastTaken = shift() as PhysicalConnection | undefined)
   }
 
   /**
