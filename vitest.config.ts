@@ -7,8 +7,8 @@ const rooms = '{src,tools,proofs,bench,desk,console,examples}'
 
 /**
  * postgres.js asks each new connection for the array types of the server, and handles no error of that question: one that is cut or
- * ended meanwhile is an unhandled rejection, whoever ended it. Tests cut and end connections all the time. Where our own code ended it,
- * it is ours.
+ * ended at that moment is an unhandled rejection. Tests cut and end connections all the time. One that our own code ended still
+ * fails the run.
  */
 function isOfTypesQuestion({ query, stack = '' }: { query?: unknown; stack?: string }): boolean {
   return typeof query === 'string' && query.includes('b.typarray') && !stack.includes('src/postgres/')

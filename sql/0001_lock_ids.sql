@@ -11,7 +11,7 @@ AS $$
 $$;
 
 -- How far the schema is, for roles that cannot read the table. Also what a role that does not own the schema asks before it migrates: it
--- runs with the rights of whoever made it, never with the caller's.
+-- runs with the rights of its owner, never with the caller's.
 CREATE FUNCTION :"schema".schema_version(OUT version integer, OUT compatible_from integer)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$

@@ -19,7 +19,7 @@ CREATE UNLOGGED TABLE :"schema".incarnation (
 --   bits 39 to 0    the sequence `fences`
 --
 -- A promotion begins a new timeline, so that the fences of a promoted standby are above all that its primary gave out, also where the
--- standby had received neither the last of the sequence nor this row. A crash leaves the generation: a fence is told to nobody before
+-- standby had received neither the last of the sequence nor this row. A crash leaves the generation: nobody gets a fence before
 -- it is on disk. Where the timeline says nothing about the order (another system identifier or database: a restored dump, a copy; or a
 -- timeline that went back), the offset rises by the whole last generation: then also a standby that lacks the new offset has, when it is
 -- promoted, a generation above. A disk that was put back to an earlier state, on the same timeline, shows nothing of that: so each epoch

@@ -33,7 +33,7 @@ $$;
 -- Makes a shard's cursor the caller's: from here on nobody with an older fence can move it. A new dispatcher begins with the oldest
 -- event that there is. The fence must have been given out in the server epoch my_life. Verdicts: taken, lost (a newer fence, or another
 -- server epoch), elsewhere (the cursors were made on another server), removed (an operator has removed the dispatcher, or it was
--- registered again with another number of shards): a process that was stopped meanwhile must not make its cursors anew.
+-- registered again with another number of shards): a process that was stopped meanwhile must not create its cursors again.
 CREATE FUNCTION :"schema".outbox_take(
   my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer
 ) RETURNS text
@@ -310,7 +310,7 @@ $do$;
 -- Brings everything that is visible to disk, and to the standby that commits wait for: a transaction that is flushed takes all before
 -- it along. Tells in which life of the server that was: what was read in another one may be gone. The caller's COMMIT is not enough:
 -- one that is cancelled while it waits for the standby is answered as any other, with a warning beside it. So the caller must hear
--- warnings, which no setting of its session may hide, or ask outbox_replicated() about the place that it is told, null where no
+-- warnings, which no setting of its session may hide, or ask outbox_replicated() about the place that it gets, null where no
 -- standby is waited for.
 CREATE FUNCTION :"schema".outbox_flush(OUT life text, OUT place pg_lsn)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -70,7 +70,7 @@ END
 $$;
 
 -- Makes the next slot known, if the current segment is old enough and the next slot is free. It is written to only after this is
--- committed: whoever reads looks into all slots that are known. Here and below a null age is that of the registered dispatchers. A
+-- committed: readers look into all slots that are known. Here and below a null age is that of the registered dispatchers. A
 -- segment has a sixth of it: there are slots for two more.
 CREATE FUNCTION :"schema".outbox_prepare_segment(min_age interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -251,7 +251,7 @@ BEGIN
                            AND s.kept_at <= clock_timestamp() - least(age, interval '1 minute'), false);
     BEGIN
       EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', format('%I.outbox_events_' || s.slot, :'schema')::regclass);
-      -- Whoever registers now waits until this is over; whoever has, counts.
+      -- A dispatcher that registers now waits until this is over; one that has registered counts.
       LOCK TABLE :"schema".outbox_dispatchers IN SHARE MODE;
     EXCEPTION WHEN lock_not_available THEN
       EXIT;
@@ -260,7 +260,7 @@ BEGIN
     passed := :"schema".outbox_passed();
     age := COALESCE(min_age, :"schema".outbox_retention());
     EXIT WHEN NOT COALESCE(s.sealed_xid <= passed AND s.left_at <= clock_timestamp() - age, false);
-    -- For whoever is replaying these events: see outbox_emptied().
+    -- For a replay of these events: see outbox_emptied().
     UPDATE :"schema".outbox_home h SET emptied_id = s.last_id WHERE h.emptied_id < s.last_id;
     EXECUTE format('TRUNCATE %s', format('%I.outbox_events_' || s.slot, :'schema')::regclass);
     DELETE FROM :"schema".outbox_segments g WHERE g.slot = s.slot;
@@ -353,7 +353,7 @@ BEGIN
     RETURN 'running';
   END IF;
   -- Waits for cursors that are being moved: they would not be seen below, and be left behind, with what is put aside with them. Not for
-  -- long: whoever moves one queues up behind it.
+  -- long: a dispatcher that moves one waits behind it.
   PERFORM set_config('lock_timeout', '2s', true);
   BEGIN
     LOCK TABLE :"schema".outbox_cursors IN SHARE ROW EXCLUSIVE MODE;
@@ -483,7 +483,7 @@ BEGIN
   UPDATE :"schema".outbox_events e SET xid = '1'::xid8 WHERE e.xid <> '1'::xid8;
   UPDATE :"schema".outbox_segments s SET sealed_xid = pg_current_xact_id() WHERE s.sealed_xid IS NOT NULL;
   DELETE FROM :"schema".outbox_ticks;
-  -- Numbers can begin anew here.
+  -- Numbers can begin at 1 again here.
   UPDATE :"schema".outbox_parked p SET sent_seq = 0 WHERE p.sent_seq > 0;
   INSERT INTO :"schema".outbox_home (system) VALUES (this_system) ON CONFLICT (one) DO UPDATE SET system = EXCLUDED.system;
   -- Where segments changed while the dump was made, it knows the new one by the sequence alone.

@@ -626,7 +626,7 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION :"schema".outbox_move, :"schema".outbox_read, :"schema".outbox_estimate, :"schema".outbox_status FROM PUBLIC;
 
--- grants: whoever dispatches so far goes on to.
+-- grants: roles that dispatch can go on.
 DO $do$
 DECLARE
   who text;

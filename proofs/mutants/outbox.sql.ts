@@ -147,7 +147,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   },
   {
     name: 'taken-without-registration',
-    why: 'A process that was stopped while its dispatcher was removed makes the cursors anew, and sends everything again.',
+    why: 'A process that was stopped while its dispatcher was removed creates the cursors again, and sends everything again.',
     file: 'sql/0007_outbox_dispatch.sql',
     find: `
   IF NOT FOUND THEN

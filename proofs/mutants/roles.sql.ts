@@ -4,7 +4,7 @@ import type { Mutant } from './mutant.ts'
 export const roles: readonly Mutant[] = [
   {
     name: 'planted-schema-trusted',
-    why: 'A migration takes the schema as it is, whoever owns it: code in it runs with the rights of the role that migrates.',
+    why: 'A migration takes the schema as it is, without a look at its owner: code in it runs with the rights of the role that migrates.',
     file: 'src/postgres/migrate.ts',
     find: `found.owned === 'true' && found.trusted === 'true' && found.foreign === null`,
     replace: `found.owned === 'true'`,

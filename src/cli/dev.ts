@@ -126,7 +126,7 @@ function refuseTaken(port: number): Promise<void> {
   })
 }
 
-/** Whoever starts it owns the database and can change things; the token keeps out what else reaches the port, such as a proxy. */
+/** The user who starts it owns the database and can change things; the token keeps out what else reaches the port, such as a proxy. */
 async function serveSomewhere({ lockstep }: Database, token: string): Promise<ServedConsole> {
   const place = { host: HOST, operator: true, token }
   try {

@@ -348,7 +348,7 @@ test('behind a proxy the mount says who asks and from where: for limits, and for
   expect(guesses.map(({ status }) => status)).toContain(429)
   const others = Array.from({ length: 30 }, (_, n) => login(site, 'a guess', { 'x-client': `2001:db8:1:2::${n}` }))
   expect((await login(site, TOKEN, { 'x-client': '2001:db8:1:3::5' })).status).toBe(204)
-  // Whoever has one address of a network has all of them.
+  // A guesser with one address of a network has all of them.
   expect((await Promise.all(others)).map(({ status }) => status)).toContain(429)
   const looks = await open({ identify })
   expect((await looks.ask('/api/session', { headers: { 'x-client': '127.0.0.1' } })).status).toBe(200)

@@ -100,7 +100,7 @@ test('streams are retried, skipped, paused and resumed; a payload is shown to op
       const [parked] = await lockstep.outbox.parked()
       return parked?.state === 'blocked' && parked.head === head
     })
-  const stream = { dispatcher: 'default', topic: 'trades', key: 'bad', reason: 'mended' }
+  const stream = { dispatcher: 'default', topic: 'trades', key: 'bad', reason: 'fixed' }
   const act = async (verb: string, more: object = {}): Promise<unknown> => {
     const { status, text } = await site.post(`/api/outbox/${verb}`, { ...stream, ...more })
     return [status, (JSON.parse(text) as { message?: string; code?: string }).message ?? JSON.parse(text).code]
@@ -129,7 +129,7 @@ test('streams are retried, skipped, paused and resumed; a payload is shown to op
   await run.until(2)
   await eventually(async () => (await lockstep.outbox.parked()).length === 0)
   expect(await act('pause')).toEqual([200, 'trades/bad is paused, from the next batch on.'])
-  expect((await lockstep.outbox.parked())[0]).toMatchObject({ state: 'paused', reason: 'mended' })
+  expect((await lockstep.outbox.parked())[0]).toMatchObject({ state: 'paused', reason: 'fixed' })
   const none = await site.ask('/api/outbox/payload?dispatcher=default&topic=trades&key=bad')
   expect([none.status, none.problem().code]).toEqual([404, 'not-parked'])
   await enqueue({ amount: 6 })
@@ -144,10 +144,10 @@ test('streams are retried, skipped, paused and resumed; a payload is shown to op
   )
   const who = { by_role: 'postgres', by_name: 'console (operator@127.0.0.1)', by_address: '127.0.0.1' }
   expect(rows).toEqual([
-    { verb: 'skip', reason: 'mended', ...who },
+    { verb: 'skip', reason: 'fixed', ...who },
     { verb: 'retry', reason: null, ...who },
-    { verb: 'pause', reason: 'mended', ...who },
-    { verb: 'resume', reason: 'mended', ...who },
+    { verb: 'pause', reason: 'fixed', ...who },
+    { verb: 'resume', reason: 'fixed', ...who },
   ])
 })
 

@@ -8,7 +8,7 @@ export interface Visit {
   readonly csrf: string
   /** Undefined where there is nothing to log out of. */
   readonly id: string | undefined
-  /** The name that was given at login. Whoever has the token can give any. */
+  /** The name that was given at login. It is not checked. */
   readonly name: string | undefined
   /** Its session has ended since it was found. */
   readonly ended: boolean
@@ -62,7 +62,7 @@ export class Sessions {
   async visitor({ headers }: Request, { address }: Client): Promise<Visit | 'later' | undefined> {
     const anybody: Visit = { csrf: this.#csrf, id: undefined, name: undefined, ended: false }
     if (this.#token === undefined) return anybody
-    // First: whoever has a session is never limited by what others guess.
+    // First: the holder of a session is never limited by what others guess.
     const known = this.#sessionOf(headers.get('cookie'))
     if (known !== undefined) return known
     const bearer = /^Bearer +(\S+)$/i.exec(headers.get('authorization') ?? '')?.[1]

@@ -27,7 +27,7 @@ export class Tries {
   }
 }
 
-/** An IPv4 address, or the /64 of an IPv6 one: whoever has one address of that has all. One that is not known is shared by all such. */
+/** An IPv4 address, or the /64 of an IPv6 one: a network of that size has one user. One that is not known is shared by all such. */
 export function networkOf(address: string | undefined): string {
   if (address === undefined || address === '') return 'unknown'
   const plain = address.toLowerCase().replace(/^::ffff:(?=\d+\.)/, '')

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { LockTimeout, QueueFull } from '../errors.ts'
 import { unavailable } from './unavailable.ts'
 
-test('a full queue is told as 503 with a time to come back, and a lock that is held is not', () => {
+test('a full queue is 503 with Retry-After, and a lock that is held is not', () => {
   const answer = unavailable(
     new QueueFull('10000 calls wait already.', { advice: 'Come back later.', waiting: 10_000 }),
   )

@@ -289,7 +289,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
   })
 })
 
-// Once: the call had the waiter's token, which is the lease's a moment later: whoever may connect could have given the lease back.
+// Once: the call had the waiter's token, which is the lease's a moment later: every role that can connect could have released the lease.
 test('a role that may only connect, and listens, hears no token', async () => {
   const { rows } = await bench.admin.query(`SELECT 'lockstep_' || lockstep.lock_id('listen', 'Leases:all') AS channel`)
   const role = `listener_${database.name}`
@@ -335,14 +335,12 @@ test.each(DRIVERS)('the call is heard by its waiter: it does not wait for the ne
     const waiting = other.leases.acquire(name, { waitMs: 20_000 })
     await inLine(name, 1)
     await expect.poll(listening, { interval: 10, timeout: 3000 }).toBeGreaterThan(0)
-    await sleep(100)
     const begun = performance.now()
     await held.release()
     held = await waiting
     waited.push(performance.now() - begun)
   }
   await held.release()
-  // A look comes once in a second.
-  const [median] = waited.toSorted((a, b) => a - b).slice(5)
-  expect(median).toBeLessThan(250)
+  // Without the call, every one of them waits for the next look, a second after the last.
+  expect(Math.min(...waited)).toBeLessThan(500)
 })

@@ -1,4 +1,4 @@
-/** One that is to be told, and its neighbors in the list of all. */
+/** A listener, and its neighbors in the list. */
 interface Listed {
   readonly listener: () => void
   before: Listed | undefined
@@ -6,8 +6,8 @@ interface Listed {
 }
 
 /**
- * Whether the library is being closed, and whom to tell. An AbortSignal would do, at several microseconds for each transaction; and a
- * Set that listeners go into and out of all the time is made anew again and again.
+ * Whether the library is being closed, and the listeners for that. An AbortSignal costs each transaction several microseconds. A Set whose
+ * entries come and go all the time is rebuilt again and again.
  */
 export class Closing {
   closed = false
@@ -15,7 +15,7 @@ export class Closing {
 
   close(): void {
     this.closed = true
-    // What one does may take others off the list.
+    // A listener may remove others.
     const all: Listed[] = []
     for (let listed = this.#first; listed !== undefined; listed = listed.after) all.push(listed)
     for (const listed of all.toReversed()) if (this.#has(listed)) listed.listener()

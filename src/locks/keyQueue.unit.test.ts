@@ -255,7 +255,7 @@ test('one key: the caller after the last that may wait is refused at once, and h
   await expect(refused).rejects.toThrow(QueueFull)
   await expect(refused).rejects.toMatchObject({ code: 'LOCKSTEP_QUEUE_FULL', waiting: 3, keys: ['Account:2'] })
   expect(queue.isBusy([lock(1)])).toBe(false)
-  // Another key has room, and whoever need not wait is not counted.
+  // Another key has room, and a caller that need not wait is not counted.
   const other = await queue.enter([lock(3)], new Impatience())
   const behind = queue.enter([lock(3)], new Impatience())
   other?.release()

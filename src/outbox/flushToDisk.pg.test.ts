@@ -7,7 +7,7 @@ import { FlushUnconfirmed, Lockstep } from '../index.ts'
 import { driverFor, withConnection } from '../postgres/index.ts'
 import { flush } from './flushToDisk.ts'
 
-/** A server whose synchronous standby is away: whoever commits with synchronous_commit = on waits, until somebody cancels it. */
+/** A server whose synchronous standby is away: a commit with synchronous_commit = on waits, until somebody cancels it. */
 
 const SOON = { interval: 10, timeout: 15_000 }
 const WAITING = `SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%outbox_flush%'`

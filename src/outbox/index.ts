@@ -46,7 +46,7 @@
  * call that changes delivery state on its behalf, beside its fence: taking the shard, moving cursors, putting events aside, deleting or giving
  * up parked events, taking a stream out of those that wait. In another history each of them refuses (ARCHITECTURE.md lists them), and the
  * shard is lost: it has to be taken again, with a new fence. Parked events go by their uuid as well: after an asynchronous failover a
- * number can be another event's. Cursors in the table survive a crash, because whoever wrote them had a later transaction id than any in
+ * number can be another event's. Cursors in the table survive a crash, because their writers had a later transaction id than any in
  * them. On another server or database they mean nothing, and dispatching is refused until an operator has chosen (`rebase`). A dump
  * brings leases and lives along: so every call compares with the server itself, and who was running is refused as well.
  */

@@ -48,7 +48,7 @@ export interface ShardQuestion {
   readonly most: number
 }
 
-/** What the audit is told of an operator's verb. */
+/** What the audit records with an operator's verb. */
 export interface Audited {
   readonly reason?: string | undefined
   readonly by?: string | undefined

@@ -327,7 +327,7 @@ const LONGEST_BY = 255
 
 function audited({ reason, by }: AuditedBy & { readonly reason?: string }): Audited {
   if (by === undefined || (typeof by === 'string' && by.length <= LONGEST_BY && by.trim() !== '')) return { reason, by }
-  throw new InvalidOption('`by` is not a text of 1 to 255 characters.', { advice: 'Pass the name of whoever does it.' })
+  throw new InvalidOption('`by` is not a text of 1 to 255 characters.', { advice: 'Pass the operator’s name.' })
 }
 
 function checkReason(verb: string, reason: unknown): void {

@@ -22,7 +22,7 @@ interface Call {
   readonly does: string
   readonly name: string
   readonly text: (history: string) => string
-  /** What a caller is told that read in another epoch. */
+  /** The answer for a caller that read in another epoch. */
   readonly refusal: unknown
 }
 
@@ -73,7 +73,7 @@ const CALLS: readonly Call[] = [
   },
 ]
 
-/** These only look; whoever goes by what they say comes back with one of the others. */
+/** These only read. A caller that acts on what they say calls one of the others. */
 const READERS = ['outbox_fetch', 'outbox_owns', 'outbox_read']
 
 /** As after a crash or a promotion, which empty this table. */

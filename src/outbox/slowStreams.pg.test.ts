@@ -21,7 +21,7 @@ async function enqueue(lockstep: Lockstep, ...keys: string[]): Promise<void> {
   await lockstep.transaction({}, (tx) => tx.enqueueMany(keys.map((key) => ({ topic: 'trades', key, payload: 1 }))))
 }
 
-/** A dispatcher with one shard, whose handler answers for the stream `slow` when it is told, and for all others at once. */
+/** A dispatcher with one shard, whose handler answers for the stream `slow` when the test says so, and for all others at once. */
 function run(
   lockstep: Lockstep,
   options: Partial<DispatcherOptions> = {},
@@ -132,7 +132,15 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
       return rowCount === 1
     })
     const stopping = first.stop()
-    setTimeout(() => first.answer.give(), 700)
+    // Its pause is over: a dispatcher that asked only for what was due has stopped by now.
+    await eventually(async () => {
+      const { rowCount } = await bench.admin.query(
+        `SELECT FROM lockstep.outbox_parked WHERE dispatcher = $1 AND next_attempt_at <= clock_timestamp()`,
+        [name],
+      )
+      return rowCount === 1
+    })
+    first.answer.give()
     await stopping
     expect(first.ended).toEqual(['slow1'])
     const second = run(lockstep)

@@ -128,7 +128,7 @@ function wordsOf(error: unknown): string {
   return withoutEnd(text === '' ? (codeOf(error) ?? error.name) : text)
 }
 
-/** Without full stops and white space at its end. A regular expression would begin anew at each of them, wherever they stand. */
+/** Without full stops and white space at its end. A regular expression would start again at each of them, and take quadratic time. */
 function withoutEnd(text: string): string {
   let end = text.length
   while (end > 0 && /[.\s]/.test(text[end - 1] as string)) end--

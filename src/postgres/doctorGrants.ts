@@ -109,7 +109,7 @@ export async function grantsFinding(
   return { findings, usable }
 }
 
-/** Whoever can create in the schema can have functions run with the rights of its owner. The session's own role is told otherwise. */
+/** A role that can create in the schema can have functions run with the rights of its owner. Another finding is for the session's own role. */
 function openSchema(schema: string, { role, creators }: RightsRow): Finding[] {
   if (creators === null || creators === role || creators === quoteIdentifier(role)) return []
   return [
@@ -126,7 +126,7 @@ function isOfEveryRole(name: string): boolean {
   return ROLE_NAMES.every((role) => ROLES[role].functions.includes(name))
 }
 
-/** The roles of which it has a function that no other has. An operator has all of an observer's, and is told by one that is its own. */
+/** The roles of which it has a function that no other has. An operator has all of an observer's, and is recognized by one of its own. */
 function guessed(allowed: ReadonlySet<string>): RoleName[] {
   const isOwn = (name: RoleName, each: string): boolean =>
     ROLE_NAMES.every(

@@ -6,7 +6,7 @@ import { PoolRecovery, type Suspect } from './poolRecovery.ts'
 interface Watched extends PgClient {
   /** False while a query is on its way. */
   readonly readyForQuery?: boolean
-  /** The query that is answered next. The property of that name, without the underscore, warns whoever reads it. */
+  /** The query that is answered next. The property of that name, without the underscore, prints a warning when it is read. */
   readonly _activeQuery?: unknown
   readonly connection?: { readonly stream?: { destroy(): unknown } }
   once(event: 'end', listener: () => void): unknown

@@ -18,7 +18,7 @@ export interface AskCounters {
 /**
  * Asks the pool for a connection, by a query that goes through its queue. The connection that it is sent on is ours from then on: see Pin.
  *
- * A query that has to wait in the queue of postgres.js is passed over there: whoever comes later is sent on a connection that others are
+ * A query that has to wait in the queue of postgres.js is passed over there: a later one is sent on a connection that others are
  * waiting on, too, and the queue is only looked at when one has nothing left to do. So after a while another query of ours comes later.
  * The first one that is sent counts.
  */

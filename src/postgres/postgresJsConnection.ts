@@ -267,8 +267,6 @@ export class PostgresJsConnection implements Connection {
     this.#pid = pid
     this.#first = undefined
     this.#memory = this.#origin?.memories.of(pid)
-    if (this.#physical !== undefined && !this.#closed)
-      this.#origin?.pool.connections.meet(this.#physical, backend ?? undefined)
   }
 
   #seeEnd(cause?: unknown): void {
@@ -315,8 +313,7 @@ export class PostgresJsConnection implements Connection {
     this.#physical = physical
     const { pool, taken } = this.#origin as Origin
     const by = taken.pin === undefined ? 'reserve' : 'pin'
-    const backend = pool.connections.take(physical, this.#first?.state ?? undefined, by)
-    this.#learn(backend)
+    pool.connections.take(physical, this.#first?.state ?? undefined, by)
     physical.onclose = () => {
       this.#closed = true
       pool.connections.closed(physical)

@@ -95,13 +95,12 @@ export class PostgresJsConnections {
     return busy === undefined || [...this.#all.keys()].some(({ queue }) => queue === busy)
   }
 
-  /** Notes a connection that is in the hands of a caller of ours, by `sql.reserve()` or not. Returns its server process, where known. */
-  take(physical: PhysicalConnection, backend: Backend | undefined, by: 'reserve' | 'pin'): Backend | undefined {
+  /** Notes a connection that is in the hands of a caller of ours, by `sql.reserve()` or not. */
+  take(physical: PhysicalConnection, backend: Backend | undefined, by: 'reserve' | 'pin'): void {
     const known = this.#of(physical)
     this.#meet(known, physical, backend)
     known.by = by
     if (by === 'reserve') this.#reserved ??= physical.queue
-    return known.backend
   }
 
   giveBack(physical: PhysicalConnection): void {

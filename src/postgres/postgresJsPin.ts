@@ -4,7 +4,7 @@ import { PROBE } from './postgres.sql.ts'
 import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsPool.ts'
 
 /** A list of postgres.js that nothing is taken from. */
-const NO_LIST = { length: 0, push: () => undefined, remove: () => null, shift: () => undefined }
+const NO_LIST = { length: 0, push: () => undefined, remove: () => null }
 
 /** What a reserved `sql` has in common with that of the pool. */
 const SHARED: ReadonlySet<string | symbol> = new Set(['types', 'typed', 'notify', 'array', 'json'])

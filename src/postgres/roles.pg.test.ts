@@ -141,7 +141,7 @@ describe('the doctor, run as the role', () => {
     }
   })
 
-  test('what it is told to run is enough', async () => {
+  test('the statements of its advice are enough', async () => {
     const [finding] = await grantsOf({ as: 'producer' })
     expect(finding).toMatchObject({ level: 'fail', found: `"${role}" as producer lacks USAGE on the schema` })
     await owner.query(/run: (.*;) Or:/.exec(finding?.advice ?? '')?.[1] ?? '')

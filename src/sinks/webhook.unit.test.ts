@@ -360,7 +360,7 @@ describe('a slow host', () => {
   const kindsOf = (answers: readonly Delivery[]): string[] =>
     answers.map((answer) => (typeof answer === 'object' ? (Object.keys(answer)[0] as string) : answer))
 
-  /** Two customers: one answers when it is told, the other at once. */
+  /** Two customers: one answers when the test says so, the other at once. */
   async function customers(): Promise<{
     readonly sink: Sink
     readonly slow: Taken[]

@@ -156,24 +156,27 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     await first
   })
 
-  test.each([{ noWait: true }, { waitMs: 0 }])('a lock that is only tried, with %j, is told as that', async (how) => {
-    const [holder, other] = [bench.open(driver), bench.open(driver)]
-    const leave = signal()
-    const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
-    await expect.poll(names).toContain('lock.acquired')
-    for (const [{ lockstep }, where] of [
-      [holder, 'process'],
-      [other, 'server'],
-    ] as const) {
-      heard = []
-      await failureOf(lockstep.transaction({ lock: 'Order:1', ...how }, async () => undefined))
-      expect(heard.at(-1)).toMatchObject(['lock.timedOut', { ...order, noWait: true, waitedFor: where }])
-    }
-    leave.give()
-    await first
-  })
+  test.each([{ noWait: true }, { waitMs: 0 }])(
+    'a lock that is only tried, with %j, is published as that',
+    async (how) => {
+      const [holder, other] = [bench.open(driver), bench.open(driver)]
+      const leave = signal()
+      const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
+      await expect.poll(names).toContain('lock.acquired')
+      for (const [{ lockstep }, where] of [
+        [holder, 'process'],
+        [other, 'server'],
+      ] as const) {
+        heard = []
+        await failureOf(lockstep.transaction({ lock: 'Order:1', ...how }, async () => undefined))
+        expect(heard.at(-1)).toMatchObject(['lock.timedOut', { ...order, noWait: true, waitedFor: where }])
+      }
+      leave.give()
+      await first
+    },
+  )
 
-  test('a call that has to wait where as many wait as may is told, and those that wait are not disturbed', async () => {
+  test('a call that is refused because the queue is full is published, and waiting calls go on', async () => {
     const { lockstep } = bench.open(driver, { maxQueue: 1 })
     const leave = signal()
     const first = lockstep.transaction({ lock: 'Order:1' }, () => leave.given)

@@ -132,7 +132,7 @@ class WayIn {
         await this.#abandon(error)
         throw error
       }
-      // Only at first: whoever waits already is not turned away for those who come later.
+      // Only at first: a call that waits already is not refused because of later ones.
       const refusal = round === 0 ? limit.begin(locks[0]?.key, 0) : limit.goOn()
       if (refusal !== undefined) throw refusal
       await pause(round, patience)

@@ -102,7 +102,7 @@ export class OpenTransaction extends Scope implements Transaction {
   #run<T>(text: string, send: (connection: Connection) => Promise<T>, values: readonly unknown[]): Promise<T> {
     let connection: Connection
     let answer: Promise<T>
-    // Whoever asks wrongly gets a rejection all the same.
+    // A wrong call is rejected, it does not throw.
     try {
       this.#checkStatement(text)
       connection = this.connection
