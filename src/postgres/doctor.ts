@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { LockstepError, LocksIneffective, type LocksIneffectiveReason, StandbyRefused } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
@@ -14,7 +13,7 @@ import {
   ROLLBACK,
 } from './doctor.sql.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
-import { KNOWN_VERSION, MIGRATIONS_DIRECTORY } from './migrations.ts'
+import { KNOWN_VERSION, readSqlFiles } from './migrations.ts'
 import { connects } from './doctorConnects.ts'
 import { grantsFinding } from './doctorGrants.ts'
 import { strangersSchema } from './ownership.ts'
@@ -223,7 +222,7 @@ async function schemaFindings(
     if (!(error instanceof LockstepError)) throw error
     return [{ name: 'schema', level: 'fail', ...withoutAdvice(error) }]
   }
-  const expected = await readFile(new URL('schema.sql', MIGRATIONS_DIRECTORY), 'utf8')
+  const { description: expected } = await readSqlFiles()
   const actual = await describeSchemaOn(connection, schema)
   const same = withoutComments(expected) === actual
   const [answer] = await connection.script(lockIdProbe(quoteIdentifier(schema), quoteLiteral(probe.key)))

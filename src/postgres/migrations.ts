@@ -1,7 +1,22 @@
+import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 
-/** One numbered file of `sql/`. */
+/**
+ * What the schema is made of. `sql/tables` has numbered migrations: tables, indexes, sequences and what is in them, each applied once.
+ * `sql/functions` has one file for each function, named as the function is: created as a whole, and replaced as a whole when its text
+ * has changed.
+ */
+export interface SqlFiles {
+  /** The text of each file by its name, such as `0003_leases.sql`. */
+  readonly tables: Readonly<Record<string, string>>
+  /** The text of each file by its name, such as `lease_take.sql`. */
+  readonly functions: Readonly<Record<string, string>>
+  /** What all of them result in, as `describeSchema()` writes it. */
+  readonly description: string
+}
+
+/** One numbered file of `sql/tables`. */
 export interface Migration {
   readonly version: number
   readonly name: string
@@ -10,41 +25,83 @@ export interface Migration {
   readonly text: string
 }
 
-/** The schema version that this library knows, and the one that it needs at least. */
-export const KNOWN_VERSION = 14
-export const NEEDED_VERSION = 14
-
-const FILE_NAME = /^(\d{4})_([a-z0-9_]+)\.sql$/
-const COMPATIBLE_FROM = /^-- compatible-from: (\d+)$/m
-
-const GRANTS = /^-- grants: .*$/m
-
-/** What a migration makes, and what it then grants to others, after a line that says so: in between, what is new is its owner's alone. */
-export function partsOf({ text }: Migration): { makes: string; grants: string | undefined } {
-  const at = text.search(GRANTS)
-  return at < 0 ? { makes: text, grants: undefined } : { makes: text.slice(0, at), grants: text.slice(at) }
+/** One file of `sql/functions`. */
+export interface SchemaFunction {
+  readonly name: string
+  readonly text: string
+  /** Of the text. The schema records it, so that `migrate()` replaces a function only where its text has changed. */
+  readonly hash: string
 }
 
-/** Where the package keeps its migrations, from `src` as well as from `dist`. */
-export const MIGRATIONS_DIRECTORY = new URL('../../sql/', import.meta.url)
+/** The schema version that this library knows, and the one that it needs at least. */
+export const KNOWN_VERSION = 6
+export const NEEDED_VERSION = 6
+
+/** The function that reports the schema's version. It needs no table but `migrations`, and exists at every version. */
+export const VERSION_FUNCTION = 'schema_version'
+
+const MIGRATION_FILE = /^(\d{4})_([a-z0-9_]+)\.sql$/
+const FUNCTION_FILE = /^([a-z0-9_]+)\.sql$/
+const COMPATIBLE_FROM = /^-- compatible-from: (\d+)$/m
+const CREATE_FUNCTION = /^CREATE FUNCTION :"schema"\.(\w+)\(/gm
+
+const SQL_DIRECTORY = new URL('../../sql/', import.meta.url)
+
+/** Reads the files of `sql/`. The only place that knows where they are. */
+export async function readSqlFiles(): Promise<SqlFiles> {
+  const [tables, functions, description] = await Promise.all([
+    readFolder(new URL('tables/', SQL_DIRECTORY), MIGRATION_FILE),
+    readFolder(new URL('functions/', SQL_DIRECTORY), FUNCTION_FILE),
+    readFile(new URL('schema.sql', SQL_DIRECTORY), 'utf8'),
+  ])
+  return { tables, functions, description }
+}
+
+async function readFolder(folder: URL, fileName: RegExp): Promise<Record<string, string>> {
+  const files = (await readdir(folder)).filter((file) => fileName.test(file)).toSorted()
+  return Object.fromEntries(
+    await Promise.all(files.map(async (file) => [file, await readFile(new URL(file, folder), 'utf8')] as const)),
+  )
+}
 
 /** The migrations in order. */
-export async function readMigrations(directory: URL = MIGRATIONS_DIRECTORY): Promise<Migration[]> {
-  const files = (await readdir(directory)).filter((file) => FILE_NAME.test(file)).toSorted()
-  return Promise.all(
-    files.map(async (file, index) => {
-      const [, number, name] = FILE_NAME.exec(file) as unknown as [string, string, string]
-      const text = await readFile(new URL(file, directory), 'utf8')
+export function migrationsIn({ tables }: Pick<SqlFiles, 'tables'>): Migration[] {
+  return Object.keys(tables)
+    .toSorted()
+    .map((file, index) => {
+      const text = tables[file] as string
+      const [, number, name] = (MIGRATION_FILE.exec(file) ?? []) as unknown as [string, string, string]
       const compatibleFrom = COMPATIBLE_FROM.exec(text)?.[1]
       if (Number(number) !== index + 1)
         throw new Error(`Migration ${file} is out of sequence: number ${index + 1} was expected.`)
       if (compatibleFrom === undefined) throw new Error(`Migration ${file} does not say "-- compatible-from: N".`)
       return { version: Number(number), name, compatibleFrom: Number(compatibleFrom), text }
-    }),
-  )
+    })
 }
 
-/** A name of which no character means anything in SQL, in a dollar-quoted body, in a template of `format()` or of `replace()`. */
+/** The functions by name. A file must create one function, called as the file is. */
+export function functionsIn({ functions }: Pick<SqlFiles, 'functions'>): SchemaFunction[] {
+  return Object.keys(functions)
+    .toSorted()
+    .map((file) => {
+      const text = functions[file] as string
+      const name = FUNCTION_FILE.exec(file)?.[1]
+      const created = [...text.matchAll(CREATE_FUNCTION)].map(([, each]) => each)
+      if (name === undefined || created.length !== 1 || created[0] !== name)
+        throw new Error(`${file} must create one function, called as the file is. It creates: ${created.join(', ')}.`)
+      return { name, text, hash: createHash('sha256').update(text).digest('hex') }
+    })
+}
+
+/**
+ * The statement that replaces a function that `migrate()` made before: it keeps its grants. The file itself says CREATE, which fails where
+ * an application has a function of that name in the schema. Replacing that one would also leave the new body with the old grants.
+ */
+export function replacing({ text }: SchemaFunction): string {
+  return text.replace(CREATE_FUNCTION, (statement) => statement.replace('CREATE', 'CREATE OR REPLACE'))
+}
+
+/** A name of which no character means anything in SQL, in a dollar-quoted body or in a template of `format()`. */
 const PLAIN_NAME = /^[a-z_][a-z0-9_]*$/
 
 /** The schema as an identifier of a migration. Any name but a plain one is written in escapes: its own text is not in the script. */
@@ -66,8 +123,8 @@ export function schemaText(schema: string, relation?: string): string {
 
 /**
  * Fills in the schema's name: `:"schema"` is the identifier, `:'schema'` the name as a text, `:'schema.NAME'` the text of a relation's
- * name for `::regclass`. Migrations have these inside dollar-quoted bodies, some of which are templates for others. A name that could
- * end such a body, or mean something in a template, therefore never stands there as it is.
+ * name for `::regclass`. The files have these inside dollar-quoted bodies, some of which format other statements. A name that could end
+ * such a body, or mean something in a template, therefore never stands there as it is.
  */
 export function forSchema(text: string, schema: string): string {
   return text

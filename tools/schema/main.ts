@@ -3,6 +3,9 @@ import pg from 'pg'
 import { Lockstep } from '../../src/index.ts'
 import { startPostgres } from '../server/postgres.ts'
 import { dumpFile, dumpOf } from './dump.ts'
+import { writeGenerated } from './writeGenerated.ts'
+
+await writeGenerated()
 
 // A server of its own, so that nothing but the migrations can have made what is described.
 await using server = await startPostgres()

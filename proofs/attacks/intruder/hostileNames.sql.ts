@@ -35,7 +35,7 @@ export function hostileNames(oid: string): string[] {
 
 /** The migrations with the name put in as it is, but for its quotes: what ours did once. */
 export function naiveScripts(name: string): string[] {
-  const directory = new URL('../../../sql/', import.meta.url)
+  const directory = new URL('../../../sql/tables/', import.meta.url)
   const identifier = `"${name.replaceAll('"', '""')}"`
   const literal = `'${name.replaceAll("'", "''")}'`
   return readdirSync(directory)
