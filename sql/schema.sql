@@ -9,7 +9,7 @@ function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2ac60292c6af088b56c5b331b932816c
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
-  body f073aa5b41a944e0cd7101e6670c4a9c
+  body 39695c73aa7362ed125771bdac31f2d7
 function idempotency_clean_up(most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 043b790a256ecac4781312dec8b68bce
 function idempotency_keep(my_scope text, my_key text, my_fingerprint bytea, my_status integer, my_headers json, my_body bytea, ttl_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -75,15 +75,13 @@ function lock_trials_remember(my_route text, my_strategy text, was_pooled boolea
 function next_fence() returns bigint language sql volatile
   body d9afffc8d23cb4726150afd5b5b4d4b7
 function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body df37fae7d2e9ea2b7c6ad11d59fca538
+  body 6053a9462c7d93d6d3e2d28432ebadd4
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 359f47e6bb8e1127e817c29f8cb69971
+  body 81eadb3d68d5df12e6419ab0cd746c90
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 7d6cae66d4b136a02e987c75086b9eda
+  body 853793a4b351e80dc14f7fd4a2c511f1
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
-  body 397569569fe075750c48a2b2ee9ba8f1
-function outbox_bucket_lock(bucket integer) returns bigint language sql immutable strict parallel safe
-  body 19aa56a9cdbe58d40c246ab62a2a76bb
+  body 18618bec69533c41498647b3d7ee0b43
 function outbox_check_headers(topic text, key text, headers json) returns void language plpgsql immutable set search_path=pg_catalog, pg_temp
   body bad49c97edea743e2261bee81eac5f8e
 function outbox_check_names(topic text, key text) returns void language plpgsql immutable
@@ -96,12 +94,16 @@ function outbox_emptied(my_topic text, my_key text, next_seq bigint, OUT emptied
   body 415e2d98a6a353906dc28cacaaa63437
 function outbox_erase(my_topic text, my_key text, my_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 98ef643fcb19224fa6cee148d8b90d92
-function outbox_estimate(slots smallint[], my_bucket smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
-  body f95587c8d3b180b4eb86220a871a3576
+function outbox_estimate(slots smallint[], my_group smallint, first_xid xid8, end_xid xid8, after_id bigint, OUT events bigint, OUT exact boolean, OUT oldest timestamp with time zone) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
+  body 368740173797e26c5d34c19e834261d3
 function outbox_flush(OUT life text, OUT place pg_lsn) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body fd61999c60d2bf4a364b84e30d844c94
 function outbox_forget_xids(this_system text) returns bigint[] language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 1d4bcbf76653456704eb1539fcc2e467
+function outbox_group(bucket smallint) returns smallint language sql immutable strict parallel safe
+  body 0cddc91a3a341d08cf76f44f09bf81e2
+function outbox_group_lock(bucket_group integer) returns bigint language sql immutable strict parallel safe
+  body 516c81e9ee236e570fa91a5580559c81
 function outbox_halt() returns void language plpgsql volatile
   body 986f93532efcefe2a7350b379ed658f3
 function outbox_head(my_dispatcher text, my_topic text, my_key text, max_bytes integer) returns TABLE(seq bigint, uuid uuid, enqueued_at timestamp with time zone, headers json, tombstone text, size bigint, payload text, hex text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -115,13 +117,13 @@ function outbox_last(streams uuid[]) returns bigint[] language plpgsql volatile 
 function outbox_lock(topics text[], keys text[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
   body 0028047f543dc86a90e93b605e5fe03a
 function outbox_lock_streams(streams uuid[]) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp
-  body 5f735c21b669d11b3e0b4c60730b8601
+  body b3bfcaac572437e3cb70b2aabbf6f336
 function outbox_max_event_bytes() returns bigint language sql stable parallel safe
   body bc0d11c536a6adab53fbd4195932abc4
 function outbox_move(my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[], new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, plan_cache_mode=force_generic_plan
   body 81fede1e2a834a53d84715c43d2b08c3
 function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key text, my_seq bigint, my_reason text, my_id uuid DEFAULT NULL::uuid) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 04f8e549ee29995b5cd0d2402bfe855e
+  body d72276ec87f17d7acc027c3c2c427bff
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 76d4275a78250867e32721d7ba7d8815
 function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, unreadable bigint, more text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
@@ -137,9 +139,9 @@ function outbox_position() returns bigint language sql volatile security definer
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b93c14b16f45fbb2f7b14244f04a5d61
 function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued_ms text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
-  body c302f9d538352db340241a1c312326c0
+  body 5314291a96074f5b7e35dc2f8f097c37
 function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body f358414e1d449bc74911e1949ca0f51f
+  body f6d0ab33d6aa884fa5aa49d2ae708031
 function outbox_refuse_isolation() returns void language plpgsql stable
   body a13b4ef7902c9edf66f34873165383b5
 function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) returns void language plpgsql stable
@@ -164,24 +166,26 @@ function outbox_seal() returns integer language plpgsql volatile security define
   body 7b7ea5d4abeacb334ea1bf871f2cce1b
 function outbox_segment_list() returns TABLE(number bigint, opened_at timestamp with time zone, left_at timestamp with time zone, bytes bigint, is_current boolean) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 3559f7ebc8db4a51b16ba6fd2669b4f4
+function outbox_shard(bucket smallint, shards smallint) returns smallint language sql immutable strict parallel safe
+  body de9245898303ad661e826e6ce63f4c96
 function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint language plpgsql immutable strict parallel safe
-  body a80780fbb51b20a23a03915967098b4d
+  body eeeaaaeb99202e3ecd3a18463dbfa3ff
 function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
-  body 733d8c99b74b7b386f401b44eaf5f9ad
+  body 5a18fa35058ebd35b3c47cb43f26ff7a
 function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
   body 6313da23d87841f57d739e814a6b0158
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
   body 9aec597daab96fa7606b890219cd3947
 function outbox_stream_lock(stream uuid) returns bigint language sql immutable strict parallel safe
-  body 243188eaa90e181311a1be0b003fee69
+  body 205b4455f4a62429d1be7ee443108dfd
 function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 4d88de17c8482d35bc49bf2e2f8ce314
 function outbox_tick(at_id bigint) returns void language plpgsql volatile set jit=off
   body a56a97790d88df4916ddaa2ec8848dc5
 function outbox_unpark(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, topics text[], keys text[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 434680a2d83a18740e2104ccff6e6df7
-function outbox_window_parts(slots smallint[], buckets smallint[], a pg_snapshot, z pg_snapshot, OUT part_buckets smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
-  body fc7205216b4d1280c4eb4f69ef59a6fa
+function outbox_window_parts(slots smallint[], groups smallint[], a pg_snapshot, z pg_snapshot, OUT part_groups smallint[], OUT part_xids xid8[]) returns record language plpgsql stable set enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, plan_cache_mode=force_generic_plan
+  body 5b94d3e580940d74a16534264a705f18
 function rollout_rules() returns SETOF lockstep.rollout language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 33ef876903c8085240d9fdb1a8e2d667
 function rollout_set(my_prefix text, my_mode text, my_percent integer, my_reason text) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -373,6 +377,7 @@ table outbox_events
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
   column xid xid8 not null
   column bucket smallint not null
+  column bucket_group smallint not null
   column stream uuid not null
   column seq bigint not null
   column uuid uuid not null
@@ -388,6 +393,7 @@ table outbox_events_0
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
   column xid xid8 not null
   column bucket smallint not null
+  column bucket_group smallint not null
   column stream uuid not null
   column seq bigint not null
   column uuid uuid not null
@@ -399,13 +405,14 @@ table outbox_events_0
   column headers json
   column erased boolean not null default false
   CREATE INDEX outbox_events_0_id ON lockstep.outbox_events_0 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
-  CREATE INDEX outbox_events_0_xid ON lockstep.outbox_events_0 USING btree (bucket, xid, id)
+  CREATE INDEX outbox_events_0_xid ON lockstep.outbox_events_0 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_0_stream ON lockstep.outbox_events_0 USING btree (stream, seq)
 table outbox_events_1
   column slot smallint not null
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
   column xid xid8 not null
   column bucket smallint not null
+  column bucket_group smallint not null
   column stream uuid not null
   column seq bigint not null
   column uuid uuid not null
@@ -417,13 +424,14 @@ table outbox_events_1
   column headers json
   column erased boolean not null default false
   CREATE INDEX outbox_events_1_id ON lockstep.outbox_events_1 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
-  CREATE INDEX outbox_events_1_xid ON lockstep.outbox_events_1 USING btree (bucket, xid, id)
+  CREATE INDEX outbox_events_1_xid ON lockstep.outbox_events_1 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_1_stream ON lockstep.outbox_events_1 USING btree (stream, seq)
 table outbox_events_2
   column slot smallint not null
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
   column xid xid8 not null
   column bucket smallint not null
+  column bucket_group smallint not null
   column stream uuid not null
   column seq bigint not null
   column uuid uuid not null
@@ -435,13 +443,14 @@ table outbox_events_2
   column headers json
   column erased boolean not null default false
   CREATE INDEX outbox_events_2_id ON lockstep.outbox_events_2 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
-  CREATE INDEX outbox_events_2_xid ON lockstep.outbox_events_2 USING btree (bucket, xid, id)
+  CREATE INDEX outbox_events_2_xid ON lockstep.outbox_events_2 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_2_stream ON lockstep.outbox_events_2 USING btree (stream, seq)
 table outbox_events_3
   column slot smallint not null
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
   column xid xid8 not null
   column bucket smallint not null
+  column bucket_group smallint not null
   column stream uuid not null
   column seq bigint not null
   column uuid uuid not null
@@ -453,13 +462,14 @@ table outbox_events_3
   column headers json
   column erased boolean not null default false
   CREATE INDEX outbox_events_3_id ON lockstep.outbox_events_3 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
-  CREATE INDEX outbox_events_3_xid ON lockstep.outbox_events_3 USING btree (bucket, xid, id)
+  CREATE INDEX outbox_events_3_xid ON lockstep.outbox_events_3 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_3_stream ON lockstep.outbox_events_3 USING btree (stream, seq)
 table outbox_events_4
   column slot smallint not null
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
   column xid xid8 not null
   column bucket smallint not null
+  column bucket_group smallint not null
   column stream uuid not null
   column seq bigint not null
   column uuid uuid not null
@@ -471,13 +481,14 @@ table outbox_events_4
   column headers json
   column erased boolean not null default false
   CREATE INDEX outbox_events_4_id ON lockstep.outbox_events_4 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
-  CREATE INDEX outbox_events_4_xid ON lockstep.outbox_events_4 USING btree (bucket, xid, id)
+  CREATE INDEX outbox_events_4_xid ON lockstep.outbox_events_4 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_4_stream ON lockstep.outbox_events_4 USING btree (stream, seq)
 table outbox_events_5
   column slot smallint not null
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
   column xid xid8 not null
   column bucket smallint not null
+  column bucket_group smallint not null
   column stream uuid not null
   column seq bigint not null
   column uuid uuid not null
@@ -489,13 +500,14 @@ table outbox_events_5
   column headers json
   column erased boolean not null default false
   CREATE INDEX outbox_events_5_id ON lockstep.outbox_events_5 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
-  CREATE INDEX outbox_events_5_xid ON lockstep.outbox_events_5 USING btree (bucket, xid, id)
+  CREATE INDEX outbox_events_5_xid ON lockstep.outbox_events_5 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_5_stream ON lockstep.outbox_events_5 USING btree (stream, seq)
 table outbox_events_6
   column slot smallint not null
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
   column xid xid8 not null
   column bucket smallint not null
+  column bucket_group smallint not null
   column stream uuid not null
   column seq bigint not null
   column uuid uuid not null
@@ -507,13 +519,14 @@ table outbox_events_6
   column headers json
   column erased boolean not null default false
   CREATE INDEX outbox_events_6_id ON lockstep.outbox_events_6 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
-  CREATE INDEX outbox_events_6_xid ON lockstep.outbox_events_6 USING btree (bucket, xid, id)
+  CREATE INDEX outbox_events_6_xid ON lockstep.outbox_events_6 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_6_stream ON lockstep.outbox_events_6 USING btree (stream, seq)
 table outbox_events_7
   column slot smallint not null
   column id bigint not null default nextval('lockstep.outbox_ids'::regclass)
   column xid xid8 not null
   column bucket smallint not null
+  column bucket_group smallint not null
   column stream uuid not null
   column seq bigint not null
   column uuid uuid not null
@@ -525,7 +538,7 @@ table outbox_events_7
   column headers json
   column erased boolean not null default false
   CREATE INDEX outbox_events_7_id ON lockstep.outbox_events_7 USING brin (id) WITH (pages_per_range='16', autosummarize='on')
-  CREATE INDEX outbox_events_7_xid ON lockstep.outbox_events_7 USING btree (bucket, xid, id)
+  CREATE INDEX outbox_events_7_xid ON lockstep.outbox_events_7 USING btree (bucket_group, xid, id)
   CREATE UNIQUE INDEX outbox_events_7_stream ON lockstep.outbox_events_7 USING btree (stream, seq)
 table outbox_home
   column one boolean not null default true

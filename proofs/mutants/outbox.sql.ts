@@ -19,7 +19,7 @@ export const outbox: readonly Mutant[] = [
     why: "A single event is numbered without its stream's lock: at the border of two segments, two events get the same number.",
     file: 'tools/schema/outboxAppend.sql.ts',
     find: `
-     OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN`,
+     OR pg_advisory_xact_lock(\${streamLockOf('digest')}) IS NULL THEN`,
     replace: ' THEN',
     caughtBy: {
       by: 'test',
@@ -212,6 +212,56 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
       by: 'test',
       file: 'src/outbox/dispatch.pg.test.ts',
       test: 'the lease is gone: the cursor stays where the next owner has it',
+    },
+  },
+  {
+    name: 'cursor-moved-with-any-fence',
+    why: 'A cursor moves from the version that was read, whatever fence the caller has: the last owner moves it once more.',
+    file: 'sql/functions/outbox_move.sql',
+    find: 'WHERE c.version = m.version AND c.fence = m.fence AND m.life = here.life',
+    replace: 'WHERE c.version = m.version AND m.life = here.life',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/sameInSql.pg.test.ts',
+      test: 'moves a cursor exactly when fence, version and server epoch are those of the caller',
+    },
+  },
+  {
+    name: 'stream-lock-of-other-bytes',
+    why: "The schema takes a stream's lock from other bytes of its hash than the library: their writers do not exclude each other.",
+    file: 'tools/schema/hashes.sql.ts',
+    find: `export function streamLockOf(bytes: string): string {
+  return lockNumber(bytes)`,
+    replace: `export function streamLockOf(bytes: string): string {
+  return lockNumber(\`substr(\${bytes}, 2)\`)`,
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/sameInSql.pg.test.ts',
+      test: 'takes the same locks for a stream in the library and in every function of the schema',
+    },
+  },
+  {
+    name: 'library-locks-other-groups',
+    why: 'The library takes the group of a stream from other bits than the schema: a bulk write in SQL does not wait for its writers.',
+    file: 'src/transactions/streamLocks.ts',
+    find: 'const BUCKET_AT = 14',
+    replace: 'const BUCKET_AT = 13',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/sameInSql.pg.test.ts',
+      test: 'takes the same locks for a stream in the library and in every function of the schema',
+    },
+  },
+  {
+    name: 'lock-id-without-zero-bytes',
+    why: 'The schema hashes schema, domain and key without a zero byte between them: other ids than the library has.',
+    file: 'tools/schema/hashes.sql.ts',
+    find: "digest(`decode('00', 'hex') || convert_to(domain, 'UTF8') || decode('00', 'hex')`, ['key'])",
+    replace: "digest(`convert_to(domain, 'UTF8')`, ['key'])",
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/sameInSql.pg.test.ts',
+      test: 'gives the same lock id for a key in the library and in the schema',
     },
   },
   {

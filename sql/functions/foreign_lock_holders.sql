@@ -8,7 +8,7 @@ AS $$
 DECLARE
   here oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
   space oid := (SELECT n.oid FROM pg_namespace n WHERE n.nspname = :'schema');
-  buckets bigint := :"schema".outbox_bucket_lock(0);
+  groups bigint := :"schema".outbox_group_lock(0);
 BEGIN
   RETURN QUERY
   WITH listed AS MATERIALIZED (
@@ -28,7 +28,7 @@ BEGIN
     FROM listed f CROSS JOIN LATERAL (SELECT COALESCE(
            (SELECT 'the lock on ' || n.key FROM :"schema".lock_names n WHERE n.id = f.id),
            (SELECT i.name FROM internal i WHERE i.id = f.id LIMIT 1),
-           CASE WHEN (f.id # buckets) BETWEEN 0 AND 63 THEN format('bucket %s of the outbox', f.id # buckets) END,
+           CASE WHEN (f.id # groups) BETWEEN 0 AND 63 THEN format('group %s of the outbox', f.id # groups) END,
            -- A stream's number is the first half of its uuid.
            (SELECT format('the stream %s/%s of the outbox', e.topic, e.key) FROM :"schema".outbox_events e
              WHERE e.stream BETWEEN (lpad(to_hex(f.id), 16, '0') || '0000000000000000')::uuid

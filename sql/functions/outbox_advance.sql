@@ -1,7 +1,4 @@
--- (By index, here and below: tables that were emptied a moment ago look small to the planner, and are read from end to end.)
--- Moves a shard's cursor: from the version that the caller has read, with its fence, in the same life of the server. What the caller
--- remembers of a life that has ended (transaction ids above all) is worth nothing. In the same step, the events of streams that wait
--- are put aside: waiting is a list of { topic, key, seqs, reason, state, attempts, delay_ms }.
+-- Moves a shard's cursor, if outbox_move() allows it, and in the same step puts the events of streams that wait aside: waiting is a list of { topic, key, seqs, reason, state, attempts, delay_ms }.
 CREATE FUNCTION :"schema".outbox_advance(
   my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text,
   new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint,
@@ -10,26 +7,9 @@ CREATE FUNCTION :"schema".outbox_advance(
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off SET jit = off
 AS $$
 BEGIN
-  -- Not before it is sent, only that it is sent: what a crash takes back is sent once more.
-  PERFORM set_config('synchronous_commit', 'off', true);
-  PERFORM pg_advisory_xact_lock_shared(:"schema".outbox_shard_lock(my_dispatcher, my_shard));
-  IF NOT EXISTS (SELECT FROM :"schema".outbox_here(my_dispatcher) AS h WHERE h.life = my_life AND NOT h.elsewhere) THEN
+  IF :"schema".outbox_move(my_dispatcher, ARRAY[my_shard], ARRAY[my_fence], ARRAY[my_version], ARRAY[my_life], ARRAY[new_prev], ARRAY[new_next],
+                           ARRAY[new_after], ARRAY[new_done], ARRAY[new_seen]) = 0 THEN
     RETURN false;
-  END IF;
-  INSERT INTO :"schema".outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)
-  SELECT my_dispatcher, my_shard, my_version + 1, my_fence, new_prev, new_next, new_after, new_done, new_seen
-    FROM (SELECT o.version, o.fence FROM :"schema".outbox_cursors o
-           WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard ORDER BY o.version DESC LIMIT 1) AS c
-   WHERE c.version = my_version AND c.fence = my_fence
-      ON CONFLICT DO NOTHING;
-  IF NOT FOUND THEN
-    RETURN false;
-  END IF;
-  IF my_version % 100 = 0 THEN
-    -- Not all that there ever were, but now and then: deleted ones stay in the index while a session holds an old snapshot.
-    DELETE FROM :"schema".outbox_cursors o
-     WHERE o.dispatcher = my_dispatcher AND o.shard = my_shard AND o.version < my_version
-       AND o.version >= my_version - CASE WHEN my_version % 10000 = 0 THEN my_version ELSE 300 END;
   END IF;
   IF waiting IS NOT NULL THEN
     -- Before the events are read: whoever erases payloads waits for copies that are being made, and they for it.

@@ -4,7 +4,7 @@
 -- functions of its own; 0.76 inlined; 0.79 with one statement, the locks in an expression (PERFORM is a query); 0.90 kept by the server
 -- process. With the last number in a variable and without RETURNING 25 us, as against 29.
 -- A lock for each stream uses up the server's table of locks, for everybody (20,000 streams in one transaction do). The library writes what a
--- transaction has at once, and knows. Of calls in SQL the transaction's streams are counted: from the 101st on it takes their buckets
+-- transaction has at once, and knows. Of calls in SQL the transaction's streams are counted: from the 101st on it takes their groups
 -- exclusively instead. The setting with the count ends with the transaction, and goes back with a savepoint as the locks do. Whatever it says
 -- (anybody can set it), one of the two locks is taken, and each keeps all others out. (Only where there is no id: counting takes 2 us.)
 CREATE FUNCTION :"schema".outbox_append(
@@ -15,11 +15,12 @@ AS $$
 DECLARE
   -- Before the id is given out, and before the slot is read.
   me xid8 := pg_current_xact_id();
-  -- As outbox_stream(), outbox_bucket() and outbox_stream_lock() have it.
-  digest bytea := sha256(convert_to(:'schema', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8')
-                         || decode('00', 'hex') || convert_to(key, 'UTF8'));
+  digest bytea := sha256(
+    convert_to(:'schema', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
+  );
   mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
-  my_bucket smallint := get_byte(digest, 15) & 63;
+  my_bucket smallint := (get_byte(digest, 14) & 3) << 8 | get_byte(digest, 15);
+  my_group smallint := my_bucket >> 4;
   my_id bigint;
   my_seq bigint := known;
   last_xid xid8;
@@ -38,14 +39,13 @@ BEGIN
     PERFORM :"schema".outbox_refuse_payload(topic, key, octet_length(payload::text), octet_length(bytes), octet_length(headers::text));
   END IF;
   IF streams >= 100 THEN
-    -- As outbox_bucket_lock() has it, and as below.
     PERFORM pg_advisory_xact_lock(('x' || encode(substr(sha256(
-      convert_to(:'schema', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex')
-    ), 1, 8), 'hex'))::bit(64)::bigint # my_bucket::bigint);
-  -- Takes the bucket's lock, then the stream's: neither is ever null.
+    convert_to(:'schema', 'UTF8') || decode('006f7574626f782d67726f757000', 'hex')
+  ), 1, 8), 'hex'))::bit(64)::bigint # my_group::bigint);
+  -- Takes the group's lock, then the stream's: neither is ever null.
   ELSIF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
-       convert_to(:'schema', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex')
-     ), 1, 8), 'hex'))::bit(64)::bigint # my_bucket::bigint) IS NULL
+    convert_to(:'schema', 'UTF8') || decode('006f7574626f782d67726f757000', 'hex')
+  ), 1, 8), 'hex'))::bit(64)::bigint # my_group::bigint) IS NULL
      OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN
     RETURN NULL;
   END IF;
@@ -58,8 +58,8 @@ BEGIN
     END IF;
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
-    INSERT INTO :"schema".outbox_events_0 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (0, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    INSERT INTO :"schema".outbox_events_0 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (0, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 1 THEN
     IF my_seq IS NULL THEN
@@ -68,8 +68,8 @@ BEGIN
     END IF;
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
-    INSERT INTO :"schema".outbox_events_1 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (1, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    INSERT INTO :"schema".outbox_events_1 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (1, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 2 THEN
     IF my_seq IS NULL THEN
@@ -78,8 +78,8 @@ BEGIN
     END IF;
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
-    INSERT INTO :"schema".outbox_events_2 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (2, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    INSERT INTO :"schema".outbox_events_2 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (2, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 3 THEN
     IF my_seq IS NULL THEN
@@ -88,8 +88,8 @@ BEGIN
     END IF;
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
-    INSERT INTO :"schema".outbox_events_3 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (3, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    INSERT INTO :"schema".outbox_events_3 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (3, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 4 THEN
     IF my_seq IS NULL THEN
@@ -98,8 +98,8 @@ BEGIN
     END IF;
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
-    INSERT INTO :"schema".outbox_events_4 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (4, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    INSERT INTO :"schema".outbox_events_4 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (4, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 5 THEN
     IF my_seq IS NULL THEN
@@ -108,8 +108,8 @@ BEGIN
     END IF;
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
-    INSERT INTO :"schema".outbox_events_5 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (5, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    INSERT INTO :"schema".outbox_events_5 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (5, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 6 THEN
     IF my_seq IS NULL THEN
@@ -118,8 +118,8 @@ BEGIN
     END IF;
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
-    INSERT INTO :"schema".outbox_events_6 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (6, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    INSERT INTO :"schema".outbox_events_6 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (6, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 7 THEN
     IF my_seq IS NULL THEN
@@ -128,8 +128,8 @@ BEGIN
     END IF;
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
-    INSERT INTO :"schema".outbox_events_7 (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (7, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    INSERT INTO :"schema".outbox_events_7 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (7, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   END CASE;
   IF my_id % 1000 = 0 THEN PERFORM :"schema".outbox_tick(my_id); END IF;

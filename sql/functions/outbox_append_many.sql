@@ -1,4 +1,5 @@
--- Appends many events, in their order. locked: whoever calls has locked their streams or buckets. known, as above, one for each event.
+-- Appends many events, in their order. locked: the caller has locked their streams or groups. known: of each event, its stream's last
+-- number, where the caller read it under the lock before its snapshot.
 CREATE FUNCTION :"schema".outbox_append_many(
   topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL
 ) RETURNS integer
@@ -37,12 +38,13 @@ BEGIN
                      FROM unnest(streams) WITH ORDINALITY AS s(stream, n) ORDER BY s.n);
   END IF;
   WITH appended AS (
-    INSERT INTO :"schema".outbox_events (slot, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    SELECT my_slot, me, :"schema".outbox_bucket(g.stream), g.stream,
+    INSERT INTO :"schema".outbox_events (slot, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    SELECT my_slot, me, g.bucket, :"schema".outbox_group(g.bucket), g.stream,
            l.last + row_number() OVER (PARTITION BY g.stream ORDER BY g.n), gen_random_uuid(), clock_timestamp(),
            g.topic, g.key, g.payload::json, g.bytes, g.headers::json
-      FROM unnest(all_streams, topics, keys, payloads, bytes, headers) WITH ORDINALITY
-             AS g(stream, topic, key, payload, bytes, headers, n)
+      FROM (SELECT u.*, :"schema".outbox_bucket(u.stream) AS bucket
+              FROM unnest(all_streams, topics, keys, payloads, bytes, headers) WITH ORDINALITY
+                     AS u(stream, topic, key, payload, bytes, headers, n) OFFSET 0) AS g
       JOIN unnest(streams, lasts) AS l(stream, last) ON l.stream = g.stream
      ORDER BY g.n
     RETURNING id)

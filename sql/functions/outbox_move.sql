@@ -1,5 +1,7 @@
--- What outbox_advance() does, without anything put aside, for several shards: 250 to 290 us for as many as a message
--- has, as against 400 for each (both with pg_stat_statements, which slows them down).
+-- Moves the cursors of several shards, each only from the version that the caller has read, with its fence, in the same server epoch. What
+-- the caller remembers of an epoch that has ended (transaction ids above all) is worth nothing. This is the one place that decides it. One
+-- call for all shards of a message takes 250 to 290 us, a call for each 400 (both with pg_stat_statements, which slows them down). By
+-- index: a table that was emptied a moment ago looks small to the planner, which would read it from end to end.
 CREATE FUNCTION :"schema".outbox_move(
   my_dispatcher text, my_shards smallint[], my_fences bigint[], my_versions bigint[], my_lives text[],
   new_prevs pg_snapshot[], new_nexts pg_snapshot[], new_afters bigint[], new_dones boolean[], new_seens bigint[]

@@ -20,7 +20,7 @@ BEGIN
   END IF;
   IF verb = 'pause' THEN
     INSERT INTO :"schema".outbox_parked AS o (dispatcher, stream, shard, topic, key, state, reason)
-    VALUES (my_dispatcher, mine, :"schema".outbox_bucket(mine) * d.shards / 64, my_topic, my_key, 'paused', my_reason)
+    VALUES (my_dispatcher, mine, :"schema".outbox_shard(:"schema".outbox_bucket(mine), d.shards), my_topic, my_key, 'paused', my_reason)
         ON CONFLICT (dispatcher, stream) DO UPDATE SET state = 'paused', reason = EXCLUDED.reason;
   ELSE
     SELECT * INTO p FROM :"schema".outbox_parked o WHERE o.dispatcher = my_dispatcher AND o.stream = mine FOR UPDATE;

@@ -26,9 +26,9 @@ DECLARE
   ended xid8[];
   source text;
   events text;
-  few_buckets smallint[];
+  few_groups smallint[];
   few_xids xid8[];
-  buckets smallint[];
+  groups smallint[];
   slots smallint[];
   floor bigint;
   resumed boolean;
@@ -67,7 +67,7 @@ BEGIN
       RETURN NEXT;
       CONTINUE;
     END IF;
-    buckets := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    groups := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
     -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
     resumed := NOT c.done;
@@ -99,9 +99,9 @@ BEGIN
                      UNION SELECT o.last_value FROM :"schema".outbox_slot o);
       -- The rest of a window of few transactions, such as one that wrote a million events: read anew for every piece, 6,500/s;
       -- transaction by transaction, from where the last piece ended, 47,000/s.
-      few_buckets := NULL;
+      few_groups := NULL;
       IF resumed AND floor > 0 THEN
-        SELECT * INTO few_buckets, few_xids FROM :"schema".outbox_window_parts(slots, buckets, a, z);
+        SELECT * INTO few_groups, few_xids FROM :"schema".outbox_window_parts(slots, groups, a, z);
       END IF;
       -- Where nothing is stored apart, every event fits on a page, and none needs to be measured: that is an eighth of the time.
       large := (SELECT bool_or(pg_relation_size(r.reltoastrelid) > 0)
@@ -111,16 +111,16 @@ BEGIN
         BEGIN
           -- Mostly there is one slot, and the plan for it is kept. One plan for all slots would lock all of them, and wait for whoever
           -- empties one; without one kept, the planning takes four fifths of the time when there is little to read.
-          CASE WHEN cardinality(slots) > 1 OR few_buckets IS NOT NULL THEN
+          CASE WHEN cardinality(slots) > 1 OR few_groups IS NOT NULL THEN
             source := CASE WHEN cardinality(slots) = 1 THEN format('%I.outbox_events_%s', :'schema', slots[1])
                            ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', :'schema', slots) END;
-            events := CASE WHEN few_buckets IS NULL
-              THEN format('SELECT * FROM %1$s AS e WHERE e.bucket = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
-                           SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN unnest($2) AS b(bucket) CROSS JOIN LATERAL (
-                             SELECT * FROM %1$s AS e WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > $5 ORDER BY e.id LIMIT $9
+            events := CASE WHEN few_groups IS NULL
+              THEN format('SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
+                           SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN unnest($2) AS g(bucket_group) CROSS JOIN LATERAL (
+                             SELECT * FROM %1$s AS e WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > $5 ORDER BY e.id LIMIT $9
                            ) AS t', source)
-              ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket, xid) CROSS JOIN LATERAL (
-                             SELECT * FROM %s AS v WHERE v.bucket = p.bucket AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
+              ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket_group, xid) CROSS JOIN LATERAL (
+                             SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
             EXECUTE format($query$SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
                array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
@@ -139,7 +139,7 @@ BEGIN
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < $12 OFFSET 0) AS m) AS w$query$, :'schema', events)
               INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
-              USING my_shards[i], buckets, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_buckets, few_xids, most,
+              USING my_shards[i], groups, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_groups, few_xids, most,
                     my_dispatcher, z, most_stored, limit_bytes;
           WHEN slots[1] = 0 AND NOT large THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
@@ -149,11 +149,11 @@ BEGIN
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_0 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_0 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 0 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
@@ -172,11 +172,11 @@ BEGIN
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_0 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_0 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 1 AND NOT large THEN
@@ -187,11 +187,11 @@ BEGIN
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_1 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_1 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 1 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
@@ -210,11 +210,11 @@ BEGIN
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_1 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_1 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 2 AND NOT large THEN
@@ -225,11 +225,11 @@ BEGIN
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_2 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_2 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 2 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
@@ -248,11 +248,11 @@ BEGIN
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_2 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_2 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 3 AND NOT large THEN
@@ -263,11 +263,11 @@ BEGIN
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_3 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_3 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 3 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
@@ -286,11 +286,11 @@ BEGIN
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_3 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_3 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 4 AND NOT large THEN
@@ -301,11 +301,11 @@ BEGIN
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_4 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_4 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 4 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
@@ -324,11 +324,11 @@ BEGIN
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_4 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_4 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 5 AND NOT large THEN
@@ -339,11 +339,11 @@ BEGIN
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_5 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_5 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 5 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
@@ -362,11 +362,11 @@ BEGIN
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_5 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_5 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 6 AND NOT large THEN
@@ -377,11 +377,11 @@ BEGIN
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_6 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_6 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 6 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
@@ -400,11 +400,11 @@ BEGIN
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_6 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_6 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 7 AND NOT large THEN
@@ -415,11 +415,11 @@ BEGIN
                                WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
               FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_7 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_7 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 7 THEN
             SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
@@ -438,11 +438,11 @@ BEGIN
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_7 e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_7 e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           END CASE;

@@ -35,7 +35,7 @@ BEGIN
       SELECT my_dispatcher, e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers,
              CASE WHEN e.erased THEN 'erased' END
         FROM :"schema".outbox_events e
-       WHERE e.bucket * d.shards / 64 = n
+       WHERE :"schema".outbox_shard(e.bucket, d.shards) = n
          -- What was enqueued here, after the restore, has a larger id than anything that the old cursors know of.
          AND (choice = 'all' OR e.id > c.seen_id OR NOT CASE WHEN c.done THEN pg_visible_in_snapshot(e.xid, c.next)
                 ELSE pg_visible_in_snapshot(e.xid, c.prev) OR (pg_visible_in_snapshot(e.xid, c.next) AND e.id <= c.after_id) END)
@@ -50,7 +50,7 @@ BEGIN
   -- What is put aside now can have smaller numbers than what was sent.
   UPDATE :"schema".outbox_parked o SET sent_seq = 0 WHERE o.dispatcher = my_dispatcher AND o.sent_seq > 0;
   INSERT INTO :"schema".outbox_parked (dispatcher, stream, shard, topic, key, state, reason)
-  SELECT DISTINCT my_dispatcher, e.stream, :"schema".outbox_bucket(e.stream) * d.shards / 64, e.topic, e.key, 'parked', 'rebase'
+  SELECT DISTINCT my_dispatcher, e.stream, :"schema".outbox_shard(:"schema".outbox_bucket(e.stream), d.shards), e.topic, e.key, 'parked', 'rebase'
     FROM :"schema".outbox_parked_events e WHERE e.dispatcher = my_dispatcher
       ON CONFLICT DO NOTHING;
   UPDATE :"schema".outbox_dispatchers o SET system = this_system, database = this_database, timeline = this_timeline

@@ -7,7 +7,10 @@ CREATE TABLE :"schema".outbox_events (
   -- Given out under the stream's lock: within a stream in the order of its numbers.
   id bigint NOT NULL,
   xid xid8 NOT NULL,
+  -- Of 1,024, by the hash of the stream: the finest division into shards. See outbox_bucket().
   bucket smallint NOT NULL,
+  -- Of 64, each of 16 buckets: how events are found, and what a transaction with very many streams locks. See outbox_group().
+  bucket_group smallint NOT NULL,
   stream uuid NOT NULL,
   seq bigint NOT NULL,
   uuid uuid NOT NULL,
@@ -32,7 +35,7 @@ BEGIN
                    :'schema', 'outbox_events_' || n, :'schema', n);
     EXECUTE format('CREATE UNIQUE INDEX %I ON %I.%I (stream, seq)',
                    'outbox_events_' || n || '_stream', :'schema', 'outbox_events_' || n);
-    EXECUTE format('CREATE INDEX %I ON %I.%I (bucket, xid, id)',
+    EXECUTE format('CREATE INDEX %I ON %I.%I (bucket_group, xid, id)',
                    'outbox_events_' || n || '_xid', :'schema', 'outbox_events_' || n);
     -- For those who replicate all tables: without it PostgreSQL refuses to update a row there. (It is logged only where its columns change.)
     EXECUTE format('ALTER TABLE %I.%I REPLICA IDENTITY USING INDEX %I',

@@ -355,7 +355,7 @@ describe('a schema in which others can create', () => {
         }
       }
     }
-    expect(planted).toContain('planted.outbox_bucket_lock(smallint)')
+    expect(planted).toContain('planted.outbox_group_lock(smallint)')
     await malloryPool.query(
       `CREATE FUNCTION planted.outbox_append(text, text, json, bytea, json) RETURNS bigint LANGUAGE sql AS 'SELECT nextval(''public.ran'')'`,
     )

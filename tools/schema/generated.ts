@@ -1,3 +1,12 @@
+import {
+  LOCK_ID,
+  OUTBOX_BUCKET,
+  OUTBOX_GROUP,
+  OUTBOX_GROUP_LOCK,
+  OUTBOX_SHARD_LOCK,
+  OUTBOX_STREAM,
+  OUTBOX_STREAM_LOCK,
+} from './hashes.sql.ts'
 import { OUTBOX_APPEND } from './outboxAppend.sql.ts'
 import { OUTBOX_READ } from './outboxRead.sql.ts'
 
@@ -6,6 +15,13 @@ import { OUTBOX_READ } from './outboxRead.sql.ts'
  * an expression that a call would make slower. `npm run schema` writes the files; a test compares them.
  */
 export const GENERATED: Readonly<Record<string, string>> = {
+  'lock_id.sql': withHead('hashes', LOCK_ID),
+  'outbox_bucket.sql': withHead('hashes', OUTBOX_BUCKET),
+  'outbox_group.sql': withHead('hashes', OUTBOX_GROUP),
+  'outbox_group_lock.sql': withHead('hashes', OUTBOX_GROUP_LOCK),
+  'outbox_shard_lock.sql': withHead('hashes', OUTBOX_SHARD_LOCK),
+  'outbox_stream.sql': withHead('hashes', OUTBOX_STREAM),
+  'outbox_stream_lock.sql': withHead('hashes', OUTBOX_STREAM_LOCK),
   'outbox_append.sql': withHead('outboxAppend', OUTBOX_APPEND),
   'outbox_read.sql': withHead('outboxRead', OUTBOX_READ),
 }

@@ -1,3 +1,4 @@
+import { bucketOf, groupLockOf, groupOf, STREAM_DIGEST, streamLockOf, streamOf } from './hashes.sql.ts'
 import { SLOTS } from './slots.sql.ts'
 
 /** The text of `outbox_append()`. */
@@ -12,8 +13,8 @@ function writeSlot(slot: number): string {
     END IF;
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
-    INSERT INTO :"schema".outbox_events_${slot} (slot, id, xid, bucket, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (${slot}, my_id, me, my_bucket, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    INSERT INTO :"schema".outbox_events_${slot} (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
+    VALUES (${slot}, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);`
 }
 
@@ -22,7 +23,7 @@ export const OUTBOX_APPEND = String.raw`-- Appends one event and gives its numbe
 -- functions of its own; 0.76 inlined; 0.79 with one statement, the locks in an expression (PERFORM is a query); 0.90 kept by the server
 -- process. With the last number in a variable and without RETURNING 25 us, as against 29.
 -- A lock for each stream uses up the server's table of locks, for everybody (20,000 streams in one transaction do). The library writes what a
--- transaction has at once, and knows. Of calls in SQL the transaction's streams are counted: from the 101st on it takes their buckets
+-- transaction has at once, and knows. Of calls in SQL the transaction's streams are counted: from the 101st on it takes their groups
 -- exclusively instead. The setting with the count ends with the transaction, and goes back with a savepoint as the locks do. Whatever it says
 -- (anybody can set it), one of the two locks is taken, and each keeps all others out. (Only where there is no id: counting takes 2 us.)
 CREATE FUNCTION :"schema".outbox_append(
@@ -33,11 +34,10 @@ AS $$
 DECLARE
   -- Before the id is given out, and before the slot is read.
   me xid8 := pg_current_xact_id();
-  -- As outbox_stream(), outbox_bucket() and outbox_stream_lock() have it.
-  digest bytea := sha256(convert_to(:'schema', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8')
-                         || decode('00', 'hex') || convert_to(key, 'UTF8'));
-  mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
-  my_bucket smallint := get_byte(digest, 15) & 63;
+  digest bytea := ${STREAM_DIGEST};
+  mine uuid := ${streamOf('digest')};
+  my_bucket smallint := ${bucketOf('digest')};
+  my_group smallint := ${groupOf('my_bucket')};
   my_id bigint;
   my_seq bigint := known;
   last_xid xid8;
@@ -56,15 +56,10 @@ BEGIN
     PERFORM :"schema".outbox_refuse_payload(topic, key, octet_length(payload::text), octet_length(bytes), octet_length(headers::text));
   END IF;
   IF streams >= 100 THEN
-    -- As outbox_bucket_lock() has it, and as below.
-    PERFORM pg_advisory_xact_lock(('x' || encode(substr(sha256(
-      convert_to(:'schema', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex')
-    ), 1, 8), 'hex'))::bit(64)::bigint # my_bucket::bigint);
-  -- Takes the bucket's lock, then the stream's: neither is ever null.
-  ELSIF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
-       convert_to(:'schema', 'UTF8') || decode('006f7574626f782d6275636b657400', 'hex')
-     ), 1, 8), 'hex'))::bit(64)::bigint # my_bucket::bigint) IS NULL
-     OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN
+    PERFORM pg_advisory_xact_lock(${groupLockOf('my_group')});
+  -- Takes the group's lock, then the stream's: neither is ever null.
+  ELSIF pg_advisory_xact_lock_shared(${groupLockOf('my_group')}) IS NULL
+     OR pg_advisory_xact_lock(${streamLockOf('digest')}) IS NULL THEN
     RETURN NULL;
   END IF;
   -- Null as long as the first slot has never been left.

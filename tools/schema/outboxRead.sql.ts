@@ -58,16 +58,16 @@ function cut(events: string, mostStored: string, limit: string): string {
 /**
  * The events of a window in one slot. Of transactions that ran when the window began, only those that have ended by now are looked for,
  * each by itself. (With xid = ANY(...), a plan made while the slot was empty has the transactions outside of the index condition, and
- * reads the whole bucket for as long as the session lives.)
+ * reads the whole group for as long as the session lives.)
  */
 function limited(slot: number): string {
   return `(SELECT * FROM (
                       SELECT * FROM :"schema".outbox_events_${slot} e
-                       WHERE e.bucket = ANY(buckets) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
+                       WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(buckets) AS b(bucket) CROSS JOIN LATERAL (
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
                         SELECT * FROM :"schema".outbox_events_${slot} e
-                         WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most)`
 }
 
@@ -110,9 +110,9 @@ DECLARE
   ended xid8[];
   source text;
   events text;
-  few_buckets smallint[];
+  few_groups smallint[];
   few_xids xid8[];
-  buckets smallint[];
+  groups smallint[];
   slots smallint[];
   floor bigint;
   resumed boolean;
@@ -151,7 +151,7 @@ BEGIN
       RETURN NEXT;
       CONTINUE;
     END IF;
-    buckets := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
+    groups := ARRAY(SELECT generate_series(my_shards[i] * 64 / shard_count, (my_shards[i] + 1) * 64 / shard_count - 1)::smallint);
     -- So many ticks hold somewhat fewer events than are wanted: the rest of a window costs as much as a window.
     stride := greatest(1, max_events[i] * shard_count / 1250);
     resumed := NOT c.done;
@@ -183,9 +183,9 @@ BEGIN
                      UNION SELECT o.last_value FROM :"schema".outbox_slot o);
       -- The rest of a window of few transactions, such as one that wrote a million events: read anew for every piece, 6,500/s;
       -- transaction by transaction, from where the last piece ended, 47,000/s.
-      few_buckets := NULL;
+      few_groups := NULL;
       IF resumed AND floor > 0 THEN
-        SELECT * INTO few_buckets, few_xids FROM :"schema".outbox_window_parts(slots, buckets, a, z);
+        SELECT * INTO few_groups, few_xids FROM :"schema".outbox_window_parts(slots, groups, a, z);
       END IF;
       -- Where nothing is stored apart, every event fits on a page, and none needs to be measured: that is an eighth of the time.
       large := (SELECT bool_or(pg_relation_size(r.reltoastrelid) > 0)
@@ -195,21 +195,21 @@ BEGIN
         BEGIN
           -- Mostly there is one slot, and the plan for it is kept. One plan for all slots would lock all of them, and wait for whoever
           -- empties one; without one kept, the planning takes four fifths of the time when there is little to read.
-          CASE WHEN cardinality(slots) > 1 OR few_buckets IS NOT NULL THEN
+          CASE WHEN cardinality(slots) > 1 OR few_groups IS NOT NULL THEN
             source := CASE WHEN cardinality(slots) = 1 THEN format('%I.outbox_events_%s', :'schema', slots[1])
                            ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', :'schema', slots) END;
-            events := CASE WHEN few_buckets IS NULL
-              THEN format('SELECT * FROM %1$s AS e WHERE e.bucket = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
-                           SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN unnest($2) AS b(bucket) CROSS JOIN LATERAL (
-                             SELECT * FROM %1$s AS e WHERE e.bucket = b.bucket AND e.xid = x.xid AND e.id > $5 ORDER BY e.id LIMIT $9
+            events := CASE WHEN few_groups IS NULL
+              THEN format('SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
+                           SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN unnest($2) AS g(bucket_group) CROSS JOIN LATERAL (
+                             SELECT * FROM %1$s AS e WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > $5 ORDER BY e.id LIMIT $9
                            ) AS t', source)
-              ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket, xid) CROSS JOIN LATERAL (
-                             SELECT * FROM %s AS v WHERE v.bucket = p.bucket AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
+              ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket_group, xid) CROSS JOIN LATERAL (
+                             SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
             EXECUTE format($query$${measuredColumns('$13', '%I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1')}
                 FROM ${cut('(SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9)', '$12', '$13')}$query$, :'schema', events)
               INTO ${FOUND}
-              USING my_shards[i], buckets, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_buckets, few_xids, most,
+              USING my_shards[i], groups, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_groups, few_xids, most,
                     my_dispatcher, z, most_stored, limit_bytes;${SLOTS.map(readSlot).join('')}
           END CASE;
           bytes := octet_length(bodies) + octet_length(headers);
