@@ -1,8 +1,10 @@
 import { writeFile } from 'node:fs/promises'
 import pg from 'pg'
 import { Lockstep } from '../../src/index.ts'
+import { readSqlFiles } from '../../src/postgres/index.ts'
 import { startPostgres } from '../server/postgres.ts'
 import { dumpFile, dumpOf } from './dump.ts'
+import { listSignatures, signaturesFile } from './signatures.ts'
 import { writeGenerated } from './writeGenerated.ts'
 
 await writeGenerated()
@@ -17,3 +19,7 @@ try {
 } finally {
   await pool.end()
 }
+
+// `--release VERSION`: what the next release is compared with.
+const at = process.argv.indexOf('--release')
+if (at > 0) await writeFile(signaturesFile, listSignatures(await readSqlFiles(), process.argv[at + 1] ?? 'none'))
