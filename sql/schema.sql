@@ -77,7 +77,7 @@ function next_fence() returns bigint language sql volatile
 function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 6053a9462c7d93d6d3e2d28432ebadd4
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 81eadb3d68d5df12e6419ab0cd746c90
+  body a4ccbd50a3603b0b774ccd0590d18324
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 853793a4b351e80dc14f7fd4a2c511f1
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
@@ -103,7 +103,7 @@ function outbox_forget_xids(this_system text) returns bigint[] language plpgsql 
 function outbox_group(bucket smallint) returns smallint language sql immutable strict parallel safe
   body 0cddc91a3a341d08cf76f44f09bf81e2
 function outbox_group_lock(bucket_group integer) returns bigint language sql immutable strict parallel safe
-  body 516c81e9ee236e570fa91a5580559c81
+  body 20a183c6c024251db28aee10c4022109
 function outbox_halt() returns void language plpgsql volatile
   body 986f93532efcefe2a7350b379ed658f3
 function outbox_head(my_dispatcher text, my_topic text, my_key text, max_bytes integer) returns TABLE(seq bigint, uuid uuid, enqueued_at timestamp with time zone, headers json, tombstone text, size bigint, payload text, hex text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off

@@ -20,7 +20,6 @@ DECLARE
   );
   mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
   my_bucket smallint := (get_byte(digest, 14) & 3) << 8 | get_byte(digest, 15);
-  my_group smallint := my_bucket >> 4;
   my_id bigint;
   my_seq bigint := known;
   last_xid xid8;
@@ -41,11 +40,11 @@ BEGIN
   IF streams >= 100 THEN
     PERFORM pg_advisory_xact_lock(('x' || encode(substr(sha256(
     convert_to(:'schema', 'UTF8') || decode('006f7574626f782d67726f757000', 'hex')
-  ), 1, 8), 'hex'))::bit(64)::bigint # my_group::bigint);
+  ), 1, 8), 'hex'))::bit(64)::bigint # (my_bucket >> 4)::bigint);
   -- Takes the group's lock, then the stream's: neither is ever null.
   ELSIF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
     convert_to(:'schema', 'UTF8') || decode('006f7574626f782d67726f757000', 'hex')
-  ), 1, 8), 'hex'))::bit(64)::bigint # my_group::bigint) IS NULL
+  ), 1, 8), 'hex'))::bit(64)::bigint # (my_bucket >> 4)::bigint) IS NULL
      OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN
     RETURN NULL;
   END IF;
@@ -59,7 +58,7 @@ BEGIN
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_0 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (0, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    VALUES (0, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 1 THEN
     IF my_seq IS NULL THEN
@@ -69,7 +68,7 @@ BEGIN
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_1 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (1, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    VALUES (1, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 2 THEN
     IF my_seq IS NULL THEN
@@ -79,7 +78,7 @@ BEGIN
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_2 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (2, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    VALUES (2, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 3 THEN
     IF my_seq IS NULL THEN
@@ -89,7 +88,7 @@ BEGIN
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_3 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (3, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    VALUES (3, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 4 THEN
     IF my_seq IS NULL THEN
@@ -99,7 +98,7 @@ BEGIN
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_4 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (4, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    VALUES (4, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 5 THEN
     IF my_seq IS NULL THEN
@@ -109,7 +108,7 @@ BEGIN
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_5 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (5, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    VALUES (5, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 6 THEN
     IF my_seq IS NULL THEN
@@ -119,7 +118,7 @@ BEGIN
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_6 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (6, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    VALUES (6, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 7 THEN
     IF my_seq IS NULL THEN
@@ -129,7 +128,7 @@ BEGIN
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_7 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (7, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    VALUES (7, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   END CASE;
   IF my_id % 1000 = 0 THEN PERFORM :"schema".outbox_tick(my_id); END IF;

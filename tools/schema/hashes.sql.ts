@@ -45,9 +45,11 @@ export function groupOf(bucket: string): string {
   return `${bucket} >> 4`
 }
 
-/** The lock of a group. */
+const GROUP_DOMAIN = 'outbox-group'
+
+/** The lock of a group, where a call of `outbox_group_lock()` would be too slow. */
 export function groupLockOf(group: string): string {
-  return `${lockNumber(digest(domainNamed('outbox-group'), []))} # ${group}::bigint`
+  return `${lockNumber(digest(domainNamed(GROUP_DOMAIN), []))} # (${group})::bigint`
 }
 
 const IMMUTABLE = 'IMMUTABLE STRICT PARALLEL SAFE'
@@ -90,10 +92,10 @@ AS $$ SELECT ${groupOf('bucket')} $$;
 `
 
 export const OUTBOX_GROUP_LOCK = `-- The number that is locked for a group of buckets: shared by a transaction that writes to some of its streams, exclusively by one that
--- writes to very many.
+-- writes to very many. The planner inlines it, and computes the hash once for each plan.
 CREATE FUNCTION :"schema".outbox_group_lock(bucket_group integer) RETURNS bigint
 LANGUAGE sql ${IMMUTABLE}
-AS $$ SELECT ${groupLockOf('bucket_group')} $$;
+AS $$ SELECT :"schema".lock_id('${GROUP_DOMAIN}', '') # bucket_group::bigint $$;
 `
 
 export const OUTBOX_SHARD_LOCK = `-- What belongs to a shard is done under this lock: shared by its owner, exclusively by a session that takes it over. So nothing that the

@@ -14,7 +14,7 @@ function writeSlot(slot: number): string {
     my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_${slot} (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
-    VALUES (${slot}, my_id, me, my_bucket, my_group, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
+    VALUES (${slot}, my_id, me, my_bucket, ${groupOf('my_bucket')}, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);`
 }
 
@@ -37,7 +37,6 @@ DECLARE
   digest bytea := ${STREAM_DIGEST};
   mine uuid := ${streamOf('digest')};
   my_bucket smallint := ${bucketOf('digest')};
-  my_group smallint := ${groupOf('my_bucket')};
   my_id bigint;
   my_seq bigint := known;
   last_xid xid8;
@@ -56,9 +55,9 @@ BEGIN
     PERFORM :"schema".outbox_refuse_payload(topic, key, octet_length(payload::text), octet_length(bytes), octet_length(headers::text));
   END IF;
   IF streams >= 100 THEN
-    PERFORM pg_advisory_xact_lock(${groupLockOf('my_group')});
+    PERFORM pg_advisory_xact_lock(${groupLockOf(groupOf('my_bucket'))});
   -- Takes the group's lock, then the stream's: neither is ever null.
-  ELSIF pg_advisory_xact_lock_shared(${groupLockOf('my_group')}) IS NULL
+  ELSIF pg_advisory_xact_lock_shared(${groupLockOf(groupOf('my_bucket'))}) IS NULL
      OR pg_advisory_xact_lock(${streamLockOf('digest')}) IS NULL THEN
     RETURN NULL;
   END IF;
