@@ -32,6 +32,6 @@ export const roles: readonly Mutant[] = [
         replace: '',
       },
     ],
-    caughtBy: { by: 'attack', attack: 'intruder', goal: 'names that ran as SQL' },
+    caughtBy: { by: 'attack', attack: 'intruder', goal: 'names that are neither refused nor work' },
   },
 ]

@@ -1,3 +1,4 @@
+-- Who waits for leases: for one name, or for all that begin so, first come first.
 CREATE FUNCTION :"schema".lease_queue(wanted text, exactly boolean, most integer)
 RETURNS TABLE (name text, holder text, since timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

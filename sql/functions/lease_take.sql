@@ -1,6 +1,8 @@
 -- Takes a lease if it is free, and says who has it if not. Everything is decided by a plain read first: a refusal takes no lock and
 -- writes nothing. READ COMMITTED, so that each statement sees what was committed before it. my_place is that of a waiter; whoever
 -- does not stand in line goes behind everybody who does.
+-- A row that is locked is busy, also where its time is over: its last holder has a transaction open, which may still commit. Slots of one
+-- number of permits see to that by themselves, each is one row; rows of another number must be looked at.
 CREATE FUNCTION :"schema".lease_take(
   wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint,
   my_remembered boolean,

@@ -1,4 +1,5 @@
--- Moves a shard's cursor, if outbox_move() allows it, and in the same step puts the events of streams that wait aside: waiting is a list of { topic, key, seqs, reason, state, attempts, delay_ms }.
+-- Moves a shard's cursor, if outbox_move() allows it, and in the same step puts the events of streams that wait aside. waiting is a list of
+-- { topic, key, seqs, reason, state, attempts, delay_ms }.
 CREATE FUNCTION :"schema".outbox_advance(
   my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text,
   new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint,

@@ -1,3 +1,4 @@
+-- Raises the error for an event without a topic or a key, or with one that is too long.
 CREATE FUNCTION :"schema".outbox_check_names(topic text, key text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE
 AS $$

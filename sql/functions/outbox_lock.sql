@@ -1,4 +1,4 @@
--- The same by topics and keys, which may repeat.
+-- outbox_lock_streams() by topics and keys, which may repeat.
 CREATE FUNCTION :"schema".outbox_lock(topics text[], keys text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$

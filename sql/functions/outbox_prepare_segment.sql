@@ -1,5 +1,5 @@
 -- Makes the next slot known, if the current segment is old enough and the next slot is free. It is written to only after this is
--- committed: readers look into all slots that are known. Here and below a null age is that of the registered dispatchers. A
+-- committed: readers look into all slots that are known. A null age is that of the registered dispatchers. A
 -- segment has a sixth of it: there are slots for two more.
 CREATE FUNCTION :"schema".outbox_prepare_segment(min_age interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

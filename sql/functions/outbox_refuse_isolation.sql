@@ -1,3 +1,4 @@
+-- Raises the error for an event that is enqueued at another level than READ COMMITTED, without a number from before the snapshot.
 CREATE FUNCTION :"schema".outbox_refuse_isolation() RETURNS void
 LANGUAGE plpgsql STABLE
 AS $$

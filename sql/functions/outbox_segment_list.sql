@@ -1,4 +1,4 @@
--- For roles that cannot read the tables, as the other functions below.
+-- The segments with their sizes, for roles that cannot read the tables.
 CREATE FUNCTION :"schema".outbox_segment_list()
 RETURNS TABLE (number bigint, opened_at timestamptz, left_at timestamptz, bytes bigint, is_current boolean)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off

@@ -1,3 +1,4 @@
+-- Sets the rule of a prefix, new or not.
 CREATE FUNCTION :"schema".rollout_set(my_prefix text, my_mode text, my_percent integer, my_reason text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$

@@ -3,6 +3,13 @@ import { SLOTS } from './slots.sql.ts'
 /**
  * The text of `outbox_read()`. Each slot has two statements of its own, because a plan that is kept locks every table that it names; a
  * third one is planned with every call, for windows over several slots. They differ in what they read from, and share the rest.
+ *
+ * Sequential scans are forbidden, so that a table that was just filled is read by its index. Before PostgreSQL 18 the planner does that by adding
+ * 1e10 to the cost of a plan that cannot do without one, be it over three rows; and a server with LLVM, as Debian's is, first compiles what
+ * costs that much. A batch is read in less time than that takes. Hence `jit = off`, here and in every function that reads tables (of a table
+ * that was never analyzed the planner expects pages full of rows). Measured on PostgreSQL 15 of Debian, one dispatcher: COMMIT to sink
+ * 1,906 ms before, 5.6 ms after; a backlog 452 to 874 events a second before, 26,000 to 34,000 after; processor time of the database
+ * 650 us for each event before, 10 after.
  */
 
 /** Where a statement leaves what it found. */
