@@ -40,7 +40,8 @@ function hashOf(text: string): string {
 /** As `forSchema` writes it: the name as a text is only where `lock_id()` hashes it or a relation is named. */
 function inBody(text: string, schema: string): string {
   const name = schemaText(schema)
-  let described = text.trim()
+  // The limit of events is a setting that stands in a body: see `limitEvents()`.
+  let described = text.trim().replace(/^SELECT \d+::bigint$/, 'SELECT LIMIT::bigint')
   for (const relation of ['outbox_slot', 'outbox_ids', 'fences'])
     described = described.replaceAll(
       `${schemaText(schema, relation)}::regclass`,

@@ -124,6 +124,13 @@ test('the description does not depend on the search_path or on how names are quo
   }
 })
 
+test('a limit of events that migrate() has set is no change by hand', async () => {
+  const lockstep = new Lockstep(pool, { schema: 'limited' })
+  await lockstep.migrate({ maxEventBytes: 2_000_000 })
+  expect(await lockstep.doctor()).toContainEqual(expect.objectContaining({ name: 'schema', level: 'ok' }))
+  await pool.query('DROP SCHEMA limited CASCADE')
+})
+
 describe('a change by hand shows', () => {
   afterEach(() => pool.query('DROP SCHEMA changed CASCADE'))
 
