@@ -66,7 +66,7 @@ describe('ARCHITECTURE.md', async () => {
 
   test('the full wording has the same invariants', async () => {
     const wording = await readFile(new URL('../docs/reference/invariants.md', import.meta.url), 'utf8')
-    const named = [...wording.matchAll(/^- \*\*([A-Z][0-9]) /gm)].map(([, name]) => name)
-    expect(named).toEqual(rows.map(({ name }) => name))
+    const worded = [...wording.matchAll(/^- \*\*([A-Z][0-9]) /gm)].map(([, name]) => name)
+    expect(worded).toEqual(rows.map(({ name }) => name))
   })
 })
