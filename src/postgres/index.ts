@@ -46,7 +46,8 @@ export {
 export { meansNoConnection, withKeys } from './connectFailure.ts'
 export { refuseStranger } from './ownership.ts'
 export { describeSchema } from './describeSchema.ts'
-export { diagnose, type DoctorOptions, type Finding, wantedRoles, wantsTrial } from './doctor.ts'
+export { diagnose, type DoctorOptions, wantedRoles, wantsTrial } from './doctor.ts'
+export type { Finding } from './doctorFinding.ts'
 export { DEFAULT_SILENCE_MS, driverFor, isPool, type Pool } from './driver.ts'
 export { withGrowingSilence } from './growingSilence.ts'
 export { checkSchemaName, quoteIdentifier, quoteLiteral, withValues } from './identifiers.ts'
@@ -63,7 +64,7 @@ export {
   type SqlFiles,
 } from './migrations.ts'
 export { onAbort } from './onAbort.ts'
-export type { PgClient, PgPool, PgPoolClient } from './pgDriver.ts'
+export type { PgClient, PgPool, PgPoolClient } from './pgClient.ts'
 export { StatementForgotten } from './pgMessage.ts'
 export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsDriver.ts'
 export { failUnlessSame, incarnationExpression } from './postgres.sql.ts'
