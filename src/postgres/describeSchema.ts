@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { schemaIdentifier, schemaText } from './migrations.ts'
-import { describeSchemaObjects } from './postgres.sql.ts'
+import { describeSchemaObjects, LIMIT_BODY } from './postgres.sql.ts'
 import { withConnection } from './withConnection.ts'
 
 /**
@@ -41,7 +41,7 @@ function hashOf(text: string): string {
 function inBody(text: string, schema: string): string {
   const name = schemaText(schema)
   // The limit of events is a setting that stands in a body: see `limitEvents()`.
-  let described = text.trim().replace(/^SELECT \d+::bigint$/, 'SELECT LIMIT::bigint')
+  let described = text.trim().replace(LIMIT_BODY, '')
   for (const relation of ['outbox_slot', 'outbox_ids', 'fences'])
     described = described.replaceAll(
       `${schemaText(schema, relation)}::regclass`,

@@ -54,15 +54,8 @@ export { checkSchemaName, quoteIdentifier, quoteLiteral, withValues } from './id
 export { type Incarnation, readIncarnation } from './incarnation.ts'
 export { type ConnectionKind, forgetTrials, kindOf, rememberTrial } from './lockTrials.ts'
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.ts'
-export {
-  functionsIn,
-  KNOWN_VERSION,
-  type Migration,
-  migrationsIn,
-  readSqlFiles,
-  type SchemaFunction,
-  type SqlFiles,
-} from './migrations.ts'
+export { functionsIn, KNOWN_VERSION, type Migration, migrationsIn, type SchemaFunction } from './migrations.ts'
+export { type SqlFile, sqlFiles } from './sqlFiles.ts'
 export { onAbort } from './onAbort.ts'
 export type { PgClient, PgPool, PgPoolClient } from './pgClient.ts'
 export { StatementForgotten } from './pgMessage.ts'

@@ -11,11 +11,12 @@ import type { EventMap } from '../outbox/index.ts'
 import { on } from '../observe/index.ts'
 import { driverFor } from './driver.ts'
 import { migrate, type MigrateOptions, type MigrateResult } from './migrate.ts'
-import { KNOWN_VERSION, migrationsIn, readSqlFiles, type SqlFiles } from './migrations.ts'
+import { functionsIn, KNOWN_VERSION, migrationsIn } from './migrations.ts'
+import { type SqlFile, sqlFiles } from './sqlFiles.ts'
 
 const database = await testDatabase()
 leakGuard(database)
-const ours = await readSqlFiles()
+const ours = sqlFiles()
 const pool = new pg.Pool({ connectionString: database.url, max: 4 })
 afterAll(() => pool.end())
 
@@ -163,11 +164,19 @@ describe('other migrations than ours', () => {
   const next = String(KNOWN_VERSION + 1).padStart(4, '0')
   const broken = `-- compatible-from: 1\nCREATE TABLE :"schema".half (n int);\nINSERT INTO :"schema".half VALUES (1);\nSELECT 1/0;\n`
 
-  function filesWith(tables: Record<string, string>, functions: Record<string, string> = {}): SqlFiles {
-    return { ...ours, tables: { ...ours.tables, ...tables }, functions: { ...ours.functions, ...functions } }
+  /** Our files with others beside them, or in their place. */
+  function filesWith(tables: Record<string, string>, functions: Record<string, string> = {}): readonly SqlFile[] {
+    const texts = new Map(ours.map(({ name, text }) => [name, text]))
+    for (const [name, text] of Object.entries(tables)) texts.set(`tables/${name}`, text)
+    for (const [name, text] of Object.entries(functions)) texts.set(`functions/${name}`, text)
+    return [...texts].map(([name, text]) => ({ name, text }))
   }
 
-  function migrateFrom(schema: string, files: SqlFiles, options: MigrateOptions = {}): Promise<MigrateResult> {
+  function migrateFrom(
+    schema: string,
+    files: readonly SqlFile[],
+    options: MigrateOptions = {},
+  ): Promise<MigrateResult> {
     return migrate(driverFor(pool), schema, lockId(schema, 'migrate', 'Migrate:global'), options, files)
   }
 
@@ -286,7 +295,7 @@ describe('other migrations than ours', () => {
       expect([...(await versions(schema)).keys()]).toEqual(['schema_version'])
       await migrateFrom(schema, ours)
       const before = await versions(schema)
-      expect(before.size).toBe(Object.keys(ours.functions).length)
+      expect(before.size).toBe(functionsIn(ours).length)
       // A newer library that stops at an older version of the tables leaves the functions of that version.
       await migrateFrom(schema, filesWith(nextTables, { 'lock_id.sql': changed }), { to: KNOWN_VERSION })
       expect(await versions(schema)).toEqual(before)
@@ -308,7 +317,7 @@ describe('other migrations than ours', () => {
     test('a limit of events that was set survives a new text of its function', async () => {
       const schema = freshName()
       await new Lockstep(pool, { schema }).migrate({ maxEventBytes: 12_345 })
-      const text = ours.functions['outbox_max_event_bytes.sql'] as string
+      const text = functionsIn(ours).find(({ name }) => name === 'outbox_max_event_bytes')?.text ?? ''
       await migrateFrom(schema, filesWith(nextTables, { 'outbox_max_event_bytes.sql': `-- New.\n${text}` }))
       const { rows } = await pool.query(`SELECT ${schema}.outbox_max_event_bytes()::int AS bytes`)
       expect(rows).toEqual([{ bytes: 12_345 }])

@@ -16,12 +16,11 @@ import {
   functionsIn,
   type Migration,
   migrationsIn,
-  readSqlFiles,
   replacing,
   type SchemaFunction,
-  type SqlFiles,
   VERSION_FUNCTION,
 } from './migrations.ts'
+import { type SqlFile, sqlFiles } from './sqlFiles.ts'
 import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
 import {
   beginMigration,
@@ -87,12 +86,11 @@ export async function migrate(
   schema: string,
   lockId: bigint,
   options: MigrateOptions = {},
-  files?: SqlFiles,
+  files: readonly SqlFile[] = sqlFiles(),
 ): Promise<MigrateResult> {
   checkOptions('migrate()', options, MIGRATE_OPTIONS)
-  const sources = files ?? (await readSqlFiles())
-  const migrations = migrationsIn(sources)
-  const functions = functionsIn(sources)
+  const migrations = migrationsIn(files)
+  const functions = functionsIn(files)
   const target = options.to ?? migrations.length
   if (!Number.isInteger(target) || target < 1 || target > migrations.length) {
     throw new InvalidOption(`There is no migration ${String(options.to)}.`, {

@@ -1,20 +1,12 @@
 import { createHash } from 'node:crypto'
-import { readdir, readFile } from 'node:fs/promises'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
+import { type SqlFile, sqlFiles } from './sqlFiles.ts'
 
-/**
+/*
  * What the schema is made of. `sql/tables` has numbered migrations: tables, indexes, sequences and what is in them, each applied once.
  * `sql/functions` has one file for each function, named as the function is: created as a whole, and replaced as a whole when its text
  * has changed.
  */
-export interface SqlFiles {
-  /** The text of each file by its name, such as `0003_leases.sql`. */
-  readonly tables: Readonly<Record<string, string>>
-  /** The text of each file by its name, such as `lease_take.sql`. */
-  readonly functions: Readonly<Record<string, string>>
-  /** What all of them result in, as `describeSchema()` writes it. */
-  readonly description: string
-}
 
 /** One numbered file of `sql/tables`. */
 export interface Migration {
@@ -40,57 +32,38 @@ export const NEEDED_VERSION = 6
 /** The function that reports the schema's version. It needs no table but `migrations`, and exists at every version. */
 export const VERSION_FUNCTION = 'schema_version'
 
-const MIGRATION_FILE = /^(\d{4})_([a-z0-9_]+)\.sql$/
-const FUNCTION_FILE = /^([a-z0-9_]+)\.sql$/
+const MIGRATION_FILE = /^tables\/(\d{4})_([a-z0-9_]+)\.sql$/
+const FUNCTION_FILE = /^functions\/([a-z0-9_]+)\.sql$/
 const COMPATIBLE_FROM = /^-- compatible-from: (\d+)$/m
 const CREATE_FUNCTION = /^CREATE FUNCTION :"schema"\.(\w+)\(/gm
 
-const SQL_DIRECTORY = new URL('../../sql/', import.meta.url)
-
-/** Reads the files of `sql/`. The only place that knows where they are. */
-export async function readSqlFiles(): Promise<SqlFiles> {
-  const [tables, functions, description] = await Promise.all([
-    readFolder(new URL('tables/', SQL_DIRECTORY), MIGRATION_FILE),
-    readFolder(new URL('functions/', SQL_DIRECTORY), FUNCTION_FILE),
-    readFile(new URL('schema.sql', SQL_DIRECTORY), 'utf8'),
-  ])
-  return { tables, functions, description }
-}
-
-async function readFolder(folder: URL, fileName: RegExp): Promise<Record<string, string>> {
-  const files = (await readdir(folder)).filter((file) => fileName.test(file)).toSorted()
-  return Object.fromEntries(
-    await Promise.all(files.map(async (file) => [file, await readFile(new URL(file, folder), 'utf8')] as const)),
-  )
-}
-
 /** The migrations in order. */
-export function migrationsIn({ tables }: Pick<SqlFiles, 'tables'>): Migration[] {
-  return Object.keys(tables)
-    .toSorted()
-    .map((file, index) => {
-      const text = tables[file] as string
-      const [, number, name] = (MIGRATION_FILE.exec(file) ?? []) as unknown as [string, string, string]
-      const compatibleFrom = COMPATIBLE_FROM.exec(text)?.[1]
-      if (Number(number) !== index + 1)
-        throw new Error(`Migration ${file} is out of sequence: number ${index + 1} was expected.`)
-      if (compatibleFrom === undefined) throw new Error(`Migration ${file} does not say "-- compatible-from: N".`)
-      return { version: Number(number), name, compatibleFrom: Number(compatibleFrom), text }
-    })
+export function migrationsIn(files: readonly SqlFile[] = sqlFiles()): Migration[] {
+  const numbered = files.filter(({ name }) => MIGRATION_FILE.test(name)).toSorted(byName)
+  return numbered.map(({ name: file, text }, index) => {
+    const [, number, name] = MIGRATION_FILE.exec(file) as unknown as [string, string, string]
+    const compatibleFrom = COMPATIBLE_FROM.exec(text)?.[1]
+    if (Number(number) !== index + 1)
+      throw new Error(`Migration ${file} is out of sequence: number ${index + 1} was expected.`)
+    if (compatibleFrom === undefined) throw new Error(`Migration ${file} does not say "-- compatible-from: N".`)
+    return { version: Number(number), name, compatibleFrom: Number(compatibleFrom), text }
+  })
 }
 
 /** The functions by name. A file must create one function, called as the file is. */
-export function functionsIn({ functions }: Pick<SqlFiles, 'functions'>): SchemaFunction[] {
-  return Object.keys(functions)
-    .toSorted()
-    .map((file) => {
-      const text = functions[file] as string
-      const name = FUNCTION_FILE.exec(file)?.[1]
-      const created = [...text.matchAll(CREATE_FUNCTION)].map(([, each]) => each)
-      if (name === undefined || created.length !== 1 || created[0] !== name)
-        throw new Error(`${file} must create one function, called as the file is. It creates: ${created.join(', ')}.`)
-      return { name, text, hash: createHash('sha256').update(text).digest('hex') }
-    })
+export function functionsIn(files: readonly SqlFile[] = sqlFiles()): SchemaFunction[] {
+  const functions = files.filter(({ name }) => FUNCTION_FILE.test(name)).toSorted(byName)
+  return functions.map(({ name: file, text }) => {
+    const [, name] = FUNCTION_FILE.exec(file) as unknown as [string, string]
+    const created = [...text.matchAll(CREATE_FUNCTION)].map(([, each]) => each)
+    if (created.length !== 1 || created[0] !== name)
+      throw new Error(`${file} must create one function, called as the file is. It creates: ${created.join(', ')}.`)
+    return { name, text, hash: createHash('sha256').update(text).digest('hex') }
+  })
+}
+
+function byName(a: SqlFile, b: SqlFile): number {
+  return a.name < b.name ? -1 : 1
 }
 
 /**

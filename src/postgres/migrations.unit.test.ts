@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import { GENERATED } from '../../tools/schema/generated.ts'
-import { forSchema, functionsIn, migrationsIn, readSqlFiles, schemaIdentifier, schemaText } from './migrations.ts'
+import { forSchema, functionsIn, migrationsIn, schemaIdentifier, schemaText } from './migrations.ts'
+import { sqlFiles } from './sqlFiles.ts'
 
 const hostile = [
   `x$create$||evil()||$create$`,
@@ -16,7 +17,7 @@ const hostile = [
   'Order',
 ]
 
-const files = await readSqlFiles()
+const files = sqlFiles()
 
 test.each(hostile)('%j: no text of the name is in a migration or a function', (schema) => {
   for (const { text, name } of [...migrationsIn(files), ...functionsIn(files)]) {
@@ -29,7 +30,8 @@ test.each(hostile)('%j: no text of the name is in a migration or a function', (s
 })
 
 test('generated functions are what their templates result in; `npm run schema` writes them', () => {
-  for (const [file, text] of Object.entries(GENERATED)) expect(files.functions[file], file).toBe(text)
+  const texts = new Map(files.map(({ name, text }) => [name, text]))
+  for (const [file, text] of Object.entries(GENERATED)) expect(texts.get(`functions/${file}`), file).toBe(text)
 })
 
 test.each([
@@ -38,7 +40,7 @@ test.each([
   ['no function', 'SELECT 1'],
   ['a function that it replaces', 'CREATE OR REPLACE FUNCTION :"schema".one() …'],
 ])('rejects a file with %s', (_, text) => {
-  expect(() => functionsIn({ functions: { 'one.sql': text } })).toThrow('one.sql must create one function')
+  expect(() => functionsIn([{ name: 'functions/one.sql', text }])).toThrow('one.sql must create one function')
 })
 
 test('no function is built by a statement: each has its own file', () => {

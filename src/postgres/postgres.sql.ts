@@ -43,6 +43,9 @@ export function limitEvents(schema: string, bytes: number): string {
           AS 'SELECT ${bytes}::bigint'`
 }
 
+/** The body that `limitEvents()` writes: a setting, not a part of the schema. */
+export const LIMIT_BODY = /^SELECT \d+::bigint$/
+
 /** The limit as it is, from the catalogs: not every role can call the function. The schema's name as it is, not quoted. */
 export function eventLimit(schema: string): string {
   return `

@@ -1,7 +1,7 @@
-import { writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import pg from 'pg'
 import { Lockstep } from '../../src/index.ts'
-import { readSqlFiles } from '../../src/postgres/index.ts'
+import { sqlFiles } from '../../src/postgres/index.ts'
 import { startPostgres } from '../server/postgres.ts'
 import { dumpFile, dumpOf } from './dump.ts'
 import { listSignatures, signaturesFile } from './signatures.ts'
@@ -22,4 +22,7 @@ try {
 
 // `--release VERSION`: what the next release is compared with.
 const at = process.argv.indexOf('--release')
-if (at > 0) await writeFile(signaturesFile, listSignatures(await readSqlFiles(), process.argv[at + 1] ?? 'none'))
+if (at > 0) {
+  const described = { files: sqlFiles(), description: await readFile(dumpFile, 'utf8') }
+  await writeFile(signaturesFile, listSignatures(described, process.argv[at + 1] ?? 'none'))
+}

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { functionsIn, migrationsIn, type SqlFiles } from '../../src/postgres/index.ts'
+import { functionsIn, migrationsIn, type SqlFile } from '../../src/postgres/index.ts'
 
 /**
  * The rule for functions of the schema, which processes of two releases call at the same time while a deploy rolls: a function whose
@@ -8,6 +8,12 @@ import { functionsIn, migrationsIn, type SqlFiles } from '../../src/postgres/ind
 
 export const signaturesFile = new URL('../../sql/signatures', import.meta.url)
 
+/** The files of `sql/`, and what they result in, as `describeSchema()` writes it. */
+export interface DescribedFiles {
+  readonly files: readonly SqlFile[]
+  readonly description: string
+}
+
 /** As `describeSchema()` writes them: name, arguments, result. */
 const FUNCTION = /^function (\w+)(\(.*) language \w+ (?:immutable|stable|volatile)\b/gm
 const LISTED = /^(superseded )?(\w+)(\(.*)$/gm
@@ -15,9 +21,9 @@ const LISTED = /^(superseded )?(\w+)(\(.*)$/gm
 const SUPERSEDED = /^-- Superseded by \w+\(\) since \S+\.$/m
 
 /** The list for sql/signatures. `release` is `none` before the first one. */
-export function listSignatures(files: SqlFiles, release: string): string {
-  const lines = [...files.description.matchAll(FUNCTION)].map(([, name, signature]) => {
-    const isSuperseded = SUPERSEDED.test(files.functions[`${name}.sql`] ?? '')
+export function listSignatures({ files, description }: DescribedFiles, release: string): string {
+  const lines = [...description.matchAll(FUNCTION)].map(([, name, signature]) => {
+    const isSuperseded = SUPERSEDED.test(files.find((file) => file.name === `functions/${name}.sql`)?.text ?? '')
     return `${isSuperseded ? 'superseded ' : ''}${name}${signature}`
   })
   return [
@@ -30,14 +36,14 @@ export function listSignatures(files: SqlFiles, release: string): string {
   ].join('\n')
 }
 
-function hashOfTexts(files: SqlFiles): string {
+function hashOfTexts(files: readonly SqlFile[]): string {
   const texts = functionsIn(files).map(({ name, hash }) => `${name} ${hash}`)
   return createHash('sha256').update(texts.join('\n')).digest('hex')
 }
 
 /** What the files break of the rules, compared with the list of the previous release. */
-export function brokenRules(previous: string, files: SqlFiles): string[] {
-  const now = new Map([...files.description.matchAll(FUNCTION)].map(([, name, signature]) => [name, signature]))
+export function brokenRules(previous: string, { files, description }: DescribedFiles): string[] {
+  const now = new Map([...description.matchAll(FUNCTION)].map(([, name, signature]) => [name, signature]))
   const broken = [...previous.matchAll(LISTED)].flatMap(([, wasSuperseded, name, signature]) => {
     const found = now.get(name)
     if (found === signature || (found === undefined && wasSuperseded !== undefined)) return []
