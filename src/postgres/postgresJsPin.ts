@@ -2,6 +2,7 @@ import { readFile } from 'node:fs'
 import { alreadyLost } from './connection.ts'
 import { PROBE } from './postgres.sql.ts'
 import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsPool.ts'
+import { terminate } from './postgresJsSocket.ts'
 
 /** A list of postgres.js that nothing is taken from. */
 const NO_LIST = { length: 0, push: () => undefined, remove: () => null }
@@ -61,7 +62,7 @@ export class Pin {
   discard(): void {
     if (this.physical.reserved !== this.#hook) return
     this.physical.reserved = null
-    this.physical.terminate()
+    terminate(this.physical)
   }
 
   readonly #send = (query: PostgresJsQuery): void => {
