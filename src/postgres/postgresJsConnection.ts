@@ -267,6 +267,7 @@ export class PostgresJsConnection implements Connection {
     this.#pid = pid
     this.#first = undefined
     this.#memory = this.#origin?.memories.of(pid)
+    if (this.#physical !== undefined) this.#origin?.pool.connections.know(this.#physical, backend as Backend)
   }
 
   #seeEnd(cause?: unknown): void {
@@ -313,7 +314,7 @@ export class PostgresJsConnection implements Connection {
     this.#physical = physical
     const { pool, taken } = this.#origin as Origin
     const by = taken.pin === undefined ? 'reserve' : 'pin'
-    pool.connections.take(physical, this.#first?.state ?? undefined, by)
+    this.#learn(pool.connections.take(physical, this.#first?.state ?? undefined, by))
     physical.onclose = () => {
       this.#closed = true
       pool.connections.closed(physical)

@@ -5,7 +5,7 @@ import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserve
 import { terminate } from './postgresJsSocket.ts'
 
 /** A list of postgres.js that nothing is taken from. */
-const NO_LIST = { length: 0, push: () => undefined, remove: () => null }
+const NO_LIST = { length: 0, push: () => undefined, remove: () => null, shift: () => undefined }
 
 /** What a reserved `sql` has in common with that of the pool. */
 const SHARED: ReadonlySet<string | symbol> = new Set(['types', 'typed', 'notify', 'array', 'json'])
