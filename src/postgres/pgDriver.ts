@@ -349,7 +349,7 @@ class PgConnection implements Connection {
       const reject = (error: Error): void => {
         if (listener === undefined) fail(error)
         // Not at once: the event that the connection has ended may come in this very tick.
-        else queueMicrotask(() => fail(listener.failed(error)))
+        else queueMicrotask(() => fail(listener.failed(error) as Error))
       }
       if (this.#returned && this.#giveBack !== undefined) return reject(alreadyReturned())
       if (this.lost) return reject(alreadyLost(this.#lastWords))
