@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs'
 import { alreadyLost } from './connection.ts'
 import { PROBE } from './postgres.sql.ts'
-import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsPool.ts'
+import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsClient.ts'
 import { terminate } from './postgresJsSocket.ts'
 
 /** A list of postgres.js that nothing is taken from. */
