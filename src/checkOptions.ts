@@ -69,9 +69,52 @@ export function checkOptions(where: string, options: unknown, known: Readonly<Re
   }
 }
 
+/** Calls that end with a function: how each is written. The options before the function are never left out. */
+const CALLS = {
+  'transaction()': 'transaction(options, fn)',
+  'tx.transaction()': 'tx.transaction(options, fn)',
+  'lease.transaction()': 'lease.transaction(options, fn)',
+  'lease()': 'lease(key, options, fn)',
+  'leader()': 'leader(key, options, fn)',
+  'handle()': 'handle(event, options, handler)',
+  'perEvent()': 'perEvent(options, handler)',
+} as const
+
+/** Refuses what is no function in the last place of a call. */
+export function checkFunction(where: keyof typeof CALLS, fn: unknown): void {
+  if (typeof fn === 'function') return
+  throw new InvalidOption(`${where} was given no function.`, { advice: howToCall(CALLS[where]) })
+}
+
+function howToCall(call: string): string {
+  return `Call ${call}. Pass {} for no options.`
+}
+
 function notAnObject(where: string, given: unknown, known: Readonly<Record<string, OptionRule>>): InvalidOption {
   const kind = given === null || given === undefined ? String(given) : `a ${typeof given}`
-  return new InvalidOption(`The options of ${where} are ${kind}, not an object.`, { advice: listed(known) })
+  const call = (CALLS as Readonly<Record<string, string>>)[where]
+  return new InvalidOption(`The options of ${where} are ${kind}, not an object.`, {
+    advice: call === undefined ? listed(known) : howToCall(call),
+  })
+}
+
+/** Names that options had before, and what to use instead. */
+const FORMER: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  'new Lockstep()': { rollback: 'The option is now named "switchBack".' },
+  'once()': Object.fromEntries(
+    ['begin', 'act', 'finish', 'abandon', 'ttlMs', 'holder'].map((name) => [
+      name,
+      'To create something outside the database, call lockstep.onceExternal(key, { find, begin, act, finish }).',
+    ]),
+  ),
+  'combine()': { maxWaitMs: 'The option is now named "waitMs".' },
+  'new StreamVerifier()': { begin: 'The option is now named "start".' },
+  ...Object.fromEntries(
+    ['retry', 'skip', 'pause', 'resume', 'erase'].map((verb) => {
+      const advice = `Call outbox.${verb}(stream, { reason, by }).`
+      return [`outbox.${verb}()`, { by: advice, reason: advice }]
+    }),
+  ),
 }
 
 function isUndefined(where: string, name: string): InvalidOption {
@@ -83,7 +126,7 @@ function isUndefined(where: string, name: string): InvalidOption {
 function unknownOption(where: string, name: string, known: Readonly<Record<string, OptionRule>>): InvalidOption {
   const meant = nearest(name, Object.keys(known))
   return new InvalidOption(`Unknown option ${JSON.stringify(name)} of ${where}.`, {
-    advice: meant === undefined ? listed(known) : `Did you mean "${meant}"?`,
+    advice: FORMER[where]?.[name] ?? (meant === undefined ? listed(known) : `Did you mean "${meant}"?`),
   })
 }
 

@@ -245,21 +245,21 @@ describe('leases', () => {
       expectTypeOf(lease).toEqualTypeOf<Lease<pg.PoolClient>>()
       expectTypeOf(lease.fence).toEqualTypeOf<bigint>()
       expectTypeOf(lease.signal).toEqualTypeOf<AbortSignal>()
-      expectTypeOf(lease.transaction(async (tx) => tx.client)).resolves.toEqualTypeOf<pg.PoolClient>()
+      expectTypeOf(lease.transaction({}, async (tx) => tx.client)).resolves.toEqualTypeOf<pg.PoolClient>()
       const rows = await lease.transaction({ isolation: 'serializable' }, async (tx) => {
         return (await tx.query<{ n: number }>('SELECT 1 AS n')).rows
       })
       expectTypeOf(rows).toEqualTypeOf<{ n: number }[]>()
     })
     void byPostgresJs.lease('Instance:1', {}, async (lease) => {
-      await lease.transaction(async (tx) => expectTypeOf(tx.client).toEqualTypeOf<postgres.ReservedSql>())
+      await lease.transaction({}, async (tx) => expectTypeOf(tx.client).toEqualTypeOf<postgres.ReservedSql>())
     })
   })
 
   test('acquired, tried and led', () => {
     expectTypeOf(byPg.leases.acquire('Instance:1')).resolves.toEqualTypeOf<Lease<pg.PoolClient>>()
     expectTypeOf(byPg.leases.tryAcquire('Instance:1')).resolves.toEqualTypeOf<Lease<pg.PoolClient> | undefined>()
-    expectTypeOf(byPg.leader('Leader:1', async () => 42)).resolves.toEqualTypeOf<number | undefined>()
+    expectTypeOf(byPg.leader('Leader:1', {}, async () => 42)).resolves.toEqualTypeOf<number | undefined>()
     expectTypeOf(byPg.leases.list({ prefix: 'Instance:' })).resolves.toEqualTypeOf<LeaseInfo[]>()
     expectTypeOf(byPg.leases.history('Instance:1')).resolves.toEqualTypeOf<HistoryEntry[]>()
     expectTypeOf<Lease>().toExtend<AsyncDisposable>()
@@ -273,7 +273,7 @@ describe('leases', () => {
     // @ts-expect-error the options come first
     void byPg.lease('Instance:1', fn)
     // @ts-expect-error a leader waits without limit
-    void byPg.leader('Leader:1', fn, { waitMs: 5 })
+    void byPg.leader('Leader:1', { waitMs: 5 }, fn)
     // @ts-expect-error who, and why?
     void byPg.leases.forceRelease('Instance:1', {})
     // @ts-expect-error a function that is not async has most likely forgotten to await

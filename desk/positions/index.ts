@@ -41,10 +41,8 @@ export function createPositions(options: Partial<PositionOptions> = {}): System 
     routes: (desk) => positionRoutes(openOffice(desk, given)),
     async background(desk, signal) {
       const lead = { signal, ttlMs: given.ttlMs, holder: desk.processName }
-      await desk.lockstep.leader(
-        key`Leader:positions`,
-        (lease) => new Reconciler(openOffice(desk, given)).run(AbortSignal.any([lease.signal, signal])),
-        lead,
+      await desk.lockstep.leader(key`Leader:positions`, lead, (lease) =>
+        new Reconciler(openOffice(desk, given)).run(AbortSignal.any([lease.signal, signal])),
       )
     },
     check: checkPositions,

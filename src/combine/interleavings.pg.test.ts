@@ -351,7 +351,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(collected).toBe(true)
   })
 
-  // Once: the second attempt of a batch waits for the lock without any limit (the halves have maxWaitMs): who takes the lock
+  // Once: the second attempt of a batch waits for the lock without any limit (the halves have waitMs): who takes the lock
   // between two attempts and keeps it keeps every caller of the batch for ever.
   test('a batch that lost its lock to somebody else between two attempts is not kept waiting for ever', async () => {
     const { lockstep: other } = bench.open(driver)
@@ -366,7 +366,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
         await tx.query(`DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`)
         return []
       },
-      { maxWaitMs: 200 },
+      { waitMs: 200 },
     )
     let told: unknown = 'nothing'
     const answer = call({ id: 1 }).then(

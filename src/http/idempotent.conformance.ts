@@ -17,7 +17,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       if (form === 'plain') {
         const guard = idempotent(stage.lockstep, { scope, form, lease: { ttlMs: 1000 }, ...options })
         stage.site.add('/pay', guard, (seen, lease) =>
-          work(seen, async (id) => void (await lease.transaction((tx) => tx.query(insert, [id])))),
+          work(seen, async (id) => void (await lease.transaction({}, (tx) => tx.query(insert, [id])))),
         )
       } else {
         const guard = idempotent(stage.lockstep, { scope, form, ...options })
