@@ -142,6 +142,50 @@ describe('refuses a name that is not known', () => {
   })
 })
 
+describe('refuses a form of before, and names the one of now', () => {
+  const untyped = lockstep as unknown as Record<string, (...args: unknown[]) => unknown>
+  const operator = lockstep.outbox as unknown as Record<string, (...args: unknown[]) => unknown>
+  const consumer = inbox as unknown as Record<string, (...args: unknown[]) => unknown>
+  const external = { find: nothing, begin: nothing, act: nothing, finish: nothing }
+  test.each<[string, () => unknown, string]>([
+    ['leader(key, fn)', () => untyped['leader']?.(LOCK, nothing), 'leader(key, options, fn)'],
+    ['leader(key, fn, options)', () => untyped['leader']?.(LOCK, nothing, { ttlMs: 500 }), 'leader(key, options, fn)'],
+    ['leader(key, options)', () => untyped['leader']?.(LOCK, {}), 'leader(key, options, fn)'],
+    ['lease(key, fn)', () => untyped['lease']?.(LOCK, nothing), 'lease(key, options, fn)'],
+    ['transaction(fn)', () => untyped['transaction']?.(nothing), 'transaction(options, fn)'],
+    ['handle(event, handler)', () => consumer['handle']?.(event, nothing), 'handle(event, options, handler)'],
+    ['handle(event, handler, {})', () => consumer['handle']?.(event, nothing, {}), 'handle(event, options, handler)'],
+    ['perEvent(handler)', () => perEvent(nothing as never, undefined as never), 'perEvent(options, handler)'],
+    ['once(key, { act })', () => untyped['once']?.(LOCK, external), 'lockstep.onceExternal(key, {'],
+    ['rollback', () => new Lockstep(pool, { rollout: 'on', rollback: { waitMs: 5 } } as never), '"switchBack"'],
+    ['rollout.set(…, reason)', () => lockstep.rollout.set('A:', 'on', 'a test' as never), 'The options are reason.'],
+    ['maxWaitMs', () => untyped['combine']?.({ key: () => LOCK, run: nothing, maxWaitMs: 5 }), '"waitMs"'],
+    ['new StreamVerifier({ begin })', () => new StreamVerifier({ begin: 'first' } as never), '"start"'],
+    ...['retry', 'pause', 'resume'].flatMap((verb): [string, () => unknown, string][] => [
+      [`${verb}({ by })`, () => operator[verb]?.({ ...stream, by: 'me' }), `outbox.${verb}(stream, { reason, by })`],
+      [
+        `${verb}({ reason })`,
+        () => operator[verb]?.({ ...stream, reason: 'x' }),
+        `outbox.${verb}(stream, { reason, by })`,
+      ],
+    ]),
+    [
+      'skip({ reason })',
+      () => operator['skip']?.({ ...stream, seq: 1, reason: 'x' }),
+      'outbox.skip(stream, { reason, by })',
+    ],
+    [
+      'erase({ reason })',
+      () => operator['erase']?.({ ...stream, reason: 'x' }),
+      'outbox.erase(stream, { reason, by })',
+    ],
+  ])('%s', async (_, call, now) => {
+    const error = await refusalOf(call)
+    expect(error).toBeInstanceOf(InvalidOption)
+    expect((error as Error).message).toContain(now)
+  })
+})
+
 describe('refuses undefined for a key', () => {
   const none = undefined as unknown as Key
   test.each<[string, () => unknown]>([

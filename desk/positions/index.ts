@@ -7,7 +7,7 @@
  * a position at the exchange that nobody guards.
  *
  * **How.** One lease for each symbol (`Position:BTC`): signal, closing and reconciler exclude each other, and no connection is held while
- * the exchange is asked. A signal is `lockstep.once` in its long form: the row first (`opening`), with an id from which the ids of its orders
+ * the exchange is asked. A signal is `lockstep.onceExternal()`: the row first (`opening`), with an id from which the ids of its orders
  * follow; then entry and stop-loss outside; then `active`. States: opening → active → closing → closed; opening → failed.
  *
  * **Failures.** A creator that dies leaves its row. Its lease ends after 5 s, and whoever comes next, another signal or the reconciler, takes it

@@ -64,7 +64,7 @@ export async function run(pool: pg.Pool, address: string): Promise<KafkaResult> 
     }),
   )
 
-  const inbox = lockstep.inbox.consumer('book-keeper')
+  const bookKeeper = lockstep.inbox.consumer('book-keeper')
   const handled: Record<string, number[]> = {}
   const partitions = new Set<number>()
   let [first, duplicates] = [0, 0]
@@ -76,7 +76,7 @@ export async function run(pool: pg.Pool, address: string): Promise<KafkaResult> 
         eachMessage: async ({ topic, partition, message }) => {
           partitions.add(partition)
           const event = readMessage<Trade>(message.headers ?? {}, message.value)
-          const verdict = await inbox.handle(event, {}, async (tx, { payload }) => {
+          const verdict = await bookKeeper.handle(event, {}, async (tx, { payload }) => {
             await tx.query(BOOK, [event.key, payload.quantity])
           })
           if (verdict === 'first') {

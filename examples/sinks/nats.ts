@@ -51,7 +51,7 @@ export async function run(pool: pg.Pool, address: string): Promise<NatsResult> {
   const sink = natsSink({ client, stream: 'TRADES' })
   const dispatching = lockstep.outbox.dispatcher({ sink }).run({ signal: stop.signal })
 
-  const inbox = lockstep.inbox.consumer('book-keeper')
+  const bookKeeper = lockstep.inbox.consumer('book-keeper')
   const booked: Record<string, number[]> = {}
   let [seen, duplicates] = [0, 0]
 
@@ -66,7 +66,7 @@ export async function run(pool: pg.Pool, address: string): Promise<NatsResult> {
     const messages = await consumer.consume()
     for await (const message of messages) {
       const event = readNatsMessage<Trade>(message)
-      const verdict = await inbox.handle(event, {}, async (tx, { payload }) => {
+      const verdict = await bookKeeper.handle(event, {}, async (tx, { payload }) => {
         await tx.query(BOOK, [event.key, payload.quantity])
       })
       if (verdict === 'duplicate') duplicates++

@@ -51,7 +51,7 @@ export async function run(pool: pg.Pool, address: string): Promise<RabbitmqResul
   await channel.bindQueue(QUEUE, EXCHANGE, 'trades')
   await channel.prefetch(20)
 
-  const inbox = lockstep.inbox.consumer('book-keeper')
+  const bookKeeper = lockstep.inbox.consumer('book-keeper')
   const booked: Record<string, number[]> = {}
   let [again, crashes] = [0, 0]
   let allBooked: () => void
@@ -60,7 +60,7 @@ export async function run(pool: pg.Pool, address: string): Promise<RabbitmqResul
   async function book(message: ConsumeMessage): Promise<void> {
     const event = readMessage<Trade>(message.properties.headers ?? {}, message.content)
     try {
-      const verdict = await inbox.handle(event, {}, async (tx, { payload }) => {
+      const verdict = await bookKeeper.handle(event, {}, async (tx, { payload }) => {
         await tx.query(BOOK, [event.key, payload.quantity])
       })
       if (verdict === 'first') (booked[event.key] ??= []).push(event.seq)

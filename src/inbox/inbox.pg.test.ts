@@ -175,7 +175,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     await lockstep.transaction({}, async () => {
       const handled = await failureOf(inbox.handle(event(1), {}, noting))
       expect(handled).toBeInstanceOf(NestedTransaction)
-      expect((handled as Error).message).toContain('inbox.accept(tx, event)')
+      expect((handled as Error).message).toContain('consumer.accept(tx, event)')
       const asked = await failureOf(inbox.position(event(1)))
       expect(asked).toBeInstanceOf(NestedTransaction)
       expect((asked as Error).message).toContain('consumer.position(tx, stream)')

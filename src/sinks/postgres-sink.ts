@@ -306,8 +306,8 @@ function answerTo(verdict: BatchVerdict): Delivery {
       refused:
         `the other database expects #${expected} of ${keys.join()}, and #${seq} came. ` +
         (expected === 1
-          ? `If it is to begin there, say so: start: ${seq}, or inbox.startAt().`
-          : `Replay the stream from #${expected} on, or move the consumer with inbox.startAt(…, { force: true }).`),
+          ? `If it is to begin there, say so: start: ${seq}, or consumer.startAt().`
+          : `Replay the stream from #${expected} on, or move the consumer with consumer.startAt(…, { force: true }).`),
       cause: verdict,
     }
   }
@@ -333,7 +333,7 @@ function streamAt({ events }: Batch, place: number): string {
 function checkValues(options: PostgresSinkOptions): PostgresSinkOptions {
   checkOptions('postgresSink()', options, POSTGRES_SINK_OPTIONS)
   const { lockstep, handle, handleMany, isolation, timeoutMs = 10_000 } = options
-  if (typeof lockstep?.transaction !== 'function' || typeof lockstep.inbox !== 'function') {
+  if (typeof lockstep?.transaction !== 'function' || typeof lockstep.inbox?.consumer !== 'function') {
     throw new InvalidOption('postgresSink() was given no `lockstep`.', {
       advice: 'Pass a Lockstep on the database to which the events are to go.',
     })

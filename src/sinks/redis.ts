@@ -286,7 +286,7 @@ export function redisStreamName(stream: EventStream, template: string = DEFAULT_
  *
  * @example
  * for (const [, fields] of await client.xrangeBuffer(redisStreamName(stream), '-', '+')) {
- *   await inbox.handle(readRedisEntry<Trade>(fields), apply)
+ *   await consumer.handle(readRedisEntry<Trade>(fields), {}, apply)
  * }
  */
 export function readRedisEntry<Payload = unknown>(
