@@ -107,6 +107,7 @@ const FORMER: Readonly<Record<string, Readonly<Record<string, string>>>> = {
       'To create something outside the database, call lockstep.onceExternal(key, { find, begin, act, finish }).',
     ]),
   ),
+  'idempotent()': { ttlMs: 'The option is now named "retainMs".' },
   'combine()': { maxWaitMs: 'The option is now named "waitMs".' },
   'new StreamVerifier()': { begin: 'The option is now named "start".' },
   ...Object.fromEntries(

@@ -160,6 +160,7 @@ describe('refuses a form of before, and names the one of now', () => {
     ['rollback', () => new Lockstep(pool, { rollout: 'on', rollback: { waitMs: 5 } } as never), '"switchBack"'],
     ['rollout.set(…, reason)', () => lockstep.rollout.set('A:', 'on', 'a test' as never), 'The options are reason.'],
     ['maxWaitMs', () => untyped['combine']?.({ key: () => LOCK, run: nothing, maxWaitMs: 5 }), '"waitMs"'],
+    ['idempotent({ ttlMs })', () => idempotent(lockstep, { scope, ttlMs: 5 } as never), '"retainMs"'],
     ['new StreamVerifier({ begin })', () => new StreamVerifier({ begin: 'first' } as never), '"start"'],
     ...['retry', 'pause', 'resume'].flatMap((verb): [string, () => unknown, string][] => [
       [`${verb}({ by })`, () => operator[verb]?.({ ...stream, by: 'me' }), `outbox.${verb}(stream, { reason, by })`],

@@ -72,7 +72,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
 
   test('an error of the function stays what it is, also when the trust is over', async () => {
     const { lockstep } = bench.open(driver)
-    const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 400, maxHoldMs: 50 })
+    const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 5000, maxHoldMs: 1000 })
     const error = await failureOf(
       lease.transaction({}, async () => {
         await lost(lease)
