@@ -76,7 +76,7 @@ const CALLS = {
   'lease.transaction()': 'lease.transaction(options, fn)',
   'lease()': 'lease(key, options, fn)',
   'leader()': 'leader(key, options, fn)',
-  'handle()': 'handle(event, options, handler)',
+  'handle()': 'consumer.handle(event, options, handler)',
   'perEvent()': 'perEvent(options, handler)',
 } as const
 
@@ -98,25 +98,22 @@ function notAnObject(where: string, given: unknown, known: Readonly<Record<strin
   })
 }
 
-/** Names that options had before, and what to use instead. */
-const FORMER: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  'new Lockstep()': { rollback: 'The option is now named "switchBack".' },
-  'once()': Object.fromEntries(
-    ['begin', 'act', 'finish', 'abandon', 'ttlMs', 'holder'].map((name) => [
-      name,
-      'To create something outside the database, call lockstep.onceExternal(key, { find, begin, act, finish }).',
-    ]),
+const EXTERNAL =
+  'To create something outside the database, call lockstep.onceExternal(key, { find, begin, act, finish }).'
+
+/** Options as they were named before, after the call that took them: what to use instead. */
+const FORMER: ReadonlyMap<string, string> = new Map([
+  ['new Lockstep() rollback', 'The option is now named "switchBack".'],
+  ['combine() maxWaitMs', 'The option is now named "waitMs".'],
+  ['idempotent() ttlMs', 'The option is now named "retainMs".'],
+  ['new StreamVerifier() begin', 'The option is now named "start".'],
+  ...['begin', 'act', 'finish', 'abandon', 'ttlMs', 'holder'].map((name) => [`once() ${name}`, EXTERNAL] as const),
+  ...['retry', 'skip', 'pause', 'resume', 'erase'].flatMap((verb) =>
+    ['by', 'reason'].map(
+      (name) => [`outbox.${verb}() ${name}`, `Call outbox.${verb}(stream, { reason, by }).`] as const,
+    ),
   ),
-  'idempotent()': { ttlMs: 'The option is now named "retainMs".' },
-  'combine()': { maxWaitMs: 'The option is now named "waitMs".' },
-  'new StreamVerifier()': { begin: 'The option is now named "start".' },
-  ...Object.fromEntries(
-    ['retry', 'skip', 'pause', 'resume', 'erase'].map((verb) => {
-      const advice = `Call outbox.${verb}(stream, { reason, by }).`
-      return [`outbox.${verb}()`, { by: advice, reason: advice }]
-    }),
-  ),
-}
+])
 
 function isUndefined(where: string, name: string): InvalidOption {
   return new InvalidOption(`The option "${name}" of ${where} is undefined.`, {
@@ -127,7 +124,7 @@ function isUndefined(where: string, name: string): InvalidOption {
 function unknownOption(where: string, name: string, known: Readonly<Record<string, OptionRule>>): InvalidOption {
   const meant = nearest(name, Object.keys(known))
   return new InvalidOption(`Unknown option ${JSON.stringify(name)} of ${where}.`, {
-    advice: FORMER[where]?.[name] ?? (meant === undefined ? listed(known) : `Did you mean "${meant}"?`),
+    advice: FORMER.get(`${where} ${name}`) ?? (meant === undefined ? listed(known) : `Did you mean "${meant}"?`),
   })
 }
 

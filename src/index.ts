@@ -66,7 +66,6 @@ export {
   perEvent,
   type Replayed,
   type ReplayOptions,
-  type ReasonedOptions,
   type Rebased,
   type Retained,
   type SegmentStatus,

@@ -58,7 +58,6 @@ export {
   EnqueuingRoom,
   type OperatorOptions,
   Outbox,
-  type ReasonedOptions,
   type Rebased,
   type StreamHead,
 } from './outbox.ts'

@@ -32,11 +32,6 @@ export interface OperatorOptions {
   readonly reason?: string
 }
 
-/** The same for what cannot be undone: it is refused without a reason. */
-export interface ReasonedOptions extends OperatorOptions {
-  readonly reason: string
-}
-
 const OPERATOR_OPTIONS: OptionNames<OperatorOptions> = { by: true, reason: true }
 
 /** A stream as one dispatcher delivers it. What `parked()` gives can be passed as it is. */
@@ -217,7 +212,7 @@ export class Outbox<Events extends object = EventMap> {
    * @example
    * await lockstep.outbox.skip({ topic: 'trades', key: id, seq: 102 }, { reason: 'wrong currency, corrected by #108' })
    */
-  skip(head: StreamHead, options: ReasonedOptions): Promise<void> {
+  skip(head: StreamHead, options: OperatorOptions & { readonly reason: string }): Promise<void> {
     return this.#operate('skip', head, options)
   }
 
@@ -267,7 +262,7 @@ export class Outbox<Events extends object = EventMap> {
    * @example
    * await lockstep.outbox.removeDispatcher('reports', { reason: 'replaced by reports-2' })
    */
-  async removeDispatcher(dispatcher: string, options: ReasonedOptions): Promise<void> {
+  async removeDispatcher(dispatcher: string, options: OperatorOptions & { readonly reason: string }): Promise<void> {
     checkOptions('outbox.removeDispatcher()', options, OPERATOR_OPTIONS)
     checkReason('removeDispatcher', options.reason)
     const [row] = await this.#rows(removeDispatcher(this.#grounds.quotedSchema, dispatcher, audited(options)))
