@@ -217,7 +217,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   })
 
   test('waitMs ends the wait, each call by its own clock', async () => {
-    const call = combined(bench.open(driver).lockstep, { waitMs: 60 })
+    const call = combined(bench.open(driver).lockstep, { waitMs: 1000 })
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const error = await failureOf(call({ id: 1 }))
     expect(error).toBeInstanceOf(LockTimeout)

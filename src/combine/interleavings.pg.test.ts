@@ -366,7 +366,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
         await tx.query(`DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`)
         return []
       },
-      { waitMs: 200 },
+      { waitMs: 2000 },
     )
     let told: unknown = 'nothing'
     const answer = call({ id: 1 }).then(
@@ -376,7 +376,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await begun.given
     const holder = other.transaction({ lock: HOT }, () => letGo.given)
     try {
-      await expect.poll(() => told, { interval: 20, timeout: 3000 }).toBeInstanceOf(LockTimeout)
+      await expect.poll(() => told, { interval: 20, timeout: 15_000 }).toBeInstanceOf(LockTimeout)
     } finally {
       letGo.give()
       await Promise.all([answer, holder])
