@@ -109,10 +109,10 @@ describe('a server of our own', () => {
       identifiers.add(row?.id ?? '')
     }
     expect(identifiers.size).toBe(servers.length)
-    await query(servers[0]!, 'create table kept as select 1 as one')
-    await servers[0]?.crash()
-    await servers[0]?.start()
-    expect(await query(servers[0]!, 'select one from kept')).toEqual([{ one: 1 }])
+    await query(servers[0], 'create table kept as select 1 as one')
+    await servers[0].crash()
+    await servers[0].start()
+    expect(await query(servers[0], 'select one from kept')).toEqual([{ one: 1 }])
   })
 
   test('refuses a data directory that a living program uses, and leaves that program its server', async () => {
