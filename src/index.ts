@@ -6,6 +6,7 @@ export type {
   BatchVerdict,
   HandleOptions,
   Inbox,
+  InboxConsumer,
   InboxEvent,
   InboxPosition,
   InboxStream,
@@ -23,10 +24,10 @@ export {
   type ListLocksOptions,
   type LockListing,
   type Locks,
-  type RollbackTriggers,
   type Rollout,
   type RolloutMode,
   type StoredRolloutRule,
+  type SwitchBackTriggers,
   type Wanted,
 } from './locks/index.ts'
 export { type ClientOf, Lockstep } from './lockstep.ts'
@@ -44,10 +45,11 @@ export type {
   Leases,
   LeaseWaiter,
 } from './leases/index.ts'
-export type { ActContext, Found, LongOnceOptions, OnceOptions } from './once/index.ts'
+export type { ActContext, Found, OnceExternalOptions, OnceOptions } from './once/index.ts'
 export {
   type BatchContext,
   type Delivery,
+  type DispatchedStream,
   type Dispatcher,
   EventRefused,
   type DispatcherOptions,
@@ -56,7 +58,6 @@ export {
   type EventOf,
   type EventToEnqueue,
   type GiveUp,
-  type AuditedBy,
   type OperatorOptions,
   type Outbox,
   type OutboxEvent,
@@ -72,6 +73,7 @@ export {
   type Sink,
   type SinkFunction,
   type Stream,
+  type StreamHead,
 } from './outbox/index.ts'
 export {
   type DoctorOptions,

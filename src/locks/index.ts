@@ -86,7 +86,7 @@ export {
   type RolloutSource,
 } from './rollout.ts'
 export { RolloutInDatabase, type StoredRolloutRule } from './rolloutInDatabase.ts'
-export { type RollbackTriggers, RolloutTrigger } from './rolloutTrigger.ts'
+export { RolloutTrigger, type SwitchBackTriggers } from './rolloutTrigger.ts'
 export { lookForOthers, markShadows } from './rollout.sql.ts'
 export { type Shadow, shadowOf } from './shadow.ts'
 export { ShadowWatch } from './shadowWatch.ts'

@@ -53,7 +53,14 @@
 export { type Dispatcher } from './dispatcher.ts'
 export { type DispatcherOptions, type GiveUp } from './dispatcherOptions.ts'
 export { type EventHeaders, type OutboxEvent } from './event.ts'
-export { type AuditedBy, EnqueuingRoom, type OperatorOptions, Outbox, type Rebased } from './outbox.ts'
+export {
+  type DispatchedStream,
+  EnqueuingRoom,
+  type OperatorOptions,
+  Outbox,
+  type Rebased,
+  type StreamHead,
+} from './outbox.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
 export type { OutboxStatus, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
 export { type BatchContext, byStream, type Delivery, EventRefused, type Sink, type SinkFunction } from './sink.ts'
