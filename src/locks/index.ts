@@ -50,7 +50,7 @@ export {
   type LockListing,
   type Locks,
 } from './listLocks.ts'
-export { type LockDomain, lockId, type NoteKey, RecentLockIds } from './lockId.ts'
+export { keyDigest, type LockDomain, lockId, lockIdOf, type NoteKey, RecentLockIds } from './lockId.ts'
 export { lockList } from './lockList.sql.ts'
 export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
 export {

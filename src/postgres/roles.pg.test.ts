@@ -183,19 +183,3 @@ test('migrate() without the right to create says what is missing, and nothing is
     cause: { code: '42501' },
   })
 })
-
-test('who was allowed to dispatch before functions for it were added still is', async () => {
-  const lockstep = new Lockstep(owner, { schema: 'older' })
-  await lockstep.migrate({ to: 11 })
-  await owner.query(`GRANT USAGE ON SCHEMA older TO ${role}; GRANT EXECUTE ON FUNCTION older.outbox_fetch TO ${role}`)
-  await lockstep.migrate()
-  for (const name of ['outbox_read', 'outbox_move']) {
-    const { rows } = await owner.query(
-      `SELECT has_function_privilege($1, p.oid, 'EXECUTE') AS may, has_function_privilege('public', p.oid, 'EXECUTE') AS everybody
-         FROM pg_proc p WHERE p.pronamespace = 'older'::regnamespace AND p.proname = $2`,
-      [role, name],
-    )
-    expect(rows).toEqual([{ may: true, everybody: false }])
-  }
-  await owner.query('DROP SCHEMA older CASCADE')
-})
