@@ -2,7 +2,8 @@ import { ACTIONS, auditName } from './actions.ts'
 import { answer, done, failure, json } from './answers.ts'
 import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
 import { type Asker, type Client, isFromElsewhere, isFromHere, isFromOwnPage, isSecure } from './origin.ts'
-import { pageFolder, PageFiles } from './pageFiles.ts'
+import { pageContents } from './pageContents.ts'
+import { PageFiles } from './pageFiles.ts'
 import { Reads } from './reads.ts'
 import { refuse } from './refusals.ts'
 import { readJson } from './requestBody.ts'
@@ -12,7 +13,7 @@ import { Sessions, type Visit } from './sessions.ts'
 export class Site {
   readonly #lockstep: ConsoleLockstep
   readonly #plan: ConsolePlan
-  readonly #page = new PageFiles(pageFolder())
+  readonly #page = new PageFiles(pageContents)
   readonly #sessions: Sessions
   readonly #reads: Reads
   #closed = false

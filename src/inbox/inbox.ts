@@ -89,6 +89,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   readonly #acceptRuns: string
   readonly #transact: Transact<Client, Events>
 
+  /** @internal */
   constructor(grounds: Grounds, transact: Transact<Client, Events>, consumer: string) {
     this.consumer = checkConsumer(consumer)
     this.#grounds = grounds

@@ -151,6 +151,7 @@ export class Outbox<Events extends object = EventMap> {
   readonly #leases: Leases
   readonly #enqueuing: EnqueuingRoom
 
+  /** @internal */
   constructor(grounds: Grounds, leases: Leases, enqueuing: EnqueuingRoom) {
     this.#grounds = grounds
     this.#leases = leases

@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { createHash } from 'node:crypto'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { LockstepError, LocksIneffective, type LocksIneffectiveReason, StandbyRefused } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
@@ -14,12 +14,13 @@ import {
   ROLLBACK,
 } from './doctor.sql.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
-import { KNOWN_VERSION, MIGRATIONS_DIRECTORY } from './migrations.ts'
+import { KNOWN_VERSION } from './migrations.ts'
 import { connects } from './doctorConnects.ts'
 import { grantsFinding } from './doctorGrants.ts'
 import { strangersSchema } from './ownership.ts'
 import { checkReadinessOn } from './readiness.ts'
 import { checkRoleName, type RoleName } from './roles.ts'
+import { schemaDigest } from './sqlFiles.ts'
 import { codeOf } from './sqlstate.ts'
 import { withConnection } from './withConnection.ts'
 
@@ -223,9 +224,8 @@ async function schemaFindings(
     if (!(error instanceof LockstepError)) throw error
     return [{ name: 'schema', level: 'fail', ...withoutAdvice(error) }]
   }
-  const expected = await readFile(new URL('schema.sql', MIGRATIONS_DIRECTORY), 'utf8')
-  const actual = await describeSchemaOn(connection, schema)
-  const same = withoutComments(expected) === actual
+  const description = await describeSchemaOn(connection, schema)
+  const same = createHash('sha256').update(description).digest('hex') === schemaDigest()
   const [answer] = await connection.script(lockIdProbe(quoteIdentifier(schema), quoteLiteral(probe.key)))
   const agrees = answer?.rows[0]?.['id'] === String(probe.id)
   return [
@@ -247,11 +247,6 @@ async function schemaFindings(
           advice: 'Was the schema renamed? Give it its old name back, or drop it and migrate again.',
         },
   ]
-}
-
-/** The dump without its head. */
-function withoutComments(text: string): string {
-  return text.replace(/^(?:--.*\n)+\n?/, '')
 }
 
 /** What keeps the statements of a transaction from one server. */

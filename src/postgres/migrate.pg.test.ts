@@ -1,9 +1,5 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFile, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, describe, expect, test } from 'vitest'
@@ -15,7 +11,8 @@ import type { EventMap } from '../outbox/index.ts'
 import { on } from '../observe/index.ts'
 import { driverFor } from './driver.ts'
 import { migrate, type MigrateResult } from './migrate.ts'
-import { KNOWN_VERSION, MIGRATIONS_DIRECTORY, readMigrations } from './migrations.ts'
+import { KNOWN_VERSION, readMigrations } from './migrations.ts'
+import { type SqlFile, sqlFiles } from './sqlFiles.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -81,7 +78,7 @@ describe('at once', () => {
       expect(results).toHaveLength(10)
       expect(results.map(({ to }) => to)).toEqual(Array(10).fill(KNOWN_VERSION))
       const applied = results.flatMap((result) => result.applied.map(({ version }) => version))
-      expect(applied).toEqual((await readMigrations()).map(({ version }) => version))
+      expect(applied).toEqual(readMigrations().map(({ version }) => version))
       expect(await migrationRows(schema)).toHaveLength(KNOWN_VERSION)
     } finally {
       await Promise.all([...pools.map((each) => each.end()), ...sqls.map((each) => each.end())])
@@ -95,7 +92,7 @@ test('a second time there is nothing to do, and every step is told once', async 
   const stop = on('migration.applied', (message) => heard.push(message))
   try {
     const lockstep = new Lockstep(pool, { schema })
-    const migrations = await readMigrations()
+    const migrations = readMigrations()
     const steps = migrations.map(({ version, name }) => ({ version, name }))
     expect(await lockstep.migrate()).toEqual({ from: 0, to: KNOWN_VERSION, applied: steps })
     expect(await lockstep.migrate()).toEqual({ from: KNOWN_VERSION, to: KNOWN_VERSION, applied: [] })
@@ -164,27 +161,20 @@ describe('a newer library was here', () => {
 })
 
 describe('other migrations than ours', () => {
-  async function directoryWith(files: Record<string, string>): Promise<URL> {
-    const directory = await mkdtemp(join(tmpdir(), 'lockstep-migrations-'))
-    afterAll(() => rm(directory, { recursive: true }))
-    for (const file of await readdir(MIGRATIONS_DIRECTORY)) {
-      if (/^\d{4}_/.test(file)) await copyFile(new URL(file, MIGRATIONS_DIRECTORY), join(directory, file))
-    }
-    for (const [name, text] of Object.entries(files)) await writeFile(join(directory, name), text)
-    return pathToFileURL(`${directory}/`)
+  function filesWith(name: string, text: string): readonly SqlFile[] {
+    return [...sqlFiles(), { name, text }]
   }
 
   const next = String(KNOWN_VERSION + 1).padStart(4, '0')
   const broken = `-- compatible-from: 1\nCREATE TABLE :"schema".half (n int);\nINSERT INTO :"schema".half VALUES (1);\nSELECT 1/0;\n`
 
-  function migrateFrom(schema: string, directory: URL): Promise<MigrateResult> {
-    return migrate(driverFor(pool), schema, lockId(schema, 'migrate', 'Migrate:global'), {}, directory)
+  function migrateFrom(schema: string, files: readonly SqlFile[]): Promise<MigrateResult> {
+    return migrate(driverFor(pool), schema, lockId(schema, 'migrate', 'Migrate:global'), {}, files)
   }
 
   test('one that fails leaves nothing behind, not even those before it', async () => {
     const schema = freshName()
-    const directory = await directoryWith({ [`${next}_broken.sql`]: broken })
-    const failure = await migrateFrom(schema, directory).catch((error: unknown) => error)
+    const failure = await migrateFrom(schema, filesWith(`${next}_broken.sql`, broken)).catch((error: unknown) => error)
     expect(failure).toBeInstanceOf(MigrationFailed)
     expect(failure).toMatchObject({ cause: { code: '22012' } })
     expect(await exists(schema)).toBe(false)
@@ -194,8 +184,7 @@ describe('other migrations than ours', () => {
     const schema = freshName()
     const lockstep = new Lockstep(pool, { schema })
     await lockstep.migrate()
-    const directory = await directoryWith({ [`${next}_broken.sql`]: broken })
-    await expect(migrateFrom(schema, directory)).rejects.toBeInstanceOf(MigrationFailed)
+    await expect(migrateFrom(schema, filesWith(`${next}_broken.sql`, broken))).rejects.toBeInstanceOf(MigrationFailed)
     expect(await migrationRows(schema)).toHaveLength(KNOWN_VERSION)
     expect((await pool.query(`SELECT to_regclass('${schema}.half') AS half`)).rows).toEqual([{ half: null }])
     expect(await lockstep.transaction({ lock: 'Transfer:1' }, async () => 'works')).toBe('works')
@@ -205,22 +194,19 @@ describe('other migrations than ours', () => {
     const schema = freshName()
     await new Lockstep(pool, { schema }).migrate()
     await pool.query(`UPDATE ${schema}.epoch SET timeline_offset = 41`)
-    const directory = await directoryWith({
-      [`${next}_note.sql`]: `-- compatible-from: 1\nALTER TABLE :"schema".epoch ADD COLUMN note text NOT NULL DEFAULT 'new';\n`,
-    })
-    expect(await migrateFrom(schema, directory)).toMatchObject({ from: KNOWN_VERSION, to: KNOWN_VERSION + 1 })
+    const files = filesWith(
+      `${next}_note.sql`,
+      `-- compatible-from: 1\nALTER TABLE :"schema".epoch ADD COLUMN note text NOT NULL DEFAULT 'new';\n`,
+    )
+    expect(await migrateFrom(schema, files)).toMatchObject({ from: KNOWN_VERSION, to: KNOWN_VERSION + 1 })
     expect((await pool.query(`SELECT timeline_offset::int, note FROM ${schema}.epoch`)).rows).toEqual([
       { timeline_offset: 41, note: 'new' },
     ])
   })
 
-  test('a gap in the numbers and a missing compatible-from are found before anything is sent', async () => {
-    await expect(readMigrations(await directoryWith({ '0099_gap.sql': '-- compatible-from: 1' }))).rejects.toThrow(
-      '0099_gap',
-    )
-    await expect(readMigrations(await directoryWith({ [`${next}_mute.sql`]: 'SELECT 1' }))).rejects.toThrow(
-      'compatible-from',
-    )
+  test('a gap in the numbers and a missing compatible-from are found before anything is sent', () => {
+    expect(() => readMigrations(filesWith('0099_gap.sql', '-- compatible-from: 1'))).toThrow('0099_gap')
+    expect(() => readMigrations(filesWith(`${next}_mute.sql`, 'SELECT 1'))).toThrow('compatible-from')
   })
 })
 

@@ -11,8 +11,9 @@ import { migrationApplied } from '../observe/index.ts'
 import type { Connection, Driver } from './connection.ts'
 import { revokeCreate } from './grants.sql.ts'
 import { quoteIdentifier } from './identifiers.ts'
-import { forSchema, MIGRATIONS_DIRECTORY, partsOf, readMigrations } from './migrations.ts'
+import { forSchema, partsOf, readMigrations } from './migrations.ts'
 import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
+import type { SqlFile } from './sqlFiles.ts'
 import {
   beginMigration,
   closeNewObjects,
@@ -67,10 +68,10 @@ export async function migrate(
   schema: string,
   lockId: bigint,
   options: MigrateOptions = {},
-  directory: URL = MIGRATIONS_DIRECTORY,
+  files?: readonly SqlFile[],
 ): Promise<MigrateResult> {
   checkOptions('migrate()', options, MIGRATE_OPTIONS)
-  const migrations = await readMigrations(directory)
+  const migrations = readMigrations(files)
   const target = options.to ?? migrations.length
   if (!Number.isInteger(target) || target < 1 || target > migrations.length) {
     throw new InvalidOption(`There is no migration ${String(options.to)}.`, {

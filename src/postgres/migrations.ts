@@ -1,5 +1,5 @@
-import { readdir, readFile } from 'node:fs/promises'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
+import { type SqlFile, sqlFiles } from './sqlFiles.ts'
 
 /** One numbered file of `sql/`. */
 export interface Migration {
@@ -25,23 +25,17 @@ export function partsOf({ text }: Migration): { makes: string; grants: string | 
   return at < 0 ? { makes: text, grants: undefined } : { makes: text.slice(0, at), grants: text.slice(at) }
 }
 
-/** Where the package keeps its migrations, from `src` as well as from `dist`. */
-export const MIGRATIONS_DIRECTORY = new URL('../../sql/', import.meta.url)
-
 /** The migrations in order. */
-export async function readMigrations(directory: URL = MIGRATIONS_DIRECTORY): Promise<Migration[]> {
-  const files = (await readdir(directory)).filter((file) => FILE_NAME.test(file)).toSorted()
-  return Promise.all(
-    files.map(async (file, index) => {
-      const [, number, name] = FILE_NAME.exec(file) as unknown as [string, string, string]
-      const text = await readFile(new URL(file, directory), 'utf8')
-      const compatibleFrom = COMPATIBLE_FROM.exec(text)?.[1]
-      if (Number(number) !== index + 1)
-        throw new Error(`Migration ${file} is out of sequence: number ${index + 1} was expected.`)
-      if (compatibleFrom === undefined) throw new Error(`Migration ${file} does not say "-- compatible-from: N".`)
-      return { version: Number(number), name, compatibleFrom: Number(compatibleFrom), text }
-    }),
-  )
+export function readMigrations(files: readonly SqlFile[] = sqlFiles()): Migration[] {
+  const numbered = files.filter(({ name }) => FILE_NAME.test(name))
+  return numbered.map(({ name: file, text }, index) => {
+    const [, number, name] = FILE_NAME.exec(file) as unknown as [string, string, string]
+    const compatibleFrom = COMPATIBLE_FROM.exec(text)?.[1]
+    if (Number(number) !== index + 1)
+      throw new Error(`Migration ${file} is out of sequence: number ${index + 1} was expected.`)
+    if (compatibleFrom === undefined) throw new Error(`Migration ${file} does not say "-- compatible-from: N".`)
+    return { version: Number(number), name, compatibleFrom: Number(compatibleFrom), text }
+  })
 }
 
 /** A name of which no character means anything in SQL, in a dollar-quoted body, in a template of `format()` or of `replace()`. */

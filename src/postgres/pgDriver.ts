@@ -46,6 +46,7 @@ export interface PgClient {
   query(text: string, callback: PgCallback): unknown
   query(text: string, values: unknown[], callback: PgCallback): unknown
   query(config: PgQueryConfig, callback: PgCallback): unknown
+  /** @internal */
   query(commit: PgMessage, callback: PgCallback): unknown
   on(event: 'error' | 'end', listener: (error?: Error) => void): unknown
   on(event: 'notification', listener: (message: PgNotification) => void): unknown
