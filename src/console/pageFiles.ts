@@ -32,8 +32,11 @@ export class PageFiles {
     this.#files = prepare(read())
   }
 
-  /** `path` is below the mount, without a slash at its beginning; '' is the page. Undefined: there is no such file. */
-  serve(path: string, request: Request): Response | undefined {
+  /**
+   * `path` is below the mount, without a slash at its beginning; '' is the page. `packs`: the file can be sent compressed. Undefined: there
+   * is no such file.
+   */
+  serve(path: string, request: Request, packs = true): Response | undefined {
     // Built only after the start, as happens while somebody works on it.
     if (this.#files.size === 0) this.#files = prepare(this.#read())
     if (this.#files.size === 0) {
@@ -44,7 +47,7 @@ export class PageFiles {
     const { contentType, etag, cacheControl } = file
     const headers = { etag, 'cache-control': cacheControl, vary: 'accept-encoding' }
     if (request.headers.get('if-none-match') === etag) return answer(304, null, headers)
-    const packed = /\bgzip\b/.test(request.headers.get('accept-encoding') ?? '') ? file.packed : undefined
+    const packed = packs && /\bgzip\b/.test(request.headers.get('accept-encoding') ?? '') ? file.packed : undefined
     return answer(200, request.method === 'HEAD' ? null : (packed ?? file.plain), {
       ...headers,
       'content-type': contentType,

@@ -70,4 +70,6 @@ test('it goes out packed to those who can unpack it', async () => {
   expect(gunzipSync(await (packed as Response).arrayBuffer()).toString()).toBe('<!doctype html>')
   const plain = files.serve('', request())
   expect([plain?.headers.get('content-encoding'), await plain?.text()]).toEqual([null, '<!doctype html>'])
+  const behindFetch = files.serve('', request({ 'accept-encoding': 'br, gzip' }), false)
+  expect([behindFetch?.headers.get('content-encoding'), await behindFetch?.text()]).toEqual([null, '<!doctype html>'])
 })
