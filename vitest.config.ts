@@ -31,6 +31,8 @@ export default defineConfig({
     // One more than CI has cores. Most files with a database wait more than they compute: of 41 s that boundedOpening.pg.test.ts took on two
     // cores 11 were spent on a processor, of 39 of unreachable.pg.test.ts 11, of 67 of settings.pg.test.ts 20.
     maxWorkers: 3,
+    // Servers of tests are copies of what initdb has made there, once a version.
+    env: { LOCKSTEP_DATA_TEMPLATES: fileURLToPath(new URL('./.lockstep/data-templates', import.meta.url)) },
     onUnhandledError: (error) => (isOfTypesQuestion(error) ? false : undefined),
     sequence: { sequencer: LongFirst },
     reporters: ['default', './tools/test/lastWords.ts'],
@@ -40,8 +42,12 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: [`${rooms}/**/*.unit.test.ts`],
+          // One process for many files: a process and its imports cost more than what most of these files do.
+          isolate: false,
+          testTimeout: 30_000,
           typecheck: {
-            enabled: true,
+            // `npm test` has compiled them already, in its check.
+            enabled: process.env['LOCKSTEP_BUILT'] !== '1',
             include: ['src/**/*.test-d.ts'],
             tsconfig: './tsconfig.json',
             // `npm run check` reports what is wrong elsewhere.

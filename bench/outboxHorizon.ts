@@ -2,7 +2,7 @@ import { goal, type ResultRow } from '../tools/judge/report.ts'
 import type { Bench, Measured, Tell, Thoroughness } from './bench.ts'
 import { type ContenderName, contenders } from './contenders/all.ts'
 import { Arena, type Seat } from './contenders/arena.ts'
-import { heldTransaction } from './outboxHeldTransaction.ts'
+import { heldHorizon } from './outboxHeldHorizon.ts'
 import { showSpread, type Spread, spreadOf } from './harness/spread.ts'
 
 interface Size {
@@ -38,11 +38,8 @@ export const outboxHorizon: Bench = {
   baselines: Object.fromEntries(NAMES.map((name) => [name, contenders[name].settings])),
   async run(thoroughness, tell) {
     const snapshot = await underSnapshot(SIZES[thoroughness], tell)
-    const transaction = await heldTransaction(thoroughness, tell)
-    return {
-      results: [...snapshot.results, ...transaction.results],
-      goals: [...snapshot.goals, ...transaction.goals],
-    }
+    const held = await heldHorizon(thoroughness, tell)
+    return { results: [...snapshot.results, ...held.results], goals: [...snapshot.goals, ...held.goals] }
   },
 }
 

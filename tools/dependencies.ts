@@ -26,6 +26,9 @@ export function areInstalled(folder: string): boolean {
 
 /** Installs it, there and nowhere else. All of the output goes to stderr: stdout is for reports. */
 export function install(folder: string): void {
-  const { status } = spawnSync('npm', ['ci', '--loglevel=error'], { cwd: folder, stdio: ['ignore', 2, 2] })
+  const { status } = spawnSync('npm', ['ci', '--loglevel=error', '--prefer-offline', '--no-audit', '--no-fund'], {
+    cwd: folder,
+    stdio: ['ignore', 2, 2],
+  })
   if (status !== 0 || !areInstalled(folder)) throw new Error(`npm ci failed in ${folder}`)
 }

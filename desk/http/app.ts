@@ -8,6 +8,7 @@ import { internal, problemOf } from './errors.ts'
 import type { Metrics } from './metrics.ts'
 import { pages } from './pages.ts'
 import { Problem, PROBLEM_TYPE } from './problem.ts'
+import { PROCESS_HEADER } from './processHeader.ts'
 import { onlyThisMachine } from './sameSite.ts'
 
 type DeskEnv = { Variables: RequestIdVariables }
@@ -32,6 +33,7 @@ const MAX_BODY_BYTES = 64 * 1024
 export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
   const app = new OpenAPIHono<DeskEnv>()
   app.use(requestId())
+  app.use(nameProcess)
   app.use(logRequests(desk, parts.log))
   app.use(parts.metrics.measure)
   app.use(completeProblems)
@@ -94,6 +96,11 @@ function addState(app: OpenAPIHono<DeskEnv>, { pool, processName }: Desk, { notR
       return new Problem(503, 'not-ready', 'Not ready', reason, { retryAfterSeconds: 1 }).answer(c)
     return c.json({ status: 'ready', process: processName })
   })
+}
+
+const nameProcess: MiddlewareHandler<DeskEnv> = async (c, next) => {
+  await next()
+  c.header(PROCESS_HEADER, String(process.pid))
 }
 
 /** A line for each request, with its id. */

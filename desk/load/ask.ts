@@ -1,4 +1,6 @@
 import { Agent, request } from 'node:http'
+import type { Socket } from 'node:net'
+import { PROCESS_HEADER } from '../http/processHeader.ts'
 
 /** An answer, or that there was none. */
 export type Answer =
@@ -13,10 +15,15 @@ export interface Question {
   readonly timeoutMs: number
   /** Absent: a connection of its own. */
   readonly agent?: Agent
+  /** Called as soon as the question goes to a process that is known, because it has answered on the same connection before. */
+  readonly sentTo?: (pid: number) => void
 }
 
+/** The process of the desk that has answered on a connection. */
+const processes = new WeakMap<Socket, number>()
+
 /** Asks once. It never throws: what went wrong is the answer. */
-export function ask({ method, url, body, headers, timeoutMs, agent }: Question): Promise<Answer> {
+export function ask({ method, url, body, headers, timeoutMs, agent, sentTo }: Question): Promise<Answer> {
   return new Promise((resolve) => {
     const bytes = body === undefined ? undefined : Buffer.from(JSON.stringify(body))
     const asking = request(url, {
@@ -39,7 +46,13 @@ export function ask({ method, url, body, headers, timeoutMs, agent }: Question):
     }
     const noAnswer = (): void => end({ status: late ? 'late' : 'cut' })
     asking.on('error', noAnswer)
+    asking.on('socket', (socket) => {
+      const pid = processes.get(socket)
+      if (pid !== undefined) sentTo?.(pid)
+    })
     asking.on('response', (response) => {
+      const pid = Number(response.headers[PROCESS_HEADER])
+      if (pid > 0) processes.set(response.socket, pid)
       const pieces: Buffer[] = []
       response.on('data', (piece: Buffer) => pieces.push(piece))
       response.on('error', noAnswer)

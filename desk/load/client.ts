@@ -22,6 +22,8 @@ export interface Sending {
 
 /** A try that is under way, and how it has ended. */
 export interface Try {
+  /** The process of the desk that has it, once that is known. */
+  pid: number | undefined
   ended: 'answered' | 'cut' | 'late' | undefined
 }
 
@@ -96,13 +98,14 @@ export class Client {
 
   async #try(method: 'GET' | 'POST', sending: Sending): Promise<Answer> {
     const { path, body, idempotencyKey, timeoutMs = TIMEOUT_MS } = sending
-    const attempt: Try = { ended: undefined }
+    const attempt: Try = { pid: undefined, ended: undefined }
     this.#underWay.add(attempt)
     const answer = await ask({
       method,
       url: this.origin + path,
       timeoutMs,
       agent: this.#agent,
+      sentTo: (pid) => (attempt.pid = pid),
       ...(body !== undefined && { body }),
       ...(idempotencyKey !== undefined && { headers: { 'idempotency-key': idempotencyKey } }),
     })

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { isAlive, signal as sendSignal } from '../../tools/server/processes.ts'
 import { type Faults, NO_FAULTS } from '../exchange/index.ts'
-import type { Client } from './client.ts'
+import type { Client, Try } from './client.ts'
 import { setFaults } from './exchangeFaults.ts'
 import { END_SESSIONS } from './load.sql.ts'
 import { processIds, type Target } from './ownDesk.ts'
@@ -31,15 +31,16 @@ interface Grounds {
 const BAD_DAY: Partial<Faults> = { lostRate: 0.25, failingRate: 0.2, slowRate: 0.2, slowMs: 1500 }
 const PAUSE_MS = 1500
 const BAD_DAY_MS = 4000
-/** A process is killed when it has something to do, if that comes soon. */
+/** A process is killed when it has so much to do, if that comes soon; otherwise when it has anything to do. */
 const BUSY_REQUESTS = 3
 const BUSY_MS = 2000
+/** A fault waits so long for something that it can strike. */
+const CHANCE_MS = 20_000
 /** On a quick machine a session is seldom found at work. */
 const SESSION_LOOK_MS = 3
-/** One that had nothing to do shows nothing: then another. */
-const KILL_TRIES = 3
-/** What was cut off shows at once; a busy machine takes a moment. */
-const NOTICED_MS = 500
+/** Answers that a process has sent before it was stopped arrive within this time. */
+const ARRIVAL_MS = 20
+const LOOK_MS = 5
 
 /** Faults, one after the other, until the signal. */
 export class FaultMaker {
@@ -52,42 +53,72 @@ export class FaultMaker {
     this.#grounds = grounds
   }
 
-  async run(signal: AbortSignal): Promise<void> {
-    const badDay = (): Promise<void> => this.#badDay(signal)
-    const endSessions = (): Promise<void> => this.#endSessions()
+  /** Every kind once, however long that takes; then again, until `over`. */
+  async run(over: AbortSignal, stop: AbortSignal): Promise<void> {
+    const kill = (): Promise<void> => this.#kill(stop)
+    const endSessions = (): Promise<void> => this.#endSessions(stop)
+    const badDay = (until: AbortSignal): Promise<void> => this.#badDay(until)
     // What is not ours is not killed.
-    const kinds = this.#grounds.target.ours ? [() => this.#kill(), endSessions, badDay, endSessions] : [badDay]
-    for (let turn = 0; !signal.aborted; turn++) {
-      await kinds[turn % kinds.length]?.()
-      await pause(PAUSE_MS, signal)
+    const kinds = this.#grounds.target.ours ? [kill, endSessions, badDay, endSessions] : [badDay]
+    for (let turn = 0; turn < kinds.length || !over.aborted; turn++) {
+      if (stop.aborted) return
+      const until = turn < kinds.length ? stop : over
+      await kinds[turn % kinds.length]?.(until)
+      await pause(PAUSE_MS, over)
     }
   }
 
-  /** One process at a time: its requests lose their answers, its leases end by themselves, its transactions are rolled back. */
-  async #kill(): Promise<void> {
-    for (let tries = 0; tries < KILL_TRIES; tries++) if ((await this.#killOne()) > 0) return
+  /**
+   * One process at a time: its requests lose their answers, its leases end by themselves, its transactions are rolled back. It is stopped
+   * first: requests that have no answer then will get none.
+   */
+  async #kill(stop: AbortSignal): Promise<void> {
+    const deadline = performance.now() + CHANCE_MS
+    while (performance.now() < deadline && !stop.aborted) {
+      const pid = await this.#busyProcess(deadline)
+      if (pid === undefined) return
+      sendSignal(pid, 'SIGSTOP')
+      await sleep(ARRIVAL_MS)
+      const unanswered = this.#triesAt(pid)
+      if (unanswered.length === 0) {
+        sendSignal(pid, 'SIGCONT')
+        continue
+      }
+      sendSignal(pid, 'SIGKILL')
+      while (unanswered.some(({ ended }) => ended === undefined)) await sleep(LOOK_MS)
+      this.struck.kills++
+      this.struck.cutRequests += unanswered.filter(({ ended }) => ended === 'cut').length
+      return
+    }
   }
 
-  async #killOne(): Promise<number> {
-    const { target, processes, client, random } = this.#grounds
-    const ids = (await processIds(target.origin, processes)).filter(isAlive)
+  /** A process with requests under way, while another one is there to answer. */
+  async #busyProcess(deadline: number): Promise<number | undefined> {
+    const { target, processes, random } = this.#grounds
+    let ids: readonly number[] = []
     // The last one is left alive: what is killed while nobody else answers strikes nobody.
-    if (ids.length < 2) return 0
-    const deadline = performance.now() + BUSY_MS
-    while (client.underWay.length < BUSY_REQUESTS * processes && performance.now() < deadline) await sleep(10)
-    const underWay = client.underWay
-    sendSignal(random.pick(ids), 'SIGKILL')
-    await sleep(NOTICED_MS)
-    const cut = underWay.filter(({ ended }) => ended === 'cut').length
-    this.struck.kills++
-    this.struck.cutRequests += cut
-    return cut
+    while (ids.length < 2) {
+      if (performance.now() > deadline) return undefined
+      ids = (await processIds(target.origin, processes)).filter(isAlive)
+    }
+    const begun = performance.now()
+    while (performance.now() < deadline) {
+      const enough = performance.now() - begun < BUSY_MS ? BUSY_REQUESTS : 1
+      const busy = ids.filter((pid) => this.#triesAt(pid).length >= enough)
+      if (busy.length > 0) return random.pick(busy)
+      await sleep(LOOK_MS)
+    }
+    return undefined
   }
 
-  async #endSessions(): Promise<void> {
-    const deadline = performance.now() + BUSY_MS
+  #triesAt(pid: number): readonly Try[] {
+    return this.#grounds.client.underWay.filter((each) => each.pid === pid)
+  }
+
+  async #endSessions(stop: AbortSignal): Promise<void> {
+    const deadline = performance.now() + CHANCE_MS
     let ended = 0
-    while (ended === 0 && performance.now() < deadline) {
+    while (ended === 0 && performance.now() < deadline && !stop.aborted) {
       const { rows } = await this.#grounds.pool.query<{ ended: number }>(END_SESSIONS)
       ended = rows[0]?.ended ?? 0
       if (ended === 0) await sleep(SESSION_LOOK_MS)
@@ -95,11 +126,11 @@ export class FaultMaker {
     this.struck.sessions += ended
   }
 
-  async #badDay(signal: AbortSignal): Promise<void> {
+  async #badDay(until: AbortSignal): Promise<void> {
     const { exchangeUrl } = this.#grounds
     const from = Date.now()
     const before = await setFaults(exchangeUrl, BAD_DAY)
-    await pause(BAD_DAY_MS, signal)
+    await pause(BAD_DAY_MS, until)
     this.struck.exchange += (await setFaults(exchangeUrl, NO_FAULTS)) - before
     this.badDays.push([from, Date.now()])
   }

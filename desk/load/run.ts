@@ -69,10 +69,11 @@ export async function run(
     const totalMs = options.minutes * 60_000
     const calmMs = options.faults ? totalMs * CALM_SHARE : totalMs
     if (target.ours) watched = await watchConsole(databaseUrl, pool)
-    const sending = sendAll(senders, options, totalMs, tell, signal)
+    let struckAll = !options.faults
+    const sending = sendAll(senders, options, totalMs, () => !struckAll, tell, signal)
     await sleep(calmMs, undefined, { signal }).catch(() => undefined)
     positions.durations = undefined
-    if (options.faults) await faultsFor(maker, totalMs - calmMs, signal)
+    if (options.faults) await faultsFor(maker, totalMs - calmMs, signal).finally(() => (struckAll = true))
     await sending
     const share = await watched?.share()
     signal.throwIfAborted()
@@ -108,15 +109,16 @@ async function orAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
 async function faultsFor(maker: FaultMaker, ms: number, signal: AbortSignal): Promise<void> {
   const over = new AbortController()
   const timer = setTimeout(() => over.abort(), ms)
-  await maker.run(AbortSignal.any([over.signal, signal]))
+  await maker.run(AbortSignal.any([over.signal, signal]), signal)
   clearTimeout(timer)
 }
 
-/** Requests at the wanted rate, whether the earlier ones are answered or not; then waits for all answers. */
+/** Requests at the wanted rate, whether the earlier ones are answered or not, and as long as faults need some; then waits for all answers. */
 async function sendAll(
   senders: readonly Sender[],
   { rate, seed }: LoadOptions,
   forMs: number,
+  needsMore: () => boolean,
   tell: (line: string) => void,
   signal: AbortSignal,
 ): Promise<void> {
@@ -126,7 +128,11 @@ async function sendAll(
   const failures: unknown[] = []
   const began = performance.now()
   let sent = 0
-  for (let elapsedMs = 0; elapsedMs < forMs && !signal.aborted; elapsedMs = performance.now() - began) {
+  for (
+    let elapsedMs = 0;
+    (elapsedMs < forMs || needsMore()) && !signal.aborted;
+    elapsedMs = performance.now() - began
+  ) {
     for (; sent < (elapsedMs / 1000) * rate && underWay.size < MOST_AT_ONCE; sent++) {
       const work = random
         .pick(turns)

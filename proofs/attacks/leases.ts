@@ -6,7 +6,10 @@ import { ACQUIRE_001, CREATE_001 } from './leases.sql.ts'
 
 interface Size {
   readonly names: number
+  /** So many at most. */
   readonly controlNames: number
+  /** The control ends when it has found so many names with two holders. */
+  readonly controlDoubles: number
 }
 
 const ACQUIRERS = 48
@@ -18,17 +21,17 @@ const ACQUIRERS = 48
 export const leases = attack<Size>({
   name: 'leases',
   about: 'forty-eight acquirers of one lease at once: one is granted; with the query of document 001 sometimes two',
-  full: { names: 1500, controlNames: 1500 },
-  small: { names: 60, controlNames: 400 },
+  full: { names: 1500, controlNames: 1500, controlDoubles: Infinity },
+  small: { names: 60, controlNames: 2000, controlDoubles: 1 },
   async run(size, tell) {
     const lab = await openLab()
     try {
       const ours = await withLeases(lab, size.names, tell)
-      const theirs = await byDocument001(lab, size.controlNames, tell)
+      const theirs = await byDocument001(lab, size, tell)
       return {
         results: [
           { way: 'lease', names: size.names, asked: size.names * ACQUIRERS, ...ours },
-          { way: 'document 001', names: size.controlNames, asked: size.controlNames * ACQUIRERS, ...theirs },
+          { way: 'document 001', asked: theirs.names * ACQUIRERS, ...theirs },
         ],
         goals: [
           goal('leases: names with exactly one holder', ours['one holder'], '=', size.names),
@@ -74,15 +77,20 @@ async function withLeases(lab: Lab, names: number, tell: Tell): Promise<Counts> 
   return counts
 }
 
-async function byDocument001(lab: Lab, names: number, tell: Tell): Promise<Counts> {
+async function byDocument001(
+  lab: Lab,
+  { controlNames, controlDoubles }: Size,
+  tell: Tell,
+): Promise<Counts & { names: number }> {
   await lab.admin.query(CREATE_001)
   const pool = lab.pool(ACQUIRERS)
   await Promise.all(Array.from({ length: ACQUIRERS }, () => pool.query('SELECT 1')))
   const counts = { 'one holder': 0, 'two or more': 0 }
-  for (let number = 0; number < names; number++) {
-    if (number % 50 === 0) tell(`leases: document 001, ${number} of ${names} names`)
+  let number = 0
+  for (; number < controlNames && counts['two or more'] < controlDoubles; number++) {
+    if (number % 50 === 0) tell(`leases: document 001, ${number} of ${controlNames} names`)
     const asked = await Promise.all(Array.from({ length: ACQUIRERS }, () => pool.query(ACQUIRE_001, [number])))
     count(counts, asked.filter(({ rowCount }) => rowCount === 1).length)
   }
-  return counts
+  return { names: number, ...counts }
 }

@@ -12,9 +12,11 @@ import {
   Stay,
   type Transaction,
 } from '../transactions/index.ts'
-import type { Combiners } from './combine.ts'
 import { isFaultOfItems } from './fault.ts'
 import { type Call, type Crowd, Line } from './line.ts'
+
+/** The combined functions of one Lockstep that have callers: `close()` waits for them. */
+export type Combiners = Set<{ idle(): Promise<void> }>
 
 interface Settings<Item, Result> {
   readonly run: (tx: Transaction, items: readonly Item[]) => Promise<readonly (Result | Error)[]>

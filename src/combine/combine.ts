@@ -9,7 +9,7 @@ import {
   isInsideTransaction,
   type Transaction,
 } from '../transactions/index.ts'
-import { Batcher } from './batcher.ts'
+import { Batcher, type Combiners } from './batcher.ts'
 
 /** What `lockstep.combine()` takes. */
 export interface CombineOptions<Item, Result, Client = unknown> {
@@ -49,9 +49,6 @@ const CALL_OPTIONS: OptionNames<CombinedCall> = { signal: true }
 
 /** What `lockstep.combine()` gives: call it with one item, get that item's result. */
 export type Combined<Item, Result> = (item: Item, call?: CombinedCall) => Promise<Result>
-
-/** The combined functions of one Lockstep that have callers: `close()` waits for them. */
-export type Combiners = Set<{ idle(): Promise<void> }>
 
 const DEFAULT_MAX_BATCH = 1000
 const DEFAULT_MAX_QUEUE = 10_000

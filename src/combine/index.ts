@@ -32,4 +32,5 @@
  *
  * **Closing.** `lockstep.close()` refuses new calls and serves those that wait.
  */
-export { combine, type Combined, type CombinedCall, type CombineOptions, type Combiners } from './combine.ts'
+export type { Combiners } from './batcher.ts'
+export { combine, type Combined, type CombinedCall, type CombineOptions } from './combine.ts'

@@ -1,3 +1,4 @@
+import { outboxDelivered } from '../observe/index.ts'
 import type { Breaker } from './breaker.ts'
 import type { OutboxEvent } from './event.ts'
 import { type BatchContext, byStream, type Delivery, type Sink } from './sink.ts'
@@ -180,4 +181,18 @@ const MAX_REASON = 1000
 /** Fit for the table of those that wait: PostgreSQL takes neither a zero nor half a character there. */
 function clean(reason: unknown): string {
   return String(reason).slice(0, MAX_REASON).replaceAll('\0', '').toWellFormed()
+}
+
+/** Publishes what the sink has confirmed. The context is made only where somebody listens. */
+export function reportDelivered(
+  schema: string,
+  owner: { readonly context: BatchContext },
+  batch: readonly OutboxEvent[],
+  report: DeliveryReport,
+  startedAt: number,
+): void {
+  if (!outboxDelivered.hasSubscribers || report.sent.size === 0) return
+  const events = batch.filter((_, place) => report.sent.has(place))
+  const { dispatcher, shard } = owner.context
+  outboxDelivered.publish({ schema, dispatcher, shard, events, tookMs: performance.now() - startedAt })
 }

@@ -16,7 +16,8 @@ import { registerDispatcher } from './outbox.sql.ts'
 import { Reader } from './reader.ts'
 import { rowsIn } from './rowsIn.ts'
 import { retain } from './retain.ts'
-import { Shard, type ShardSetting } from './shard.ts'
+import { Shard } from './shard.ts'
+import type { ShardSetting } from './shardSetting.ts'
 
 /** How often a dispatcher looks who else is there. */
 const BALANCE_MS = 1500

@@ -16,6 +16,7 @@ leakGuard(database)
 const bench = workbench(database)
 const ROUNDS = 12
 const EVENTS = 1500
+const FEW = 3
 
 /** Reads as a dispatcher with one shard does, in one session, whose plans are made while the slot is empty. */
 class ReadingSession {
@@ -87,6 +88,12 @@ async function nextSegment(): Promise<void> {
   await bench.admin.query('SELECT lockstep.outbox_seal()')
 }
 
+/** The first round also plans. One that autovacuum or a new plan comes into costs more: the cheapest of the last ones counts. */
+function expectSame(pages: readonly number[]): void {
+  const [early, late] = [Math.max(...pages.slice(1, 4)), Math.min(...pages.slice(-3))]
+  expect(late, pages.join()).toBeLessThanOrEqual(early * 1.2)
+}
+
 const holder = new pg.Client({ connectionString: bench.url })
 beforeAll(() => holder.connect())
 afterAll(() => holder.end())
@@ -103,19 +110,23 @@ describe('while a transaction with an id stays open', () => {
       await holder.query('BEGIN')
       await holder.query(`SELECT lockstep.enqueue('held', 'late', '1')`)
       await session.drain()
-      const pages: number[] = []
+      const many: number[] = []
+      const few: number[] = []
       for (let round = 0; round < ROUNDS; round++) {
         await write(EVENTS)
-        pages.push(await session.drain())
+        many.push(await session.drain())
+        await write(FEW)
+        few.push(await session.drain())
         if (segments && round % 3 === 2) await nextSegment()
       }
-      // The first round also plans. One that autovacuum or a new plan comes into costs more: the cheapest of the last ones counts.
-      const [early, late] = [Math.max(...pages.slice(1, 4)), Math.min(...pages.slice(-3))]
-      expect(late, pages.join()).toBeLessThanOrEqual(early * 1.2)
-      expect(session.delivered).toBe(ROUNDS * EVENTS)
+      expectSame(many)
+      // A read of a few events touches a page or two of each bucket, and an index that still grows has fewer pages than that. Segments
+      // begin with an empty one.
+      if (segments) expectSame(few)
+      expect(session.delivered).toBe(ROUNDS * (EVENTS + FEW))
       await holder.query('COMMIT')
       await session.drain()
-      expect(session.delivered).toBe(ROUNDS * EVENTS + 1)
+      expect(session.delivered).toBe(ROUNDS * (EVENTS + FEW) + 1)
     } finally {
       await holder.query('ROLLBACK')
       await session.end()

@@ -44,8 +44,8 @@
  *
  * **O9 Crash, failover, restore.** What a shard knows is worth nothing in another server epoch. Its history, a uuid, goes with every
  * call that changes delivery state on its behalf, beside its fence: taking the shard, moving cursors, putting events aside, deleting or giving
- * up parked events, taking a stream out of those that wait. In another history each of them refuses (ARCHITECTURE.md lists them), and the
- * shard is lost: it has to be taken again, with a new fence. Parked events go by their uuid as well: after an asynchronous failover a
+ * up parked events, taking a stream out of those that wait. In another history each of them refuses
+ * (docs/decisions/0036-history-and-fences.md lists them), and the shard is lost: it has to be taken again, with a new fence. Parked events go by their uuid as well: after an asynchronous failover a
  * number can be another event's. Cursors in the table survive a crash, because their writers had a later transaction id than any in
  * them. On another server or database they mean nothing, and dispatching is refused until an operator has chosen (`rebase`). A dump
  * brings leases and lives along: so every call compares with the server itself, and who was running is refused as well.

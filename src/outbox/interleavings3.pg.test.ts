@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { leakGuard, testServer } from '../../tools/server/testDatabase.ts'
 import { signal, workbench } from '../../tools/server/testing/workbench.ts'
 import {
   type DispatcherOptions,
@@ -13,7 +13,7 @@ import {
 
 /** Interleavings of retention, dumps and the breaker; as in interleavings.pg.test.ts. */
 
-const database = await testDatabase()
+const database = await testServer()
 leakGuard(database)
 const bench = workbench(database)
 const SOON = { interval: 10, timeout: 20_000 }
@@ -123,8 +123,7 @@ describe('retention', () => {
       while (!round.over) if ((await bench.admin.query(blocked)).rowCount === 1) return true
       return false
     }
-    // A transaction that stays open holds the cursors back, also one of another database: of a test that runs beside this one.
-    await expect.poll(seenBlocked, { ...SOON, timeout: 60_000 }).toBe(true)
+    await expect.poll(seenBlocked, SOON).toBe(true)
     const [begun, goOn] = [signal(), signal()]
     const second = dispatch(
       lockstep,

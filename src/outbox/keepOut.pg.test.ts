@@ -1,14 +1,14 @@
 import type { Socket } from 'node:net'
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { leakGuard, testServer } from '../../tools/server/testDatabase.ts'
 import { type Dispatching, dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { Lockstep, type ShardStatus } from '../index.ts'
 
 /** What others do on the server: a process that has stopped, old snapshots, publications, bulk loads. */
 
-const database = await testDatabase()
+const database = await testServer()
 leakGuard(database)
 const bench = workbench(database)
 

@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { outboxFailed, outboxParked, outboxUnparked } from '../observe/index.ts'
+import type { Lease } from '../leases/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import { nameOf, type Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
-import { deliver, type DeliveryReport, type Stop } from './deliver.ts'
-import { type EventRow, FetchedEvent } from './event.ts'
-import { parkedDue, parkedTried } from './outbox.sql.ts'
-import { type Shard, type ShardSetting, tellDelivered } from './shard.ts'
+import { deliver, type DeliveryReport, reportDelivered, type Stop } from './deliver.ts'
+import { type EventRow, FetchedEvent, type SentUnder } from './event.ts'
+import { type OwnedShard, parkedDue, parkedTried } from './outbox.sql.ts'
 import { rowsIn } from './rowsIn.ts'
+import type { ShardSetting } from './shardSetting.ts'
 import { type BatchContext, byStream } from './sink.ts'
 
 /** How much of the parked streams is tried at once. */
@@ -28,6 +29,14 @@ const LONGEST_FAILURE_MS = 10_000
 /** For so long a success shows that the sink takes events. */
 const PROVEN_MS = 60_000
 
+/** What parked streams need of the shard that owns them. */
+interface ParkingShard extends SentUnder {
+  readonly lease: Lease
+  readonly context: BatchContext
+  readonly identity: OwnedShard
+  readonly over: boolean
+}
+
 /** `more`, without an event: the stream has further events, which were not read. Neither: it has none. */
 type DueRow = Omit<EventRow, 'event_id'> & {
   readonly attempts: string
@@ -46,14 +55,14 @@ const isFilled = (row: DueRow): row is FilledRow => row.event_id !== null
 export class ParkedStreams {
   readonly caughtUp: Stream[] = []
   readonly #setting: ShardSetting
-  readonly #shard: Shard
+  readonly #shard: ParkingShard
   #trying: Promise<void> | undefined
   /** Streams of which an event may be under way, given up as slow. */
   readonly #slow = new Set<string>()
   #failures = 0
   #notBefore = 0
 
-  constructor(setting: ShardSetting, shard: Shard) {
+  constructor(setting: ShardSetting, shard: ParkingShard) {
     this.#setting = setting
     this.#shard = shard
   }
@@ -141,7 +150,7 @@ export class ParkedStreams {
     const { breaker, grounds, plan } = this.#setting
     const startedAt = performance.now()
     const report = await deliver(plan.sink, breaker, events, { ...context, beside: true }, startedAt - PROVEN_MS)
-    tellDelivered(grounds.schema, this.#shard, events, report, startedAt)
+    reportDelivered(grounds.schema, this.#shard, events, report, startedAt)
     if (report.down === undefined) return report
     const healthy = plan.sink.healthy === undefined ? false : await plan.sink.healthy().catch(() => false)
     const stops = report.stops.map((stop) => ({ ...stop, blamed: stop.blamed || (healthy && stop.failed) }))

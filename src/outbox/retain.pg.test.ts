@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import { testDatabase, leakGuard } from '../../tools/server/testDatabase.ts'
+import { leakGuard, testServer } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { InvalidOption, type Lockstep, ReplayStopped } from '../index.ts'
 
 /** Segments that come and go, and what of them is sent again. */
 
-const database = await testDatabase()
+const database = await testServer()
 leakGuard(database)
 const bench = workbench(database)
 

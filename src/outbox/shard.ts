@@ -1,31 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Lease } from '../leases/index.ts'
-import { outboxDelivered, outboxParked } from '../observe/index.ts'
+import { outboxParked } from '../observe/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import { backoffMs } from './backoff.ts'
-import type { Breaker } from './breaker.ts'
-import { deliver, type DeliveryReport, type Stop } from './deliver.ts'
-import type { DispatcherPlan } from './dispatcherOptions.ts'
+import { deliver, type DeliveryReport, reportDelivered, type Stop } from './deliver.ts'
 import { dispatcherRemoved, madeElsewhere } from './elsewhere.ts'
 import type { FetchedEvent, OutboxEvent } from './event.ts'
 import { type Advance, type OwnedShard, takeShard } from './outbox.sql.ts'
-import type { Grounds, Stream } from '../transactions/index.ts'
+import type { Stream } from '../transactions/index.ts'
 import { ParkedStreams } from './parkedStreams.ts'
 import { rowsIn } from './rowsIn.ts'
-import type { Reader, ReadingShard, Window } from './reader.ts'
+import type { ReadingShard, Window } from './reader.ts'
+import type { ShardSetting } from './shardSetting.ts'
 import { type BatchContext, byStream } from './sink.ts'
 
 /** A cursor that has moved without anything to deliver is written this often, so that old segments can go. */
 const REFRESH_MS = 20_000
 const LOOK_AGAIN_MS = 500
-
-/** What the shards of one dispatcher share. */
-export interface ShardSetting {
-  readonly grounds: Grounds
-  readonly plan: DispatcherPlan
-  readonly reader: Reader
-  readonly breaker: Breaker
-}
 
 /** One shard while this process owns it: reads, sends, and moves its cursor, until the lease is lost or it is told to stop. */
 export class Shard implements ReadingShard {
@@ -162,7 +153,7 @@ export class Shard implements ReadingShard {
     const startedAt = performance.now()
     const report: DeliveryReport =
       batch.length === 0 ? NOTHING_TO_SEND : await deliver(plan.sink, breaker, batch, this.context)
-    tellDelivered(grounds.schema, this, batch, report, startedAt)
+    reportDelivered(grounds.schema, this, batch, report, startedAt)
     if (report.down !== undefined || this.lease.signal.aborted) {
       for (const place of report.sent) this.#sent.add((batch[place] as OutboxEvent).position)
       // What was not sent because the shard was lost says nothing about the sink.
@@ -217,17 +208,3 @@ export class Shard implements ReadingShard {
 }
 
 const NOTHING_TO_SEND: DeliveryReport = { sent: new Set(), stops: [], down: undefined }
-
-/** Tells who listens what got through. */
-export function tellDelivered(
-  schema: string,
-  shard: Shard,
-  batch: readonly OutboxEvent[],
-  report: DeliveryReport,
-  startedAt: number,
-): void {
-  if (!outboxDelivered.hasSubscribers || report.sent.size === 0) return
-  const events = batch.filter((_, place) => report.sent.has(place))
-  const { dispatcher } = shard.context
-  outboxDelivered.publish({ schema, dispatcher, shard: shard.number, events, tookMs: performance.now() - startedAt })
-}

@@ -6,7 +6,8 @@ import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { SchemaMissing } from '../errors.ts'
 import { lockId } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
-import { diagnose, type Finding } from './doctor.ts'
+import { diagnose } from './doctor.ts'
+import type { Finding } from './doctorFinding.ts'
 import { driverFor, type Pool } from './driver.ts'
 
 const database = await testDatabase()

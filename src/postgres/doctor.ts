@@ -16,6 +16,7 @@ import {
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { KNOWN_VERSION } from './migrations.ts'
 import { connects } from './doctorConnects.ts'
+import type { Finding } from './doctorFinding.ts'
 import { grantsFinding } from './doctorGrants.ts'
 import { strangersSchema } from './ownership.ts'
 import { checkReadinessOn } from './readiness.ts'
@@ -23,16 +24,6 @@ import { checkRoleName, type RoleName } from './roles.ts'
 import { schemaDigest } from './sqlFiles.ts'
 import { codeOf } from './sqlstate.ts'
 import { withConnection } from './withConnection.ts'
-
-/** One thing that the doctor looked at. */
-export interface Finding {
-  readonly name: string
-  /** `fail`: a promise cannot be kept here. `warn`: it is kept, at a price or with a risk that can be avoided. */
-  readonly level: 'ok' | 'warn' | 'fail'
-  readonly found: string
-  /** What to do; empty where all is well. */
-  readonly advice: string
-}
 
 type Settings = Record<
   | 'version'

@@ -1,5 +1,5 @@
 import type { Driver } from './connection.ts'
-import type { Finding } from './doctor.ts'
+import type { Finding } from './doctorFinding.ts'
 
 /** Whether a connect that is never answered takes its place in the pool for ever. */
 export function connects({ connects: { option, limitMs, silenceMs, watched } }: Driver): Finding {

@@ -1,5 +1,5 @@
 import type { Connection } from './connection.ts'
-import type { Finding } from './doctor.ts'
+import type { Finding } from './doctorFinding.ts'
 import { rightsInSchema } from './doctor.sql.ts'
 import { grantExecute, grantUsage, revokeCreate } from './grants.sql.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'

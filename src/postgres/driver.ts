@@ -1,6 +1,7 @@
 import { DriverUnsupported } from '../errors.ts'
 import type { Driver } from './connection.ts'
-import { pgDriver, type PgPool } from './pgDriver.ts'
+import type { PgPool } from './pgClient.ts'
+import { pgDriver } from './pgDriver.ts'
 import { postgresJsDriver, type PostgresJs } from './postgresJsDriver.ts'
 
 /** What `new Lockstep()` takes: a `pg` pool, or the `sql` of postgres.js. */

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { isEndedEarly } from './commitCheck.ts'
 import type { Commit, ConnectionMemory, KeptStatement, Statement, StatementResult, TextRow } from './connection.ts'
-import type { PgCallback, PgClient } from './pgDriver.ts'
+import type { PgCallback, PgClient } from './pgClient.ts'
 import { COMMIT, PROBE } from './postgres.sql.ts'
 import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
 

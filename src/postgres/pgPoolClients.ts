@@ -1,5 +1,5 @@
 import type { Connection, Driver } from './connection.ts'
-import type { PgClient, PgPool } from './pgDriver.ts'
+import type { PgClient, PgPool } from './pgClient.ts'
 import { PoolRecovery, type Suspect } from './poolRecovery.ts'
 
 /** What is looked at in a client that is not ours. The native one has no `connection`. */

@@ -1,4 +1,4 @@
-import type { PgCallback, PgClient } from './pgDriver.ts'
+import type { PgCallback, PgClient } from './pgClient.ts'
 import {
   type Answered,
   type Controlled,

@@ -1,11 +1,20 @@
 import { PROBE } from './postgres.sql.ts'
+import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsClient.ts'
 import type { PostgresJsConnections } from './postgresJsConnections.ts'
 import { Pin } from './postgresJsPin.ts'
-import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved, Taken } from './postgresJsPool.ts'
 
 /** After which time a query that was not sent is helped along; then after twice that, and so on. */
 const HELP_MS = 50
 const HELPERS_AT_MOST = 6
+
+/** A connection in the hands of one user. */
+export interface Taken {
+  readonly client: PostgresJsReserved
+  /** Which one it is. Where that is not known, the first message reports it. */
+  readonly physical?: PhysicalConnection | undefined
+  /** Where `sql.reserve()` could not be used. */
+  readonly pin?: Pin
+}
 
 /** What a pool counts. */
 export interface AskCounters {

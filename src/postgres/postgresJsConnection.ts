@@ -13,16 +13,16 @@ import {
 import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
 import { textOf } from './ownValues.ts'
 import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
-import type { Backend } from './postgresJsConnections.ts'
+import type { Taken } from './postgresJsAsk.ts'
 import {
+  type Backend,
   type PhysicalConnection,
   type PostgresJs,
   type PostgresJsClient,
-  type PostgresJsPool,
   type PostgresJsQuery,
-  type Taken,
   unsupported,
-} from './postgresJsPool.ts'
+} from './postgresJsClient.ts'
+import type { PostgresJsPool } from './postgresJsPool.ts'
 import { closeConnection } from './postgresJsSocket.ts'
 import {
   isSeveral,

@@ -1,14 +1,15 @@
 import type { Suspect } from './poolRecovery.ts'
-import { type PhysicalConnection, type PostgresJs, type PostgresJsQuery, unsupported } from './postgresJsPool.ts'
+import {
+  type Backend,
+  type PhysicalConnection,
+  type PostgresJs,
+  type PostgresJsQuery,
+  unsupported,
+} from './postgresJsClient.ts'
 import { closeConnection } from './postgresJsSocket.ts'
 
 /** A list of connections of postgres.js that are in the same state. */
 type List = PhysicalConnection['queue']
-
-/** What postgres.js knows of the server's process; it changes when the connection is opened again. */
-export interface Backend {
-  readonly pid?: number | null
-}
 
 /** What is known of one. In place: what goes into and out of a Map with each transaction costs each of them more than this. */
 interface Known {

@@ -1,17 +1,12 @@
 import type { Connection, Driver } from './connection.ts'
 import { PoolRecovery } from './poolRecovery.ts'
 import { Memories, PostgresJsConnection, type Reading } from './postgresJsConnection.ts'
-import {
-  type PostgresJs,
-  type PostgresJsClient,
-  PostgresJsPool,
-  type PostgresJsQuery,
-  unsupported,
-} from './postgresJsPool.ts'
+import { type PostgresJs, type PostgresJsClient, type PostgresJsQuery, unsupported } from './postgresJsClient.ts'
+import { PostgresJsPool } from './postgresJsPool.ts'
 import { TransformBypass } from './postgresJsTransforms.ts'
 import { connectWithin } from './withConnection.ts'
 
-export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsPool.ts'
+export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsClient.ts'
 
 type Heard = (payload: string | undefined) => void
 

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs'
 import { alreadyLost } from './connection.ts'
 import { PROBE } from './postgres.sql.ts'
-import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsPool.ts'
+import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsClient.ts'
 
 /** A list of postgres.js that nothing is taken from. */
 const NO_LIST = { length: 0, push: () => undefined, remove: () => null }

@@ -1,5 +1,5 @@
 import type { StatementResult, TextRow } from './connection.ts'
-import type { Backend } from './postgresJsConnections.ts'
+import type { Backend } from './postgresJsClient.ts'
 
 /** What postgres.js answers to one statement: a list of rows. */
 export interface PostgresJsResult extends Array<unknown> {

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream'
-import type { PhysicalConnection } from './postgresJsPool.ts'
+import type { PhysicalConnection } from './postgresJsClient.ts'
 
 /** A server that is there closes its side much sooner. */
 const CLOSE_MS = 100

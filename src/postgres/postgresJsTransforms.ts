@@ -1,4 +1,4 @@
-import type { PostgresJs, PostgresJsQuery } from './postgresJsPool.ts'
+import type { PostgresJs, PostgresJsQuery } from './postgresJsClient.ts'
 
 /** What the owner has postgres.js do to every row. */
 interface Transform {

@@ -1,4 +1,4 @@
-import type { PostgresJs } from './postgresJsPool.ts'
+import type { PostgresJs } from './postgresJsClient.ts'
 import { codeOf } from './sqlstate.ts'
 
 /** A value with a type, from `sql.typed()` and its like. */

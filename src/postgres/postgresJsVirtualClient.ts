@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs'
 import { TransactionControl } from '../errors.ts'
-import type { PostgresJs, PostgresJsClient } from './postgresJsPool.ts'
+import type { PostgresJs, PostgresJsClient } from './postgresJsClient.ts'
 import { neverSent, undefinedAmong } from './postgresJsValues.ts'
 import { notify } from './postgres.sql.ts'
 import { type Controlled, refuseToEnd, type VirtualSession } from './virtualClient.ts'

@@ -160,19 +160,29 @@ test('a worker of a Citus cluster is refused, its coordinator is not', async () 
 
 test('an incarnation that had ended and comes back is another server: the locks are tried again', async () => {
   await using proxy = await direct()
+  let trialsMade = 0
+  proxy.onClientData((chunk) => {
+    // Only a trial asks for it.
+    if (chunk.includes('load_balance_mode')) trialsMade++
+    return 'forward'
+  })
   await withPool(proxy.url(database.url), 2, async (pool, lockstep) => {
-    const moveTo = async (value: string): Promise<number[]> => {
+    /** How many trials the first transaction makes after the server has moved to an incarnation. */
+    const trialsAfterMoveTo = async (value: string): Promise<number> => {
+      const before = trialsMade
       await admin.query('UPDATE lockstep.incarnation SET value = $1', [value])
-      await admin.query('DELETE FROM lockstep.lock_trials')
       for (let left = pool.totalCount; left > 0; left--) (await pool.connect()).release(true)
       await transact(lockstep)
-      return trials()
+      return trialsMade - before
     }
     await transact(lockstep)
+    // On a busy machine the first trial can have had one connection. The repetition in the background keeps connections from the pool.
+    await expect.poll(trials, { timeout: 20_000 }).toEqual([2])
+    await expect.poll(() => pool.totalCount - pool.idleCount).toBe(0)
     const { rows } = await admin.query<{ value: string }>('SELECT value FROM lockstep.incarnation')
     // A crash, or a standby that was promoted: the same server goes on.
-    expect(await moveTo(randomUUID())).toEqual([])
-    expect(await moveTo(rows[0]?.value ?? '')).toEqual([2])
+    expect(await trialsAfterMoveTo(randomUUID())).toBe(0)
+    expect(await trialsAfterMoveTo(rows[0]?.value ?? '')).toBeGreaterThan(0)
   })
 })
 

@@ -5,7 +5,7 @@ import { root } from '../check/repository.ts'
 import { manifest } from '../check/tarball.ts'
 import { apiReports } from './reports.ts'
 
-const folder = join(root, 'api')
+const folder = join(root, 'api-reports')
 mkdirSync(folder, { recursive: true })
 const { exports } = await manifest()
 const reports = apiReports(root, exports)

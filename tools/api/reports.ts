@@ -12,7 +12,7 @@ import {
 
 /** What one entry point exports, as text that can be reviewed. */
 export interface ApiReport {
-  /** The file's name below `api/`. */
+  /** The file's name below `api-reports/`. */
   readonly name: string
   readonly text: string
 }

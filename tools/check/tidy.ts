@@ -2,8 +2,11 @@ import type { Check } from './check.ts'
 import { root } from './repository.ts'
 import { checkedOptions } from './tidy/checkedOptions.ts'
 import { documentLinks } from './tidy/documentLinks.ts'
+import { drawnGraph } from './tidy/drawnGraph.ts'
 import { errorCodes } from './tidy/errorCodes.ts'
+import { importCycles } from './tidy/importCycles.ts'
 import { importDirection } from './tidy/importDirection.ts'
+import { namedFiles } from './tidy/namedFiles.ts'
 import { noDownloadAddresses } from './tidy/noDownloadAddresses.ts'
 import { noMachinePaths } from './tidy/noMachinePaths.ts'
 import { quietLibrary } from './tidy/quietLibrary.ts'
@@ -16,12 +19,15 @@ import { workingTree } from './tidy/workingTree.ts'
 const rules: readonly Rule[] = [
   speakingNames,
   importDirection,
+  importCycles,
+  drawnGraph,
   roomEssay,
   sqlApart,
   quietLibrary,
   checkedOptions,
   errorCodes,
   documentLinks,
+  namedFiles,
   noMachinePaths,
   noDownloadAddresses,
 ]

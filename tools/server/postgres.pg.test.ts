@@ -98,6 +98,23 @@ describe('a server of our own', () => {
     expect(await readdir(place)).toEqual(['data'])
   })
 
+  test('is a copy of a template where there is a folder for one, with a system identifier of its own', async () => {
+    vi.stubEnv('LOCKSTEP_DATA_TEMPLATES', join(place, 'templates'))
+    const servers = await Promise.all([start({}), start({})])
+    servers.push(await start({ durable: true }))
+    expect(await readdir(join(place, 'templates'))).toHaveLength(1)
+    const identifiers = new Set<string>()
+    for (const server of servers) {
+      const [row] = await query<{ id: string }>(server, 'select system_identifier::text as id from pg_control_system()')
+      identifiers.add(row?.id ?? '')
+    }
+    expect(identifiers.size).toBe(servers.length)
+    await query(servers[0], 'create table kept as select 1 as one')
+    await servers[0]?.crash()
+    await servers[0]?.start()
+    expect(await query(servers[0], 'select one from kept')).toEqual([{ one: 1 }])
+  })
+
   test('refuses a data directory that a living program uses, and leaves that program its server', async () => {
     const dataDir = join(place, 'data')
     const server = await start({ dataDir })

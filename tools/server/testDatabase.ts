@@ -1,6 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, inject } from 'vitest'
+import { prepareTemplate } from './globalSetup.ts'
+import { startPostgres } from './postgres.ts'
 
 export interface TestDatabase {
   readonly name: string
@@ -99,6 +101,22 @@ export function leakGuard(database: TestDatabase): void {
       }
     }),
   )
+}
+
+/**
+ * The same on a server that no other file uses. For files that look at what transactions of the whole server hold up, such as
+ * retention, and for files with a backend that cannot write to its client: every DROP DATABASE on that server waits for such a backend
+ * (PostgreSQL 15 and later), and the transaction of the DROP holds up retention.
+ */
+export async function testServer(): Promise<TestDatabase> {
+  const server = await startPostgres({ settings: { max_connections: '300' } })
+  afterAll(() => server.stop('immediate'))
+  const adminUrl = server.url()
+  const name = 'lockstep_test'
+  await asAdmin(adminUrl, (admin) => admin.query(`create database ${name}`))
+  const url = withDatabase(adminUrl, name)
+  await prepareTemplate(url)
+  return { name, adminUrl, url, pooledUrl: undefined }
 }
 
 async function asAdmin(url: string, work: (admin: pg.Client) => Promise<unknown>): Promise<void> {

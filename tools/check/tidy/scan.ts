@@ -14,6 +14,13 @@ export interface Scanned {
   /** The source with literals and comments blanked out; lines keep their numbers. */
   readonly code: string
   readonly literals: readonly Literal[]
+  readonly comments: readonly Comment[]
+}
+
+export interface Comment {
+  /** With its slashes and stars. */
+  readonly text: string
+  readonly line: number
 }
 
 // After one of these a slash begins a regular expression although a word stands before it.
@@ -24,6 +31,7 @@ const beforeLength = 1000
 
 export function scan(source: string): Scanned {
   const literals: Literal[] = []
+  const comments: Comment[] = []
   let code = ''
   let at = 0
   let line = 1
@@ -64,6 +72,11 @@ export function scan(source: string): Scanned {
   function beginsRegExp(): boolean {
     const before = code.slice(-beforeLength).trimEnd()
     return before === '' || !/[\w$)\]}]$/.test(before) || wordsBeforeExpression.test(before)
+  }
+
+  function comment(end: number): void {
+    comments.push({ text: source.slice(at, end), line })
+    blank(end)
   }
 
   function quoted(quote: string): void {
@@ -108,8 +121,8 @@ export function scan(source: string): Scanned {
   }
 
   function step(character: string | undefined): void {
-    if (source.startsWith('//', at)) blank(endOr(source.indexOf('\n', at)))
-    else if (source.startsWith('/*', at)) blank(endOr(source.indexOf('*/', at + 2), 2))
+    if (source.startsWith('//', at)) comment(endOr(source.indexOf('\n', at)))
+    else if (source.startsWith('/*', at)) comment(endOr(source.indexOf('*/', at + 2), 2))
     else if (character === "'" || character === '"') quoted(character)
     else if (character === '`') template()
     else if (character === '/' && beginsRegExp()) blank(endOfRegExp())
@@ -125,7 +138,7 @@ export function scan(source: string): Scanned {
     // An unmatched brace is the compiler's business: step over it.
     if (at < source.length) keep()
   }
-  return { code, literals }
+  return { code, literals, comments }
 }
 
 export interface Import {

@@ -1,0 +1,19 @@
+/**
+ * `npm run graph`: draws the imports between the modules of src/ into ARCHITECTURE.md. `npm run check` fails where the drawing is stale.
+ */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { root } from '../check/repository.ts'
+import { workingTree } from '../check/tidy/workingTree.ts'
+import { drawnInto, PAGE } from './drawing.ts'
+
+const tree = await workingTree(root)
+const page = tree.read(PAGE)
+const drawn = drawnInto(page, tree)
+if (drawn === undefined) {
+  console.error(`${PAGE} has no marks for the import graph.`)
+  process.exitCode = 1
+} else {
+  if (drawn !== page) writeFileSync(join(root, PAGE), drawn)
+  console.log(drawn === page ? `${PAGE} is up to date.` : `The import graph in ${PAGE} was drawn again.`)
+}
