@@ -66,6 +66,13 @@ export interface Notice {
   readonly routine?: string | undefined
 }
 
+/** Hears how a statement ended, before its caller does. A callback: a promise more would cost every statement a percent. */
+export interface QueryListener {
+  succeeded(): void
+  /** Returns the error that the caller gets. */
+  failed(error: unknown): unknown
+}
+
 /**
  * One connection in our hands. The two drivers differ in everything but this.
  *
@@ -84,7 +91,11 @@ export interface Connection {
   /** Values of ours for a statement whose rows are the caller's. */
   ownValues(values: readonly OwnValue[]): unknown[]
   /** One statement of the caller's, with parameters. */
-  query<Row = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>
+  query<Row = Record<string, unknown>>(
+    text: string,
+    values?: readonly unknown[],
+    listener?: QueryListener,
+  ): Promise<StatementResult<Row>>
   /**
    * Several statements in one round trip, of which the last one gives one row of text, with these columns. Undefined where `script()`
    * is as quick. Rejects with a StatementForgotten where the same may be asked once more, after a rollback.

@@ -66,6 +66,18 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       expect(await (await third).script('SELECT 3 AS n')).toMatchObject([{ rows: [{ n: '3' }] }])
     })
 
+    test('one that is destroyed before its message has left can be opened again', async () => {
+      const { driver } = open(1)
+      const connection = await connect(driver)
+      await connection.script('SELECT 1')
+      const sent = connection.script('SELECT 2').catch(() => undefined)
+      // postgres.js writes the message now, and gives it to the socket at the end of this turn of the event loop.
+      for (let step = 0; step < 10; step++) await Promise.resolve()
+      connection.destroy()
+      await sent
+      expect(await (await connect(driver)).script('SELECT 3 AS n')).toMatchObject([{ rows: [{ n: '3' }] }])
+    })
+
     direct('one lost after nothing but a query is not given to two others either', async () => {
       const { driver } = open(1)
       const first = await connect(driver)

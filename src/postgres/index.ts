@@ -39,6 +39,7 @@ export {
   type ConnectionMemory,
   type Driver,
   type OwnValue,
+  type QueryListener,
   type Statement,
   type StatementResult,
   type TextRow,

@@ -8,6 +8,7 @@ import {
   type Driver,
   type Notice,
   type OwnValue,
+  type QueryListener,
   type Statement,
   type StatementResult,
   type TextRow,
@@ -224,11 +225,12 @@ class PgConnection implements Connection {
     return values.map(textOf)
   }
 
-  query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
+  query<Row>(text: string, values: readonly unknown[] = [], listener?: QueryListener): Promise<StatementResult<Row>> {
     const read = toStatementResult as (result: unknown) => StatementResult<Row>
-    if (values.length > 0) return this.#ask((callback) => this.client.query(text, [...values], callback), read)
+    if (values.length > 0)
+      return this.#ask((callback) => this.client.query(text, [...values], callback), read, listener)
     // Without values pg would take the simple protocol, in which one text can be several statements.
-    return this.#ask((callback) => this.client.query({ text, queryMode: 'extended' }, callback), read)
+    return this.#ask((callback) => this.client.query({ text, queryMode: 'extended' }, callback), read, listener)
   }
 
   ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined {
@@ -290,16 +292,31 @@ class PgConnection implements Connection {
     }
   }
 
-  #ask<T>(send: (callback: PgCallback) => unknown, read: (result: unknown) => T): Promise<T> {
-    return new Promise((resolve, reject) => {
+  #ask<T>(send: (callback: PgCallback) => unknown, read: (result: unknown) => T, listener?: QueryListener): Promise<T> {
+    return new Promise((resolve, fail) => {
+      const reject = (error: Error): void => {
+        if (listener === undefined) return fail(error)
+        // Not at once: the event that the connection has ended may come in this very tick.
+        queueMicrotask(() => {
+          const reported = listener.failed(error) as Error
+          fail(reported)
+        })
+      }
       if (this.#returned && this.#giveBack !== undefined) return reject(alreadyReturned())
       if (this.lost) return reject(alreadyLost(this.#lastWords))
-      send((error, result) => {
-        if (error === null || error === undefined) return resolve(read(result))
-        // The query is rejected a moment before the end event.
-        if (endsSession(error)) this.#onLost(error)
-        reject(error)
-      })
+      try {
+        send((error, result) => {
+          if (error === null || error === undefined) {
+            listener?.succeeded()
+            return resolve(read(result))
+          }
+          // The query is rejected a moment before the end event.
+          if (endsSession(error)) this.#onLost(error)
+          reject(error)
+        })
+      } catch (error) {
+        reject(error as Error)
+      }
     })
   }
 

@@ -63,7 +63,12 @@ export interface PhysicalConnection {
   /** Called when everything that was sent is answered, where the connection is not the pool's to give. */
   reserved?: ((() => void) & { release?: boolean }) | null
   /** The list of all connections that are in the same state. */
-  queue: { readonly length: number; push(connection: object): unknown; remove(connection: object): unknown }
+  queue: {
+    readonly length: number
+    push(connection: object): unknown
+    remove(connection: object): unknown
+    shift(): unknown
+  }
   /** Started when, and only when, the connection has gone to the list of the idle ones. */
   readonly idleTimer: { start(): void }
   /** Sends a query. False where the next one has to wait until all are answered. */

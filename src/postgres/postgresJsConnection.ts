@@ -6,6 +6,7 @@ import {
   type Connection,
   type ConnectionMemory,
   type OwnValue,
+  type QueryListener,
   type Statement,
   type StatementResult,
   type TextRow,
@@ -156,17 +157,23 @@ export class PostgresJsConnection implements Connection {
     return values.map((value) => this.client.typed(textOf(value) as never, UNKNOWN_TYPE))
   }
 
-  query<Row>(text: string, values: readonly unknown[] = []): Promise<StatementResult<Row>> {
-    if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values))
+  query<Row>(text: string, values: readonly unknown[] = [], listener?: QueryListener): Promise<StatementResult<Row>> {
+    if (this.#isUnknown) return this.#captureFirst(() => this.query<Row>(text, values, listener), listener)
     // Prepared as postgres.js prepares its own, unless the caller turned that off: unprepared, a statement with values takes two
     // round trips.
     const refusal = undefinedAmong(this.#sql, values)
-    if (refusal !== undefined) return Promise.reject(refusal)
+    if (refusal !== undefined) return refused(refusal, listener)
     const copy = [...values]
     const options = copy.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
-    return this.#ask(text, copy, options, (result) => {
-      return toStatementResult(result as PostgresJsResult) as StatementResult<Row>
-    })
+    return this.#ask(
+      text,
+      copy,
+      options,
+      (result) => {
+        return toStatementResult(result as PostgresJsResult) as StatementResult<Row>
+      },
+      listener,
+    )
   }
 
   /** One after the other: sent together, COMMIT would go alone where postgres.js cannot write a value of the statement before. */
@@ -214,10 +221,11 @@ export class PostgresJsConnection implements Connection {
     values: unknown[],
     options: object | undefined,
     read: (result: PostgresJsResult | PostgresJsResult[]) => T,
+    listener?: QueryListener,
   ): Promise<T> {
     const refusal = this.#refusal()
-    if (refusal !== undefined) return Promise.reject(refusal)
-    return this.#answer(this.client.unsafe(text, values as never[], options) as PostgresJsQuery, read)
+    if (refusal !== undefined) return refused(refusal, listener)
+    return this.#answer(this.client.unsafe(text, values as never[], options) as PostgresJsQuery, read, listener)
   }
 
   #askOwn<T>(
@@ -239,11 +247,18 @@ export class PostgresJsConnection implements Connection {
     return this.lost ? alreadyLost() : undefined
   }
 
-  #answer<T>(query: PostgresJsQuery, read: (result: PostgresJsResult | PostgresJsResult[]) => T): Promise<T> {
+  #answer<T>(
+    query: PostgresJsQuery,
+    read: (result: PostgresJsResult | PostgresJsResult[]) => T,
+    listener?: QueryListener,
+  ): Promise<T> {
     if (this.#pid === undefined) this.#first = query as unknown as SentQuery
     return query.then(
       (result) => {
-        if (!this.#isUnknown) return read(result as PostgresJsResult | PostgresJsResult[])
+        if (!this.#isUnknown) {
+          listener?.succeeded()
+          return read(result as PostgresJsResult | PostgresJsResult[])
+        }
         // It was asked to tell which connection it took, and did not.
         this.destroy()
         throw unsupported()
@@ -251,7 +266,7 @@ export class PostgresJsConnection implements Connection {
       (error: unknown) => {
         // The query is rejected a moment before the close hook runs.
         if (endsSession(error)) this.#seeEnd(error)
-        throw error
+        throw listener === undefined ? error : listener.failed(error)
       },
     )
   }
@@ -267,6 +282,7 @@ export class PostgresJsConnection implements Connection {
     this.#pid = pid
     this.#first = undefined
     this.#memory = this.#origin?.memories.of(pid)
+    if (this.#physical !== undefined) this.#origin?.pool.connections.know(this.#physical, backend as Backend)
   }
 
   #seeEnd(cause?: unknown): void {
@@ -313,7 +329,7 @@ export class PostgresJsConnection implements Connection {
     this.#physical = physical
     const { pool, taken } = this.#origin as Origin
     const by = taken.pin === undefined ? 'reserve' : 'pin'
-    pool.connections.take(physical, this.#first?.state ?? undefined, by)
+    this.#learn(pool.connections.take(physical, this.#first?.state ?? undefined, by))
     physical.onclose = () => {
       this.#closed = true
       pool.connections.closed(physical)
@@ -324,8 +340,16 @@ export class PostgresJsConnection implements Connection {
   }
 
   /** Without the close hook a lost connection would be released to two users. */
-  async #captureFirst<T>(then: () => Promise<T>): Promise<T> {
-    await this.script(PROBE)
+  async #captureFirst<T>(then: () => Promise<T>, listener?: QueryListener): Promise<T> {
+    try {
+      await this.script(PROBE)
+    } catch (error) {
+      throw listener === undefined ? error : listener.failed(error)
+    }
     return then()
   }
+}
+
+function refused(refusal: Error, listener: QueryListener | undefined): Promise<never> {
+  return Promise.reject(listener === undefined ? refusal : (listener.failed(refusal) as Error))
 }

@@ -32,6 +32,8 @@ interface Known {
 export class PostgresJsConnections {
   /** The list of idle connections. Unknown until one has been idle. */
   idle: List | undefined
+  /** The one that was last taken from the idle ones. */
+  lastTaken: PhysicalConnection | undefined
   /** How many are open, as far as known. */
   openCount = 0
   /** The list of those that a caller has for itself. Unknown until one of ours was in it. */
@@ -96,12 +98,18 @@ export class PostgresJsConnections {
     return busy === undefined || [...this.#all.keys()].some(({ queue }) => queue === busy)
   }
 
-  /** Notes a connection that is in the hands of a caller of ours, by `sql.reserve()` or not. */
-  take(physical: PhysicalConnection, backend: Backend | undefined, by: 'reserve' | 'pin'): void {
+  /** Notes a connection that a caller of ours has, by `sql.reserve()` or not. Returns its server process, where known. */
+  take(physical: PhysicalConnection, backend: Backend | undefined, by: 'reserve' | 'pin'): Backend | undefined {
     const known = this.#of(physical)
     this.#meet(known, physical, backend)
     known.by = by
     if (by === 'reserve') this.#reserved ??= physical.queue
+    return known.backend
+  }
+
+  /** Notes the server process of a connection. postgres.js keeps it in the same object when it opens the connection again. */
+  know(physical: PhysicalConnection, backend: Backend): void {
+    this.#of(physical).backend = backend
   }
 
   giveBack(physical: PhysicalConnection): void {
@@ -136,13 +144,21 @@ export class PostgresJsConnections {
     known.isWatched = true
     const start = timer.start.bind(timer)
     timer.start = () => {
-      this.idle = physical.queue
+      this.#found(physical.queue)
       timer.start = start
       const { whenIdle } = known
       known.whenIdle = undefined
       whenIdle?.()
       if (physical.queue === this.idle) start()
     }
+  }
+
+  /** Remembers which one leaves the list: `sql.reserve()` does not report that, and an option of the first query costs each transaction. */
+  #found(idle: List): void {
+    if (this.idle !== undefined) return
+    this.idle = idle
+    const shift = idle.shift.bind(idle)
+    idle.shift = () => (this.lastTaken = shift() as PhysicalConnection | undefined)
   }
 
   /**

@@ -2,9 +2,10 @@ import { readFile } from 'node:fs'
 import { alreadyLost } from './connection.ts'
 import { PROBE } from './postgres.sql.ts'
 import type { PhysicalConnection, PostgresJs, PostgresJsQuery, PostgresJsReserved } from './postgresJsClient.ts'
+import { terminate } from './postgresJsSocket.ts'
 
 /** A list of postgres.js that nothing is taken from. */
-const NO_LIST = { length: 0, push: () => undefined, remove: () => null }
+const NO_LIST = { length: 0, push: () => undefined, remove: () => null, shift: () => undefined }
 
 /** What a reserved `sql` has in common with that of the pool. */
 const SHARED: ReadonlySet<string | symbol> = new Set(['types', 'typed', 'notify', 'array', 'json'])
@@ -61,7 +62,7 @@ export class Pin {
   discard(): void {
     if (this.physical.reserved !== this.#hook) return
     this.physical.reserved = null
-    this.physical.terminate()
+    terminate(this.physical)
   }
 
   readonly #send = (query: PostgresJsQuery): void => {

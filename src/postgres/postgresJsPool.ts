@@ -123,8 +123,12 @@ export class PostgresJsPool {
   #takeIdle<T>(use: (taken: Taken) => T): Promise<T> {
     this.#lent++
     // Takes the idle one before anybody else can.
-    return this.#sql.reserve().then(
-      (client) => use({ client }),
+    const { connections } = this
+    connections.lastTaken = undefined
+    const reserving = this.#sql.reserve()
+    const physical = connections.lastTaken
+    return reserving.then(
+      (client) => use({ client, physical }),
       (error: unknown) => {
         this.leave()
         throw connectFailure(error)

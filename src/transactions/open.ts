@@ -119,6 +119,10 @@ class WayIn {
           try {
             const answer = this.#try()
             opened = this.#accept(await (hurries ? this.#answers.of(this.#connection, answer, this.#leaving) : answer))
+          } catch (error) {
+            if (!(error instanceof StatementForgotten)) throw error
+            this.#answers.stop()
+            opened = this.#accept(await this.#send(`${ROLLBACK}; ${beginTrying(this.#opening())}`))
           } finally {
             this.#answers.stop()
           }
@@ -154,16 +158,12 @@ class WayIn {
     }
   }
 
+  /** Rejects with a `StatementForgotten` where the same may be asked once more, after a rollback. */
   #try(): Promise<StatementResult[]> {
     this.#inTransaction = true
     const opening = this.#opening()
     const kept = beginKept(opening)
-    const asked = kept && this.#connection.ask?.(kept, KEPT_COLUMNS)
-    const onceMore = (error: unknown): Promise<StatementResult[]> => {
-      if (!(error instanceof StatementForgotten)) throw error
-      return this.#connection.script(`${ROLLBACK}; ${beginTrying(opening)}`)
-    }
-    return asked?.catch(onceMore) ?? this.#connection.script(beginTrying(opening))
+    return (kept && this.#connection.ask?.(kept, KEPT_COLUMNS)) ?? this.#connection.script(beginTrying(opening))
   }
 
   /** Whether the quick way would only be refused, and there is a place to wait at the server. */

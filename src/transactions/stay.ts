@@ -6,6 +6,7 @@ import {
   type Connection,
   type Driver,
   type OwnValue,
+  type QueryListener,
   type Statement,
   type StatementResult,
   type TextRow,
@@ -136,8 +137,8 @@ class StayingConnection implements Connection {
     return this.#inner.ownValues(values)
   }
 
-  query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
-    return this.#inner.query<Row>(text, values)
+  query<Row>(text: string, values?: readonly unknown[], listener?: QueryListener): Promise<StatementResult<Row>> {
+    return this.#inner.query<Row>(text, values, listener)
   }
 
   ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined {

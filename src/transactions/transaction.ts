@@ -70,7 +70,8 @@ export class OpenTransaction extends Scope implements Transaction {
   }
 
   query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
-    return this.send(text, (connection) => connection.query<Row>(text, values), values)
+    if (this.inner === undefined) return this.#query(text, values)
+    return this.whenInnermost(() => this.#query(text, values))
   }
 
   /** Whether it is one, and not a proxy of one. */
@@ -79,9 +80,9 @@ export class OpenTransaction extends Scope implements Transaction {
   }
 
   /** As `query`, for a statement that is sent in another way. */
-  send<T>(text: string, send: (connection: Connection) => Promise<T>, values: readonly unknown[] = []): Promise<T> {
-    if (this.inner === undefined) return this.#run(text, send, values)
-    return this.whenInnermost(() => this.#run(text, send, values))
+  send<T>(text: string, send: (connection: Connection) => Promise<T>): Promise<T> {
+    if (this.inner === undefined) return this.#run(text, send)
+    return this.whenInnermost(() => this.#run(text, send))
   }
 
   /** Through here no statement can end the transaction: one statement at a time is sent, and CALL and DO cannot commit in a block. */
@@ -99,27 +100,35 @@ export class OpenTransaction extends Scope implements Transaction {
   }
 
   /** Without an async function: it would cost every statement a promise more. */
-  #run<T>(text: string, send: (connection: Connection) => Promise<T>, values: readonly unknown[]): Promise<T> {
-    let connection: Connection
-    let answer: Promise<T>
+  #query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
     // A wrong call is rejected, it does not throw.
     try {
-      this.#checkStatement(text)
-      connection = this.connection
-      if (this.isJoined) refuseAfterEnd(connection)
-      answer = send(connection)
+      const connection = this.#connectionFor(text)
+      return connection.query<Row>(text, values, {
+        succeeded: () => this.succeeded(),
+        failed: (error) => this.failed(connection, error, () => !connection.neverSent(error, values ?? [])),
+      })
     } catch (error) {
       return Promise.reject(error instanceof Error ? error : new Error('It could not be sent.', { cause: error }))
     }
-    return answer.then(
-      (result) => {
-        this.succeeded()
-        return result
-      },
-      (error: unknown) => {
-        throw this.failed(connection, error, () => !connection.neverSent(error, values))
-      },
-    )
+  }
+
+  async #run<T>(text: string, send: (connection: Connection) => Promise<T>): Promise<T> {
+    const connection = this.#connectionFor(text)
+    try {
+      const result = await send(connection)
+      this.succeeded()
+      return result
+    } catch (error) {
+      throw this.failed(connection, error)
+    }
+  }
+
+  #connectionFor(text: string): Connection {
+    this.#checkStatement(text)
+    const { connection } = this
+    if (this.isJoined) refuseAfterEnd(connection)
+    return connection
   }
 
   async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {

@@ -95,7 +95,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     const url = route === 'direct' ? database.url : (database.pooledUrl as string)
     const client = bench.open(driver, { url, names: false })
     for (const slices of ['one slice', 'several']) {
-      const atFirst = driver === 'pg' && route === 'direct' ? /^BEGIN/ : /^ROLLBACK/
+      const atFirst = route === 'direct' ? /^BEGIN/ : /^ROLLBACK/
       const { shown, letGo } = await firstSlice(client, driver, atFirst)
       // The next slice begins with the rollback of this one.
       if (slices === 'several')
@@ -109,7 +109,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
   test('several locks, one of them shared: granted in order, settings put back, told as contended', async () => {
     const client = bench.open(driver, { names: false })
     const options = { lock: [key`Order:a`, HOT.lock], lockShared: key`Order:b` }
-    const { shown, letGo } = await firstSlice(client, driver, driver === 'pg' ? /^BEGIN/ : /^ROLLBACK/, options)
+    const { shown, letGo } = await firstSlice(client, driver, /^BEGIN/, options)
     const acquired: boolean[] = []
     const stop = on('lock.acquired', ({ keys, contended }) => void (keys.length === 2 && acquired.push(contended)))
     await letGo()
@@ -172,7 +172,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
         const waiter = client.lockstep.transaction({ ...HOT, signal: controller.signal }, (tx) => pidOf(tx))
         const settled = waiter.catch((error: unknown) => error)
         // At once, or, where the machine was slow and the key forgotten, after a question.
-        expect((await waitingFor(1))[0]).toMatch(driver === 'pg' ? /^(BEGIN|ROLLBACK)/ : /^ROLLBACK/)
+        expect((await waitingFor(1))[0]).toMatch(/^(BEGIN|ROLLBACK)/)
         if (end === 'abort') controller.abort()
         if (end === 'cut') proxy.cutAll()
         if (end === 'terminate') {

@@ -110,8 +110,8 @@ describe('a server of our own', () => {
     }
     expect(identifiers.size).toBe(servers.length)
     await query(servers[0], 'create table kept as select 1 as one')
-    await servers[0]?.crash()
-    await servers[0]?.start()
+    await servers[0].crash()
+    await servers[0].start()
     expect(await query(servers[0], 'select one from kept')).toEqual([{ one: 1 }])
   })
 

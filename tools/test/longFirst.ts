@@ -7,15 +7,17 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node'
  */
 const LONG = [
   'proofs/attacks/attacks.pg.test.ts',
-  'proofs/attacks/deliveries.pg.test.ts',
-  'src/postgres/settings.pg.test.ts',
-  'src/transactions/boundedOpening.pg.test.ts',
   'bench/bench.pg.test.ts',
-  'src/leases/unreachable.pg.test.ts',
-  'src/leases/waiting.pg.test.ts',
-  'proofs/prove.pg.test.ts',
+  'src/postgres/settings.pg.test.ts',
+  'src/outbox/keep.pg.test.ts',
+  'proofs/attacks/deliveries.pg.test.ts',
   'src/outbox/otherServers.pg.test.ts',
-  'src/cli/leases.pg.test.ts',
+  'src/transactions/boundedOpening.pg.test.ts',
+  'proofs/prove.pg.test.ts',
+  'src/leases/waiting.pg.test.ts',
+  'src/leases/unreachable.pg.test.ts',
+  'src/outbox/keepOut.pg.test.ts',
+  'src/cli/doctor.pg.test.ts',
   'desk/load/load.pg.test.ts',
 ]
 
