@@ -24,7 +24,7 @@ export default defineConfig({
         find: /^pg-lockstep\/(kafka|nats|postgres-sink|rabbitmq|redis|webhook)$/,
         replacement: `${source}/sinks/$1.ts`,
       },
-      { find: /^pg-lockstep\/([^/]+)$/, replacement: `${source}/$1/index.ts` },
+      { find: /^pg-lockstep\/(console|http|observe|sinks)$/, replacement: `${source}/$1/index.ts` },
     ],
   },
   test: {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Delivery } from 'pg-lockstep/outbox'
+import type { Delivery } from 'pg-lockstep'
 import { exactlyOnce } from '../checkers/exactlyOnce.ts'
 import { keyOrder } from '../checkers/keyOrder.ts'
 import { nothingLost } from '../checkers/nothingLost.ts'

@@ -112,6 +112,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
   readonly #acceptRuns: string
   readonly #transact: Transact<Client, Events>
 
+  /** @internal */
   constructor(grounds: Grounds, transact: Transact<Client, Events>, name: string) {
     this.name = checkConsumer(name)
     this.#grounds = grounds

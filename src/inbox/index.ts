@@ -41,6 +41,7 @@ export {
   type InboxPosition,
   type InboxTransaction,
   type InboxVerdict,
+  type StartAtOptions,
 } from './inbox.ts'
 export {
   type Divergence,

@@ -59,6 +59,7 @@ export class Leases<Client = unknown> {
   /** Calls that ask or wait, by key. */
   readonly #calls = new Map<Key, number>()
 
+  /** @internal */
   constructor(grounds: Grounds) {
     this.#grounds = grounds
     this.#keeper = new Keeper(grounds.driver, grounds.schema, grounds.quotedSchema)
@@ -133,7 +134,11 @@ export class Leases<Client = unknown> {
     return forceRelease(this.#grounds, checkKey(key), options)
   }
 
-  /** The library's own way to a lease. */
+  /**
+   * Holds a lease for another part of the library.
+   *
+   * @internal
+   */
   async hold(key: Key, plan: LeasePlan): Promise<HeldLease> {
     const { closing, schema } = this.#grounds
     if (closing.closed) throw closedError([key])
@@ -238,16 +243,25 @@ export class Leases<Client = unknown> {
     return (await asking) ?? (waiting as Promise<Grant>)
   }
 
+  /** @internal */
   get closed(): boolean {
     return this.#grounds.closing.closed
   }
 
-  /** Told when the Lockstep is being closed; the answer takes it back. */
+  /**
+   * Calls the listener when the Lockstep is closed. The function that it returns removes the listener.
+   *
+   * @internal
+   */
   onClose(listener: () => void): () => void {
     return this.#grounds.closing.onClose(listener)
   }
 
-  /** Leases that are still held are given back, and their holders told. */
+  /**
+   * Releases the leases that are still held, and reports it to their holders.
+   *
+   * @internal
+   */
   async close(): Promise<void> {
     await this.#pending.settled()
     const held = [...this.#keeper.leases]

@@ -9,7 +9,7 @@ import {
   type SilenceWatch,
   withConnection,
 } from '../postgres/index.ts'
-import { checkMode, LOCKED, longestRule, type RolloutMode, type RolloutRule, type RolloutSource } from './rollout.ts'
+import { checkMode, LOCKED, longestRule, type RolloutMode, type RolloutRule } from './rollout.ts'
 import { rolloutRules, setRolloutRule, unsetRolloutRule } from './rollout.sql.ts'
 
 /** A rule as the database has it. */
@@ -33,7 +33,7 @@ const MAX_AGE_MS = 3000
 const MAX_PREFIX_BYTES = 512
 
 /** The rules in the database, read when they are used and are no longer young: no polling while nobody locks. */
-export class RolloutInDatabase implements RolloutSource {
+export class RolloutInDatabase {
   readonly #driver: Driver
   readonly #schema: string
   readonly #silence: SilenceWatch
@@ -43,6 +43,7 @@ export class RolloutInDatabase implements RolloutSource {
   #readAt = -Infinity
   #reading: Promise<void> | undefined
 
+  /** @internal */
   constructor(driver: Driver, schema: string, silence: SilenceWatch) {
     this.#driver = driver
     this.#schema = quoteIdentifier(schema)
@@ -50,10 +51,12 @@ export class RolloutInDatabase implements RolloutSource {
     this.#silence = silence
   }
 
+  /** @internal */
   ruleFor(key: string): RolloutRule {
     return longestRule(this.#rules, key) ?? LOCKED
   }
 
+  /** @internal */
   freshen(): Promise<void> | undefined {
     const ageMs = performance.now() - this.#readAt
     if (ageMs < YOUNG_MS) return undefined
@@ -91,6 +94,7 @@ export class RolloutInDatabase implements RolloutSource {
     return (await this.#change(unsetRolloutRule(this.#schema), [checkPrefix(prefix)])) > 0
   }
 
+  /** @internal */
   async switchBack(prefix: string, reason: string): Promise<void> {
     await this.set(prefix, 'observe', { reason })
     await this.#read()

@@ -42,15 +42,15 @@ export interface Dispatcher {
    * process.once('SIGTERM', () => stop.abort())
    * await lockstep.outbox.dispatcher({ sink }).run({ signal: stop.signal })
    */
-  run(options?: RunOptions): Promise<void>
+  run(options?: DispatcherRunOptions): Promise<void>
 }
 
 /** What `dispatcher.run()` takes. */
-export interface RunOptions {
+export interface DispatcherRunOptions {
   readonly signal?: AbortSignal
 }
 
-const RUN_OPTIONS: OptionNames<RunOptions> = { signal: true }
+const RUN_OPTIONS: OptionNames<DispatcherRunOptions> = { signal: true }
 
 /** What a dispatcher needs of its Lockstep. */
 export interface DispatcherRoom {
@@ -75,11 +75,11 @@ export class RunningDispatcher implements Dispatcher {
   }
 
   /** It delivers for all: a transaction around the call that started it has nothing to do with it. */
-  run(options: RunOptions = {}): Promise<void> {
+  run(options: DispatcherRunOptions = {}): Promise<void> {
     return outsideTransactions(() => this.#room.counted(() => this.#run(options)))
   }
 
-  async #run(options: RunOptions): Promise<void> {
+  async #run(options: DispatcherRunOptions): Promise<void> {
     checkOptions('dispatcher.run()', options, RUN_OPTIONS)
     const { grounds } = this.#room
     if (grounds.closing.closed) throw closedError()

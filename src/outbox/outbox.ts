@@ -143,7 +143,10 @@ export class Outbox<Events extends object = EventMap> {
   readonly #enqueuing: EnqueuingRoom
   readonly #counted: DispatcherRoom['counted']
 
-  /** `counted`: the end of the Lockstep waits for what runs in it. */
+  /**
+   * `counted`: the end of the Lockstep waits for what runs in it.
+   * @internal
+   */
   constructor(grounds: Grounds, leases: Leases, enqueuing: EnqueuingRoom, counted: DispatcherRoom['counted']) {
     this.#grounds = grounds
     this.#leases = leases
