@@ -40,6 +40,7 @@ export {
   type RolloutInDatabase,
   type RolloutMode,
   type RolloutRule,
+  type SetRolloutOptions,
   type StoredRolloutRule,
   type SwitchBackTriggers,
   type Wanted,

@@ -85,7 +85,7 @@ export {
   type RolloutRule,
   type RolloutSource,
 } from './rollout.ts'
-export { RolloutInDatabase, type StoredRolloutRule } from './rolloutInDatabase.ts'
+export { RolloutInDatabase, type SetRolloutOptions, type StoredRolloutRule } from './rolloutInDatabase.ts'
 export { RolloutTrigger, type SwitchBackTriggers } from './rolloutTrigger.ts'
 export { lookForOthers, markShadows } from './rollout.sql.ts'
 export { type Shadow, shadowOf } from './shadow.ts'
