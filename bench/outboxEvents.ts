@@ -56,7 +56,7 @@ export async function inChunks(
   return count
 }
 
-/** Whoever writes to more streams than that in one transaction locks whole buckets, and holds up the others. */
+/** Whoever writes to more streams than that in one transaction locks whole groups, and holds up the others. */
 const STREAMS_AT_ONCE = 100
 /** As many as lie between two ticks: a backlog of single events is cut into such pieces, too. */
 const EVENTS_AT_ONCE = 1000

@@ -10,6 +10,7 @@ export {
   type Gap,
   type HandleOptions,
   type Inbox,
+  type InboxConsumer,
   type InboxEvent,
   type InboxPosition,
   type InboxStream,
@@ -35,12 +36,12 @@ export {
   type ListLocksOptions,
   type LockListing,
   type Locks,
-  type RollbackTriggers,
   type Rollout,
   type RolloutInDatabase,
   type RolloutMode,
   type RolloutRule,
   type StoredRolloutRule,
+  type SwitchBackTriggers,
   type Wanted,
 } from './locks/index.ts'
 export { type ClientOf, Lockstep } from './lockstep.ts'
@@ -60,16 +61,15 @@ export type {
   LeaseWaiter,
   ListLeasesOptions,
 } from './leases/index.ts'
-export type { ActContext, Found, LongOnceOptions, OnceOptions } from './once/index.ts'
+export type { ActContext, Found, OnceExternalOptions, OnceOptions } from './once/index.ts'
 export {
-  type AuditedBy,
   type BackoffOptions,
   type BatchContext,
   type Delivery,
+  type DispatchedStream,
   type Dispatcher,
   type DispatcherOptions,
   type DispatcherRunOptions,
-  type EraseOptions,
   type EventHeaders,
   type EventMap,
   type EventOf,
@@ -86,7 +86,6 @@ export {
   type PerEventOptions,
   type Rebased,
   type RebaseOptions,
-  type RemoveOptions,
   type Replayed,
   type ReplayOptions,
   type Retained,
@@ -96,6 +95,7 @@ export {
   type Sink,
   type SinkFunction,
   type Stream,
+  type StreamHead,
 } from './outbox/index.ts'
 export {
   type DoctorOptions,

@@ -4,7 +4,7 @@ export const WRITTEN = `
          count(*) FILTER (WHERE e.seq <> split_part(e.payload->>'mark', ' ', 2)::int / $2::int + 1)::int AS misnumbered
     FROM lockstep.outbox_events e WHERE e.topic = $1`
 
-/** What it would take without buckets. */
+/** What it would take without groups. */
 export const LOCK_EACH = 'SELECT count(pg_advisory_xact_lock(100, n)) FROM generate_series(1, $1::int) AS n'
 
 /** Nobody dispatches any more: so that what was is not in the way of what is measured. */

@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { runCommand } from './command.ts'
 import { type Mutant, patched, patchesOf } from './mutant.ts'
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url))
@@ -32,15 +33,23 @@ export async function makeBrokenCopy(mutant: Mutant | undefined): Promise<string
       cpSync(join(ROOT, part), join(folder, part), { recursive: true, filter })
     }
     await symlink(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
-    for (const patch of mutant === undefined ? [] : patchesOf(mutant)) {
+    const patches = mutant === undefined ? [] : patchesOf(mutant)
+    for (const patch of patches) {
       const file = join(folder, patch.file)
       await writeFile(file, patched(mutant?.name ?? '', await readFile(file, 'utf8'), patch))
     }
+    if (patches.some(({ file }) => file.startsWith('tools/schema/'))) await generateFunctions(folder)
     return folder
   } catch (error) {
     await removeCopy(folder)
     throw error
   }
+}
+
+/** Writes the functions of the schema that are generated from a patched template. */
+async function generateFunctions(folder: string): Promise<void> {
+  const { code, err } = await runCommand(folder, ['--import', 'tsx', 'tools/schema/generate.ts'], 60_000)
+  if (code !== 0) throw new Error(`tools/schema/generate.ts failed: ${err}`)
 }
 
 export function removeCopy(folder: string): Promise<void> {

@@ -5,7 +5,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'fence-without-offset',
     why: 'The generation of fences is the timeline alone: an older copy of the database goes on with smaller ones.',
-    file: 'sql/0002_incarnation.sql',
+    file: 'sql/functions/ensure_incarnation.sql',
     find: 'THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;',
     replace: 'THEN e.timeline_offset ELSE e.timeline_offset END;',
     caughtBy: {
@@ -17,7 +17,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'taken-without-row-lock',
     why: 'Who finds a lease free takes it without locking its row: two that looked at the same time both have it.',
-    file: 'sql/0013_lease_permits.sql',
+    file: 'sql/functions/lease_take.sql',
     find: `
      ORDER BY l.slot LIMIT 1
        FOR UPDATE SKIP LOCKED;`,
@@ -28,7 +28,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'permits-without-lock',
     why: 'Permits are counted and taken without a lock: two that counted at the same time take the same one.',
-    file: 'sql/0013_lease_permits.sql',
+    file: 'sql/functions/lease_take.sql',
     find: `
     IF several AND NOT alone THEN
       PERFORM pg_advisory_xact_lock(:"schema".lock_id('lease', wanted));
@@ -38,7 +38,7 @@ export const leases: readonly Mutant[] = [
     replace: '',
     and: [
       {
-        file: 'sql/0013_lease_permits.sql',
+        file: 'sql/functions/lease_take.sql',
         find: `
      ORDER BY l.slot LIMIT 1
        FOR UPDATE SKIP LOCKED;`,
@@ -51,23 +51,23 @@ export const leases: readonly Mutant[] = [
   {
     name: 'locked-row-of-other-permits-is-free',
     why: 'Who asks with another number of permits does not look for rows that are over and locked: their holder can still commit.',
-    file: 'sql/0013_lease_permits.sql',
+    file: 'sql/functions/lease_take.sql',
     find: 'IF lockable < others THEN',
     replace: 'IF false THEN',
     and: [
       {
-        file: 'sql/0013_lease_permits.sql',
+        file: 'sql/functions/lease_take.sql',
         find: 'DELETE FROM :"schema".leases l WHERE l.name = wanted AND l.slot >= wanted_permits;',
         replace: '',
       },
       {
-        file: 'sql/0013_lease_permits.sql',
+        file: 'sql/functions/lease_take.sql',
         find: `
       UPDATE :"schema".leases l SET permits = wanted_permits WHERE l.name = wanted AND l.permits <> wanted_permits;`,
         replace: '',
       },
       {
-        file: 'sql/0013_lease_permits.sql',
+        file: 'sql/functions/lease_take.sql',
         find: 'CONTINUE WHEN mine.permits <> wanted_permits;',
         replace: '',
       },
@@ -108,7 +108,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'release-without-token',
     why: 'Who gives a lease back does not show its token: a late one gives away what the next holder has.',
-    file: 'sql/0004_leases.sql',
+    file: 'sql/functions/lease_release.sql',
     find: `
   SELECT * INTO mine FROM :"schema".leases l WHERE l.name = held AND l.token = my_token FOR NO KEY UPDATE;
   IF NOT FOUND THEN
@@ -126,7 +126,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'fence-used-again',
     why: 'A lease that was given back is taken again with the same fence.',
-    file: 'sql/0013_lease_permits.sql',
+    file: 'sql/functions/lease_take.sql',
     find: 'SET token = my_token, fence = :"schema".next_fence(), permits = wanted_permits',
     replace:
       'SET token = my_token, fence = CASE WHEN l.token IS NULL THEN l.fence ELSE :"schema".next_fence() END, permits = wanted_permits',
@@ -139,7 +139,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'renewed-by-upsert',
     why: 'A heartbeat writes the holder into the row, whoever has it by then: one that has lost its lease is told that it has it.',
-    file: 'sql/0004_leases.sql',
+    file: 'sql/functions/lease_renew.sql',
     find: `
     SELECT l.name, l.slot, given.ttl_ms
       FROM given JOIN :"schema".leases l ON l.name = given.name AND l.token = given.token AND l.fence = given.fence
@@ -159,7 +159,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'no-for-key-share',
     why: 'A transaction under a lease does not lock the row of the lease: who takes it over does not wait for it.',
-    file: 'sql/0004_leases.sql',
+    file: 'sql/functions/lease_guard.sql',
     find: `<> 'read committed')
       FOR KEY SHARE;`,
     replace: `<> 'read committed');`,

@@ -69,8 +69,8 @@ export const locksAndTransactions: readonly Mutant[] = [
     name: 'key-of-32-bits',
     why: 'A key is hashed to 32 bits: of some hundred thousand keys, a few block each other by accident.',
     file: 'src/locks/lockId.ts',
-    find: "return createHash('sha256').update(`${schema}\\0${domain}\\0${key}`).digest().readBigInt64BE(0)",
-    replace: "return BigInt(createHash('sha256').update(`${schema}\\0${domain}\\0${key}`).digest().readInt32BE(0))",
+    find: 'return digest.readBigInt64BE(0)',
+    replace: 'return BigInt(digest.readInt32BE(0))',
     caughtBy: {
       by: 'test',
       file: 'src/locks/locks.pg.test.ts',
@@ -168,7 +168,7 @@ export const locksAndTransactions: readonly Mutant[] = [
   {
     name: 'take-over-begins-anew',
     why: 'Who takes over what somebody had begun does not go on with it, but begins a second one with another id.',
-    file: 'src/once/long.ts',
+    file: 'src/once/onceExternal.ts',
     find: 'if (found !== undefined && found !== null) return { found, takenOver: true }',
     replace: 'if (isDone(found)) return { found, takenOver: true }',
     caughtBy: { by: 'lab', scenario: 'position', fault: 'kill', invariant: 'one per key' },

@@ -5,7 +5,7 @@ export const outbox: readonly Mutant[] = [
   {
     name: 'number-without-lock',
     why: "Events are numbered without the stream's lock: two writers take the same number.",
-    file: 'sql/0006_outbox.sql',
+    file: 'sql/functions/outbox_lock_streams.sql',
     find: `
     FOR next IN SELECT DISTINCT :"schema".outbox_stream_lock(s) FROM unnest(streams) AS s ORDER BY 1 LOOP
       PERFORM pg_advisory_xact_lock(next);
@@ -17,9 +17,9 @@ export const outbox: readonly Mutant[] = [
   {
     name: 'one-event-without-lock',
     why: "A single event is numbered without its stream's lock: at the border of two segments, two events get the same number.",
-    file: 'sql/0012_outbox_read.sql',
+    file: 'tools/schema/outboxAppend.sql.ts',
     find: `
-     OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN`,
+     OR pg_advisory_xact_lock(\${streamLockOf('digest')}) IS NULL THEN`,
     replace: ' THEN',
     caughtBy: {
       by: 'test',
@@ -30,7 +30,7 @@ export const outbox: readonly Mutant[] = [
   {
     name: 'tick-without-own-xid',
     why: 'A tick leaves out the transaction that records it: what that one writes is taken for delivered, or comes too late.',
-    file: 'sql/0012_outbox_read.sql',
+    file: 'sql/functions/outbox_tick.sql',
     find: `(SELECT pg_snapshot_xip(now) AS x
                                           UNION SELECT me WHERE me < pg_snapshot_xmax(now)) AS r`,
     replace: '(SELECT pg_snapshot_xip(now) AS x) AS r',
@@ -43,15 +43,15 @@ export const outbox: readonly Mutant[] = [
   {
     name: 'window-without-horizon',
     why: 'A window takes in what was committed after its end, too: events that others of their stream come before.',
-    file: 'sql/0012_outbox_read.sql',
-    find: 'WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most)$limited$',
-    replace: 'ORDER BY v.id LIMIT most)$limited$',
+    file: 'tools/schema/outboxRead.sql.ts',
+    find: 'WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most)`',
+    replace: 'ORDER BY v.id LIMIT most)`',
     caughtBy: { by: 'attack', attack: 'order', goal: 'first deliveries out of order, or with a gap' },
   },
   {
     name: 'enqueue-on-the-callers-path',
     why: 'Enqueuing runs with the rights of the owner: an operator of the caller that comes before the real one would, too.',
-    file: 'sql/0012_outbox_read.sql',
+    file: 'tools/schema/outboxAppend.sql.ts',
     find: `) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET`,
     replace: `) RETURNS bigint
@@ -65,7 +65,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'open-writers-forgotten',
     why: 'Of transactions that were open at the last look, and have smaller ids than what was delivered, nothing is read any more.',
-    file: 'sql/0012_outbox_read.sql',
+    file: 'tools/schema/outboxRead.sql.ts',
     find: 'SELECT t.* FROM unnest(ended) AS x(xid)',
     replace: 'SELECT t.* FROM unnest(ended[1:0]) AS x(xid)',
     caughtBy: { by: 'lab', scenario: 'outbox', fault: 'none', invariant: 'order per key' },
@@ -73,7 +73,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'open-writer-keeps-segments',
     why: 'A writer that stays open counts as one that has ended: every segment since it began is read again with every window.',
-    file: 'sql/0012_outbox_read.sql',
+    file: 'tools/schema/outboxRead.sql.ts',
     find: 'ended := ARRAY(SELECT x FROM pg_snapshot_xip(a) AS x WHERE pg_visible_in_snapshot(x, z) ORDER BY x);',
     replace: 'ended := ARRAY(SELECT x FROM pg_snapshot_xip(a) AS x ORDER BY x);',
     caughtBy: {
@@ -85,12 +85,12 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'parked-read-without-limit',
     why: 'The events of parked streams are read without a limit in bytes: they do not fit into the memory of the process.',
-    file: 'sql/0012_outbox_read.sql',
+    file: 'sql/functions/outbox_parked_due.sql',
     find: 'IF events = max_events OR spent >= most_bytes THEN',
     replace: 'IF events = max_events THEN',
     and: [
       {
-        file: 'sql/0012_outbox_read.sql',
+        file: 'sql/functions/outbox_parked_due.sql',
         find: '    EXIT WHEN spent >= most_bytes;\n    events := 0;',
         replace: '    events := 0;',
       },
@@ -136,7 +136,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'owned-in-any-epoch',
     why: 'What a dispatcher read before a failover counts after it: events that have the numbers of those that were sent are deleted.',
-    file: 'sql/0007_outbox_dispatch.sql',
+    file: 'sql/functions/outbox_owns.sql',
     find: 'AND EXISTS (SELECT FROM :"schema".outbox_here(my_dispatcher) AS h WHERE h.life = my_life AND NOT h.elsewhere)',
     replace: 'AND EXISTS (SELECT FROM :"schema".outbox_here(my_dispatcher) AS h WHERE NOT h.elsewhere)',
     caughtBy: {
@@ -148,7 +148,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'taken-without-registration',
     why: 'A process that was stopped while its dispatcher was removed creates the cursors again, and sends everything again.',
-    file: 'sql/0007_outbox_dispatch.sql',
+    file: 'sql/functions/outbox_take.sql',
     find: `
   IF NOT FOUND THEN
     RETURN 'removed';
@@ -175,7 +175,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'foreign-ticks-kept',
     why: 'A server that takes over a restored outbox without events keeps the ticks of the original, which lie in its future.',
-    file: 'sql/0008_outbox_upkeep.sql',
+    file: 'sql/functions/outbox_forget_xids.sql',
     find: `
   DELETE FROM :"schema".outbox_ticks;`,
     replace: '',
@@ -188,12 +188,12 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'cursor-without-fence',
     why: "Who has lost its shard moves the cursor all the same, and nobody looks at fence and version: it is the next one's.",
-    file: 'sql/0012_outbox_read.sql',
+    file: 'sql/functions/outbox_move.sql',
     find: 'SELECT my_dispatcher, m.shard, m.version + 1, m.fence, m.prev',
     replace: 'SELECT my_dispatcher, m.shard, c.version + 1, c.fence, m.prev',
     and: [
       {
-        file: 'sql/0012_outbox_read.sql',
+        file: 'sql/functions/outbox_move.sql',
         find: 'WHERE c.version = m.version AND c.fence = m.fence AND m.life = here.life',
         replace: 'WHERE m.life = here.life',
       },
@@ -215,9 +215,59 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     },
   },
   {
+    name: 'cursor-moved-with-any-fence',
+    why: 'A cursor moves from the version that was read, whatever fence the caller has: the last owner moves it once more.',
+    file: 'sql/functions/outbox_move.sql',
+    find: 'WHERE c.version = m.version AND c.fence = m.fence AND m.life = here.life',
+    replace: 'WHERE c.version = m.version AND m.life = here.life',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/sameInSql.pg.test.ts',
+      test: 'moves a cursor exactly when fence, version and server epoch are those of the caller',
+    },
+  },
+  {
+    name: 'stream-lock-of-other-bytes',
+    why: "The schema takes a stream's lock from other bytes of its hash than the library: their writers do not exclude each other.",
+    file: 'tools/schema/hashes.sql.ts',
+    find: `export function streamLockOf(bytes: string): string {
+  return lockNumber(bytes)`,
+    replace: `export function streamLockOf(bytes: string): string {
+  return lockNumber(\`substr(\${bytes}, 2)\`)`,
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/sameInSql.pg.test.ts',
+      test: 'takes the same locks for a stream in the library and in every function of the schema',
+    },
+  },
+  {
+    name: 'library-locks-other-groups',
+    why: 'The library takes the group of a stream from other bits than the schema: a bulk write in SQL does not wait for its writers.',
+    file: 'src/transactions/streamLocks.ts',
+    find: 'const BUCKET_AT = 14',
+    replace: 'const BUCKET_AT = 13',
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/sameInSql.pg.test.ts',
+      test: 'takes the same locks for a stream in the library and in every function of the schema',
+    },
+  },
+  {
+    name: 'lock-id-without-zero-bytes',
+    why: 'The schema hashes schema, domain and key without a zero byte between them: other ids than the library has.',
+    file: 'tools/schema/hashes.sql.ts',
+    find: "digest(`decode('00', 'hex') || convert_to(domain, 'UTF8') || decode('00', 'hex')`, ['key'])",
+    replace: "digest(`convert_to(domain, 'UTF8')`, ['key'])",
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/sameInSql.pg.test.ts',
+      test: 'gives the same lock id for a key in the library and in the schema',
+    },
+  },
+  {
     name: 'old-cursors-without-move',
     why: 'Older cursors are taken away also where the last one was not moved: after a crash none may be left.',
-    file: 'sql/0012_outbox_read.sql',
+    file: 'sql/functions/outbox_move.sql',
     find: ' AND my_shards[i] = ANY(moved) THEN',
     replace: ' THEN',
     caughtBy: {
@@ -229,7 +279,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'woken-by-sequence',
     why: 'The dispatcher reads only when the sequence has moved, which it does before the commit.',
-    file: 'sql/0012_outbox_read.sql',
+    file: 'tools/schema/outboxRead.sql.ts',
     find: `
     resumed := NOT c.done;
 `,
@@ -258,7 +308,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'inbox-without-position',
     why: 'The inbox accepts what comes without looking at its position: what comes twice counts twice.',
-    file: 'sql/0009_inbox.sql',
+    file: 'sql/functions/inbox_accept.sql',
     find: 'i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key AND i.seq = my_seq - 1;',
     replace: 'i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;',
     caughtBy: { by: 'lab', scenario: 'outbox', fault: 'terminate', invariant: 'exactly once' },
@@ -266,7 +316,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'gap-begins-the-stream',
     why: 'A gap in a new stream leaves a row behind: a caller that catches it commits a position, and no start counts any more.',
-    file: 'sql/0009_inbox.sql',
+    file: 'sql/functions/inbox_accept.sql',
     find: `
           DELETE FROM :"schema".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;`,
     replace: '',
@@ -275,7 +325,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'headers-unchecked',
     why: 'One event is enqueued with whatever headers SQL gives it: sinks can only refuse it.',
-    file: 'sql/0012_outbox_read.sql',
+    file: 'tools/schema/outboxAppend.sql.ts',
     find: `
   IF headers IS NOT NULL THEN PERFORM :"schema".outbox_check_headers(topic, key, headers); END IF;`,
     replace: '',

@@ -14,8 +14,8 @@ export const roles: readonly Mutant[] = [
     name: 'functions-left-to-the-public',
     why: 'A migration leaves its functions to every role of the database.',
     file: 'src/postgres/migrate.ts',
-    find: 'const closed = await connection.script(closeNewObjects(schema, known))',
-    replace: 'const closed = [{ rows: [{ known }] }] as { rows: { known: string }[] }[]',
+    find: 'await connection.script(closeNewObjects(schema, standing.known))',
+    replace: '',
     and: [{ file: 'src/postgres/migrate.ts', find: '  closeNewObjects,\n', replace: '' }],
     caughtBy: { by: 'attack', attack: 'intruder', goal: 'functions beyond its column of the page' },
   },
@@ -32,6 +32,6 @@ export const roles: readonly Mutant[] = [
         replace: '',
       },
     ],
-    caughtBy: { by: 'attack', attack: 'intruder', goal: 'names that ran as SQL' },
+    caughtBy: { by: 'attack', attack: 'intruder', goal: 'names that are neither refused nor work' },
   },
 ]

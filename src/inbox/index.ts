@@ -37,6 +37,7 @@ export {
   type AcceptOptions,
   type HandleOptions,
   Inbox,
+  InboxConsumer,
   type InboxPosition,
   type InboxTransaction,
   type InboxVerdict,

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { InvalidOption, LeaseHeld } from '../errors.ts'
+import { checkFunction } from '../checkOptions.ts'
+import { LeaseHeld } from '../errors.ts'
 import { checkKey, closedError, type Key, Patience } from '../locks/index.ts'
 import { leaseAcquired } from '../observe/index.ts'
 import { LONGEST_TIMER_MS, withConnection } from '../postgres/index.ts'
@@ -99,12 +100,9 @@ export class Leases<Client = unknown> {
    * `LeaseLost`, whatever the function returned; what it threw is the `cause`. One that the function released is not lost.
    */
   async run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
-    if (typeof fn !== 'function') {
-      throw new InvalidOption('lease() was given no function.', {
-        advice: 'Call lease(key, { ttlMs }, async (lease) => …).',
-      })
-    }
-    const lease = await this.hold(checkKey(key), planLease(options))
+    const plan = planLease(options, 'lease()')
+    checkFunction('lease()', fn)
+    const lease = await this.hold(checkKey(key), plan)
     try {
       const value = await fn(lease as unknown as Lease<Client>)
       if (lease.loss !== undefined) throw lease.loss

@@ -50,7 +50,7 @@ export {
   type LockListing,
   type Locks,
 } from './listLocks.ts'
-export { type LockDomain, lockId, type NoteKey, RecentLockIds } from './lockId.ts'
+export { keyDigest, type LockDomain, lockId, lockIdOf, type NoteKey, RecentLockIds } from './lockId.ts'
 export { lockList } from './lockList.sql.ts'
 export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
 export {
@@ -86,7 +86,7 @@ export {
   type RolloutSource,
 } from './rollout.ts'
 export { RolloutInDatabase, type StoredRolloutRule } from './rolloutInDatabase.ts'
-export { type RollbackTriggers, RolloutTrigger } from './rolloutTrigger.ts'
+export { RolloutTrigger, type SwitchBackTriggers } from './rolloutTrigger.ts'
 export { lookForOthers, markShadows } from './rollout.sql.ts'
 export { type Shadow, shadowOf } from './shadow.ts'
 export { ShadowWatch } from './shadowWatch.ts'

@@ -2,15 +2,35 @@ import { createHash } from 'node:crypto'
 import { checkKey, type Key } from './key.ts'
 
 /** Rooms that take locks for different ends never share an id, even for the same key. */
-export type LockDomain = 'lock' | 'migrate' | 'incarnation' | 'listen' | 'shadow' | 'shadow-shared' | 'outbox-bucket'
+export type LockDomain =
+  | 'lock'
+  | 'migrate'
+  | 'incarnation'
+  | 'listen'
+  | 'shadow'
+  | 'shadow-shared'
+  | 'outbox'
+  | 'outbox-group'
 
 /**
- * The number that PostgreSQL locks for a key: the first 8 bytes of SHA-256 over schema, domain and key, with a zero byte between
- * them. `lock_id(domain, key)` in the schema gives the same. Not `hashtext` (32 bits: 10 collisions in 300,000 labels), not
+ * SHA-256 over schema, domain and key, with a zero byte between them. The one place in the library where it is computed;
+ * tools/schema/hashes.sql.ts is the one for the schema.
+ */
+export function keyDigest(schema: string, domain: LockDomain, key: string): Buffer {
+  return createHash('sha256').update(`${schema}\0${domain}\0${key}`).digest()
+}
+
+/** The number that PostgreSQL locks for a hash: its first 8 bytes. */
+export function lockIdOf(digest: Buffer): bigint {
+  return digest.readBigInt64BE(0)
+}
+
+/**
+ * The number that PostgreSQL locks for a key. `lock_id(domain, key)` in the schema gives the same. Not `hashtext` (32 bits: 10 collisions in 300,000 labels), not
  * `hashtextextended` (depends on the database's encoding, and the client cannot compute it).
  */
 export function lockId(schema: string, domain: LockDomain, key: string): bigint {
-  return createHash('sha256').update(`${schema}\0${domain}\0${key}`).digest().readBigInt64BE(0)
+  return lockIdOf(keyDigest(schema, domain, key))
 }
 
 /** Enough for the keys that are in use at a time. */

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import {
   type Connection,
@@ -16,6 +17,14 @@ export interface StoredRolloutRule extends RolloutRule {
   readonly reason: string
   readonly changedAt: Date
 }
+
+/** What `rollout.set()` takes beside prefix and mode. */
+export interface SetRolloutOptions {
+  /** Why; shown with the rule. */
+  readonly reason?: string
+}
+
+const SET_OPTIONS: OptionNames<SetRolloutOptions> = { reason: true }
 
 /** Rules older than this are read again in the background. */
 const YOUNG_MS = 1000
@@ -64,7 +73,9 @@ export class RolloutInDatabase {
   }
 
   /** Sets the mode of the keys that begin with the prefix. */
-  async set(prefix: string, mode: RolloutMode, reason = ''): Promise<void> {
+  async set(prefix: string, mode: RolloutMode, options: SetRolloutOptions = {}): Promise<void> {
+    checkOptions('rollout.set()', options, SET_OPTIONS)
+    const { reason = '' } = options
     const checked = checkMode(mode)
     if (typeof checked !== 'string' && !Number.isInteger(checked.percent)) {
       throw new InvalidOption(`${checked.percent} is no whole percentage.`, { advice: 'Use 0 to 100.' })
@@ -85,7 +96,7 @@ export class RolloutInDatabase {
 
   /** @internal */
   async switchBack(prefix: string, reason: string): Promise<void> {
-    await this.set(prefix, 'observe', reason)
+    await this.set(prefix, 'observe', { reason })
     await this.#read()
   }
 

@@ -6,7 +6,7 @@ import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
 import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
 import { type Incarnation, meansNoConnection, onAbort, readIncarnation } from '../postgres/index.ts'
-import { type Grounds, tellsOfLostConnection } from '../transactions/index.ts'
+import { type Grounds, outsideTransactions, tellsOfLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
@@ -40,7 +40,7 @@ export interface Dispatcher {
    * @example
    * const stop = new AbortController()
    * process.once('SIGTERM', () => stop.abort())
-   * await lockstep.dispatcher({ sink }).run({ signal: stop.signal })
+   * await lockstep.outbox.dispatcher({ sink }).run({ signal: stop.signal })
    */
   run(options?: DispatcherRunOptions): Promise<void>
 }
@@ -58,6 +58,8 @@ export interface DispatcherRoom {
   readonly leases: Leases
   /** Told when events were committed in this process; the answer takes it back. */
   onCommitted(listener: () => void): () => void
+  /** Runs the work; the end of the Lockstep waits for it. */
+  readonly counted: <T>(work: () => Promise<T>) => Promise<T>
 }
 
 export class RunningDispatcher implements Dispatcher {
@@ -72,7 +74,12 @@ export class RunningDispatcher implements Dispatcher {
     this.name = plan.name
   }
 
-  async run(options: DispatcherRunOptions = {}): Promise<void> {
+  /** It delivers for all: a transaction around the call that started it has nothing to do with it. */
+  run(options: DispatcherRunOptions = {}): Promise<void> {
+    return outsideTransactions(() => this.#room.counted(() => this.#run(options)))
+  }
+
+  async #run(options: DispatcherRunOptions): Promise<void> {
     checkOptions('dispatcher.run()', options, RUN_OPTIONS)
     const { grounds } = this.#room
     if (grounds.closing.closed) throw closedError()

@@ -2,8 +2,6 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { EventInvalid, key, Lockstep, StreamNotDeclared } from '../index.ts'
-import { lockId } from '../locks/index.ts'
-import { locksOfStreams } from '../transactions/streamLocks.ts'
 
 /** How events get their numbers: every way in, at every isolation. */
 
@@ -154,7 +152,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect(of('trades/b')).toEqual(Array.from({ length: 124 }, (_, n) => n + 1))
   })
 
-  test('a transaction in progress holds up its own stream, and no other of its bucket', async () => {
+  test('a transaction in progress holds up its own stream, and no other of its group', async () => {
     const { lockstep } = bench.open(driver)
     const sameBucket = await neighbourOf('a')
     const [written, goOn] = [signal(), signal()]
@@ -172,7 +170,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect(named(await stored()).toSorted()).toEqual(['trades/a#1', 'trades/a#2', `trades/${sameBucket}#1`].toSorted())
   })
 
-  test('more than a hundred streams take buckets, not a lock for each; more than one statement keeps the order', async () => {
+  test('more than a hundred streams take groups, not a lock for each; more than one statement keeps the order', async () => {
     const { lockstep } = bench.open(driver)
     const events = Array.from({ length: 12_000 }, (_, n) => trade(`${n % 3000}`, n))
     const [flushed, goOn] = [signal(), signal()]
@@ -246,16 +244,6 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
   })
 })
 
-test('the library and the schema lock the same numbers for a stream and its bucket', async () => {
-  const { rows } = await bench.admin.query<{ stream: string; bucket: string }>(
-    `SELECT lockstep.outbox_stream_lock(s)::text AS stream, lockstep.outbox_bucket_lock(lockstep.outbox_bucket(s))::text AS bucket
-       FROM lockstep.outbox_stream('trädes', 'p: 7') AS s`,
-  )
-  const [bucket, stream] = locksOfStreams('lockstep', [{ topic: 'trädes', key: 'p: 7' }])
-  expect(rows).toEqual([{ stream: String(stream?.id), bucket: String(bucket?.id) }])
-  expect(lockId('lockstep', 'outbox-bucket', '1')).not.toBe(lockId('lockstep', 'lock', '1'))
-})
-
 test('a trigger enqueues with the row, or not at all', async () => {
   await bench.admin.query(`
     CREATE TABLE orders (id int PRIMARY KEY, portfolio text NOT NULL);
@@ -267,12 +255,12 @@ test('a trigger enqueues with the row, or not at all', async () => {
   expect(named(await stored())).toEqual(['orders/a#1', 'orders/a#2', 'orders/b#1'])
 })
 
-/** A portfolio whose stream is in the same bucket. */
+/** A portfolio whose stream is in the same group. */
 async function neighbourOf(portfolio: string): Promise<string> {
   const { rows } = await bench.admin.query<{ key: string }>(
     `SELECT n::text AS key FROM generate_series(1, 10000) AS n
-      WHERE lockstep.outbox_bucket(lockstep.outbox_stream('trades', n::text))
-          = lockstep.outbox_bucket(lockstep.outbox_stream('trades', $1)) LIMIT 1`,
+      WHERE lockstep.outbox_group(lockstep.outbox_bucket(lockstep.outbox_stream('trades', n::text)))
+          = lockstep.outbox_group(lockstep.outbox_bucket(lockstep.outbox_stream('trades', $1))) LIMIT 1`,
     [portfolio],
   )
   return rows[0]?.key ?? ''

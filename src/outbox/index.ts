@@ -54,15 +54,14 @@ export type { Dispatcher, DispatcherRunOptions } from './dispatcher.ts'
 export type { BackoffOptions, DispatcherOptions, GiveUp } from './dispatcherOptions.ts'
 export { type EventHeaders, type OutboxEvent } from './event.ts'
 export {
-  type AuditedBy,
+  type DispatchedStream,
   EnqueuingRoom,
-  type EraseOptions,
   type OperatorOptions,
   Outbox,
   type Rebased,
   type RebaseOptions,
-  type RemoveOptions,
   type RetainOptions,
+  type StreamHead,
 } from './outbox.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
 export type { OutboxStatus, ParkedOptions, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'

@@ -182,7 +182,7 @@ describe('a publication of all tables', () => {
 describe('one transaction that enqueues to very many streams', () => {
   const LOCKS = `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`
 
-  test('in SQL, holds a lock for each of the first hundred, then one for each bucket', async () => {
+  test('in SQL, holds a lock for each of the first hundred, then one for each group', async () => {
     const client = await session()
     await client.query('BEGIN')
     await client.query(`SELECT lockstep.enqueue('bulk', 'k' || n, '{}') FROM generate_series(1, 1000) AS n`)

@@ -74,7 +74,7 @@ const CALLS: readonly Call[] = [
 ]
 
 /** These only read. A caller that acts on what they say calls one of the others. */
-const READERS = ['outbox_fetch', 'outbox_owns', 'outbox_read']
+const READERS = ['outbox_owns', 'outbox_read']
 
 /** As after a crash or a promotion, which empty this table. */
 const NEW_EPOCH = 'TRUNCATE lockstep.incarnation; SELECT FROM lockstep.ensure_incarnation()'

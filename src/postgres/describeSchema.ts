@@ -1,12 +1,13 @@
+import { createHash } from 'node:crypto'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { schemaIdentifier, schemaText } from './migrations.ts'
-import { describeSchemaObjects } from './postgres.sql.ts'
+import { describeSchemaObjects, LIMIT_BODY } from './postgres.sql.ts'
 import { withConnection } from './withConnection.ts'
 
 /**
  * The schema as text, equal on every server version that Lockstep supports: what `sql/schema.sql` holds, with the schema called
- * `lockstep`. A difference means that somebody changed the database by hand, or the migrations without the dump.
+ * `lockstep`. The body of a function is a hash here; its text is in `sql/functions`. A difference means that somebody changed the database by hand, or the migrations without the dump.
  */
 export async function describeSchema(driver: Driver, schema: string): Promise<string> {
   return withConnection(driver, (connection) => describeSchemaOn(connection, schema))
@@ -17,7 +18,7 @@ export async function describeSchemaOn(connection: Connection, schema: string): 
   const results = await connection.script(describeSchemaObjects(quoteLiteral(schema)))
   const rows = results.flatMap((result) => result.rows) as { head: string; body: string }[]
   const lines = rows.map(({ head, body }) => {
-    return body === '' ? inHead(head, schema) : `${inHead(head, schema)}\n${inBody(body, schema)}`
+    return body === '' ? inHead(head, schema) : `${inHead(head, schema)}\n  body ${hashOf(inBody(body, schema))}`
   })
   return `${lines.join('\n')}\n`
 }
@@ -32,11 +33,16 @@ function inHead(text: string, schema: string): string {
   return text.replaceAll(new RegExp(String.raw`(?<![\w$"])(?:${forms.join('|')})\.`, 'g'), 'lockstep.')
 }
 
+function hashOf(text: string): string {
+  return createHash('sha256').update(text).digest('hex').slice(0, 32)
+}
+
 /** As `forSchema` writes it: the name as a text is only where `lock_id()` hashes it or a relation is named. */
 function inBody(text: string, schema: string): string {
   const name = schemaText(schema)
-  let described = text.trim()
-  for (const relation of ['outbox_slot', 'outbox_ids'])
+  // The limit of events is a setting that stands in a body: see `limitEvents()`.
+  let described = text.trim().replace(LIMIT_BODY, '')
+  for (const relation of ['outbox_slot', 'outbox_ids', 'fences'])
     described = described.replaceAll(
       `${schemaText(schema, relation)}::regclass`,
       `${schemaText('lockstep', relation)}::regclass`,

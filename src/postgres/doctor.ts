@@ -226,8 +226,7 @@ async function schemaFindings(
           name: 'schema',
           level: 'warn',
           found: `"${schema}" differs from what the migrations of this version make`,
-          advice:
-            'A newer version migrated it, or it was changed by hand: compare it with sql/schema.sql of the package.',
+          advice: 'A newer version migrated it, or it was changed by hand: compare it with sql/ of the package.',
         },
     agrees
       ? ok('lock ids', 'lock_id() in the database and in the library agree')

@@ -22,7 +22,7 @@
  * **The incarnation.** Transaction ids, snapshots and "did it commit?" are only good within one server epoch: after a
  * crash, ids whose WAL was not flushed are given out again, and `pg_xact_status` answers for somebody else. A random value in
  * an UNLOGGED table, the history, names the epoch: a crash, a promotion or a restore empties the table, and the next to come writes a
- * new value. The generation of fences, which follows the timeline, is logged (`sql/0002_incarnation.sql`). A direct connection cannot outlive its server, so its
+ * new value. The generation of fences, which follows the timeline, is logged (`sql/tables/0001_server_epoch.sql`). A direct connection cannot outlive its server, so its
  * incarnation is read once; behind a pooler, which reconnects unseen, it is read with every transaction.
  *
  * **Migrations** are numbered SQL files, applied in one transaction under one lock, all or nothing. Each says the oldest schema
@@ -55,7 +55,8 @@ export { checkSchemaName, quoteIdentifier, quoteLiteral, withValues } from './id
 export { type Incarnation, readIncarnation } from './incarnation.ts'
 export { type ConnectionKind, forgetTrials, kindOf, rememberTrial } from './lockTrials.ts'
 export { migrate, type MigrateOptions, type MigrateResult } from './migrate.ts'
-export { KNOWN_VERSION, type Migration, readMigrations } from './migrations.ts'
+export { functionsIn, KNOWN_VERSION, type Migration, migrationsIn, type SchemaFunction } from './migrations.ts'
+export { type SqlFile, sqlFiles } from './sqlFiles.ts'
 export { onAbort } from './onAbort.ts'
 export type { PgClient, PgPool, PgPoolClient } from './pgClient.ts'
 export { StatementForgotten } from './pgMessage.ts'

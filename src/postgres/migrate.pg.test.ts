@@ -10,12 +10,13 @@ import { Lockstep } from '../lockstep.ts'
 import type { EventMap } from '../outbox/index.ts'
 import { on } from '../observe/index.ts'
 import { driverFor } from './driver.ts'
-import { migrate, type MigrateResult } from './migrate.ts'
-import { KNOWN_VERSION, readMigrations } from './migrations.ts'
+import { migrate, type MigrateOptions, type MigrateResult } from './migrate.ts'
+import { functionsIn, KNOWN_VERSION, migrationsIn } from './migrations.ts'
 import { type SqlFile, sqlFiles } from './sqlFiles.ts'
 
 const database = await testDatabase()
 leakGuard(database)
+const ours = sqlFiles()
 const pool = new pg.Pool({ connectionString: database.url, max: 4 })
 afterAll(() => pool.end())
 
@@ -78,7 +79,7 @@ describe('at once', () => {
       expect(results).toHaveLength(10)
       expect(results.map(({ to }) => to)).toEqual(Array(10).fill(KNOWN_VERSION))
       const applied = results.flatMap((result) => result.applied.map(({ version }) => version))
-      expect(applied).toEqual(readMigrations().map(({ version }) => version))
+      expect(applied).toEqual(migrationsIn(ours).map(({ version }) => version))
       expect(await migrationRows(schema)).toHaveLength(KNOWN_VERSION)
     } finally {
       await Promise.all([...pools.map((each) => each.end()), ...sqls.map((each) => each.end())])
@@ -92,8 +93,7 @@ test('a second time there is nothing to do, and every step is told once', async 
   const stop = on('migration.applied', (message) => heard.push(message))
   try {
     const lockstep = new Lockstep(pool, { schema })
-    const migrations = readMigrations()
-    const steps = migrations.map(({ version, name }) => ({ version, name }))
+    const steps = migrationsIn(ours).map(({ version, name }) => ({ version, name }))
     expect(await lockstep.migrate()).toEqual({ from: 0, to: KNOWN_VERSION, applied: steps })
     expect(await lockstep.migrate()).toEqual({ from: KNOWN_VERSION, to: KNOWN_VERSION, applied: [] })
     expect(heard).toEqual(steps.map((step) => ({ schema, ...step })))
@@ -161,20 +161,29 @@ describe('a newer library was here', () => {
 })
 
 describe('other migrations than ours', () => {
-  function filesWith(name: string, text: string): readonly SqlFile[] {
-    return [...sqlFiles(), { name, text }]
-  }
-
   const next = String(KNOWN_VERSION + 1).padStart(4, '0')
   const broken = `-- compatible-from: 1\nCREATE TABLE :"schema".half (n int);\nINSERT INTO :"schema".half VALUES (1);\nSELECT 1/0;\n`
 
-  function migrateFrom(schema: string, files: readonly SqlFile[]): Promise<MigrateResult> {
-    return migrate(driverFor(pool), schema, lockId(schema, 'migrate', 'Migrate:global'), {}, files)
+  /** Our files with others beside them, or in their place. */
+  function filesWith(tables: Record<string, string>, functions: Record<string, string> = {}): readonly SqlFile[] {
+    const texts = new Map(ours.map(({ name, text }) => [name, text]))
+    for (const [name, text] of Object.entries(tables)) texts.set(`tables/${name}`, text)
+    for (const [name, text] of Object.entries(functions)) texts.set(`functions/${name}`, text)
+    return [...texts].map(([name, text]) => ({ name, text }))
+  }
+
+  function migrateFrom(
+    schema: string,
+    files: readonly SqlFile[],
+    options: MigrateOptions = {},
+  ): Promise<MigrateResult> {
+    return migrate(driverFor(pool), schema, lockId(schema, 'migrate', 'Migrate:global'), options, files)
   }
 
   test('one that fails leaves nothing behind, not even those before it', async () => {
     const schema = freshName()
-    const failure = await migrateFrom(schema, filesWith(`${next}_broken.sql`, broken)).catch((error: unknown) => error)
+    const files = filesWith({ [`${next}_broken.sql`]: broken })
+    const failure = await migrateFrom(schema, files).catch((error: unknown) => error)
     expect(failure).toBeInstanceOf(MigrationFailed)
     expect(failure).toMatchObject({ cause: { code: '22012' } })
     expect(await exists(schema)).toBe(false)
@@ -184,7 +193,8 @@ describe('other migrations than ours', () => {
     const schema = freshName()
     const lockstep = new Lockstep(pool, { schema })
     await lockstep.migrate()
-    await expect(migrateFrom(schema, filesWith(`${next}_broken.sql`, broken))).rejects.toBeInstanceOf(MigrationFailed)
+    const files = filesWith({ [`${next}_broken.sql`]: broken })
+    await expect(migrateFrom(schema, files)).rejects.toBeInstanceOf(MigrationFailed)
     expect(await migrationRows(schema)).toHaveLength(KNOWN_VERSION)
     expect((await pool.query(`SELECT to_regclass('${schema}.half') AS half`)).rows).toEqual([{ half: null }])
     expect(await lockstep.transaction({ lock: 'Transfer:1' }, async () => 'works')).toBe('works')
@@ -194,19 +204,137 @@ describe('other migrations than ours', () => {
     const schema = freshName()
     await new Lockstep(pool, { schema }).migrate()
     await pool.query(`UPDATE ${schema}.epoch SET timeline_offset = 41`)
-    const files = filesWith(
-      `${next}_note.sql`,
-      `-- compatible-from: 1\nALTER TABLE :"schema".epoch ADD COLUMN note text NOT NULL DEFAULT 'new';\n`,
-    )
+    const files = filesWith({
+      [`${next}_note.sql`]: `-- compatible-from: 1\nALTER TABLE :"schema".epoch ADD COLUMN note text NOT NULL DEFAULT 'new';\n`,
+    })
     expect(await migrateFrom(schema, files)).toMatchObject({ from: KNOWN_VERSION, to: KNOWN_VERSION + 1 })
     expect((await pool.query(`SELECT timeline_offset::int, note FROM ${schema}.epoch`)).rows).toEqual([
       { timeline_offset: 41, note: 'new' },
     ])
   })
 
-  test('a gap in the numbers and a missing compatible-from are found before anything is sent', () => {
-    expect(() => readMigrations(filesWith('0099_gap.sql', '-- compatible-from: 1'))).toThrow('0099_gap')
-    expect(() => readMigrations(filesWith(`${next}_mute.sql`, 'SELECT 1'))).toThrow('compatible-from')
+  test('rejects a gap in the numbers and a missing compatible-from before anything is sent', () => {
+    expect(() => migrationsIn(filesWith({ '0099_gap.sql': '-- compatible-from: 1' }))).toThrow('0099_gap')
+    expect(() => migrationsIn(filesWith({ [`${next}_mute.sql`]: 'SELECT 1' }))).toThrow('compatible-from')
+  })
+
+  describe('functions', () => {
+    const other = 'LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$ SELECT 7::bigint $$;'
+    const changed = `CREATE FUNCTION :"schema".lock_id(domain text, key text) RETURNS bigint ${other}\n`
+    const added = `CREATE FUNCTION :"schema".added() RETURNS bigint SECURITY DEFINER ${other}\n`
+    const nextTables = { [`${next}_functions.sql`]: '-- compatible-from: 1\n-- Functions alone.\n' }
+
+    /** A row version of each function: it changes when the function is replaced. */
+    async function versions(schema: string): Promise<Map<string, string>> {
+      const { rows } = await pool.query<{ name: string; version: string }>(
+        `SELECT proname AS name, oid || ':' || xmin AS version FROM pg_proc WHERE pronamespace = '${schema}'::regnamespace`,
+      )
+      return new Map(rows.map(({ name, version }) => [name, version]))
+    }
+
+    async function lockIdIn(schema: string): Promise<string> {
+      const { rows } = await pool.query<{ id: string }>(`SELECT ${schema}.lock_id('lock', 'A:1') AS id`)
+      return String(rows[0]?.id)
+    }
+
+    test('replaces a function whose text has changed, and no other', async () => {
+      const schema = freshName()
+      await new Lockstep(pool, { schema }).migrate()
+      const before = await versions(schema)
+      await migrateFrom(schema, filesWith(nextTables, { 'lock_id.sql': changed }))
+      const after = await versions(schema)
+      expect([...after.keys()].toSorted()).toEqual([...before.keys()].toSorted())
+      expect([...after].filter(([name, version]) => before.get(name) !== version).map(([name]) => name)).toEqual([
+        'lock_id',
+      ])
+      expect(await lockIdIn(schema)).toBe('7')
+    })
+
+    test('a replaced function keeps its grants, and a new one is its owner’s alone', async () => {
+      const schema = freshName()
+      const role = `caller_${database.name}`
+      await new Lockstep(pool, { schema }).migrate()
+      await pool.query(`CREATE ROLE ${role}; GRANT EXECUTE ON FUNCTION ${schema}.lock_id TO ${role}`)
+      try {
+        await migrateFrom(schema, filesWith(nextTables, { 'lock_id.sql': changed, 'added.sql': added }))
+        const { rows } = await pool.query(
+          `SELECT proname AS name, has_function_privilege('${role}', oid, 'EXECUTE') AS granted, has_function_privilege('public', oid, 'EXECUTE') AS public
+             FROM pg_proc WHERE pronamespace = '${schema}'::regnamespace AND proname IN ('lock_id', 'added') ORDER BY 1`,
+        )
+        expect(rows).toEqual([
+          { name: 'added', granted: false, public: false },
+          { name: 'lock_id', granted: true, public: false },
+        ])
+      } finally {
+        await pool.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
+      }
+    })
+
+    test('does not replace a function that an application has in the schema', async () => {
+      const schema = freshName()
+      const theirs = `CREATE FUNCTION ${schema}.enqueue(topic text, key text, payload json, headers json) RETURNS bigint`
+      await pool.query(`CREATE SCHEMA ${schema}; ${theirs} LANGUAGE sql AS 'SELECT 1::bigint'`)
+      await expect(new Lockstep(pool, { schema }).migrate()).rejects.toMatchObject({
+        code: 'LOCKSTEP_MIGRATION_FAILED',
+        cause: { code: '42723' },
+      })
+      expect([...(await versions(schema)).keys()]).toEqual(['enqueue'])
+    })
+
+    test('an older library leaves the functions of a newer one alone', async () => {
+      const schema = freshName()
+      await migrateFrom(schema, filesWith(nextTables, { 'lock_id.sql': changed, 'added.sql': added }))
+      const before = await versions(schema)
+      expect(await new Lockstep(pool, { schema }).migrate()).toMatchObject({ from: KNOWN_VERSION + 1, applied: [] })
+      expect(await versions(schema)).toEqual(before)
+    })
+
+    test('below the newest version only the function that reports it exists', async () => {
+      const schema = freshName()
+      await migrateFrom(schema, ours, { to: KNOWN_VERSION - 1 })
+      expect([...(await versions(schema)).keys()]).toEqual(['schema_version'])
+      await migrateFrom(schema, ours)
+      const before = await versions(schema)
+      expect(before.size).toBe(functionsIn(ours).length)
+      // A newer library that stops at an older version of the tables leaves the functions of that version.
+      await migrateFrom(schema, filesWith(nextTables, { 'lock_id.sql': changed }), { to: KNOWN_VERSION })
+      expect(await versions(schema)).toEqual(before)
+    })
+
+    test('one that cannot be created leaves everything as it was', async () => {
+      const schema = freshName()
+      await new Lockstep(pool, { schema }).migrate()
+      const before = await versions(schema)
+      const files = filesWith(nextTables, {
+        'lock_id.sql': changed,
+        'wrong.sql': 'CREATE FUNCTION :"schema".wrong() RETURNS missing LANGUAGE sql AS $$ SELECT 1 $$;',
+      })
+      await expect(migrateFrom(schema, files)).rejects.toBeInstanceOf(MigrationFailed)
+      expect(await versions(schema)).toEqual(before)
+      expect(await migrationRows(schema)).toHaveLength(KNOWN_VERSION)
+    })
+
+    test('a limit of events that was set survives a new text of its function', async () => {
+      const schema = freshName()
+      await new Lockstep(pool, { schema }).migrate({ maxEventBytes: 12_345 })
+      const text = functionsIn(ours).find(({ name }) => name === 'outbox_max_event_bytes')?.text ?? ''
+      await migrateFrom(schema, filesWith(nextTables, { 'outbox_max_event_bytes.sql': `-- New.\n${text}` }))
+      const { rows } = await pool.query(`SELECT ${schema}.outbox_max_event_bytes()::int AS bytes`)
+      expect(rows).toEqual([{ bytes: 12_345 }])
+    })
+
+    test('ten upgrades at once replace a function once', async () => {
+      const schema = freshName()
+      await new Lockstep(pool, { schema }).migrate()
+      const files = filesWith(nextTables, { 'lock_id.sql': changed, 'added.sql': added })
+      const results = await Promise.all(Array.from({ length: 10 }, () => migrateFrom(schema, files)))
+      expect(results.flatMap(({ applied }) => applied)).toHaveLength(1)
+      const { rows } = await pool.query(
+        `SELECT count(DISTINCT xmin::text)::int AS transactions FROM ${schema}.functions WHERE name IN ('lock_id', 'added')`,
+      )
+      expect(rows).toEqual([{ transactions: 1 }])
+      expect(await lockIdIn(schema)).toBe('7')
+    })
   })
 })
 

@@ -11,17 +11,28 @@ import { migrationApplied } from '../observe/index.ts'
 import type { Connection, Driver } from './connection.ts'
 import { revokeCreate } from './grants.sql.ts'
 import { quoteIdentifier } from './identifiers.ts'
-import { forSchema, partsOf, readMigrations } from './migrations.ts'
+import {
+  forSchema,
+  functionsIn,
+  type Migration,
+  migrationsIn,
+  replacing,
+  type SchemaFunction,
+  VERSION_FUNCTION,
+} from './migrations.ts'
+import { type SqlFile, sqlFiles } from './sqlFiles.ts'
 import { codeOf, READ_ONLY_TRANSACTION } from './sqlstate.ts'
-import type { SqlFile } from './sqlFiles.ts'
 import {
   beginMigration,
   closeNewObjects,
   COMMIT,
+  createFunctions,
   createMigrations,
   createSchema,
   eventLimit,
   limitEvents,
+  recordedFunctions,
+  recordFunctions,
   recordMigration,
   ROLLBACK,
   type SchemaOwnership,
@@ -38,7 +49,10 @@ export interface MigrateResult {
 
 /** Options of `migrate()`. */
 export interface MigrateOptions {
-  /** Stop at this version. Default: the newest that this library has. */
+  /**
+   * Stop at this version of the tables. Functions are created and replaced only at the newest version. Default: the newest that this
+   * library has.
+   */
   readonly to?: number
   /**
    * The largest event that the outbox takes and a dispatcher reads: payload and headers together, in bytes. Stored in the schema, and
@@ -51,8 +65,8 @@ const MIGRATE_OPTIONS: OptionNames<MigrateOptions> = { to: true, maxEventBytes: 
 
 /** A dispatcher has several copies of an event in memory, one of them with two characters for each byte. */
 const LARGEST_EVENT_BYTES = 64 * 1024 * 1024
-/** The first version that has the limit. */
-const LIMITED_SINCE = 6
+/** The function that holds the limit: its body is a setting of the schema. */
+const LIMIT_FUNCTION = 'outbox_max_event_bytes'
 
 interface Standing {
   version: string | null
@@ -62,16 +76,21 @@ interface Standing {
 /**
  * Brings the schema up to date in one transaction: all of it or nothing. Ten processes may call it at once: the first does the
  * work, the others find it done.
+ *
+ * Migrations of the tables are applied once, in their order. Then each function whose text differs from what the schema has recorded is
+ * created or replaced, as a whole. A library that is older than the schema touches neither: it would bring back functions of its own
+ * version. So a release that changes a function adds a numbered migration, even if that has no statement in it.
  */
 export async function migrate(
   driver: Driver,
   schema: string,
   lockId: bigint,
   options: MigrateOptions = {},
-  files?: readonly SqlFile[],
+  files: readonly SqlFile[] = sqlFiles(),
 ): Promise<MigrateResult> {
   checkOptions('migrate()', options, MIGRATE_OPTIONS)
-  const migrations = readMigrations(files)
+  const migrations = migrationsIn(files)
+  const functions = functionsIn(files)
   const target = options.to ?? migrations.length
   if (!Number.isInteger(target) || target < 1 || target > migrations.length) {
     throw new InvalidOption(`There is no migration ${String(options.to)}.`, {
@@ -79,25 +98,17 @@ export async function migrate(
     })
   }
   const { maxEventBytes } = options
-  if (maxEventBytes !== undefined) checkMaxEventBytes(maxEventBytes, target)
+  if (maxEventBytes !== undefined) checkMaxEventBytes(maxEventBytes, target, migrations.length)
   const connection = await driver.connect()
   try {
     const standing = await begin(connection, schema, lockId, target)
     const from = Number(standing.version ?? 0)
     if (Number(standing.floor ?? 0) > migrations.length) throw tooNew(schema, standing, migrations.length)
     const pending = migrations.filter((migration) => migration.version > from && migration.version <= target)
-    let { known } = standing
-    for (const migration of pending) {
-      const { makes, grants } = partsOf(migration)
-      await connection.script(forSchema(makes, schema))
-      const closed = await connection.script(closeNewObjects(schema, known))
-      known = String(closed.at(-1)?.rows[0]?.['known'])
-      if (grants !== undefined) await connection.script(forSchema(grants, schema))
-      await connection.read(recordMigration(quoteIdentifier(schema)), [
-        migration.version,
-        migration.name,
-        migration.compatibleFrom,
-      ])
+    if (standing.owned && from <= migrations.length) {
+      const due = target === migrations.length ? functions : functions.filter(({ name }) => name === VERSION_FUNCTION)
+      await apply(connection, schema, pending, due)
+      await connection.script(closeNewObjects(schema, standing.known))
     }
     if (maxEventBytes !== undefined) await limit(connection, schema, maxEventBytes)
     await connection.script(COMMIT)
@@ -117,16 +128,45 @@ export async function migrate(
   }
 }
 
-/** A role that does not own the schema may ask for what is so already. */
-async function limit(connection: Connection, schema: string, bytes: number): Promise<void> {
-  const [found] = await connection.script(eventLimit(schema))
-  if (Number(found?.rows[0]?.['bytes']) !== bytes) await connection.script(limitEvents(quoteIdentifier(schema), bytes))
+/** The tables, then the functions. Afterwards the caller takes away what PUBLIC and default privileges got of what is new. */
+async function apply(
+  connection: Connection,
+  schema: string,
+  migrations: readonly Migration[],
+  functions: readonly SchemaFunction[],
+): Promise<void> {
+  const quoted = quoteIdentifier(schema)
+  for (const migration of migrations) {
+    await connection.script(forSchema(migration.text, schema))
+    await connection.read(recordMigration(quoted), [migration.version, migration.name, migration.compatibleFrom])
+  }
+  const [found] = await connection.script(recordedFunctions(quoted))
+  const recorded = new Map(found?.rows.map(({ name, hash }) => [name, hash]))
+  const changed = functions.filter(({ name, hash }) => recorded.get(name) !== hash)
+  if (changed.length === 0) return
+  const limited = changed.some(({ name }) => name === LIMIT_FUNCTION) ? await limitOf(connection, schema) : undefined
+  const statements = changed.map((each) => (recorded.has(each.name) ? replacing(each) : each.text))
+  await connection.script(createFunctions(forSchema(statements.join('\n'), schema)))
+  await connection.read(recordFunctions(quoted), [changed.map(({ name }) => name), changed.map(({ hash }) => hash)])
+  if (limited !== undefined) await limit(connection, schema, limited)
 }
 
-function checkMaxEventBytes(bytes: unknown, target: number): void {
-  if (target < LIMITED_SINCE) {
+async function limitOf(connection: Connection, schema: string): Promise<number | undefined> {
+  const [found] = await connection.script(eventLimit(schema))
+  const bytes = found?.rows[0]?.['bytes']
+  return bytes === undefined ? undefined : Number(bytes)
+}
+
+/** A role that does not own the schema may ask for what is so already. */
+async function limit(connection: Connection, schema: string, bytes: number): Promise<void> {
+  if ((await limitOf(connection, schema)) !== bytes)
+    await connection.script(limitEvents(quoteIdentifier(schema), bytes))
+}
+
+function checkMaxEventBytes(bytes: unknown, target: number, newest: number): void {
+  if (target < newest) {
     throw new InvalidOption(`maxEventBytes was given with to: ${target}.`, {
-      advice: `The schema has the limit from version ${LIMITED_SINCE} on.`,
+      advice: `The schema has the limit at version ${newest}.`,
     })
   }
   if (Number.isInteger(bytes) && Number(bytes) >= 1 && Number(bytes) <= LARGEST_EVENT_BYTES) return
@@ -153,7 +193,7 @@ async function begin(
   schema: string,
   lockId: bigint,
   target: number,
-): Promise<Standing & Pick<SchemaOwnership, 'known'>> {
+): Promise<Standing & { readonly known: string; readonly owned: boolean }> {
   const quoted = quoteIdentifier(schema)
   const ask = async (text: string): Promise<Record<string, unknown> | undefined> =>
     (await connection.script(text)).at(-1)?.rows[0]
@@ -164,13 +204,13 @@ async function begin(
       if (found.creators !== null) throw othersCreate(schema, found.creators)
       if (found.present === 'false') await connection.script(createSchema(quoted))
       const standing = (await ask(createMigrations(quoted))) as unknown as Standing
-      return { ...standing, known: found.known }
+      return { ...standing, known: found.known, owned: true }
     }
     // A superuser has every owner's rights, and calls nothing of a role that it cannot trust.
     if (found.owned === 'true' || found.safeVersion === 'false') throw notOwned(schema, found)
     const standing = (await ask(schemaVersion(quoted))) as unknown as Standing
     if (Number(standing.version ?? 0) < target) throw notOwned(schema, found)
-    return { ...standing, known: found.known }
+    return { ...standing, known: found.known, owned: false }
   } catch (error) {
     if (codeOf(error) !== READ_ONLY_TRANSACTION) throw error
     throw standbyCannotMigrate(error)

@@ -1,7 +1,14 @@
+import { createHash } from 'node:crypto'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
 import { type SqlFile, sqlFiles } from './sqlFiles.ts'
 
-/** One numbered file of `sql/`. */
+/*
+ * What the schema is made of. `sql/tables` has numbered migrations: tables, indexes, sequences and what is in them, each applied once.
+ * `sql/functions` has one file for each function, named as the function is: created as a whole, and replaced as a whole when its text
+ * has changed.
+ */
+
+/** One numbered file of `sql/tables`. */
 export interface Migration {
   readonly version: number
   readonly name: string
@@ -10,26 +17,31 @@ export interface Migration {
   readonly text: string
 }
 
-/** The schema version that this library knows, and the one that it needs at least. */
-export const KNOWN_VERSION = 14
-export const NEEDED_VERSION = 14
-
-const FILE_NAME = /^(\d{4})_([a-z0-9_]+)\.sql$/
-const COMPATIBLE_FROM = /^-- compatible-from: (\d+)$/m
-
-const GRANTS = /^-- grants: .*$/m
-
-/** What a migration makes, and what it then grants to others, after a line that says so: in between, what is new is its owner's alone. */
-export function partsOf({ text }: Migration): { makes: string; grants: string | undefined } {
-  const at = text.search(GRANTS)
-  return at < 0 ? { makes: text, grants: undefined } : { makes: text.slice(0, at), grants: text.slice(at) }
+/** One file of `sql/functions`. */
+export interface SchemaFunction {
+  readonly name: string
+  readonly text: string
+  /** Of the text. The schema records it, so that `migrate()` replaces a function only where its text has changed. */
+  readonly hash: string
 }
 
+/** The schema version that this library knows, and the one that it needs at least. */
+export const KNOWN_VERSION = 6
+export const NEEDED_VERSION = 6
+
+/** The function that reports the schema's version. It needs no table but `migrations`, and exists at every version. */
+export const VERSION_FUNCTION = 'schema_version'
+
+const MIGRATION_FILE = /^tables\/(\d{4})_([a-z0-9_]+)\.sql$/
+const FUNCTION_FILE = /^functions\/([a-z0-9_]+)\.sql$/
+const COMPATIBLE_FROM = /^-- compatible-from: (\d+)$/m
+const CREATE_FUNCTION = /^CREATE FUNCTION :"schema"\.(\w+)\(/gm
+
 /** The migrations in order. */
-export function readMigrations(files: readonly SqlFile[] = sqlFiles()): Migration[] {
-  const numbered = files.filter(({ name }) => FILE_NAME.test(name))
+export function migrationsIn(files: readonly SqlFile[] = sqlFiles()): Migration[] {
+  const numbered = files.filter(({ name }) => MIGRATION_FILE.test(name)).toSorted(byName)
   return numbered.map(({ name: file, text }, index) => {
-    const [, number, name] = FILE_NAME.exec(file) as unknown as [string, string, string]
+    const [, number, name] = MIGRATION_FILE.exec(file) as unknown as [string, string, string]
     const compatibleFrom = COMPATIBLE_FROM.exec(text)?.[1]
     if (Number(number) !== index + 1)
       throw new Error(`Migration ${file} is out of sequence: number ${index + 1} was expected.`)
@@ -38,7 +50,31 @@ export function readMigrations(files: readonly SqlFile[] = sqlFiles()): Migratio
   })
 }
 
-/** A name of which no character means anything in SQL, in a dollar-quoted body, in a template of `format()` or of `replace()`. */
+/** The functions by name. A file must create one function, called as the file is. */
+export function functionsIn(files: readonly SqlFile[] = sqlFiles()): SchemaFunction[] {
+  const functions = files.filter(({ name }) => FUNCTION_FILE.test(name)).toSorted(byName)
+  return functions.map(({ name: file, text }) => {
+    const [, name] = FUNCTION_FILE.exec(file) as unknown as [string, string]
+    const created = [...text.matchAll(CREATE_FUNCTION)].map(([, each]) => each)
+    if (created.length !== 1 || created[0] !== name)
+      throw new Error(`${file} must create one function, called as the file is. It creates: ${created.join(', ')}.`)
+    return { name, text, hash: createHash('sha256').update(text).digest('hex') }
+  })
+}
+
+function byName(a: SqlFile, b: SqlFile): number {
+  return a.name < b.name ? -1 : 1
+}
+
+/**
+ * The statement that replaces a function that `migrate()` made before: it keeps its grants. The file itself says CREATE, which fails where
+ * an application has a function of that name in the schema. Replacing that one would also leave the new body with the old grants.
+ */
+export function replacing({ text }: SchemaFunction): string {
+  return text.replace(CREATE_FUNCTION, (statement) => statement.replace('CREATE', 'CREATE OR REPLACE'))
+}
+
+/** A name of which no character means anything in SQL, in a dollar-quoted body or in a template of `format()`. */
 const PLAIN_NAME = /^[a-z_][a-z0-9_]*$/
 
 /** The schema as an identifier of a migration. Any name but a plain one is written in escapes: its own text is not in the script. */
@@ -60,8 +96,8 @@ export function schemaText(schema: string, relation?: string): string {
 
 /**
  * Fills in the schema's name: `:"schema"` is the identifier, `:'schema'` the name as a text, `:'schema.NAME'` the text of a relation's
- * name for `::regclass`. Migrations have these inside dollar-quoted bodies, some of which are templates for others. A name that could
- * end such a body, or mean something in a template, therefore never stands there as it is.
+ * name for `::regclass`. The files have these inside dollar-quoted bodies, some of which format other statements. A name that could end
+ * such a body, or mean something in a template, therefore never stands there as it is.
  */
 export function forSchema(text: string, schema: string): string {
   return text

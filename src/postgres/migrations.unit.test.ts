@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { forSchema, readMigrations, schemaIdentifier, schemaText } from './migrations.ts'
+import { GENERATED } from '../../tools/schema/generated.ts'
+import { forSchema, functionsIn, migrationsIn, schemaIdentifier, schemaText } from './migrations.ts'
+import { sqlFiles } from './sqlFiles.ts'
 
 const hostile = [
   `x$create$||evil()||$create$`,
@@ -15,13 +17,36 @@ const hostile = [
   'Order',
 ]
 
-test.each(hostile)('%j: no text of the name is in a migration', (schema) => {
-  for (const { text, version } of readMigrations()) {
+const files = sqlFiles()
+
+test.each(hostile)('%j: no text of the name is in a migration or a function', (schema) => {
+  for (const { text, name } of [...migrationsIn(files), ...functionsIn(files)]) {
     const script = forSchema(text, schema)
-    // As often as before: `<slot>` and such are ours.
+    // As often as before.
     const before = schema === ':"schema"' ? 0 : text.split(schema).length - 1
-    expect(script.split(schema).length - 1, `migration ${version}`).toBe(before)
+    expect(script.split(schema).length - 1, name).toBe(before)
     expect(script).not.toMatch(/:["']schema/)
+  }
+})
+
+test('generated functions are what their templates result in; `npm run schema` writes them', () => {
+  const texts = new Map(files.map(({ name, text }) => [name, text]))
+  for (const [file, text] of Object.entries(GENERATED)) expect(texts.get(`functions/${file}`), file).toBe(text)
+})
+
+test.each([
+  ['two functions', 'CREATE FUNCTION :"schema".one() …\nCREATE FUNCTION :"schema".two() …'],
+  ['another function', 'CREATE FUNCTION :"schema".two() …'],
+  ['no function', 'SELECT 1'],
+  ['a function that it replaces', 'CREATE OR REPLACE FUNCTION :"schema".one() …'],
+])('rejects a file with %s', (_, text) => {
+  expect(() => functionsIn([{ name: 'functions/one.sql', text }])).toThrow('one.sql must create one function')
+})
+
+test('no function is built by a statement: each has its own file', () => {
+  for (const { name, text } of [...migrationsIn(files), ...functionsIn(files)]) {
+    const built = text.replaceAll(/^CREATE FUNCTION :"schema"\./gm, '').match(/CREATE (OR REPLACE )?FUNCTION/)
+    expect(built, name).toBeNull()
   }
 })
 
@@ -52,5 +77,8 @@ test('no statement of the library names a table or a sequence, but for migration
         ([, name]) => `${file}: ${name}`,
       ),
     )
-  expect([...new Set(named)]).toEqual(['postgres/postgres.sql.ts: migrations'])
+  expect([...new Set(named)].toSorted()).toEqual([
+    'postgres/postgres.sql.ts: functions',
+    'postgres/postgres.sql.ts: migrations',
+  ])
 })

@@ -37,11 +37,14 @@ export function waitingBackends(pids: readonly number[]): string {
       FROM pg_stat_activity WHERE pid = ANY('{${pids.join(',')}}'::int[])`
 }
 
-/** Sets the limit of an event. See the function in sql/0006_outbox.sql for why it is one. */
+/** Sets the limit of an event. See sql/functions/outbox_max_event_bytes.sql for why it is a function. */
 export function limitEvents(schema: string, bytes: number): string {
   return `CREATE OR REPLACE FUNCTION ${schema}.outbox_max_event_bytes() RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE
           AS 'SELECT ${bytes}::bigint'`
 }
+
+/** The body that `limitEvents()` writes: a setting, not a part of the schema. */
+export const LIMIT_BODY = /^SELECT \d+::bigint$/
 
 /** The limit as it is, from the catalogs: not every role can call the function. The schema's name as it is, not quoted. */
 export function eventLimit(schema: string): string {
@@ -262,6 +265,7 @@ export function createSchema(schema: string): string {
   return `CREATE SCHEMA ${schema}`
 }
 
+/** What was applied: the migrations of the tables, and the hash of each function's text. */
 export function createMigrations(schema: string): string {
   return `
     CREATE TABLE IF NOT EXISTS ${schema}.migrations (
@@ -269,6 +273,11 @@ export function createMigrations(schema: string): string {
       name text NOT NULL,
       compatible_from integer NOT NULL,
       applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    );
+    CREATE TABLE IF NOT EXISTS ${schema}.functions (
+      name text PRIMARY KEY,
+      hash text NOT NULL,
+      replaced_at timestamptz NOT NULL DEFAULT clock_timestamp()
     );
     SELECT max(version)::text AS version, max(compatible_from)::text AS floor FROM ${schema}.migrations`
 }
@@ -281,7 +290,7 @@ export function schemaVersion(schema: string): string {
 /**
  * Leaves what a migration has made to its owner alone: what a role can do is granted to it by name. PostgreSQL gives every new function to
  * PUBLIC, and ALTER DEFAULT PRIVILEGES gives new objects to whom it names. What was there before (`known`) keeps its grants, be it of
- * Lockstep or of an application in the same schema. Answers what is known from then on.
+ * Lockstep or of an application in the same schema. A function that is replaced was there before.
  */
 export function closeNewObjects(schema: string, known: string): string {
   return `
@@ -310,8 +319,7 @@ export function closeNewObjects(schema: string, known: string): string {
         EXECUTE statement;
       END LOOP;
     END
-    $do$;
-    WITH space AS (SELECT oid FROM pg_namespace WHERE nspname = ${quoteLiteral(schema)}) SELECT ${OBJECTS} AS known`
+    $do$`
 }
 
 /** Whether the function by which the version is read is there: its schema was renamed where it fails all the same. */
@@ -321,6 +329,21 @@ export function hasSchemaVersion(schema: string): string {
 
 export function recordMigration(schema: string): string {
   return `INSERT INTO ${schema}.migrations (version, name, compatible_from) VALUES ($1, $2, $3)`
+}
+
+/** The name and the hash of each function that was created. */
+export function recordedFunctions(schema: string): string {
+  return `SELECT name, hash FROM ${schema}.functions`
+}
+
+/** A function calls others that come after it by name: the server checks bodies only when they run. A test checks all of them. */
+export function createFunctions(statements: string): string {
+  return `SET LOCAL check_function_bodies = off; ${statements}`
+}
+
+export function recordFunctions(schema: string): string {
+  return `INSERT INTO ${schema}.functions (name, hash) SELECT * FROM unnest($1::text[], $2::text[])
+          ON CONFLICT (name) DO UPDATE SET hash = excluded.hash, replaced_at = excluded.replaced_at`
 }
 
 export const COMMIT = 'COMMIT'

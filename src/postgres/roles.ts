@@ -69,7 +69,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'enqueue_bytes',
       'outbox_append',
       'outbox_append_many',
-      'outbox_lock(text[], text[])',
+      'outbox_lock',
       'outbox_last',
       'outbox_stream',
     ],

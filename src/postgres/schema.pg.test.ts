@@ -9,7 +9,7 @@ import { Lockstep } from '../lockstep.ts'
 import { describeSchema } from './describeSchema.ts'
 import { driverFor } from './driver.ts'
 import { checkSchemaName, quoteIdentifier, quoteLiteral } from './identifiers.ts'
-import { KNOWN_VERSION, NEEDED_VERSION, readMigrations } from './migrations.ts'
+import { KNOWN_VERSION, migrationsIn, NEEDED_VERSION } from './migrations.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -17,15 +17,24 @@ const pool = new pg.Pool({ connectionString: database.url, max: 3 })
 afterAll(() => pool.end())
 const driver = driverFor(pool)
 
-test('sql/schema.sql is what the migrations result in; `npm run schema` makes it anew', async () => {
+test('sql/schema.sql is what the migrations and functions result in; `npm run schema` writes it', async () => {
   expect(await dumpOf(pool, 'lockstep')).toBe(await readFile(dumpFile, 'utf8'))
 })
 
 test('the versions that the library names are those of its migrations', async () => {
-  const migrations = readMigrations()
+  const migrations = migrationsIn()
   expect(KNOWN_VERSION).toBe(migrations.length)
   expect(NEEDED_VERSION).toBeLessThanOrEqual(KNOWN_VERSION)
   for (const { version, compatibleFrom } of migrations) expect(compatibleFrom).toBeLessThanOrEqual(version)
+})
+
+// migrate() does not check bodies, because a function calls others that come after it.
+test('the server finds no mistake in the body of a function', async () => {
+  const { rows } = await pool.query<{ count: number }>(
+    `SELECT count(CASE l.lanname WHEN 'sql' THEN fmgr_sql_validator(p.oid)::text ELSE plpgsql_validator(p.oid)::text END)::int AS count
+       FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.pronamespace = 'lockstep'::regnamespace`,
+  )
+  expect(rows[0]?.count).toBeGreaterThan(90)
 })
 
 // Before PostgreSQL 18 a plan that cannot do without what is forbidden counts as very dear, and what is dear is compiled first.
@@ -113,6 +122,13 @@ test('the description does not depend on the search_path or on how names are quo
   } finally {
     await other.end()
   }
+})
+
+test('a limit of events that migrate() has set is no change by hand', async () => {
+  const lockstep = new Lockstep(pool, { schema: 'limited' })
+  await lockstep.migrate({ maxEventBytes: 2_000_000 })
+  expect(await lockstep.doctor()).toContainEqual(expect.objectContaining({ name: 'schema', level: 'ok' }))
+  await pool.query('DROP SCHEMA limited CASCADE')
 })
 
 describe('a change by hand shows', () => {

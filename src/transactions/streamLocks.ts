@@ -1,24 +1,26 @@
-import { createHash } from 'node:crypto'
-import { type Key, lockId, type LockRequest, type LockSet } from '../locks/index.ts'
+import { type Key, keyDigest, lockId, lockIdOf, type LockRequest, type LockSet } from '../locks/index.ts'
 import type { Stream } from './enqueuing.ts'
 
-const BUCKETS = 64
-/** Where in the hash of a stream its bucket stands. */
-const BUCKET_BYTE = 15
+/** Streams are in 1,024 buckets, and these in 64 groups of 16. */
+const BUCKETS = 1024
+const BUCKETS_IN_A_GROUP = 16
+/** Where in the hash of a stream its bucket stands: the last bits of the 16 bytes that are its name. */
+const BUCKET_AT = 14
 
 /**
- * The locks that enqueuing takes, in the order that everybody keeps to: the buckets of the streams, shared, by their number; then
+ * The locks that enqueuing takes, in the order that every session keeps to: the groups of the streams, shared, by their number; then
  * the streams by their lock. `outbox_lock()` in the schema does the same.
  */
 export function locksOfStreams(schema: string, streams: readonly Stream[]): LockSet {
-  const buckets = new Map<number, LockRequest>()
+  const groups = new Map<number, LockRequest>()
+  const firstGroup = lockId(schema, 'outbox-group', '')
   const locks = streams.map(({ topic, key }): LockRequest => {
-    const digest = createHash('sha256').update(`${schema}\0outbox\0${topic}\0${key}`).digest()
-    const bucket = digest.readUInt8(BUCKET_BYTE) % BUCKETS
-    const id = lockId(schema, 'outbox-bucket', '') ^ BigInt(bucket)
-    buckets.set(bucket, { id, key: `Outbox:bucket ${bucket}`, shared: true })
-    return { id: digest.readBigInt64BE(0), key: `Outbox:${topic}:${key}` as Key, shared: false }
+    const digest = keyDigest(schema, 'outbox', `${topic}\0${key}`)
+    const bucket = digest.readUInt16BE(BUCKET_AT) % BUCKETS
+    const group = Math.floor(bucket / BUCKETS_IN_A_GROUP)
+    groups.set(group, { id: firstGroup ^ BigInt(group), key: `Outbox:group ${group}`, shared: true })
+    return { id: lockIdOf(digest), key: `Outbox:${topic}:${key}` as Key, shared: false }
   })
-  const byNumber = [...buckets].toSorted(([a], [b]) => a - b).map(([, lock]) => lock)
+  const byNumber = [...groups].toSorted(([a], [b]) => a - b).map(([, lock]) => lock)
   return [...byNumber, ...locks.toSorted((a, b) => (a.id < b.id ? -1 : 1))]
 }

@@ -12,8 +12,8 @@ export function takeLock(id: bigint): string {
   return `SELECT pg_advisory_lock(${id})`
 }
 
-/** The number of the bucket in which a stream is. */
-export const BUCKET_OF = `SELECT lockstep.outbox_bucket_lock(lockstep.outbox_bucket(lockstep.outbox_stream($1, $2)))::text AS id`
+/** The number of the group in which a stream is. */
+export const GROUP_OF = `SELECT lockstep.outbox_group_lock(lockstep.outbox_group(lockstep.outbox_bucket(lockstep.outbox_stream($1, $2))))::text AS id`
 
 /** One message is one transaction: the bound ends with it. */
 export const ENQUEUE_SOON = `SET LOCAL lock_timeout = '300ms'; SELECT lockstep.enqueue('intruder', 'blocked', '1')`

@@ -4,7 +4,7 @@ import { type Goal, goal } from '../../../tools/judge/report.ts'
 import type { Arena, Edge } from '../edges/edge.ts'
 import {
   BLOCKER,
-  BUCKET_OF,
+  GROUP_OF,
   CREATE_BLOCKER,
   DROP_BLOCKER,
   ENQUEUE_SOON,
@@ -16,7 +16,7 @@ import {
 const STREAM = { topic: 'intruder', key: 'blocked' }
 
 /**
- * Every role that can connect can take any advisory lock, and with it a key or a bucket of the outbox. That cannot be refused; the doctor
+ * Every role that can connect can take any advisory lock, and with it a key or a group of the outbox. That cannot be refused; the doctor
  * names the session, and without CONNECT there is none. The control is the harm that it does.
  */
 export const foreignLocks: Edge = {
@@ -38,10 +38,10 @@ async function attackLocks({ lab, driver }: Arena): Promise<Goal[]> {
   const { lockstep } = client
   const wanted = key`Intruder:${1}`
   await lockstep.transaction({}, (tx) => tx.enqueue({ ...STREAM, payload: 1 }))
-  const bucket = await lab.admin.query<{ id: string }>(BUCKET_OF, [STREAM.topic, STREAM.key])
+  const group = await lab.admin.query<{ id: string }>(GROUP_OF, [STREAM.topic, STREAM.key])
   const blocker = await connect(lab.url('direct'))
   await blocker.query(takeLock(lockstep.lockId(wanted)))
-  await blocker.query(takeLock(BigInt(bucket.rows[0]?.id ?? 0)))
+  await blocker.query(takeLock(BigInt(group.rows[0]?.id ?? 0)))
 
   // The key's name is known once the key was asked for: the doctor is asked while a session of ours waits for it.
   const waiting = lockstep
@@ -68,7 +68,7 @@ async function attackLocks({ lab, driver }: Arena): Promise<Goal[]> {
   await client.close()
   const last = found.at(-1) ?? ''
   return [
-    goal('the doctor names the session, its role, the key and the bucket', saysAll(last) ? 1 : 0, '=', 1),
+    goal('the doctor names the session, its role, the key and the group', saysAll(last) ? 1 : 0, '=', 1),
     goal('sessions that the doctor names when it has gone', free.filter(isForeign).length, '=', 0),
     goal('without CONNECT: sessions of the role', again === undefined ? 0 : 1, '=', 0),
     goal('control, with CONNECT: a key that was not to be had', outcome instanceof LockTimeout ? 1 : 0, '>=', 1),
@@ -81,7 +81,7 @@ function isForeign({ name, level }: { name: string; level: string }): boolean {
 }
 
 function saysAll(found: string): boolean {
-  return [`"${BLOCKER}"`, 'Intruder:1', 'bucket'].every((each) => found.includes(each))
+  return [`"${BLOCKER}"`, 'Intruder:1', 'group'].every((each) => found.includes(each))
 }
 
 async function connect(url: string): Promise<pg.Client> {

@@ -33,15 +33,19 @@ export function hostileNames(oid: string): string[] {
   ]
 }
 
-/** The migrations with the name put in as it is, but for its quotes: what ours did once. */
+/**
+ * The functions of the schema with the name put in as it is, but for its quotes. Bodies are not checked, as when we create them: one that a
+ * name has cut off is no mistake then, and what follows in the name runs.
+ */
 export function naiveScripts(name: string): string[] {
-  const directory = new URL('../../../sql/', import.meta.url)
+  const directory = new URL('../../../sql/functions/', import.meta.url)
   const identifier = `"${name.replaceAll('"', '""')}"`
   const literal = `'${name.replaceAll("'", "''")}'`
-  return readdirSync(directory)
-    .filter((file) => /^\d{4}_/.test(file))
-    .flatMap((file) => readFileSync(new URL(file, directory), 'utf8').match(/^DO \$do\$[^]*?^\$do\$;/gm) ?? [])
-    .map((block) => block.replaceAll(':"schema"', () => identifier).replaceAll(":'schema'", () => literal))
+  return readdirSync(directory).map((file) => {
+    const text = readFileSync(new URL(file, directory), 'utf8')
+    const created = text.replaceAll(':"schema"', () => identifier).replaceAll(":'schema'", () => literal)
+    return `CREATE SCHEMA ${identifier}; SET LOCAL check_function_bodies = off; ${created}\n; ${dropNamed(identifier)}`
+  })
 }
 
 export function dropNamed(quoted: string): string {

@@ -14,7 +14,7 @@ import {
 
 /**
  * Schemas whose names are SQL. Each is refused before anything is sent, or is a schema like every other: it is migrated, locked and
- * enqueued in, and nothing of its name has run. The control puts the names into the same migrations with their quotes doubled and
+ * enqueued in, and nothing of its name has run. The control puts the names into the same functions with their quotes doubled and
  * nothing else.
  */
 export const hostileNames: Edge = {
@@ -34,7 +34,7 @@ export const hostileNames: Edge = {
       const goals: Goal[] = [
         goal('names that are neither refused nor work', broken, '=', 0),
         goal('names that ran as SQL', ours, '=', 0),
-        goal('control, names put into the migrations as they are: ran as SQL', (await hits(arena)) - ours, '>=', 1),
+        goal('control, names put into the functions as they are: ran as SQL', (await hits(arena)) - ours, '>=', 1),
       ]
       return goals
     } finally {

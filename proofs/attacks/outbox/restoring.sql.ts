@@ -23,7 +23,7 @@ export const UNDELIVERED = `
     FROM lockstep.outbox_dispatchers d
     CROSS JOIN lockstep.outbox_events e
     LEFT JOIN LATERAL (SELECT * FROM lockstep.outbox_cursors o
-                        WHERE o.dispatcher = d.name AND o.shard = e.bucket * d.shards / 64
+                        WHERE o.dispatcher = d.name AND o.shard = e.bucket * d.shards / 1024
                         ORDER BY o.version DESC LIMIT 1) AS c ON true
     LEFT JOIN lockstep.outbox_parked_events p ON p.dispatcher = d.name AND p.stream = e.stream AND p.seq = e.seq
    WHERE p.seq IS NOT NULL OR c.version IS NULL

@@ -1,0 +1,42 @@
+-- The current server epoch; begins one where the last has ended. A copy of a database (CREATE DATABASE ... TEMPLATE, dump and restore)
+-- brings the row along, hence the comparison with system identifier and database oid. Call it at READ COMMITTED: the second
+-- look must see what the holder of the lock has committed.
+CREATE FUNCTION :"schema".ensure_incarnation() RETURNS :"schema".incarnation
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+DECLARE
+  here oid := (SELECT oid FROM pg_database WHERE datname = current_database());
+  this_system bigint := (SELECT system_identifier FROM pg_control_system());
+  this_timeline text;
+  number bigint;
+  fences regclass;
+  found_row :"schema".incarnation;
+BEGIN
+  SELECT * INTO found_row FROM :"schema".incarnation i WHERE i.database = here AND i.system = this_system;
+  IF FOUND THEN
+    RETURN found_row;
+  END IF;
+  PERFORM pg_advisory_xact_lock(:"schema".lock_id('incarnation', 'Incarnation:global'));
+  SELECT * INTO found_row FROM :"schema".incarnation i WHERE i.database = here AND i.system = this_system;
+  IF FOUND THEN
+    RETURN found_row;
+  END IF;
+  -- The generation must be on disk before anything is derived from it.
+  PERFORM set_config('synchronous_commit', 'on', true);
+  -- Not from pg_control_checkpoint(), which names the old one until the first checkpoint after a promotion, minutes later.
+  this_timeline := substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8);
+  number := ('x' || this_timeline)::bit(32)::bigint;
+  DELETE FROM :"schema".incarnation;
+  UPDATE :"schema".epoch e
+     SET system = this_system, database = here, timeline = number,
+         timeline_offset = CASE WHEN e.system = this_system AND e.database = here AND e.timeline <= number
+                                THEN e.timeline_offset ELSE e.timeline_offset + e.timeline END;
+  fences := :'schema.fences'::regclass;
+  PERFORM setval(fences, greatest(nextval(fences), least(2 ^ 39, extract(epoch FROM clock_timestamp()) * 1000 - 1735689600000)::bigint));
+  INSERT INTO :"schema".incarnation (value, epoch, timeline, system, database, began_at)
+    SELECT gen_random_uuid(), e.timeline + e.timeline_offset, this_timeline, this_system, here, clock_timestamp()
+      FROM :"schema".epoch e
+    RETURNING * INTO found_row;
+  RETURN found_row;
+END
+$$;

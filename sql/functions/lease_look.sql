@@ -1,0 +1,21 @@
+-- Keeps waiters in line and says for which of them it is worth trying, and how long until the next holder's end.
+CREATE FUNCTION :"schema".lease_look(tokens uuid[], permits integer[], keep_ms integer)
+RETURNS TABLE (waiting_token uuid, ready boolean, left_ms double precision)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+BEGIN
+  UPDATE :"schema".lease_waiters w SET expires_at = clock_timestamp() + make_interval(secs => keep_ms / 1000.0)
+   WHERE w.token = ANY(tokens);
+  RETURN QUERY
+  SELECT w.token,
+         (SELECT count(*) FROM :"schema".leases l
+           WHERE l.name = w.name AND l.token IS NOT NULL AND l.expires_at > clock_timestamp())
+       + (SELECT count(*) FROM (SELECT FROM :"schema".lease_waiters a
+                                 WHERE a.name = w.name AND a.place < w.place AND a.expires_at > clock_timestamp()
+                                 LIMIT given.permits) AS waiting) < given.permits,
+         (SELECT (extract(epoch FROM min(l.expires_at) - clock_timestamp()) * 1000)::double precision
+            FROM :"schema".leases l
+           WHERE l.name = w.name AND l.token IS NOT NULL AND l.expires_at > clock_timestamp())
+    FROM unnest(tokens, permits) AS given(token, permits) JOIN :"schema".lease_waiters w ON w.token = given.token;
+END
+$$;

@@ -1,0 +1,9 @@
+-- Tells the first in line that there may be something for it. By its place: every role can listen, and the token is the waiter's secret.
+CREATE FUNCTION :"schema".lease_wake(freed text) RETURNS void
+LANGUAGE sql VOLATILE SET jit = off
+AS $$
+  SELECT pg_notify('lockstep_' || :"schema".lock_id('listen', 'Leases:all'), w.place::text)
+    FROM :"schema".lease_waiters w
+   WHERE w.name = freed AND w.expires_at > clock_timestamp()
+   ORDER BY w.place LIMIT 1
+$$;

@@ -1,0 +1,17 @@
+-- Where the caller is. A restored dump, or a copy, brings along the cursors, the leases and even the life that its original had: so
+-- they are compared with the server itself, in every call. A dispatcher that runs while its address leads to another server would go
+-- on with them. (23 us a call.) life is null where none has begun here.
+CREATE FUNCTION :"schema".outbox_here(my_dispatcher text, OUT life text, OUT elsewhere boolean)
+LANGUAGE plpgsql STABLE SET jit = off
+AS $$
+DECLARE
+  this_system bigint := (SELECT s.system_identifier FROM pg_control_system() AS s);
+  this_database oid := (SELECT d.oid FROM pg_database d WHERE d.datname = current_database());
+BEGIN
+  SELECT (SELECT i.value::text FROM :"schema".incarnation i WHERE i.system = this_system AND i.database = this_database),
+         NOT EXISTS (SELECT FROM :"schema".outbox_home h WHERE h.system = this_system::text)
+         OR EXISTS (SELECT FROM :"schema".outbox_dispatchers d
+                     WHERE d.name = my_dispatcher AND (d.system <> this_system::text OR d.database <> this_database::text))
+    INTO life, elsewhere;
+END
+$$;

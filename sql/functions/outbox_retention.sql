@@ -1,0 +1,10 @@
+-- How long delivered events stay: as long as that registered dispatcher wants which wants it longest. Null: for ever, because one of them
+-- says so, or because there is none.
+CREATE FUNCTION :"schema".outbox_retention() RETURNS interval
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
+AS $$
+BEGIN
+  RETURN (SELECT CASE WHEN count(*) = count(d.retain_ms) THEN make_interval(secs => max(d.retain_ms) / 1000.0) END
+            FROM :"schema".outbox_dispatchers d);
+END
+$$;

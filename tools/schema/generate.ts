@@ -1,0 +1,3 @@
+import { writeGenerated } from './writeGenerated.ts'
+
+await writeGenerated()
