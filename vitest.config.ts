@@ -1,8 +1,18 @@
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
 import LongFirst from './tools/test/longFirst.ts'
 
+const manifest = JSON.parse(readFileSync(new URL('./package.json', import.meta.url), 'utf8')) as {
+  readonly exports: Readonly<Record<string, string>>
+}
 const source = fileURLToPath(new URL('./src', import.meta.url))
+const entries = Object.entries(manifest.exports)
+  .filter(([name]) => name !== './package.json')
+  .map(([name, target]) => ({
+    find: new RegExp(`^pg-lockstep${name.slice(1)}$`),
+    replacement: target.replace(/^\.\/dist(.*)\.js$/, `${source}$1.ts`),
+  }))
 const rooms = '{src,tools,proofs,bench,desk,console,examples}'
 
 /**
@@ -17,15 +27,7 @@ function isOfTypesQuestion({ query, stack = '' }: { query?: unknown; stack?: str
 export default defineConfig({
   resolve: {
     // Tests, examples and the desk use the public names, as a user's program does, but run on the source.
-    alias: [
-      { find: /^pg-lockstep$/, replacement: `${source}/index.ts` },
-      { find: /^pg-lockstep\/(otel|prometheus)$/, replacement: `${source}/observe/$1.ts` },
-      {
-        find: /^pg-lockstep\/(kafka|nats|postgres-sink|rabbitmq|redis|webhook)$/,
-        replacement: `${source}/sinks/$1.ts`,
-      },
-      { find: /^pg-lockstep\/([^/]+)$/, replacement: `${source}/$1/index.ts` },
-    ],
+    alias: entries,
   },
   test: {
     // One more than CI has cores. Most files with a database wait more than they compute: of 41 s that boundedOpening.pg.test.ts took on two

@@ -18,7 +18,7 @@ export interface Drained {
 export async function drain(lockstep: Lockstep, upTo: number): Promise<Drained> {
   const stop = new AbortController()
   let [events, from, startedAt, endedAt] = [0, 0, 0, 0]
-  const dispatcher = lockstep.dispatcher({
+  const dispatcher = lockstep.outbox.dispatcher({
     name: `drain-${++names}`,
     retainMs: false,
     sink(batch) {

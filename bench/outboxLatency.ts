@@ -100,7 +100,7 @@ async function measureApart(
 async function measureTogether(lockstep: Lockstep, size: { ms: number; warmUpMs: number }): Promise<Latencies> {
   const arrivals: Arrival[] = []
   const stop = new AbortController()
-  const running = lockstep
+  const running = lockstep.outbox
     .dispatcher({ name: 'together', sink: noteArrivals(arrivals), retainMs: false })
     .run({ signal: stop.signal })
   try {

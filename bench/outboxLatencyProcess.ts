@@ -22,7 +22,7 @@ async function run(url: string, name: string): Promise<void> {
   const arrivals: Arrival[] = []
   process.on('message', () => process.send?.(arrivals.splice(0)))
   process.send?.('ready')
-  await lockstep.dispatcher({ name, sink: noteArrivals(arrivals), retainMs: false }).run()
+  await lockstep.outbox.dispatcher({ name, sink: noteArrivals(arrivals), retainMs: false }).run()
 }
 
 const [, program, url, name] = process.argv

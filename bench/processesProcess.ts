@@ -32,7 +32,7 @@ function run(url: string, name: string): void {
   let open: () => void = () => undefined
 
   const deliver = (): void => {
-    running = lockstep
+    running = lockstep.outbox
       .dispatcher({
         name,
         retainMs: false,

@@ -47,7 +47,7 @@ export async function run(pool: pg.Pool): Promise<LeasesResult> {
   await pool.query(`INSERT INTO instances VALUES ('42', 0)`)
 
   const write = (lease: Lease): Promise<unknown> =>
-    lease.transaction((tx) => tx.query(`UPDATE instances SET changes = changes + 1 WHERE id = '42'`))
+    lease.transaction({}, (tx) => tx.query(`UPDATE instances SET changes = changes + 1 WHERE id = '42'`))
   const written = async (): Promise<number> =>
     (await pool.query<{ changes: number }>('SELECT changes FROM instances')).rows[0]?.changes ?? -1
 

@@ -44,14 +44,14 @@ export async function run(pool: pg.Pool): Promise<TradesInOrderResult> {
   await pool.query(TABLES)
   const arrived: Record<string, number[]> = {}
   const stop = new AbortController()
-  const inbox = lockstep.inbox('book-keeper')
+  const bookKeeper = lockstep.inbox.consumer('book-keeper')
   let [seen, duplicates, refusals] = [0, 0, 2]
 
   async function book(event: OutboxEvent): Promise<void> {
     if (event.key === 'cash' && event.seq === 3 && refusals-- > 0)
       throw new Error('the book-keeper is not ready for it')
     const trade = event.payload as Trade
-    const verdict = await inbox.handle(event, async (tx) => {
+    const verdict = await bookKeeper.handle(event, {}, async (tx) => {
       await tx.query(BOOK, [event.key, trade.quantity])
     })
     if (verdict !== 'first') duplicates++
@@ -61,8 +61,8 @@ export async function run(pool: pg.Pool): Promise<TradesInOrderResult> {
     }
   }
 
-  const dispatching = lockstep
-    .dispatcher({ sink: perEvent(book), backoffMs: { first: 20 } })
+  const dispatching = lockstep.outbox
+    .dispatcher({ sink: perEvent({}, book), backoffMs: { first: 20 } })
     .run({ signal: stop.signal })
   await Promise.all(
     Array.from({ length: TRADES }, async (_, id) => {

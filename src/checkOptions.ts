@@ -69,10 +69,51 @@ export function checkOptions(where: string, options: unknown, known: Readonly<Re
   }
 }
 
+/** Calls that end with a function: how each is written. The options before the function are never left out. */
+const CALLS = {
+  'transaction()': 'transaction(options, fn)',
+  'tx.transaction()': 'tx.transaction(options, fn)',
+  'lease.transaction()': 'lease.transaction(options, fn)',
+  'lease()': 'lease(key, options, fn)',
+  'leader()': 'leader(key, options, fn)',
+  'handle()': 'consumer.handle(event, options, handler)',
+  'perEvent()': 'perEvent(options, handler)',
+} as const
+
+/** Refuses what is no function in the last place of a call. */
+export function checkFunction(where: keyof typeof CALLS, fn: unknown): void {
+  if (typeof fn === 'function') return
+  throw new InvalidOption(`${where} was given no function.`, { advice: howToCall(CALLS[where]) })
+}
+
+function howToCall(call: string): string {
+  return `Call ${call}. Pass {} for no options.`
+}
+
 function notAnObject(where: string, given: unknown, known: Readonly<Record<string, OptionRule>>): InvalidOption {
   const kind = given === null || given === undefined ? String(given) : `a ${typeof given}`
-  return new InvalidOption(`The options of ${where} are ${kind}, not an object.`, { advice: listed(known) })
+  const call = (CALLS as Readonly<Record<string, string>>)[where]
+  return new InvalidOption(`The options of ${where} are ${kind}, not an object.`, {
+    advice: call === undefined ? listed(known) : howToCall(call),
+  })
 }
+
+const EXTERNAL =
+  'To create something outside the database, call lockstep.onceExternal(key, { find, begin, act, finish }).'
+
+/** Options as they were named before, after the call that took them: what to use instead. */
+const FORMER: ReadonlyMap<string, string> = new Map([
+  ['new Lockstep() rollback', 'The option is now named "switchBack".'],
+  ['combine() maxWaitMs', 'The option is now named "waitMs".'],
+  ['idempotent() ttlMs', 'The option is now named "retainMs".'],
+  ['new StreamVerifier() begin', 'The option is now named "start".'],
+  ...['begin', 'act', 'finish', 'abandon', 'ttlMs', 'holder'].map((name) => [`once() ${name}`, EXTERNAL] as const),
+  ...['retry', 'skip', 'pause', 'resume', 'erase'].flatMap((verb) =>
+    ['by', 'reason'].map(
+      (name) => [`outbox.${verb}() ${name}`, `Call outbox.${verb}(stream, { reason, by }).`] as const,
+    ),
+  ),
+])
 
 function isUndefined(where: string, name: string): InvalidOption {
   return new InvalidOption(`The option "${name}" of ${where} is undefined.`, {
@@ -83,7 +124,7 @@ function isUndefined(where: string, name: string): InvalidOption {
 function unknownOption(where: string, name: string, known: Readonly<Record<string, OptionRule>>): InvalidOption {
   const meant = nearest(name, Object.keys(known))
   return new InvalidOption(`Unknown option ${JSON.stringify(name)} of ${where}.`, {
-    advice: meant === undefined ? listed(known) : `Did you mean "${meant}"?`,
+    advice: FORMER.get(`${where} ${name}`) ?? (meant === undefined ? listed(known) : `Did you mean "${meant}"?`),
   })
 }
 

@@ -4,11 +4,13 @@ export * from './lockstepError.ts'
 
 /** A key that cannot name a concept: empty, generic, too long, or holding characters that PostgreSQL cannot store. */
 export class InvalidKey extends LockstepError {
+  override readonly name = 'InvalidKey'
   readonly code = 'LOCKSTEP_INVALID_KEY'
 }
 
 /** An option with a value that makes no sense; nothing was sent to the database. */
 export class InvalidOption extends LockstepError {
+  override readonly name = 'InvalidOption'
   readonly code = 'LOCKSTEP_INVALID_OPTION'
 }
 
@@ -26,6 +28,7 @@ export interface LockHolder {
 
 /** The lock was not granted within `waitMs`. Nothing is held. */
 export class LockTimeout extends LockstepError {
+  override readonly name = 'LockTimeout'
   readonly code = 'LOCKSTEP_LOCK_TIMEOUT'
   readonly waitedMs: number
   /** What the time went to: callers of this process, a connection from the pool, or the server's lock. */
@@ -48,21 +51,25 @@ export type WaitStage = 'process' | 'connection' | 'server'
 
 /** The caller's `signal` aborted before the transaction began. Nothing is held. `cause` is the signal's reason. */
 export class LockAborted extends LockstepError {
+  override readonly name = 'LockAborted'
   readonly code = 'LOCKSTEP_LOCK_ABORTED'
 }
 
 /** A transaction inside a transaction that is not a part of it, or asks for what it does not have. */
 export class NestedTransaction extends LockstepError {
+  override readonly name = 'NestedTransaction'
   readonly code = 'LOCKSTEP_NESTED_TRANSACTION'
 }
 
 /** A query through a `tx` whose transaction is over. Nothing was sent. */
 export class TransactionEnded extends LockstepError {
+  override readonly name = 'TransactionEnded'
   readonly code = 'LOCKSTEP_TRANSACTION_ENDED'
 }
 
 /** A statement would have begun or ended the transaction: that is Lockstep's to do. It was not sent. */
 export class TransactionControl extends LockstepError {
+  override readonly name = 'TransactionControl'
   readonly code = 'LOCKSTEP_TRANSACTION_CONTROL'
 }
 
@@ -71,6 +78,7 @@ export class TransactionControl extends LockstepError {
  * It is not run again.
  */
 export class TransactionEndedEarly extends LockstepError {
+  override readonly name = 'TransactionEndedEarly'
   readonly code = 'LOCKSTEP_TRANSACTION_ENDED_EARLY'
   /** What became of what was written before that, as far as the server tells. */
   readonly outcome: 'committed' | 'rolledBack' | 'unknown'
@@ -83,6 +91,7 @@ export class TransactionEndedEarly extends LockstepError {
 
 /** A statement of an outer tx was not sent, because a savepoint or an inner transaction is open: it would be undone with that. */
 export class SavepointOpen extends LockstepError {
+  override readonly name = 'SavepointOpen'
   readonly code = 'LOCKSTEP_SAVEPOINT_OPEN'
   /** How long it waited for the end of that; 0 where that end could not come before its own. */
   readonly waitedMs: number
@@ -95,16 +104,19 @@ export class SavepointOpen extends LockstepError {
 
 /** The transaction could not be committed: a statement had failed and its error was caught. Nothing was written. */
 export class TransactionRolledBack extends LockstepError {
+  override readonly name = 'TransactionRolledBack'
   readonly code = 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
 }
 
 /** The connection was lost in COMMIT and nobody can say any more whether it took effect. */
 export class CommitOutcomeUnknown extends LockstepError {
+  override readonly name = 'CommitOutcomeUnknown'
   readonly code = 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN'
 }
 
 /** Every attempt failed for a reason that is worth a retry; `cause` is the last one. Nothing was written. */
 export class RetriesExhausted extends LockstepError {
+  override readonly name = 'RetriesExhausted'
   readonly code = 'LOCKSTEP_RETRIES_EXHAUSTED'
   readonly attempts: number
 
@@ -116,6 +128,7 @@ export class RetriesExhausted extends LockstepError {
 
 /** The server could not be reached, or the connection was lost before COMMIT was sent. Nothing was written. */
 export class ConnectionLost extends LockstepError {
+  override readonly name = 'ConnectionLost'
   readonly code = 'LOCKSTEP_CONNECTION_LOST'
 }
 
@@ -124,6 +137,7 @@ export type RejectionReason = 'authentication' | 'database' | 'tls' | 'settings'
 
 /** No connection can be opened until the configuration of the pool or of the server is changed. Nothing was sent. */
 export class ConnectionRejected extends LockstepError {
+  override readonly name = 'ConnectionRejected'
   readonly code = 'LOCKSTEP_CONNECTION_REJECTED'
   readonly reason: RejectionReason
 
@@ -135,21 +149,25 @@ export class ConnectionRejected extends LockstepError {
 
 /** The caller's pool was closed. Nothing was sent. */
 export class PoolClosed extends LockstepError {
+  override readonly name = 'PoolClosed'
   readonly code = 'LOCKSTEP_POOL_CLOSED'
 }
 
 /** `lockstep.close()` was called. Nothing was sent. */
 export class LockstepClosed extends LockstepError {
+  override readonly name = 'LockstepClosed'
   readonly code = 'LOCKSTEP_CLOSED'
 }
 
 /** `join()` or `outbox.enqueue()` was given a client in which the promise cannot be kept. Its transaction is as it was. */
 export class JoinRefused extends LockstepError {
+  override readonly name = 'JoinRefused'
   readonly code = 'LOCKSTEP_JOIN_REFUSED'
 }
 
 /** The server is a standby: locks taken there do not exclude the primary's. */
 export class StandbyRefused extends LockstepError {
+  override readonly name = 'StandbyRefused'
   readonly code = 'LOCKSTEP_STANDBY'
 }
 
@@ -165,6 +183,7 @@ export type LocksIneffectiveReason =
 
 /** A trial showed that locks do not exclude here, because of the engine or of what lies between. Nothing was written. */
 export class LocksIneffective extends LockstepError {
+  override readonly name = 'LocksIneffective'
   readonly code = 'LOCKSTEP_LOCKS_INEFFECTIVE'
   readonly reason: LocksIneffectiveReason
 
@@ -176,41 +195,49 @@ export class LocksIneffective extends LockstepError {
 
 /** The database has no Lockstep schema. */
 export class SchemaMissing extends LockstepError {
+  override readonly name = 'SchemaMissing'
   readonly code = 'LOCKSTEP_SCHEMA_MISSING'
 }
 
 /** The database's schema is older than this library needs. */
 export class SchemaTooOld extends LockstepError {
+  override readonly name = 'SchemaTooOld'
   readonly code = 'LOCKSTEP_SCHEMA_TOO_OLD'
 }
 
 /** The database's schema was migrated by a newer library in a way that this one cannot use. */
 export class SchemaTooNew extends LockstepError {
+  override readonly name = 'SchemaTooNew'
   readonly code = 'LOCKSTEP_SCHEMA_TOO_NEW'
 }
 
 /** The schema, or something in it, is in the hands of another role, whose code would run with the rights of this one. */
 export class SchemaNotOwned extends LockstepError {
+  override readonly name = 'SchemaNotOwned'
   readonly code = 'LOCKSTEP_SCHEMA_NOT_OWNED'
 }
 
 /** A migration could not be applied; the schema is as it was before. */
 export class MigrationFailed extends LockstepError {
+  override readonly name = 'MigrationFailed'
   readonly code = 'LOCKSTEP_MIGRATION_FAILED'
 }
 
 /** The object given to `new Lockstep()` is neither a `pg` pool nor a postgres.js `sql`, or a version that cannot be used safely. */
 export class DriverUnsupported extends LockstepError {
+  override readonly name = 'DriverUnsupported'
   readonly code = 'LOCKSTEP_DRIVER_UNSUPPORTED'
 }
 
 /** `strategy: 'table'` cannot keep the promise here. Nothing was sent. */
 export class StrategyUnsupported extends LockstepError {
+  override readonly name = 'StrategyUnsupported'
   readonly code = 'LOCKSTEP_STRATEGY_UNSUPPORTED'
 }
 
 /** Rows that were to be locked do not exist. */
 export class RowsMissing extends LockstepError {
+  override readonly name = 'RowsMissing'
   readonly code = 'LOCKSTEP_ROWS_MISSING'
   /** The table, quoted. */
   readonly table: string
@@ -226,6 +253,7 @@ export class RowsMissing extends LockstepError {
 
 /** A row that was to be locked without waiting is locked by somebody else. */
 export class RowsLocked extends LockstepError {
+  override readonly name = 'RowsLocked'
   readonly code = 'LOCKSTEP_ROWS_LOCKED'
   /** The table, quoted. */
   readonly table: string
@@ -238,6 +266,7 @@ export class RowsLocked extends LockstepError {
 
 /** `lockRows()` and another session waited for each other. `transaction()` tries again; `cause` is the server's 40P01. */
 export class RowsDeadlocked extends LockstepError {
+  override readonly name = 'RowsDeadlocked'
   readonly code = 'LOCKSTEP_ROWS_DEADLOCKED'
   /** The table, quoted. */
   readonly table: string
@@ -253,6 +282,7 @@ export class RowsDeadlocked extends LockstepError {
 
 /** More calls wait than `maxQueue` allows: for their batch, for a key, or for a connection. The call was not taken. */
 export class QueueFull extends LockstepError {
+  override readonly name = 'QueueFull'
   readonly code = 'LOCKSTEP_QUEUE_FULL'
   /** How many wait already. */
   readonly waiting: number
@@ -265,11 +295,13 @@ export class QueueFull extends LockstepError {
 
 /** The function of a `combine()` did not give one result for each item. Nothing was written. */
 export class BatchMismatch extends LockstepError {
+  override readonly name = 'BatchMismatch'
   readonly code = 'LOCKSTEP_BATCH_MISMATCH'
 }
 
 /** The database said, in this call, that somebody else has the lease or is ahead in line for it. */
 export class LeaseHeld extends LockstepError {
+  override readonly name = 'LeaseHeld'
   readonly code = 'LOCKSTEP_LEASE_HELD'
   /** Who has it; undefined where it is free and others are ahead in line. */
   readonly holder: string | undefined
@@ -304,6 +336,7 @@ export type LeaseLostReason = 'not renewed in time' | 'taken away' | 'held too l
  * holder's function threw after the loss.
  */
 export class LeaseLost extends LockstepError {
+  override readonly name = 'LeaseLost'
   readonly code = 'LOCKSTEP_LEASE_LOST'
   readonly reason: LeaseLostReason
   readonly fence: bigint
@@ -317,51 +350,61 @@ export class LeaseLost extends LockstepError {
 
 /** Callers of one lease do not agree on the number of its permits. */
 export class LeasePermitsDiffer extends LockstepError {
+  override readonly name = 'LeasePermitsDiffer'
   readonly code = 'LOCKSTEP_LEASE_PERMITS'
 }
 
 /** A `lease.transaction()` was open longer than the lease was certain when it began. Nothing was written. */
 export class LeaseTransactionTooLong extends LockstepError {
+  override readonly name = 'LeaseTransactionTooLong'
   readonly code = 'LOCKSTEP_LEASE_TRANSACTION_TOO_LONG'
 }
 
 /** A lease could not be taken away: its holder has a transaction open. */
 export class LeaseBusy extends LockstepError {
+  override readonly name = 'LeaseBusy'
   readonly code = 'LOCKSTEP_LEASE_BUSY'
 }
 
 /** An event was enqueued at REPEATABLE READ or SERIALIZABLE to a stream that was not declared beforehand. */
 export class StreamNotDeclared extends LockstepError {
+  override readonly name = 'StreamNotDeclared'
   override readonly code = 'LOCKSTEP_STREAM_NOT_DECLARED'
 }
 
 /** An operator's verb named a stream that does not wait. */
 export class StreamNotParked extends LockstepError {
+  override readonly name = 'StreamNotParked'
   override readonly code = 'LOCKSTEP_STREAM_NOT_PARKED'
 }
 
 /** An event cannot be enqueued: no topic, no key, a payload that JSON cannot hold, or too large. */
 export class EventInvalid extends LockstepError {
+  override readonly name = 'EventInvalid'
   override readonly code = 'LOCKSTEP_EVENT_INVALID'
 }
 
 /** The cursors were made on another server, database or history: a dump that was restored, a clone, a point in time. */
 export class OutboxRebaseNeeded extends LockstepError {
+  override readonly name = 'OutboxRebaseNeeded'
   override readonly code = 'LOCKSTEP_OUTBOX_REBASE_NEEDED'
 }
 
 /** An operator has removed the dispatcher while its process was stopped or cut off. */
 export class DispatcherRemoved extends LockstepError {
+  override readonly name = 'DispatcherRemoved'
   override readonly code = 'LOCKSTEP_DISPATCHER_REMOVED'
 }
 
 /** It is not known whether the synchronous standby has what is to be sent: the wait for it was cancelled. Nothing was sent. */
 export class FlushUnconfirmed extends LockstepError {
+  override readonly name = 'FlushUnconfirmed'
   override readonly code = 'LOCKSTEP_FLUSH_UNCONFIRMED'
 }
 
 /** The sink of a replay did not take an event. */
 export class ReplayStopped extends LockstepError {
+  override readonly name = 'ReplayStopped'
   override readonly code = 'LOCKSTEP_REPLAY_STOPPED'
   /** The number and the position of the event that was not taken. */
   readonly seq: number
@@ -376,6 +419,7 @@ export class ReplayStopped extends LockstepError {
 
 /** Retention removed events that a replay had not read yet. */
 export class ReplayGap extends LockstepError {
+  override readonly name = 'ReplayGap'
   override readonly code = 'LOCKSTEP_REPLAY_GAP'
   /** The last position that was sent. */
   readonly position: number
@@ -391,6 +435,7 @@ export class ReplayGap extends LockstepError {
 
 /** An event came before the one that precedes it. */
 export class InboxGap extends LockstepError {
+  override readonly name = 'InboxGap'
   override readonly code = 'LOCKSTEP_INBOX_GAP'
   /** The number that was expected. */
   readonly expected: number
@@ -405,10 +450,12 @@ export class InboxGap extends LockstepError {
 
 /** A number came again with another uuid: the producer's history is not the one that was consumed. */
 export class HistoryDiverged extends LockstepError {
+  override readonly name = 'HistoryDiverged'
   override readonly code = 'LOCKSTEP_HISTORY_DIVERGED'
 }
 
 /** A webhook that the holder of the secret has not sent, not now, or not like this. */
 export class WebhookUnverified extends LockstepError {
+  override readonly name = 'WebhookUnverified'
   override readonly code = 'LOCKSTEP_WEBHOOK_UNVERIFIED'
 }

@@ -15,6 +15,7 @@ import {
   lockRows,
   Lockstep,
   type OnceResult,
+  perEvent,
   type RowId,
   type StatementResult,
   type Transaction,
@@ -196,6 +197,73 @@ describe('once', () => {
     void byPg.once('Position:BTC', { find, create: async () => Promise.resolve('one') })
     // @ts-expect-error it may be anything
     void byPg.once(id, { find, create: async () => Promise.resolve(1) })
+    // @ts-expect-error that is onceExternal()
+    void byPg.once('Position:BTC', { find, begin: find, act: find, finish: async () => Promise.resolve(1) })
+  })
+
+  test('onceExternal gives what is found or created, and hands the pending state and the outcome on', () => {
+    const created = byPg.onceExternal('Position:BTC', {
+      find: async (tx): Promise<{ done: number } | { pending: string } | undefined> => {
+        expectTypeOf(tx.client).toEqualTypeOf<pg.PoolClient>()
+        return Promise.resolve(undefined)
+      },
+      begin: async () => Promise.resolve('begun'),
+      act: async (pending, { signal, takenOver }) => {
+        expectTypeOf(pending).toEqualTypeOf<string>()
+        expectTypeOf(signal).toEqualTypeOf<AbortSignal>()
+        expectTypeOf(takenOver).toEqualTypeOf<boolean>()
+        return Promise.resolve(10n)
+      },
+      finish: async (_tx, pending, outcome) => {
+        expectTypeOf(pending).toEqualTypeOf<string>()
+        expectTypeOf(outcome).toEqualTypeOf<bigint>()
+        return Promise.resolve(1)
+      },
+      waitMs: false,
+    })
+    expectTypeOf(created).resolves.toEqualTypeOf<OnceResult<number>>()
+    // @ts-expect-error who acts?
+    void byPg.onceExternal('Position:BTC', { find: fn, create: fn })
+  })
+})
+
+describe('outbox and inbox', () => {
+  const event = { topic: 'trades', key: 'p-7', seq: 1, id: '0d9b7a52-5a0f-4b39-9d4e-0a8f5f0f7a11', quantity: 5 }
+  const stream = { topic: 'trades', key: 'p-7' }
+
+  test('a dispatcher is made by the outbox, a consumer by the inbox', () => {
+    const dispatcher = byPg.outbox.dispatcher({ name: 'reports', sink: perEvent({ concurrency: 4 }, fn) })
+    const consumer = byPg.inbox.consumer('reports')
+    expectTypeOf(dispatcher.name).toEqualTypeOf<string>()
+    expectTypeOf(consumer.name).toEqualTypeOf<string>()
+    void consumer.handle(event, { lock: key`Portfolio:${id}` }, async (tx, { quantity }) => {
+      expectTypeOf(tx).toEqualTypeOf<Transaction<pg.PoolClient>>()
+      expectTypeOf(quantity).toEqualTypeOf<number>()
+    })
+  })
+
+  test('the stream comes first, who acts and why second', () => {
+    void byPg.outbox.retry(stream)
+    void byPg.outbox.parked().then(([parked]) => parked && byPg.outbox.pause(parked, { by: id, reason: id }))
+    void byPg.outbox.skip({ ...stream, seq: 1 }, { reason: id })
+    void byPg.outbox.removeDispatcher('reports', { reason: id })
+  })
+
+  test('what cannot be does not compile', () => {
+    // @ts-expect-error the outbox makes dispatchers
+    byPg.dispatcher({ sink: fn })
+    // @ts-expect-error the inbox makes consumers
+    byPg.inbox('reports')
+    // @ts-expect-error the options come before the function
+    void byPg.inbox.consumer('reports').handle(event, fn)
+    // @ts-expect-error the options come before the function
+    perEvent(fn)
+    // @ts-expect-error a reason is for the audit, not a part of the stream
+    void byPg.outbox.pause({ ...stream, reason: 'maintenance' })
+    // @ts-expect-error why?
+    void byPg.outbox.skip({ ...stream, seq: 1 })
+    // @ts-expect-error why?
+    void byPg.outbox.removeDispatcher('reports', {})
   })
 })
 
@@ -245,21 +313,21 @@ describe('leases', () => {
       expectTypeOf(lease).toEqualTypeOf<Lease<pg.PoolClient>>()
       expectTypeOf(lease.fence).toEqualTypeOf<bigint>()
       expectTypeOf(lease.signal).toEqualTypeOf<AbortSignal>()
-      expectTypeOf(lease.transaction(async (tx) => tx.client)).resolves.toEqualTypeOf<pg.PoolClient>()
+      expectTypeOf(lease.transaction({}, async (tx) => tx.client)).resolves.toEqualTypeOf<pg.PoolClient>()
       const rows = await lease.transaction({ isolation: 'serializable' }, async (tx) => {
         return (await tx.query<{ n: number }>('SELECT 1 AS n')).rows
       })
       expectTypeOf(rows).toEqualTypeOf<{ n: number }[]>()
     })
     void byPostgresJs.lease('Instance:1', {}, async (lease) => {
-      await lease.transaction(async (tx) => expectTypeOf(tx.client).toEqualTypeOf<postgres.ReservedSql>())
+      await lease.transaction({}, async (tx) => expectTypeOf(tx.client).toEqualTypeOf<postgres.ReservedSql>())
     })
   })
 
   test('acquired, tried and led', () => {
     expectTypeOf(byPg.leases.acquire('Instance:1')).resolves.toEqualTypeOf<Lease<pg.PoolClient>>()
     expectTypeOf(byPg.leases.tryAcquire('Instance:1')).resolves.toEqualTypeOf<Lease<pg.PoolClient> | undefined>()
-    expectTypeOf(byPg.leader('Leader:1', async () => 42)).resolves.toEqualTypeOf<number | undefined>()
+    expectTypeOf(byPg.leader('Leader:1', {}, async () => 42)).resolves.toEqualTypeOf<number | undefined>()
     expectTypeOf(byPg.leases.list({ prefix: 'Instance:' })).resolves.toEqualTypeOf<LeaseInfo[]>()
     expectTypeOf(byPg.leases.history('Instance:1')).resolves.toEqualTypeOf<HistoryEntry[]>()
     expectTypeOf<Lease>().toExtend<AsyncDisposable>()
@@ -273,7 +341,13 @@ describe('leases', () => {
     // @ts-expect-error the options come first
     void byPg.lease('Instance:1', fn)
     // @ts-expect-error a leader waits without limit
-    void byPg.leader('Leader:1', fn, { waitMs: 5 })
+    void byPg.leader('Leader:1', { waitMs: 5 }, fn)
+    // @ts-expect-error the options come before the function
+    void byPg.leader('Leader:1', fn)
+    // @ts-expect-error the options come before the function
+    void byPg.leader('Leader:1', fn, { ttlMs: number })
+    // @ts-expect-error the options come before the function
+    void heldLease.transaction(fn)
     // @ts-expect-error who, and why?
     void byPg.leases.forceRelease('Instance:1', {})
     // @ts-expect-error a function that is not async has most likely forgotten to await
@@ -299,6 +373,8 @@ describe('options', () => {
     void byPg.transaction(['Transfer:42'], fn)
     // @ts-expect-error true says nothing
     void byPg.transaction({ retry: true }, fn)
+    // @ts-expect-error it is called switchBack
+    void new Lockstep(new pg.Pool(), { rollout: 'on', rollback: { waitMs: 5 } })
     // @ts-expect-error false is the choice of a call
     void new Lockstep(new pg.Pool(), { retry: false })
     // @ts-expect-error the level is the caller's own

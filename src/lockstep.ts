@@ -1,4 +1,4 @@
-import { checkOptions } from './checkOptions.ts'
+import { checkFunction, checkOptions } from './checkOptions.ts'
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
 import { InvalidOption } from './errors.ts'
 import {
@@ -30,8 +30,8 @@ import {
   WaitPlaces,
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
-import { type Dispatcher, type DispatcherOptions, EnqueuingRoom, Outbox } from './outbox/index.ts'
-import { isLongForm, type LongOnceOptions, once, onceLong, type OnceOptions, onceWithin } from './once/index.ts'
+import { EnqueuingRoom, Outbox } from './outbox/index.ts'
+import { once, onceExternal, type OnceExternalOptions, type OnceOptions, onceWithin } from './once/index.ts'
 import {
   applyGrants,
   checkSchemaName,
@@ -63,7 +63,6 @@ import {
   type JoinOptions,
   joinTransaction,
   type OnceResult,
-  outsideTransactions,
   planDefaults,
   planTransaction,
   refuseInside,
@@ -100,8 +99,10 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   readonly locks: Locks
   /** Exclusive for longer than a transaction: acquire, see, and take away. */
   readonly leases: Leases<ClientOf<P>>
-  /** Events that go out in strict order: what is in it, and what operators do with it. */
+  /** Events that go out in strict order: dispatchers, what is in it, and what operators do with it. */
   readonly outbox: Outbox<Events>
+  /** Events that come in: each consumer applies every event once, in order, and reports a gap. */
+  readonly inbox: Inbox<ClientOf<P>, Events>
   readonly #names: NameRegistry | undefined
   readonly #grounds: Grounds
   readonly #closing = new Closing()
@@ -155,7 +156,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       route: { direct: false },
       method,
       rollout,
-      trigger: rollout && options.rollback && new RolloutTrigger(schema, rollout, options.rollback),
+      trigger: rollout && options.switchBack && new RolloutTrigger(schema, rollout, options.switchBack),
       shadows: new ShadowWatch(schema, driver, silence, this.#closing),
       enqueuing,
       once: onceWithin,
@@ -167,7 +168,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       know: (connection, known) => check.know(connection, known),
     }
     this.leases = new Leases(this.#grounds)
-    this.outbox = new Outbox(this.#grounds, this.leases, enqueuing)
+    this.outbox = new Outbox(this.#grounds, this.leases, enqueuing, (work) => this.#counted(work))
+    this.inbox = new Inbox(this.#grounds, (wanted, fn) => this.transaction(wanted, fn))
   }
 
   /** The schema that this Lockstep works with. */
@@ -190,11 +192,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     fn: (tx: Transaction<ClientOf<P>, Events>) => Promise<T>,
   ): Promise<T> {
     const plan = planTransaction(this.#grounds, options)
-    if (typeof fn !== 'function') {
-      throw new InvalidOption('transaction() was given no function.', {
-        advice: 'Call transaction(options, async (tx) => …).',
-      })
-    }
+    checkFunction('transaction()', fn)
     // Not through #counted: one function more would cost every transaction a percent.
     this.#running++
     try {
@@ -252,38 +250,43 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    *   create: async (tx) => (await tx.query('INSERT INTO positions … RETURNING *', [symbol])).rows[0]!,
    * })
    */
-  once<Value>(key: Key, options: OnceOptions<Value, ClientOf<P>>): Promise<OnceResult<Value>>
-  /**
-   * The long form, for creating outside the database: under a lease, in steps that the next caller can take over.
-   *
-   * @example
-   * await lockstep.once(key`Position:${symbol}`, { find, begin, act, finish, abandon, ttlMs: 10_000 })
-   */
-  once<Value, Pending, Outcome>(
-    key: Key,
-    options: LongOnceOptions<Value, Pending, Outcome, ClientOf<P>>,
-  ): Promise<OnceResult<Value>>
-  once<Value, Pending, Outcome>(
-    key: Key,
-    options: OnceOptions<Value, ClientOf<P>> | LongOnceOptions<Value, Pending, Outcome, ClientOf<P>>,
-  ): Promise<OnceResult<Value>> {
+  once<Value>(key: Key, options: OnceOptions<Value, ClientOf<P>>): Promise<OnceResult<Value>> {
     const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> => {
       refuseInside(this.#grounds, [key], ONCE)
-      return this.transaction(wanted, fn as unknown as (tx: Transaction<ClientOf<P>, Events>) => Promise<T>)
+      return this.#transact(wanted, fn)
     }
-    return isLongForm(options)
-      ? this.#counted(() => onceLong(transact, this.leases, key, options))
-      : once(transact, key, options)
+    return once(transact, key, options)
   }
 
   /**
-   * Runs the function while it holds the lease, longer than a transaction and without a connection. Where somebody else has it:
+   * Finds a thing, or creates it outside the database, at an exchange for example: under a lease, in steps that the next caller can take
+   * over after a crash. It holds no connection while it acts.
+   *
+   * @example
+   * await lockstep.onceExternal(key`Position:${symbol}`, { find, begin, act, finish, abandon, ttlMs: 10_000 })
+   */
+  onceExternal<Value, Pending, Outcome>(
+    key: Key,
+    options: OnceExternalOptions<Value, Pending, Outcome, ClientOf<P>>,
+  ): Promise<OnceResult<Value>> {
+    const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> =>
+      this.#transact(wanted, fn)
+    return this.#counted(() => onceExternal(transact, this.leases, key, options))
+  }
+
+  /** For code that knows no event types. */
+  #transact<T>(options: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> {
+    return this.transaction(options, fn as unknown as (tx: Transaction<ClientOf<P>, Events>) => Promise<T>)
+  }
+
+  /**
+   * Runs the function while it holds the lease, longer than a transaction and without a connection. If another holder has it:
    * `LeaseHeld`, at once or after `waitMs`.
    *
    * @example
    * await lockstep.lease(key`Instance:${id}`, { ttlMs: 30_000 }, async (lease) => {
    *   await callTheExchange({ signal: lease.signal })
-   *   await lease.transaction(async (tx) => tx.query('UPDATE instances SET state = $1 WHERE id = $2', ['done', id]))
+   *   await lease.transaction({}, (tx) => tx.query('UPDATE instances SET state = $1 WHERE id = $2', ['done', id]))
    * })
    */
   lease<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<ClientOf<P>>) => Promise<T>): Promise<T> {
@@ -294,14 +297,10 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    * Runs the function in one process at a time, and in another when that one is gone.
    *
    * @example
-   * await lockstep.leader(key`Leader:reconciler`, async (lease) => reconcileUntil(lease.signal), { signal })
+   * await lockstep.leader(key`Leader:reconciler`, { signal }, async (lease) => reconcileUntil(lease.signal))
    */
-  leader<T>(
-    key: Key,
-    run: (lease: Lease<ClientOf<P>>) => Promise<T>,
-    options: LeaderOptions = {},
-  ): Promise<T | undefined> {
-    return this.#counted(() => leader(this.leases, key, run, options))
+  leader<T>(key: Key, options: LeaderOptions, fn: (lease: Lease<ClientOf<P>>) => Promise<T>): Promise<T | undefined> {
+    return this.#counted(() => leader(this.leases, key, options, fn))
   }
 
   /**
@@ -316,24 +315,6 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   combine<Item, Result>(options: CombineOptions<Item, Result, ClientOf<P>>): Combined<Item, Exclude<Result, Error>> {
     return combine(this.#grounds, this.#combiners, options as CombineOptions<Item, Result>)
-  }
-
-  /**
-   * Delivers the outbox to a sink: any number of processes share the work, and every stream keeps its order.
-   *
-   * @example
-   * await lockstep.dispatcher({ sink: async (events) => publish(events) }).run({ signal })
-   */
-  dispatcher(options: DispatcherOptions): Dispatcher {
-    const dispatcher = this.outbox.dispatcher(options)
-    // It delivers for all: a transaction around the call that started it has nothing to do with it.
-    const run: Dispatcher['run'] = (given) => outsideTransactions(() => this.#counted(() => dispatcher.run(given)))
-    return { name: dispatcher.name, run }
-  }
-
-  /** The inbox of a consumer: what is delivered at least once has its effect exactly once, in order; what is missing is told. */
-  inbox(consumer: string): Inbox<ClientOf<P>, Events> {
-    return new Inbox(this.#grounds, (options, fn) => this.transaction(options, fn), consumer)
   }
 
   /** The number that PostgreSQL locks for a key; `lock_id('lock', key)` in the schema gives the same. */

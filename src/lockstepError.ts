@@ -62,6 +62,8 @@ export interface LockstepErrorDetails {
 
 /** The common parent: `error instanceof LockstepError`, or compare `error.code`. */
 export abstract class LockstepError extends Error {
+  /** The name of the class. Written out in each: minifiers shorten the names of classes. */
+  abstract override readonly name: string
   abstract readonly code: LockstepErrorCode
   /** What to do about it, one sentence. */
   readonly advice: string
@@ -70,7 +72,6 @@ export abstract class LockstepError extends Error {
 
   constructor(message: string, details: LockstepErrorDetails) {
     super(`${message} ${details.advice}`, details.cause === undefined ? undefined : { cause: details.cause })
-    this.name = new.target.name
     this.advice = details.advice
     this.keys = details.keys ?? []
   }

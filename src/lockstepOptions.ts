@@ -1,11 +1,11 @@
 import type { OptionNames } from './checkOptions.ts'
 import { InvalidOption } from './errors.ts'
 import {
-  type RollbackTriggers,
   type Rollout,
   type RolloutInDatabase,
   rolloutInProcess,
   type RolloutSource,
+  type SwitchBackTriggers,
 } from './locks/index.ts'
 import type { EventHeaders } from './outbox/index.ts'
 import type { RetryOptions, Strategy } from './transactions/index.ts'
@@ -14,7 +14,7 @@ import type { RetryOptions, Strategy } from './transactions/index.ts'
 export interface LockstepOptions {
   /** The schema that holds Lockstep's tables and functions. Part of every lock's identity. Default `lockstep`. */
   readonly schema?: string
-  /** Default for `waitMs` of every call. */
+  /** Default for `waitMs` of every transaction. Leases have a default of their own, because they are held for longer. */
   readonly waitMs?: number | false
   /**
    * How many calls can wait for one key in this process; for all keys and for connections together, ten times as many. One more that has
@@ -32,8 +32,8 @@ export interface LockstepOptions {
   readonly names?: boolean
   /** Which keys are locked, observed or left alone. Default: all are locked. */
   readonly rollout?: Rollout
-  /** When a prefix is put back to `observe` by itself. Only together with `rollout`. */
-  readonly rollback?: RollbackTriggers
+  /** When Lockstep switches a prefix back to `observe`. Only together with `rollout`. */
+  readonly switchBack?: SwitchBackTriggers
   /** A wait that lasts longer is told by the event `lock.slow`. Default 100. */
   readonly slowWaitMs?: number
   /** `'table'` locks a row for each key, for places without advisory locks; READ COMMITTED only. Default `'advisory'`. */
@@ -52,7 +52,7 @@ export const LOCKSTEP_OPTIONS: OptionNames<LockstepOptions> = {
   silenceMs: true,
   names: true,
   rollout: true,
-  rollback: true,
+  switchBack: true,
   slowWaitMs: true,
   strategy: true,
   maxEventBytes: true,
@@ -70,10 +70,10 @@ export function checkNames(names: unknown = true): boolean {
 }
 
 export function rolloutSource(options: LockstepOptions, inDatabase: RolloutInDatabase): RolloutSource | undefined {
-  const { rollout, rollback, strategy } = options
+  const { rollout, switchBack, strategy } = options
   if (rollout === undefined) {
-    if (rollback === undefined) return undefined
-    throw new InvalidOption('`rollback` was given without `rollout`.', { advice: "Add rollout: 'on' or 'database'." })
+    if (switchBack === undefined) return undefined
+    throw new InvalidOption('`switchBack` was given without `rollout`.', { advice: "Add rollout: 'on' or 'database'." })
   }
   if (strategy === 'table') {
     throw new InvalidOption("`rollout` was given together with strategy 'table'.", {

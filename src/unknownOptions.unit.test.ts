@@ -20,12 +20,12 @@ afterAll(() => pool.end())
 
 const LOCK = key`Transfer:${1}`
 const nothing = async (): Promise<undefined> => undefined
-const inbox = lockstep.inbox('reports')
+const inbox = lockstep.inbox.consumer('reports')
 const event = { topic: 'trades', key: 'a', seq: 1, id: '00000000-0000-4000-8000-000000000000' }
 const stream = { topic: 'trades', key: 'a' }
 const tx = { isolation: 'read committed', query: nothing, queryAtCommit: nothing } as unknown as Transaction
 const scope = (): string => 'tenant'
-const transaction = { transaction: nothing, inbox: () => inbox } as unknown as Lockstep
+const transaction = { transaction: nothing, inbox: { consumer: () => inbox } } as unknown as Lockstep
 
 /** What a caller without types, or with a cast, can pass. */
 type Anything = never
@@ -34,22 +34,22 @@ type Call = (options: Anything) => unknown
 const CALLS: readonly (readonly [where: string, typo: object, meant: string, call: Call])[] = [
   ['new Lockstep()', { waitMS: 5 }, 'waitMs', (options) => new Lockstep(pool, options)],
   ['retry of new Lockstep()', { attempt: 3 }, 'attempts', (retry) => new Lockstep(pool, { retry })],
-  ['rollback', { waitMS: 3 }, 'waitMs', (rollback) => new Lockstep(pool, { rollout: 'on', rollback })],
+  ['switchBack', { waitMS: 3 }, 'waitMs', (switchBack) => new Lockstep(pool, { rollout: 'on', switchBack })],
   ['a rollout', { percent: 5, percents: 3 }, 'percent', (rollout) => new Lockstep(pool, { rollout })],
   ['transaction()', { locks: LOCK }, 'lock', (options) => lockstep.transaction(options, nothing)],
   ['retry', { attempt: 3 }, 'attempts', (retry) => lockstep.transaction({ retry }, nothing)],
   ['join()', { isolation: 'serializable' }, 'waitMs', (options) => lockstep.join(pool, options)],
   ['once()', { find: nothing, create: nothing, lock: LOCK }, 'find', (options) => lockstep.once(LOCK, options)],
   [
-    'the long form of once()',
+    'onceExternal()',
     { find: nothing, begin: nothing, act: nothing, finish: nothing, ttl: 5 },
     'ttlMs',
-    (options) => lockstep.once(LOCK, options),
+    (options) => lockstep.onceExternal(LOCK, options),
   ],
   ['lease()', { ttl: 5 }, 'ttlMs', (options) => lockstep.lease(LOCK, options, nothing)],
   ['acquire()', { permit: 5 }, 'permits', (options) => lockstep.leases.acquire(LOCK, options)],
   ['tryAcquire()', { waitMillis: 5 }, 'waitMs', (options) => lockstep.leases.tryAcquire(LOCK, options)],
-  ['leader()', { waitMs: 5 }, 'ttlMs', (options) => lockstep.leader(LOCK, nothing, options)],
+  ['leader()', { waitMs: 5 }, 'ttlMs', (options) => lockstep.leader(LOCK, options, nothing)],
   ['leases.list()', { prefixes: 'A' }, 'prefix', (options) => lockstep.leases.list(options)],
   ['leases.history()', { limits: 5 }, 'limit', (options) => lockstep.leases.history(LOCK, options)],
   ['forceRelease()', { by: 'me', reasons: 'x' }, 'reason', (options) => lockstep.leases.forceRelease(LOCK, options)],
@@ -60,29 +60,31 @@ const CALLS: readonly (readonly [where: string, typo: object, meant: string, cal
     'signal',
     (options) => lockstep.combine({ key: () => LOCK, run: async () => [] })(1, options),
   ],
-  ['dispatcher()', { sink: nothing, topics: ['a'] }, 'sink', (options) => lockstep.dispatcher(options)],
-  ['backoffMs', { frist: 5 }, 'first', (backoffMs) => lockstep.dispatcher({ sink: () => undefined, backoffMs })],
+  ['dispatcher()', { sink: nothing, topics: ['a'] }, 'sink', (options) => lockstep.outbox.dispatcher(options)],
+  ['backoffMs', { frist: 5 }, 'first', (backoffMs) => lockstep.outbox.dispatcher({ sink: () => undefined, backoffMs })],
   [
     'dispatcher.run()',
     { abort: 1 },
     'signal',
-    (options) => lockstep.dispatcher({ sink: () => undefined }).run(options),
+    (options) => lockstep.outbox.dispatcher({ sink: () => undefined }).run(options),
   ],
-  ['perEvent()', { concurency: 5 }, 'concurrency', (options) => perEvent(nothing, options)],
+  ['perEvent()', { concurency: 5 }, 'concurrency', (options) => perEvent(options, nothing)],
   ['an event', { ...stream, payload: 1, header: {} }, 'headers', (given) => lockstep.outbox.enqueue(pool, given)],
   ['outbox.parked()', { dispatchers: 'a' }, 'dispatcher', (options) => lockstep.outbox.parked(options)],
   ['outbox.retry()', { ...stream, dispatchr: 'a' }, 'dispatcher', (options) => lockstep.outbox.retry(options)],
-  ['outbox.skip()', { ...stream, seq: 1, reson: 'a' }, 'reason', (options) => lockstep.outbox.skip(options)],
+  ['outbox.skip()', { reson: 'a' }, 'reason', (options) => lockstep.outbox.skip({ ...stream, seq: 1 }, options)],
   ['outbox.pause()', { ...stream, dispatchr: 'a' }, 'dispatcher', (options) => lockstep.outbox.pause(options)],
   ['outbox.resume()', { ...stream, dispatchr: 'a' }, 'dispatcher', (options) => lockstep.outbox.resume(options)],
-  ['outbox.erase()', { ...stream, reasons: 'a' }, 'reason', (options) => lockstep.outbox.erase(options)],
+  ['outbox.erase()', { reasons: 'a' }, 'reason', (options) => lockstep.outbox.erase(stream, options)],
+  ['outbox.erase()', { topics: 'a', key: 'a' }, 'topic', (given) => lockstep.outbox.erase(given)],
   ['outbox.retain()', { olderThan: 5 }, 'olderThanMs', (options) => lockstep.outbox.retain(options)],
-  ['outbox.remove()', { dispatcher: 'a', reasons: 'b' }, 'reason', (options) => lockstep.outbox.remove(options)],
+  ['removeDispatcher()', { reasons: 'b' }, 'reason', (options) => lockstep.outbox.removeDispatcher('a', options)],
+  ['rollout.set()', { reasons: 'b' }, 'reason', (options) => lockstep.rollout.set('A:', 'on', options)],
   ['outbox.rebase()', { deliver: 'all', reasons: 'b' }, 'reason', (options) => lockstep.outbox.rebase(options)],
   ['replay()', { sink: nothing, topics: 'trades' }, 'topic', (options) => lockstep.outbox.replay(options)],
   ['accept()', { begin: 5 }, 'start', (options) => inbox.accept(tx, event, options)],
   ['acceptMany()', { idle: 5 }, 'idleMs', (options) => inbox.acceptMany(tx, [], options)],
-  ['handle()', { locks: LOCK }, 'lock', (options) => inbox.handle(event, nothing, options)],
+  ['handle()', { locks: LOCK }, 'lock', (options) => inbox.handle(event, options, nothing)],
   ['startAt()', { forced: true }, 'force', (options) => inbox.startAt(tx, stream, 1, options)],
   ['new StreamVerifier()', { example: 1 }, 'examples', (options) => new StreamVerifier(options)],
   ['lockRows()', { skipLock: true }, 'skipLocked', (options) => lockRows(tx, 'accounts', [1], options)],
@@ -140,6 +142,51 @@ describe('refuses a name that is not known', () => {
   })
 })
 
+describe('refuses a form of before, and names the one of now', () => {
+  const untyped = lockstep as unknown as Record<string, (...args: unknown[]) => unknown>
+  const operator = lockstep.outbox as unknown as Record<string, (...args: unknown[]) => unknown>
+  const consumer = inbox as unknown as Record<string, (...args: unknown[]) => unknown>
+  const external = { find: nothing, begin: nothing, act: nothing, finish: nothing }
+  test.each<[string, () => unknown, string]>([
+    ['leader(key, fn)', () => untyped['leader']?.(LOCK, nothing), 'leader(key, options, fn)'],
+    ['leader(key, fn, options)', () => untyped['leader']?.(LOCK, nothing, { ttlMs: 500 }), 'leader(key, options, fn)'],
+    ['leader(key, options)', () => untyped['leader']?.(LOCK, {}), 'leader(key, options, fn)'],
+    ['lease(key, fn)', () => untyped['lease']?.(LOCK, nothing), 'lease(key, options, fn)'],
+    ['transaction(fn)', () => untyped['transaction']?.(nothing), 'transaction(options, fn)'],
+    ['handle(event, handler)', () => consumer['handle']?.(event, nothing), 'handle(event, options, handler)'],
+    ['handle(event, handler, {})', () => consumer['handle']?.(event, nothing, {}), 'handle(event, options, handler)'],
+    ['perEvent(handler)', () => perEvent(nothing as never, undefined as never), 'perEvent(options, handler)'],
+    ['once(key, { act })', () => untyped['once']?.(LOCK, external), 'lockstep.onceExternal(key, {'],
+    ['rollback', () => new Lockstep(pool, { rollout: 'on', rollback: { waitMs: 5 } } as never), '"switchBack"'],
+    ['rollout.set(…, reason)', () => lockstep.rollout.set('A:', 'on', 'a test' as never), 'The options are reason.'],
+    ['maxWaitMs', () => untyped['combine']?.({ key: () => LOCK, run: nothing, maxWaitMs: 5 }), '"waitMs"'],
+    ['idempotent({ ttlMs })', () => idempotent(lockstep, { scope, ttlMs: 5 } as never), '"retainMs"'],
+    ['new StreamVerifier({ begin })', () => new StreamVerifier({ begin: 'first' } as never), '"start"'],
+    ...['retry', 'pause', 'resume'].flatMap((verb): [string, () => unknown, string][] => [
+      [`${verb}({ by })`, () => operator[verb]?.({ ...stream, by: 'me' }), `outbox.${verb}(stream, { reason, by })`],
+      [
+        `${verb}({ reason })`,
+        () => operator[verb]?.({ ...stream, reason: 'x' }),
+        `outbox.${verb}(stream, { reason, by })`,
+      ],
+    ]),
+    [
+      'skip({ reason })',
+      () => operator['skip']?.({ ...stream, seq: 1, reason: 'x' }),
+      'outbox.skip(stream, { reason, by })',
+    ],
+    [
+      'erase({ reason })',
+      () => operator['erase']?.({ ...stream, reason: 'x' }),
+      'outbox.erase(stream, { reason, by })',
+    ],
+  ])('%s', async (_, call, now) => {
+    const error = await refusalOf(call)
+    expect(error).toBeInstanceOf(InvalidOption)
+    expect((error as Error).message).toContain(now)
+  })
+})
+
 describe('refuses undefined for a key', () => {
   const none = undefined as unknown as Key
   test.each<[string, () => unknown]>([
@@ -149,12 +196,12 @@ describe('refuses undefined for a key', () => {
     ['join({ lock })', () => lockstep.join(pool, { lock: none })],
     ['once()', () => lockstep.once(none, { find: nothing, create: async () => 1 })],
     [
-      'the long form of once()',
-      () => lockstep.once(none, { find: nothing, begin: nothing, act: nothing, finish: async () => 1 }),
+      'onceExternal()',
+      () => lockstep.onceExternal(none, { find: nothing, begin: nothing, act: nothing, finish: async () => 1 }),
     ],
     ['lease()', () => lockstep.lease(none, {}, nothing)],
     ['acquire()', () => lockstep.leases.acquire(none)],
-    ['leader()', () => lockstep.leader(none, nothing)],
+    ['leader()', () => lockstep.leader(none, {}, nothing)],
     ['combine({ key })', () => lockstep.combine({ key: () => none, run: async () => [] })(1)],
     ['lockRows({ key })', () => lockRows(tx, 'accounts', [1], { key: undefined as unknown as string })],
     [

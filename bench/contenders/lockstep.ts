@@ -18,7 +18,7 @@ export const lockstep: ContenderKind = {
       fill: (count) => fill(producer, count),
       deliver(take) {
         const stop = new AbortController()
-        const dispatcher = consumer.dispatcher({
+        const dispatcher = consumer.outbox.dispatcher({
           retainMs: false,
           sink(events) {
             for (const event of events) take(event.payload as Payload)

@@ -62,7 +62,7 @@ export async function takeNextStep(
   }
   await task.run?.(lease.signal)
   const step = done + 1
-  await lease.transaction(async (tx) => {
+  await lease.transaction({}, async (tx) => {
     const { rowCount } = await tx.query(ADVANCE, [id, done])
     if (rowCount !== 1) throw new Error(`The instance ${id} was moved by somebody who does not hold its lease.`)
     await tx.query(RECORD, [id, step, task.name, lease.fence, processName, request ?? null])

@@ -9,7 +9,7 @@ import { CLOSED, FIND_LAST_CLOSED, FIND_OPEN, START_CLOSING } from './positions.
 export async function closePosition(office: Office, symbol: string, waitMs: number): Promise<PositionRow> {
   const { desk, ttlMs } = office
   return desk.lockstep.lease(positionKey(symbol), { ttlMs, waitMs, holder: desk.processName }, async (lease) => {
-    const row = await lease.transaction(async (tx) => {
+    const row = await lease.transaction({}, async (tx) => {
       const [open] = (await tx.query<PositionRow>(FIND_OPEN, [symbol])).rows
       if (open === undefined) return (await tx.query<PositionRow>(FIND_LAST_CLOSED, [symbol])).rows[0]
       if (open.status !== 'active') return open
@@ -32,7 +32,10 @@ export async function finishClosing({ exchange }: Office, lease: Lease, row: Pos
     if (!(error instanceof ExchangeRefused)) throw error
     reason = 'was gone already'
   }
-  return lease.transaction(async (tx) => (await tx.query<PositionRow>(CLOSED, [row.id, reason])).rows[0] as PositionRow)
+  return lease.transaction(
+    {},
+    async (tx) => (await tx.query<PositionRow>(CLOSED, [row.id, reason])).rows[0] as PositionRow,
+  )
 }
 
 function isOpening(symbol: string): Problem {

@@ -7,7 +7,7 @@
  * a position at the exchange that nobody guards.
  *
  * **How.** One lease for each symbol (`Position:BTC`): signal, closing and reconciler exclude each other, and no connection is held while
- * the exchange is asked. A signal is `lockstep.once` in its long form: the row first (`opening`), with an id from which the ids of its orders
+ * the exchange is asked. A signal is `lockstep.onceExternal()`: the row first (`opening`), with an id from which the ids of its orders
  * follow; then entry and stop-loss outside; then `active`. States: opening → active → closing → closed; opening → failed.
  *
  * **Failures.** A creator that dies leaves its row. Its lease ends after 5 s, and whoever comes next, another signal or the reconciler, takes it
@@ -41,10 +41,8 @@ export function createPositions(options: Partial<PositionOptions> = {}): System 
     routes: (desk) => positionRoutes(openOffice(desk, given)),
     async background(desk, signal) {
       const lead = { signal, ttlMs: given.ttlMs, holder: desk.processName }
-      await desk.lockstep.leader(
-        key`Leader:positions`,
-        (lease) => new Reconciler(openOffice(desk, given)).run(AbortSignal.any([lease.signal, signal])),
-        lead,
+      await desk.lockstep.leader(key`Leader:positions`, lead, (lease) =>
+        new Reconciler(openOffice(desk, given)).run(AbortSignal.any([lease.signal, signal])),
       )
     },
     check: checkPositions,

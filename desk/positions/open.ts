@@ -49,7 +49,7 @@ function open(
   waitMs: number,
   begin: (tx: Transaction) => Promise<PositionRow>,
 ): Promise<OnceResult<PositionRow>> {
-  return desk.lockstep.once<PositionRow, PositionRow, Opened>(positionKey(symbol), {
+  return desk.lockstep.onceExternal<PositionRow, PositionRow, Opened>(positionKey(symbol), {
     ttlMs,
     waitMs,
     holder: desk.processName,

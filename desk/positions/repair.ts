@@ -15,7 +15,7 @@ export async function repair(office: Office, symbol: string): Promise<void> {
   const lease = await desk.lockstep.leases.tryAcquire(positionKey(symbol), { ttlMs, holder: desk.processName })
   if (lease === undefined) return
   try {
-    const row = await lease.transaction(async (tx) => (await tx.query<PositionRow>(FIND_OPEN, [symbol])).rows[0])
+    const row = await lease.transaction({}, async (tx) => (await tx.query<PositionRow>(FIND_OPEN, [symbol])).rows[0])
     if (row === undefined || row.status === 'opening') return
     if (row.status === 'closing') {
       await finishClosing(office, lease, row)
@@ -23,11 +23,11 @@ export async function repair(office: Office, symbol: string): Promise<void> {
     }
     const held = await exchange.position(symbol, lease.signal)
     if (held === undefined || held.id !== Number(row.exchange_id)) {
-      await lease.transaction((tx) => tx.query(CLOSED, [row.id, 'gone at the exchange']))
+      await lease.transaction({}, (tx) => tx.query(CLOSED, [row.id, 'gone at the exchange']))
       return
     }
     if (held.net !== signedQuantity(row)) {
-      await lease.transaction((tx) => tx.query(CORRECT, [row.id, sideOf(held), Math.abs(held.net)]))
+      await lease.transaction({}, (tx) => tx.query(CORRECT, [row.id, sideOf(held), Math.abs(held.net)]))
     }
     await oneStop(office, lease, row, held)
   } finally {
@@ -56,6 +56,7 @@ async function oneStop(office: Office, lease: Lease, row: PositionRow, held: Ope
     if (!(error instanceof ExchangeRefused)) throw error
     // What cannot be guarded is not kept.
     const closing = await lease.transaction(
+      {},
       async (tx) => (await tx.query<PositionRow>(START_CLOSING, [row.id])).rows[0] as PositionRow,
     )
     await finishClosing(office, lease, closing)
@@ -68,6 +69,7 @@ async function oneStop(office: Office, lease: Lease, row: PositionRow, held: Ope
 
 function nextStop(lease: Lease, row: PositionRow, price: number): Promise<PositionRow> {
   return lease.transaction(
+    {},
     async (tx) => (await tx.query<PositionRow>(NEXT_STOP, [row.id, price])).rows[0] as PositionRow,
   )
 }

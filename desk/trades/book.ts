@@ -17,9 +17,9 @@ export const READER = 'desk-holdings'
  * effect; what would leave a gap is refused.
  */
 export async function book(lockstep: Desk['lockstep'], events: readonly TradeEvent[]): Promise<void> {
-  const inbox = lockstep.inbox(READER)
+  const reader = lockstep.inbox.consumer(READER)
   await lockstep.transaction({}, async (tx) => {
-    const verdicts = await inbox.acceptMany(tx, events)
+    const verdicts = await reader.acceptMany(tx, events)
     const trouble = verdicts.find((verdict) => verdict instanceof Error)
     if (trouble !== undefined) throw trouble
     await apply(

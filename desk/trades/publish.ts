@@ -32,7 +32,7 @@ async function both(
   read: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const { lockstep, processName } = desk
-  const dispatcher = lockstep.dispatcher({ name, sink, holder: processName })
+  const dispatcher = lockstep.outbox.dispatcher({ name, sink, holder: processName })
   await Promise.all([
     persistently(desk, 'dispatcher', signal, () => dispatcher.run({ signal })),
     persistently(desk, 'reader', signal, () => inOneProcess(desk, signal, read)),
@@ -45,11 +45,15 @@ async function inOneProcess(
   signal: AbortSignal,
   read: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  await lockstep.leader(key`Leader:trade-reader`, (lease) => read(AbortSignal.any([signal, lease.signal])), {
-    signal,
-    holder: processName,
-    ttlMs: READER_TTL_MS,
-  })
+  await lockstep.leader(
+    key`Leader:trade-reader`,
+    {
+      signal,
+      holder: processName,
+      ttlMs: READER_TTL_MS,
+    },
+    (lease) => read(AbortSignal.any([signal, lease.signal])),
+  )
 }
 
 /** One that has met an error begins anew: a reader where it was acknowledged, a dispatcher where its cursor is. */

@@ -53,7 +53,7 @@ export async function run(pool: pg.Pool, address: string): Promise<KafkaResult> 
   await Promise.all([producer.connect(), admin.connect(), consumer.connect()])
 
   const stop = new AbortController()
-  const dispatching = lockstep.dispatcher({ sink: kafkaSink({ producer, admin }) }).run({ signal: stop.signal })
+  const dispatching = lockstep.outbox.dispatcher({ sink: kafkaSink({ producer, admin }) }).run({ signal: stop.signal })
   await Promise.all(
     Array.from({ length: TRADES }, async (_, id) => {
       const portfolio = PORTFOLIOS[id % PORTFOLIOS.length] as string
@@ -64,7 +64,7 @@ export async function run(pool: pg.Pool, address: string): Promise<KafkaResult> 
     }),
   )
 
-  const inbox = lockstep.inbox('book-keeper')
+  const bookKeeper = lockstep.inbox.consumer('book-keeper')
   const handled: Record<string, number[]> = {}
   const partitions = new Set<number>()
   let [first, duplicates] = [0, 0]
@@ -76,7 +76,7 @@ export async function run(pool: pg.Pool, address: string): Promise<KafkaResult> 
         eachMessage: async ({ topic, partition, message }) => {
           partitions.add(partition)
           const event = readMessage<Trade>(message.headers ?? {}, message.value)
-          const verdict = await inbox.handle(event, async (tx, { payload }) => {
+          const verdict = await bookKeeper.handle(event, {}, async (tx, { payload }) => {
             await tx.query(BOOK, [event.key, payload.quantity])
           })
           if (verdict === 'first') {

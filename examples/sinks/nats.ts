@@ -49,9 +49,9 @@ export async function run(pool: pg.Pool, address: string): Promise<NatsResult> {
   await manager.streams.add({ name: 'TRADES', subjects: ['trades.>'] })
   const stop = new AbortController()
   const sink = natsSink({ client, stream: 'TRADES' })
-  const dispatching = lockstep.dispatcher({ sink }).run({ signal: stop.signal })
+  const dispatching = lockstep.outbox.dispatcher({ sink }).run({ signal: stop.signal })
 
-  const inbox = lockstep.inbox('book-keeper')
+  const bookKeeper = lockstep.inbox.consumer('book-keeper')
   const booked: Record<string, number[]> = {}
   let [seen, duplicates] = [0, 0]
 
@@ -66,7 +66,7 @@ export async function run(pool: pg.Pool, address: string): Promise<NatsResult> {
     const messages = await consumer.consume()
     for await (const message of messages) {
       const event = readNatsMessage<Trade>(message)
-      const verdict = await inbox.handle(event, async (tx, { payload }) => {
+      const verdict = await bookKeeper.handle(event, {}, async (tx, { payload }) => {
         await tx.query(BOOK, [event.key, payload.quantity])
       })
       if (verdict === 'duplicate') duplicates++

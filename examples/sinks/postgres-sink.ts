@@ -68,7 +68,7 @@ export async function run(pool: pg.Pool, address: string): Promise<PostgresSinkR
   })
 
   const stop = new AbortController()
-  const dispatching = here
+  const dispatching = here.outbox
     .dispatcher({ sink, attempts: 1000, backoffMs: { first: 20, longest: 50 } })
     .run({ signal: stop.signal })
   await Promise.all(

@@ -51,7 +51,7 @@ export async function run(pool: pg.Pool, address: string): Promise<RabbitmqResul
   await channel.bindQueue(QUEUE, EXCHANGE, 'trades')
   await channel.prefetch(20)
 
-  const inbox = lockstep.inbox('book-keeper')
+  const bookKeeper = lockstep.inbox.consumer('book-keeper')
   const booked: Record<string, number[]> = {}
   let [again, crashes] = [0, 0]
   let allBooked: () => void
@@ -60,7 +60,7 @@ export async function run(pool: pg.Pool, address: string): Promise<RabbitmqResul
   async function book(message: ConsumeMessage): Promise<void> {
     const event = readMessage<Trade>(message.properties.headers ?? {}, message.content)
     try {
-      const verdict = await inbox.handle(event, async (tx, { payload }) => {
+      const verdict = await bookKeeper.handle(event, {}, async (tx, { payload }) => {
         await tx.query(BOOK, [event.key, payload.quantity])
       })
       if (verdict === 'first') (booked[event.key] ??= []).push(event.seq)
@@ -88,7 +88,7 @@ export async function run(pool: pg.Pool, address: string): Promise<RabbitmqResul
   // The producer.
   const stop = new AbortController()
   const sink = rabbitmqSink({ connect: () => connect(url), exchange: EXCHANGE })
-  const dispatching = lockstep.dispatcher({ sink }).run({ signal: stop.signal })
+  const dispatching = lockstep.outbox.dispatcher({ sink }).run({ signal: stop.signal })
   for (let id = 0; id < TRADES; id++) {
     const portfolio = PORTFOLIOS[id % PORTFOLIOS.length] as string
     await lockstep.transaction({ lock: key`Portfolio:${portfolio}` }, async (tx) => {

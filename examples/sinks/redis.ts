@@ -44,9 +44,9 @@ export async function run(pool: pg.Pool, address: string): Promise<RedisResult> 
   await pool.query(TABLES)
   const client = new Redis(`redis://${address}`)
   const stop = new AbortController()
-  const dispatching = lockstep.dispatcher({ sink: redisSink({ client }) }).run({ signal: stop.signal })
+  const dispatching = lockstep.outbox.dispatcher({ sink: redisSink({ client }) }).run({ signal: stop.signal })
 
-  const inbox = lockstep.inbox('book-keeper')
+  const bookKeeper = lockstep.inbox.consumer('book-keeper')
   const booked: Record<string, number[]> = {}
   let duplicates = 0
 
@@ -57,7 +57,7 @@ export async function run(pool: pg.Pool, address: string): Promise<RedisResult> 
     const entries = streams?.[0]?.[1] ?? []
     for (const [, fields] of entries) {
       const event = readRedisEntry<Trade>(fields)
-      const verdict = await inbox.handle(event, async (tx, { payload }) => {
+      const verdict = await bookKeeper.handle(event, {}, async (tx, { payload }) => {
         await tx.query(BOOK, [portfolio, payload.quantity])
       })
       if (verdict === 'duplicate') duplicates++
@@ -70,7 +70,7 @@ export async function run(pool: pg.Pool, address: string): Promise<RedisResult> 
   async function keepBooks(portfolio: string, until: number): Promise<void> {
     // A blocked read holds its connection up.
     const reader = client.duplicate()
-    const position = await inbox.position({ topic: 'trades', key: portfolio })
+    const position = await bookKeeper.position({ topic: 'trades', key: portfolio })
     let after = `${position?.seq ?? 0}-0`
     while ((booked[portfolio]?.length ?? 0) < until) after = await read(reader, portfolio, after)
     reader.disconnect()

@@ -46,7 +46,7 @@ export async function run(pool: pg.Pool): Promise<WebhookResult> {
   await lockstep.migrate()
   await pool.query(TABLES)
   const booked: Record<string, number[]> = {}
-  const inbox = lockstep.inbox('book-keeper')
+  const consumer = lockstep.inbox.consumer('book-keeper')
   const stop = new AbortController()
   let [count, again] = [0, 0]
 
@@ -54,7 +54,7 @@ export async function run(pool: pg.Pool): Promise<WebhookResult> {
   async function take(headers: Record<string, string | string[] | undefined>, body: Buffer): Promise<number> {
     try {
       const event = verifyWebhook<Trade>(headers, body, SECRET)
-      const verdict = await inbox.handle(event, async (tx, { payload }) => {
+      const verdict = await consumer.handle(event, {}, async (tx, { payload }) => {
         await tx.query(BOOK, [event.key, payload.quantity])
       })
       if (verdict === 'first') {
@@ -85,7 +85,7 @@ export async function run(pool: pg.Pool): Promise<WebhookResult> {
   const url = await listening(bookKeeper)
 
   const sink = webhookSink({ url, secret: SECRET })
-  const dispatching = lockstep.dispatcher({ sink, backoffMs: { first: 20 } }).run({ signal: stop.signal })
+  const dispatching = lockstep.outbox.dispatcher({ sink, backoffMs: { first: 20 } }).run({ signal: stop.signal })
   for (let id = 0; id < TRADES; id++) {
     const portfolio = PORTFOLIOS[id % PORTFOLIOS.length] as string
     await lockstep.transaction({ lock: key`Portfolio:${portfolio}` }, async (tx) => {

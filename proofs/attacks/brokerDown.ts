@@ -126,7 +126,7 @@ async function besiege(
   subscribe('lockstep:outbox.parked', onParked)
   const stop = new AbortController()
   const sink = plant === undefined ? connected.sink : plant(connected.sink)
-  const dispatching = lockstep
+  const dispatching = lockstep.outbox
     .dispatcher({ sink, shards: 4, backoffMs: { longest: 1000 } })
     .run({ signal: stop.signal })
   const trickle = new Trickle(url, topic, size.load)

@@ -5,9 +5,9 @@ import type { OnceAnswer } from './processes/onceProcess.ts'
 import { type DriverName, type Lab, openLab, type Route } from './lab.ts'
 import { attack, type Tell } from './attack.ts'
 import { CREATE, CREATE_TABLE, DOUBLES, FIND } from './once.sql.ts'
-import { type LongSize, playLong } from './onceLong.ts'
+import { type ExternalSize, playExternal } from './onceExternal.ts'
 
-interface Size extends LongSize {
+interface Size extends ExternalSize {
   readonly keys: number
   readonly callersEach: number
 }
@@ -22,7 +22,7 @@ const PROCESSES: readonly { driver: DriverName; route: Route }[] = [
 
 /**
  * A hundred calls for one key at once, from four processes, key after key. For each key one row, one caller that created it, and
- * the same id for all. The same check and insert without the lock must create doubles. Then the long form, see onceLong.ts.
+ * the same id for all. The same check and insert without the lock must create doubles. Then `onceExternal`, see onceExternal.ts.
  */
 export const once = attack<Size>({
   name: 'once',
@@ -37,12 +37,12 @@ export const once = attack<Size>({
       const doubled = (await lab.admin.query(DOUBLES)).rowCount ?? -1
       tell('once: without the lock')
       const control = await withoutLock(lab)
-      const long = await playLong(lab, size, tell)
-      const results: ResultRow[] = [{ form: 'short', ...result, 'keys with two rows': doubled }, long.row]
+      const external = await playExternal(lab, size, tell)
+      const results: ResultRow[] = [{ form: 'once', ...result, 'keys with two rows': doubled }, external.row]
       return {
         results,
         goals: [
-          ...long.goals,
+          ...external.goals,
           goal('calls', result.calls, '=', size.keys * size.callersEach * PROCESSES.length),
           goal('keys with more or less than one creator', result['not one creator'], '=', 0),
           goal('keys whose callers got different ids', result['different ids'], '=', 0),

@@ -115,7 +115,7 @@ async function strike(
   const stoppedAt = performance.now()
   const lease = await other.lockstep.leases.acquire(order.name, { ttlMs: 30_000, waitMs: 20 * TTL_MS, holder: 'other' })
   const inAfterMs = performance.now() - stoppedAt
-  await lease.transaction(async (tx) => void (await tx.query(WRITE_STATE, [order.name, 'other'])))
+  await lease.transaction({}, async (tx) => void (await tx.query(WRITE_STATE, [order.name, 'other'])))
   victim.signal('SIGCONT')
   const report = await victim.ask<ZombieReport>('go on')
   const { rows } = await lab.admin.query<{ owner: string }>(READ_STATE, [order.name])

@@ -168,7 +168,7 @@ export const locksAndTransactions: readonly Mutant[] = [
   {
     name: 'take-over-begins-anew',
     why: 'Who takes over what somebody had begun does not go on with it, but begins a second one with another id.',
-    file: 'src/once/long.ts',
+    file: 'src/once/onceExternal.ts',
     find: 'if (found !== undefined && found !== null) return { found, takenOver: true }',
     replace: 'if (isDone(found)) return { found, takenOver: true }',
     caughtBy: { by: 'lab', scenario: 'position', fault: 'kill', invariant: 'one per key' },

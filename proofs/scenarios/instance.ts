@@ -66,7 +66,7 @@ export const instance: Scenario = {
         operation.tell('granted', { fence: String(lease.fence) })
         try {
           await beActive(hands, operation, 5 + operation.random.below(30), held(lease), lease.fence)
-          return await lease.transaction((tx) => doStep((text, values) => tx.query(text, values), round, operation))
+          return await lease.transaction({}, (tx) => doStep((text, values) => tx.query(text, values), round, operation))
         } finally {
           operation.tell('released')
           await lease.release()

@@ -46,6 +46,7 @@ export const leader: Scenario = {
         let terms = 0
         await hands.lockstep.leader(
           key`ProveLeader:${operation.key}`,
+          { ttlMs: hands.ttlMs, signal: hands.signal, holder: operation.id },
           async (lease) => {
             // A second term would be another claim.
             if (++terms > 1) return
@@ -54,7 +55,6 @@ export const leader: Scenario = {
             await beActive(hands, operation, forMs, () => !hands.signal.aborted && held(lease)(), lease.fence)
             operation.tell('released')
           },
-          { ttlMs: hands.ttlMs, signal: hands.signal, holder: operation.id },
         )
         return undefined
       },

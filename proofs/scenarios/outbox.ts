@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Delivery } from 'pg-lockstep/outbox'
+import type { Delivery } from 'pg-lockstep'
 import { exactlyOnce } from '../checkers/exactlyOnce.ts'
 import { keyOrder } from '../checkers/keyOrder.ts'
 import { nothingLost } from '../checkers/nothingLost.ts'
@@ -66,7 +66,7 @@ export const outbox: Scenario = {
   title: 'Events in order, from the outbox to the inbox',
   forms: {
     naive: 'pending rows under a try-lock of their stream, sent and marked; a consumer that counts what comes',
-    lockstep: 'tx.enqueue(), lockstep.dispatcher() in every process, a consumer with lockstep.inbox()',
+    lockstep: 'tx.enqueue(), lockstep.outbox.dispatcher() in every process, a consumer of lockstep.inbox',
   },
   lanes: 2,
   checkers: [keyOrder({ repeats: true }), nothingLost, exactlyOnce],
@@ -103,8 +103,8 @@ export const outbox: Scenario = {
         }),
       beside: async (signal) => {
         const { lockstep } = hands
-        const inbox = lockstep.inbox('prove')
-        const dispatcher = lockstep.dispatcher({
+        const consumer = lockstep.inbox.consumer('prove')
+        const dispatcher = lockstep.outbox.dispatcher({
           shards: 4,
           ttlMs: hands.ttlMs,
           attempts: 50,
@@ -129,7 +129,7 @@ export const outbox: Scenario = {
         await Promise.all([
           dispatcher.run({ signal }),
           consume(hands, signal, async ({ key, seq, id, op }) => {
-            await inbox.handle({ topic: topicOf(hands.round), key, seq, id }, async (tx) => {
+            await consumer.handle({ topic: topicOf(hands.round), key, seq, id }, {}, async (tx) => {
               await tx.query(RECEIVE, [hands.round, key, op])
             })
           }),

@@ -34,7 +34,7 @@ export const position: Scenario = {
   title: 'One position, opened by two paths',
   forms: {
     naive: 'looks for the position, and where there is none places the order and inserts it',
-    lockstep: 'lockstep.once() in its long form: begin, act at the exchange, finish; a crashed creator is taken over',
+    lockstep: 'lockstep.onceExternal(): begin, act at the exchange, finish; a crashed creator is taken over',
   },
   lanes: 2,
   checkers: [onePerKey('position'), noDeadlock],
@@ -56,7 +56,7 @@ export const position: Scenario = {
     lockstep: (hands) => ({
       keyFor: () => symbolNow(hands),
       async operate(operation) {
-        const { value } = await hands.lockstep.once<string, string, void>(key`ProvePosition:${operation.key}`, {
+        const { value } = await hands.lockstep.onceExternal<string, string, void>(key`ProvePosition:${operation.key}`, {
           ttlMs: hands.ttlMs,
           waitMs: 15_000,
           signal: hands.signal,

@@ -97,7 +97,7 @@ describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
       stdout: `${key('3')} was taken away from 1 holder, by ${username}.\n`,
       stderr: '',
     })
-    await expect(lease.transaction(async () => Promise.resolve())).rejects.toMatchObject({ reason: 'taken away' })
+    await expect(lease.transaction({}, async () => Promise.resolve())).rejects.toMatchObject({ reason: 'taken away' })
     const again = await run('release', key('3'), '--reason', 'again', '--by', 'ann', '--json', ...here)
     expect(again.code).toBe(0)
     expect(JSON.parse(again.stdout)).toMatchObject({ ok: true, key: key('3'), by: 'ann', released: 0 })

@@ -50,14 +50,14 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   /** A dispatcher whose sink takes everything but what is refused. */
   function dispatch(name: string, attempts = 1000): () => Promise<void> {
     const stop = new AbortController()
-    const dispatcher = lockstep.dispatcher({
+    const dispatcher = lockstep.outbox.dispatcher({
       name,
       shards: 2,
       attempts,
       holder: `worker of ${name}`,
       // Once it is refused, it waits for an operator, or nearly so.
       backoffMs: { first: 600_000, longest: 600_000 },
-      sink: perEvent((event) => {
+      sink: perEvent({}, (event) => {
         if (refused.has(nameOf(event))) throw new EventRefused(`no ${event.key}\u001B[2J`)
         sent.push(`${name} ${nameOf(event)}`)
       }),

@@ -58,10 +58,9 @@ export function operate(verb: OperatorVerb): (call: Call, advice: string) => Pro
       // Of a stream that does not wait there is no head, and the library says so.
       const head = verb === 'skip' ? await headOf(outbox, whose) : undefined
       const seq = verb === 'skip' ? (head?.head ?? 1) : undefined
-      const act = { ...whose, by: userName() }
-      if (verb === 'retry' || verb === 'resume') await outbox[verb](act)
-      else if (seq !== undefined) await outbox.skip({ ...act, seq, headId: head?.headId, reason: reason ?? '' })
-      else await outbox.pause({ ...act, ...(reason === undefined ? {} : { reason }) })
+      const audited = { by: userName(), ...(reason === undefined ? {} : { reason }) }
+      if (verb !== 'skip') await outbox[verb](whose, audited)
+      else await outbox.skip({ ...whose, seq: seq ?? 1, headId: head?.headId }, { reason: '', ...audited })
       const which = seq === undefined ? {} : { seq }
       return {
         exitCode: 0,
@@ -87,7 +86,7 @@ export function erase(call: Call, advice: string): Promise<Outcome> {
   const { reason } = call.values
   if (reason === undefined) throw new UsageError('Why?', advice)
   return withDatabase(call.values, async ({ lockstep }): Promise<Outcome> => {
-    const { erased } = await lockstep.outbox.erase({ ...stream, reason, by: userName() })
+    const { erased } = await lockstep.outbox.erase(stream, { reason, by: userName() })
     const told =
       erased === 0
         ? `No retained event of ${nameOf(stream)} had a payload. What was put aside of it has none any more, either.`

@@ -45,8 +45,8 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
 
   function dispatch(): Promise<void> {
     stop = new AbortController()
-    const sink = perEvent(({ key, seq, tombstone = '' }) => void sent.push(`${key} #${seq} ${tombstone}`.trim()))
-    const ran = lockstep.dispatcher({ shards: 1, retainMs: false, sink }).run({ signal: stop.signal })
+    const sink = perEvent({}, ({ key, seq, tombstone = '' }) => void sent.push(`${key} #${seq} ${tombstone}`.trim()))
+    const ran = lockstep.outbox.dispatcher({ shards: 1, retainMs: false, sink }).run({ signal: stop.signal })
     running = ran.catch(() => undefined)
     return ran
   }

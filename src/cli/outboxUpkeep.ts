@@ -106,7 +106,7 @@ export function remove({ words: [, dispatcher], values }: Call, advice: string):
   if (dispatcher === undefined || dispatcher === '') throw new UsageError('Which dispatcher?', advice)
   if (reason === undefined) throw new UsageError('Why?', advice)
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
-    await lockstep.outbox.remove({ dispatcher, reason, by: userName() })
+    await lockstep.outbox.removeDispatcher(dispatcher, { reason, by: userName() })
     return {
       exitCode: 0,
       json: { ok: true, command: 'outbox remove', schema: lockstep.schema, dispatcher, reason },

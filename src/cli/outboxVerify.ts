@@ -14,7 +14,7 @@ export async function verify({ words: [, file = '-'], values }: Call, advice: st
   if (file === '-' && process.stdin.isTTY) {
     throw new UsageError('Nothing comes in from standard input.', `${advice} Or pass the lines through a pipe.`)
   }
-  const verifier = new StreamVerifier({ begin: values.part === 'true' ? 'first' : 1 })
+  const verifier = new StreamVerifier({ start: values.part === 'true' ? 'first' : 1 })
   let number = 0
   for await (const line of linesOf(file)) {
     number++

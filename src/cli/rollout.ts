@@ -39,7 +39,7 @@ keys that no rule is for are locked. N% locks that part of the keys and observes
 }
 
 interface Rules {
-  set(prefix: string, mode: RolloutMode, reason?: string): Promise<void>
+  set(prefix: string, mode: RolloutMode, options: { readonly reason: string }): Promise<void>
   unset(prefix: string): Promise<boolean>
 }
 
@@ -59,7 +59,7 @@ function changeOf({ words, values }: Call): ((rules: Rules) => Promise<string>) 
   if (mode === undefined || rest.length > 0) throw new UsageError('Which mode?', SET)
   const wanted = modeOf(mode)
   return async (rules) => {
-    await rules.set(prefix, wanted, values.reason ?? '')
+    await rules.set(prefix, wanted, { reason: values.reason ?? '' })
     return `${shown(prefix)} is ${named(wanted)}. Processes follow within seconds.`
   }
 }

@@ -5,7 +5,7 @@ import { NAME_ONE, namesDatabase } from './databaseUrl.ts'
 import { explain, type Explanation } from './explain.ts'
 import { helpAsJson, helpFor } from './help.ts'
 import { untilInterrupted } from './interrupt.ts'
-import { packageVersion } from './packageVersion.ts'
+import { packageVersion } from '../packageVersion.ts'
 import { Screen } from './screen.ts'
 import { type Terminal, terminalOf } from './terminal.ts'
 import { UsageError } from './usageError.ts'
@@ -65,8 +65,8 @@ function help(name: string | undefined, hint?: string): Outcome {
   }
 }
 
-async function version(): Promise<Outcome> {
-  const text = await packageVersion()
+function version(): Outcome {
+  const text = packageVersion()
   return { exitCode: 0, json: { ok: true, command: 'version', version: text }, text: () => text }
 }
 

@@ -60,10 +60,10 @@ test('counts what is held, waited for and parked, and says where to look', async
   const event = { topic: 'trades', payload: 1 }
   await waiter.transaction({}, async (tx) => tx.enqueueMany(['a', 'b'].map((key) => ({ ...event, key }))))
   const stopping = new AbortController()
-  const sink = perEvent(({ key }) => {
+  const sink = perEvent({}, ({ key }) => {
     if (key === 'a') throw new Error('not this one')
   })
-  const running = holder.dispatcher({ sink, shards: 2, attempts: 1 }).run({ signal: stopping.signal })
+  const running = holder.outbox.dispatcher({ sink, shards: 2, attempts: 1 }).run({ signal: stopping.signal })
   await expect.poll(async () => (await holder.outbox.parked()).length).toBe(1)
 
   // The test's own, and those of the dispatcher.

@@ -21,7 +21,7 @@ export type Combiners = Set<{ idle(): Promise<void> }>
 interface Settings<Item, Result> {
   readonly run: (tx: Transaction, items: readonly Item[]) => Promise<readonly (Result | Error)[]>
   readonly maxBatch: number
-  readonly maxWaitMs: number | false
+  readonly waitMs: number | false
   readonly isolation: Isolation | undefined
 }
 
@@ -67,7 +67,7 @@ export class Batcher<Item, Result> {
   enter(key: Key, item: Item, signal: AbortSignal | undefined): Promise<Result> {
     const open = this.#lines.get(key)
     if (open !== undefined) return open.enter(item, signal)
-    const line = new Line<Item, Result>(key, this.#settings.maxWaitMs, this.#crowd)
+    const line = new Line<Item, Result>(key, this.#settings.waitMs, this.#crowd)
     this.#lines.set(key, line)
     this.#combiners.add(this)
     const result = line.enter(item, signal)
@@ -135,7 +135,7 @@ export class Batcher<Item, Result> {
     signal: AbortSignal | undefined,
     takeBatch: () => Call<Item, Result>[],
   ): Promise<unknown> {
-    const { isolation, maxWaitMs, run } = this.#settings
+    const { isolation, waitMs, run } = this.#settings
     let batch: Call<Item, Result>[] = []
     let results: readonly (Result | Error)[] = []
     let beganAt = 0
@@ -144,7 +144,7 @@ export class Batcher<Item, Result> {
         this.#grounds,
         {
           lock: line.key,
-          waitMs: maxWaitMs,
+          waitMs,
           ...(isolation === undefined ? {} : { isolation }),
           ...(signal === undefined ? {} : { signal }),
         },

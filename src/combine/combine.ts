@@ -24,8 +24,11 @@ export interface CombineOptions<Item, Result, Client = unknown> {
   readonly maxBatch?: number
   /** How many calls may wait for one key; for all keys together ten times as many. Default 10,000. */
   readonly maxQueue?: number
-  /** How long a call waits for its batch to begin. `false`: without limit. Default 30,000. */
-  readonly maxWaitMs?: number | false
+  /**
+   * How long a call waits for its batch to begin. `false` waits without limit. Default 30,000, as of a transaction. `0` is refused: no batch
+   * begins at once.
+   */
+  readonly waitMs?: number | false
   /** Default READ COMMITTED. */
   readonly isolation?: Isolation
 }
@@ -35,7 +38,7 @@ const COMBINE_OPTIONS: OptionNames<CombineOptions<never, never>> = {
   run: true,
   maxBatch: true,
   maxQueue: true,
-  maxWaitMs: true,
+  waitMs: true,
   isolation: true,
 }
 
@@ -52,7 +55,7 @@ export type Combined<Item, Result> = (item: Item, call?: CombinedCall) => Promis
 
 const DEFAULT_MAX_BATCH = 1000
 const DEFAULT_MAX_QUEUE = 10_000
-const DEFAULT_MAX_WAIT_MS = 30_000
+const DEFAULT_WAIT_MS = 30_000
 /** All keys together, in queues of one key. */
 const ALL_KEYS = 10
 
@@ -73,7 +76,7 @@ export function combine<Item, Result>(
   const batcher = new Batcher<Item, Exclude<Result, Error>>(grounds, combiners, {
     run: run as (tx: Transaction, items: readonly Item[]) => Promise<readonly (Exclude<Result, Error> | Error)[]>,
     maxBatch: checkCount('maxBatch', options.maxBatch ?? DEFAULT_MAX_BATCH),
-    maxWaitMs: checkMaxWait(options.maxWaitMs),
+    waitMs: checkWait(options.waitMs),
     isolation: options.isolation,
   })
 
@@ -102,9 +105,9 @@ async function refuse(error: unknown): Promise<never> {
   throw error
 }
 
-function checkMaxWait(maxWaitMs: number | false | undefined): number | false {
-  if (maxWaitMs !== 0) return checkWaitMs(maxWaitMs, DEFAULT_MAX_WAIT_MS, 'maxWaitMs')
-  throw new InvalidOption('maxWaitMs is 0.', { advice: 'No batch begins at once: allow some milliseconds.' })
+function checkWait(waitMs: number | false | undefined): number | false {
+  if (waitMs !== 0) return checkWaitMs(waitMs, DEFAULT_WAIT_MS, 'waitMs')
+  throw new InvalidOption('waitMs is 0.', { advice: 'No batch begins at once: allow some milliseconds.' })
 }
 
 function checkCount(name: string, count: unknown): number {

@@ -10,7 +10,7 @@
  * of one for each. The batch is closed at the last moment, when the lock is granted and before `run` begins: whoever came while the
  * lock was waited for is in it, and whoever gave up is not.
  *
- * **States of a call.** `waiting` → `taken` → settled. While it waits, its signal, its `maxWaitMs` or a failure to open any
+ * **States of a call.** `waiting` → `taken` → settled. While it waits, its signal, its `waitMs` or a failure to open any
  * transaction can end it; nothing has been done for it then. Once taken it shares the fate of its batch:
  * - committed: it gets its entry of what `run` returned; an `Error` in the list rejects that caller alone.
  * - failed for a reason of its items (a constraint, something that `run` threw): the batch is **halved**, in order, each half a
@@ -23,7 +23,7 @@
  * alone locks in the order of its scan.
  *
  * **Bounds.** `maxBatch` for the transaction; `maxQueue` for the calls that wait for one key, ten times that for all keys together;
- * `maxWaitMs` for each call until its batch begins. Beyond: a typed error, not memory.
+ * `waitMs` for each call until its batch begins. Beyond: a typed error, not memory.
  *
  * **Fair.** After each batch a key gives its connection back and asks the pool again, behind whoever waits there. Callers of one key
  * are served in the order of their calls. Other processes compete for the key's lock as for any other; while they do, a process

@@ -351,11 +351,11 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(collected).toBe(true)
   })
 
-  // Once: the second attempt of a batch waits for the lock without any limit (the halves have maxWaitMs): who takes the lock
+  // Once: the second attempt of a batch waits for the lock without any limit (the halves have waitMs): who takes the lock
   // between two attempts and keeps it keeps every caller of the batch for ever.
   test('a batch that lost its lock to somebody else between two attempts is not kept waiting for ever', async () => {
     const [{ lockstep }, { lockstep: other }] = [bench.open(driver), bench.open(driver)]
-    // What a first transaction does beside, such as trying the locks, would take from maxWaitMs.
+    // What a first transaction does beside, such as trying the locks, would take from waitMs.
     for (const each of [lockstep, other]) await each.transaction({}, async () => undefined)
     const [begun, letGo] = [signal(), signal()]
     let runs = 0
@@ -368,7 +368,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
         await tx.query(`DO $$ BEGIN RAISE SQLSTATE '40001'; END $$`)
         return []
       },
-      { maxWaitMs: 1000 },
+      { waitMs: 1000 },
     )
     let told: unknown = 'nothing'
     const answer = call({ id: 1 }).then(

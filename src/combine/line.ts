@@ -27,14 +27,14 @@ export class Line<Item, Result> {
   waiting = 0
   /** Told when the last one that waits has gone. */
   onDeserted: (() => void) | undefined
-  readonly #maxWaitMs: number | false
+  readonly #waitMs: number | false
   readonly #crowd: Crowd
   #calls: Call<Item, Result>[] = []
   #timer: NodeJS.Timeout | undefined
 
-  constructor(key: Key, maxWaitMs: number | false, crowd: Crowd) {
+  constructor(key: Key, waitMs: number | false, crowd: Crowd) {
     this.key = key
-    this.#maxWaitMs = maxWaitMs
+    this.#waitMs = waitMs
     this.#crowd = crowd
   }
 
@@ -101,18 +101,18 @@ export class Line<Item, Result> {
 
   /** All wait equally long, so the first in line is the first to give up: one timer is enough. */
   #watch(): void {
-    if (this.#maxWaitMs === false || this.#timer !== undefined) return
-    this.#timer = this.#crowd.setTimer(() => this.#sendHome(this.#maxWaitMs as number), this.#maxWaitMs)
+    if (this.#waitMs === false || this.#timer !== undefined) return
+    this.#timer = this.#crowd.setTimer(() => this.#sendHome(this.#waitMs as number), this.#waitMs)
   }
 
-  #sendHome(maxWaitMs: number): void {
+  #sendHome(waitMs: number): void {
     this.#timer = undefined
     const now = performance.now()
     for (const call of this.#calls) {
       if (!call.waiting) continue
-      const leftMs = call.cameAt + maxWaitMs - now
+      const leftMs = call.cameAt + waitMs - now
       if (leftMs > 0) {
-        this.#timer = this.#crowd.setTimer(() => this.#sendHome(maxWaitMs), leftMs)
+        this.#timer = this.#crowd.setTimer(() => this.#sendHome(waitMs), leftMs)
         return
       }
       this.#turnAway(call, lateCall(this.key, now - call.cameAt))
@@ -130,7 +130,7 @@ function abortedCall(key: Key, signal: AbortSignal): LockAborted {
 
 function lateCall(key: Key, waitedMs: number): LockTimeout {
   return new LockTimeout(`The call on ${key} was in no batch within ${Math.round(waitedMs)} ms.`, {
-    advice: 'Nothing was done for it. Make `run` quicker, or allow a longer maxWaitMs.',
+    advice: 'Nothing was done for it. Make `run` quicker, or allow a longer waitMs.',
     keys: [key],
     waitedMs,
     waitedFor: 'process',

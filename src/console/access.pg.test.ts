@@ -365,7 +365,8 @@ test('a login comes from its own page, too; where there is no token there is non
 
 test('what is not there is not there, and each address has its method', async () => {
   const site = await open({ base: '/console/', operator: true })
-  expect((await site.ask('/console')).headers['location']).toBe('/console/')
+  // A path that ends with a slash would not do: Next.js redirects from there back to the one without.
+  expect((await site.ask('/console')).headers['location']).toBe('/console/index.html')
   for (const path of ['/', '/consoles/', '/console/nothing', '/console/api/nothing', '/console/../../package.json']) {
     expect((await site.ask(path)).status, path).toBe(404)
   }

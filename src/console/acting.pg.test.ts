@@ -31,7 +31,7 @@ test('a lease is taken away with who and why in its history, and whoever looks s
     by: 'console (operator@127.0.0.1)',
     reason: 'it hangs',
   })
-  await expect(lease.transaction(async () => undefined)).rejects.toThrow(LeaseLost)
+  await expect(lease.transaction({}, async () => undefined)).rejects.toThrow(LeaseLost)
   await lease.release()
   const again = await site.post('/api/leases/release', release)
   expect(JSON.parse(again.text)).toEqual({ ok: true, message: 'Nobody holds Instance:7: nothing was taken away.' })
@@ -68,7 +68,7 @@ test('a holder in the middle of its transaction can be ended', async () => {
   const site = await bench(lockstep, { operator: true })
   const lease = await lockstep.leases.acquire(key`Instance:8`, { ttlMs: 60_000 })
   const [inside, over] = [signal(), signal()]
-  const stuck = lease.transaction(async (tx) => {
+  const stuck = lease.transaction({}, async (tx) => {
     inside.give()
     await over.given
     await tx.query('SELECT 1')

@@ -1,4 +1,4 @@
-import type { Key } from '../index.ts'
+import type { DispatchedStream, Key, OperatorOptions } from '../index.ts'
 import { InvalidOption } from '../index.ts'
 import type { ConsoleLockstep } from './consoleOptions.ts'
 import type { Client } from './origin.ts'
@@ -17,21 +17,21 @@ export const ACTIONS: ReadonlyMap<string, Action> = new Map([
   [
     'outbox/retry',
     onStream(async (lockstep, stream, by) => {
-      await lockstep.outbox.retry({ ...withReason(stream), by })
+      await lockstep.outbox.retry(...audited(stream, by))
       return `${nameOf(stream)} is tried again now.`
     }),
   ],
   [
     'outbox/pause',
     onStream(async (lockstep, stream, by) => {
-      await lockstep.outbox.pause({ ...withReason(stream), by })
+      await lockstep.outbox.pause(...audited(stream, by))
       return `${nameOf(stream)} is paused, from the next batch on.`
     }),
   ],
   [
     'outbox/resume',
     onStream(async (lockstep, stream, by) => {
-      await lockstep.outbox.resume({ ...withReason(stream), by })
+      await lockstep.outbox.resume(...audited(stream, by))
       return `${nameOf(stream)} goes on.`
     }),
   ],
@@ -41,7 +41,8 @@ export const ACTIONS: ReadonlyMap<string, Action> = new Map([
       const { seq, headId } = body as Partial<SkipEvent>
       if (!Number.isSafeInteger(seq)) throw malformed('seq', 'the number of the event at the head')
       const seen = { seq: seq as number, headId: headId == null ? undefined : textOf(body, 'headId') }
-      await lockstep.outbox.skip({ ...stream, ...seen, reason: reasonOf(body, true), by })
+      const { reason: _optional, ...which } = stream
+      await lockstep.outbox.skip({ ...which, ...seen }, { reason: reasonOf(body, true), by })
       return `Event ${seq} of ${nameOf(stream)} is given up: a tombstone goes in its place.`
     }),
   ],
@@ -52,9 +53,9 @@ export function auditName({ name = 'operator', address }: Client): string {
   return `console (${name}${address === undefined ? '' : `@${address}`})`
 }
 
-/** None was given: none is written down. */
-function withReason({ reason, ...stream }: OnStream): Omit<OnStream, 'reason'> & { readonly reason?: string } {
-  return reason === '' ? stream : { ...stream, reason }
+/** The stream, and what is written into the audit. An empty reason is none. */
+function audited({ reason, ...stream }: OnStream, by: string): [DispatchedStream, OperatorOptions] {
+  return [stream, reason === '' ? { by } : { by, reason }]
 }
 
 async function release(lockstep: ConsoleLockstep, body: unknown, by: string): Promise<Done> {

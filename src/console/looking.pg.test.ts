@@ -183,7 +183,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     await enqueue(...Array.from({ length: 50 }, () => 'good'))
     await Promise.all([busy, delivered, run.until(51)])
     await run.stop()
-    await lockstep.outbox.remove({ dispatcher: name, reason: 'the test is over' })
+    await lockstep.outbox.removeDispatcher(name, { reason: 'the test is over' })
     await stream.next('outbox', (each) => ownOf(each.shards).length === 0 && ownOf(each.parked).length === 0)
   })
 })

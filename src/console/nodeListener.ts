@@ -23,6 +23,7 @@ async function answerTo(handle: Handle, incoming: IncomingMessage): Promise<Resp
     return refusal(400, 'malformed', 'Malformed', 'The request has no address that can be read.')
   return handle(request, {
     address: incoming.socket.remoteAddress,
+    keepsEncoding: true,
     oldHttp: incoming.httpVersionMajor === 1 && incoming.httpVersionMinor === 0,
   })
 }

@@ -4,6 +4,11 @@ export interface Asker {
   readonly address: string | undefined
   /** It came in HTTP/1.0, which no browser speaks, but nginx does by default towards what is behind it. */
   readonly oldHttp?: boolean
+  /**
+   * Whether a response keeps its `content-encoding` on its way. Behind `fetch` that is not known: Next.js removes the header from what a
+   * route handler returns, and compresses the body by itself.
+   */
+  readonly keepsEncoding?: boolean
 }
 
 /** Who asks, for the audit and for limits. */

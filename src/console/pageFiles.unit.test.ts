@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { afterAll, expect, test } from 'vitest'
+import { pageContents } from './pageContents.ts'
 import { PageFiles } from './pageFiles.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'lockstep-page-'))
@@ -12,7 +13,7 @@ const request = (headers: Record<string, string> = {}, method = 'GET'): Request 
   new Request('http://localhost/', { headers, method })
 
 test('a page that is not built is told, with what to do, and found as soon as it is', async () => {
-  const files = new PageFiles(join(folder, 'page'))
+  const files = new PageFiles(() => pageContents(join(folder, 'page')))
   const missing = files.serve('', request())
   expect([missing?.status, await missing?.text()]).toEqual([503, expect.stringContaining('npm run build:page')])
   mkdirSync(join(folder, 'page/assets'), { recursive: true })
@@ -25,7 +26,7 @@ test('a page that is not built is told, with what to do, and found as soon as it
 })
 
 test('only what is in the folder can be had, by its exact name', () => {
-  const files = new PageFiles(join(folder, 'page'))
+  const files = new PageFiles(() => pageContents(join(folder, 'page')))
   for (const path of ['index.html', 'icon.svg', 'assets/index-a1b2.js']) {
     expect(files.serve(path, request())?.status, path).toBe(200)
   }
@@ -48,7 +49,7 @@ test('only what is in the folder can be had, by its exact name', () => {
 })
 
 test('assets are kept by browsers for good, the page is asked for anew', async () => {
-  const files = new PageFiles(join(folder, 'page'))
+  const files = new PageFiles(() => pageContents(join(folder, 'page')))
   const asset = files.serve('assets/index-a1b2.js', request())
   expect(asset?.headers.get('cache-control')).toBe('public, max-age=31536000, immutable')
   expect(asset?.headers.get('content-type')).toBe('text/javascript; charset=utf-8')
@@ -63,10 +64,12 @@ test('assets are kept by browsers for good, the page is asked for anew', async (
 })
 
 test('it goes out packed to those who can unpack it', async () => {
-  const files = new PageFiles(join(folder, 'page'))
+  const files = new PageFiles(() => pageContents(join(folder, 'page')))
   const packed = files.serve('', request({ 'accept-encoding': 'br, gzip' }))
   expect(packed?.headers.get('content-encoding')).toBe('gzip')
   expect(gunzipSync(await (packed as Response).arrayBuffer()).toString()).toBe('<!doctype html>')
   const plain = files.serve('', request())
   expect([plain?.headers.get('content-encoding'), await plain?.text()]).toEqual([null, '<!doctype html>'])
+  const behindFetch = files.serve('', request({ 'accept-encoding': 'br, gzip' }), false)
+  expect([behindFetch?.headers.get('content-encoding'), await behindFetch?.text()]).toEqual([null, '<!doctype html>'])
 })

@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Key } from '../index.ts'
+import { packageVersion } from '../packageVersion.ts'
 import { answer, json } from './answers.ts'
 import type { HeadRow, ServerRow } from './console.sql.ts'
 import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
@@ -115,9 +115,4 @@ export class Reads {
 function contentOf({ payload, hex }: HeadRow): Pick<Payload, 'payload' | 'encoding'> | undefined {
   if (payload !== null) return { payload, encoding: 'json' }
   return hex === null ? undefined : { payload: Buffer.from(hex, 'hex').toString('base64'), encoding: 'base64' }
-}
-
-function packageVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
-  return (JSON.parse(text) as { version: string }).version
 }

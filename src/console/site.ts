@@ -2,7 +2,8 @@ import { ACTIONS, auditName } from './actions.ts'
 import { answer, done, failure, json } from './answers.ts'
 import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
 import { type Asker, type Client, isFromElsewhere, isFromHere, isFromOwnPage, isSecure } from './origin.ts'
-import { pageFolder, PageFiles } from './pageFiles.ts'
+import { pageContents } from './pageContents.ts'
+import { PageFiles } from './pageFiles.ts'
 import { Reads } from './reads.ts'
 import { refuse } from './refusals.ts'
 import { readJson } from './requestBody.ts'
@@ -12,7 +13,7 @@ import { Sessions, type Visit } from './sessions.ts'
 export class Site {
   readonly #lockstep: ConsoleLockstep
   readonly #plan: ConsolePlan
-  readonly #page = new PageFiles(pageFolder())
+  readonly #page = new PageFiles(pageContents)
   readonly #sessions: Sessions
   readonly #reads: Reads
   #closed = false
@@ -39,13 +40,16 @@ export class Site {
         return refuse.notFromHere()
       const { pathname } = new URL(request.url)
       const { base } = this.#plan
-      // The page asks for what lies beside it.
-      if (`${pathname}/` === base) return answer(308, null, { location: base, 'cache-control': 'no-cache' })
+      // The page asks for what lies beside it. By its name, because some servers (Next.js) redirect from a path with a slash at its end to
+      // the one without.
+      if (`${pathname}/` === base) {
+        return answer(308, null, { location: `${base}index.html`, 'cache-control': 'no-cache' })
+      }
       if (!pathname.startsWith(base)) return refuse.notFound()
       const path = pathname.slice(base.length)
       if (path.startsWith('api/')) return await this.#api(path.slice('api/'.length), request, client)
       if (request.method !== 'GET' && request.method !== 'HEAD') return refuse.wrongMethod('GET, HEAD')
-      return this.#page.serve(path, request) ?? refuse.notFound()
+      return this.#page.serve(path, request, asker.keepsEncoding === true) ?? refuse.notFound()
     } catch (error) {
       return failure(error)
     }

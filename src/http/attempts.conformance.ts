@@ -82,7 +82,7 @@ export function attemptsConform<Request>(stage: Stage<Request>): void {
       stage.site.add('/work', exclusive(stage.lockstep, { key: keyOf }), async (seen, _lease, out) => {
         spoil(out)
         await stage.lockstep.leases.forceRelease(key`Instance:${seen.id}`, { by: 'test', reason: 'to see it' })
-        await _lease.transaction((tx) => tx.query('SELECT 1')).catch(() => undefined)
+        await _lease.transaction({}, (tx) => tx.query('SELECT 1')).catch(() => undefined)
         return { json: 'late' }
       })
       await stage.listen()

@@ -22,7 +22,7 @@ function handlerOf(lockstep: Lockstep, form: Form, transaction: { waitMs?: numbe
   if (form === 'plain') {
     return fetchHandler(idempotent(lockstep, { scope, form }), async (request, lease) => {
       const body = await request.text()
-      await lease.transaction((tx) => tx.query(insert, [body]))
+      await lease.transaction({}, (tx) => tx.query(insert, [body]))
       return new Response(body)
     })
   }

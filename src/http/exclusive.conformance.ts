@@ -77,7 +77,7 @@ export function exclusiveConforms<Request>(name: RunningServer['name'], bench: W
       const keyOf = (seen: Seen) => key`Instance:${seen.id}`
       const losing = async (seen: Seen, lease: Lease): Promise<void> => {
         await stage.lockstep.leases.forceRelease(keyOf(seen), { by: 'test', reason: 'to see it' })
-        await expect(lease.transaction((tx) => note(tx, 'late'))).rejects.toThrow('is lost')
+        await expect(lease.transaction({}, (tx) => note(tx, 'late'))).rejects.toThrow('is lost')
       }
       const guard = exclusive(stage.lockstep, { key: (request: Request) => keyOf(stage.site.see(request)) })
       stage.site.add('/answers', guard, async (seen, lease) => {

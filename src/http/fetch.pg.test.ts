@@ -109,7 +109,7 @@ test('options that make no sense', () => {
     expect(() => idempotent(lockstep, { scope, headers: [header] })).toThrow(InvalidOption)
   }
   expect(() => idempotent(lockstep, { scope, maxBodyBytes: 0 })).toThrow('maxBodyBytes')
-  expect(() => idempotent(lockstep, { scope, ttlMs: 1.5 })).toThrow('ttlMs')
+  expect(() => idempotent(lockstep, { scope, retainMs: 1.5 })).toThrow('retainMs')
 })
 
 describe('express, the ways to answer', () => {

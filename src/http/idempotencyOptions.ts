@@ -22,8 +22,8 @@ export interface IdempotentOptions<Request> {
   readonly headers?: readonly string[]
   /** The largest body of a request and of an answer. Default 1 MiB. JSON has 1,000 levels at most. */
   readonly maxBodyBytes?: number
-  /** How long an answer is given again. Default 24 hours. */
-  readonly ttlMs?: number
+  /** How long an answer is kept, and given again. Default 24 hours. */
+  readonly retainMs?: number
   /** The bytes that tell requests apart, where the framework's own body is not it. Default: the raw or the parsed body. */
   readonly body?: (request: Request) => Uint8Array | string | Promise<Uint8Array | string>
 }
@@ -60,7 +60,7 @@ const IDEMPOTENT_OPTIONS: OptionNames<IdempotentOptions<never> & { readonly form
   required: true,
   headers: true,
   maxBodyBytes: true,
-  ttlMs: true,
+  retainMs: true,
   body: true,
 }
 
@@ -77,7 +77,7 @@ export interface IdempotencyPlan {
   readonly required: boolean
   readonly headers: ReadonlySet<string>
   readonly maxBodyBytes: number
-  readonly ttlMs: number
+  readonly retainMs: number
 }
 
 /** Without these a replay would be another answer: what the body is, where it leads, and what a reader may do with it. */
@@ -123,8 +123,8 @@ const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9a-z-]+$/
 
 const DEFAULT_BODY_BYTES = 1024 * 1024
 const MAX_BODY_BYTES = 64 * 1024 * 1024
-const DEFAULT_TTL_MS = 24 * 60 * 60 * 1000
-const MAX_TTL_MS = 365 * 24 * 60 * 60 * 1000
+const DEFAULT_RETAIN_MS = 24 * 60 * 60 * 1000
+const MAX_RETAIN_MS = 365 * 24 * 60 * 60 * 1000
 const MAX_SCOPE_BYTES = 255
 const MAX_KEY_BYTES = 255
 
@@ -147,7 +147,7 @@ export function planIdempotency(options: PlainOptions<never> | TransactionalOpti
     required: options.required ?? true,
     headers: new Set([...ALWAYS, ...headers]),
     maxBodyBytes: checkWhole('maxBodyBytes', options.maxBodyBytes ?? DEFAULT_BODY_BYTES, MAX_BODY_BYTES),
-    ttlMs: checkWhole('ttlMs', options.ttlMs ?? DEFAULT_TTL_MS, MAX_TTL_MS),
+    retainMs: checkWhole('retainMs', options.retainMs ?? DEFAULT_RETAIN_MS, MAX_RETAIN_MS),
   }
 }
 

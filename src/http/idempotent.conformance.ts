@@ -10,14 +10,14 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     /** A route whose effect is a row; in both forms by the same handler. */
     function serve(
       work: (seen: Seen, write: (id: string) => Promise<void>) => Promise<Reply>,
-      options: { headers?: string[]; maxBodyBytes?: number; required?: boolean; ttlMs?: number } = {},
+      options: { headers?: string[]; maxBodyBytes?: number; required?: boolean; retainMs?: number } = {},
     ): void {
       const scope = (request: Request): string => stage.site.see(request).tenant
       const insert = 'INSERT INTO effects VALUES ($1)'
       if (form === 'plain') {
         const guard = idempotent(stage.lockstep, { scope, form, lease: { ttlMs: 1000 }, ...options })
         stage.site.add('/pay', guard, (seen, lease) =>
-          work(seen, async (id) => void (await lease.transaction((tx) => tx.query(insert, [id])))),
+          work(seen, async (id) => void (await lease.transaction({}, (tx) => tx.query(insert, [id])))),
         )
       } else {
         const guard = idempotent(stage.lockstep, { scope, form, ...options })
@@ -199,7 +199,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     })
 
     test('an answer that has expired is not given any more', async () => {
-      pay(201, { ttlMs: 1 })
+      pay(201, { retainMs: 1 })
       await stage.listen()
       const id = stage.fresh()
       await stage.post(`/pay/${id}`, { key: id })

@@ -91,7 +91,7 @@ function plainForm<Request>(
           const answer = await draft.whole()
           if (answer === undefined) return responseTooLarge('What the request did is done, and a retry does it again.')
           if (entry === undefined || answer.status >= 500) return 'own'
-          if (!(await given.transaction((tx) => answers.keep(tx, entry, answer))))
+          if (!(await given.transaction({}, (tx) => answers.keep(tx, entry, answer))))
             return lost('Another answer is stored.')
           answers.noteKept()
           return 'own'

@@ -64,7 +64,7 @@ export class StoredAnswers {
       String(answer.status),
       JSON.stringify(chosen),
       Buffer.from(answer.body).toString('base64'),
-      String(this.#plan.ttlMs),
+      String(this.#plan.retainMs),
     ]
     const { rows } = await readText(tx, this.#keep, values)
     return rows.length > 0

@@ -42,14 +42,16 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
       lockstep,
       consumer,
       accept: async (events, start = 1) =>
-        shown(await lockstep.transaction({}, (tx) => lockstep.inbox(consumer).acceptMany(tx, events, { start }))),
+        shown(
+          await lockstep.transaction({}, (tx) => lockstep.inbox.consumer(consumer).acceptMany(tx, events, { start })),
+        ),
     }
   }
 
   test('as one after the other: random batches, compared', async () => {
     const { lockstep, consumer } = open()
-    const one = lockstep.inbox(`${consumer}-one`)
-    const many = lockstep.inbox(`${consumer}-many`)
+    const one = lockstep.inbox.consumer(`${consumer}-one`)
+    const many = lockstep.inbox.consumer(`${consumer}-many`)
     const history = new Map<string, InboxEvent[]>()
     let seed = 7
     const random = (below: number): number => (seed = (seed * 48_271) % 2_147_483_647) % below
@@ -76,7 +78,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
           apart.push('held')
           continue
         }
-        const verdict = await one.handle(event, () => undefined).catch((error: Error) => error.name)
+        const verdict = await one.handle(event, {}, () => undefined).catch((error: Error) => error.name)
         if (verdict === 'InboxGap' || verdict === 'HistoryDiverged') stopped.add(event.key)
         apart.push(verdict)
       }
@@ -103,19 +105,22 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     const events = run('a', 1, 3)
     await accept(events)
     const other = [events[1] as InboxEvent, eventOf('a', 3), eventOf('a', 4)]
-    const verdicts = await lockstep.transaction({}, (tx) => lockstep.inbox(consumer).acceptMany(tx, other))
+    const verdicts = await lockstep.transaction({}, (tx) => lockstep.inbox.consumer(consumer).acceptMany(tx, other))
     expect(verdicts[1]).toBeInstanceOf(HistoryDiverged)
     expect(shown(verdicts)).toEqual(['duplicate', 'HistoryDiverged', 'held'])
-    expect(await lockstep.inbox(consumer).position(other[0] as InboxEvent)).toEqual({ seq: 3, id: events[2]?.id })
+    expect(await lockstep.inbox.consumer(consumer).position(other[0] as InboxEvent)).toEqual({
+      seq: 3,
+      id: events[2]?.id,
+    })
   })
 
   test('a stream that would begin with a gap has not begun; another start may begin it', async () => {
     const { lockstep, consumer, accept } = open()
     const events = run('a', 5, 2)
-    const verdicts = await lockstep.transaction({}, (tx) => lockstep.inbox(consumer).acceptMany(tx, events))
+    const verdicts = await lockstep.transaction({}, (tx) => lockstep.inbox.consumer(consumer).acceptMany(tx, events))
     expect(verdicts[0]).toBeInstanceOf(InboxGap)
     expect(verdicts[0]).toMatchObject({ expected: 1, seq: 5 })
-    expect(await lockstep.inbox(consumer).position(events[0] as InboxEvent)).toBeUndefined()
+    expect(await lockstep.inbox.consumer(consumer).position(events[0] as InboxEvent)).toBeUndefined()
     expect(await accept(events, 5)).toEqual(['first', 'first'])
     expect(await accept([...run('b', 2, 3)], 3)).toEqual(['duplicate', 'first', 'first'])
   })
@@ -126,7 +131,9 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     for (let round = 0; round < 10; round++) {
       const events = keys.map((key) => eventOf(key, round + 1))
       const one = async (list: readonly InboxEvent[]): Promise<string[]> =>
-        shown(await lockstep.transaction({ retry: false }, (tx) => lockstep.inbox(consumer).acceptMany(tx, list)))
+        shown(
+          await lockstep.transaction({ retry: false }, (tx) => lockstep.inbox.consumer(consumer).acceptMany(tx, list)),
+        )
       const [there, back] = await Promise.all([one(events), one(events.toReversed())])
       expect([...there, ...back].toSorted()).toEqual([...Array(20).fill('duplicate'), ...Array(20).fill('first')])
     }
@@ -134,7 +141,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
 
   test('whoever comes meanwhile waits, and judges by what was committed', async () => {
     const { lockstep, consumer, accept } = open()
-    const inbox = lockstep.inbox(consumer)
+    const inbox = lockstep.inbox.consumer(consumer)
     const accepted = signal()
     const goOn = signal()
     const first = run('a', 1, 3)
@@ -154,7 +161,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
 
   test('a transaction that is silent for too long is ended by the server', async () => {
     const { lockstep, consumer } = open()
-    const inbox = lockstep.inbox(consumer)
+    const inbox = lockstep.inbox.consumer(consumer)
     const goOn = signal()
     const accepted = signal()
     const stopped = failureOf(
@@ -167,9 +174,9 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     )
     await accepted.given
     const { lockstep: other } = bench.open(driver)
-    expect(shown(await other.transaction({}, (tx) => other.inbox(consumer).acceptMany(tx, run('a', 1, 1))))).toEqual([
-      'first',
-    ])
+    expect(
+      shown(await other.transaction({}, (tx) => other.inbox.consumer(consumer).acceptMany(tx, run('a', 1, 1)))),
+    ).toEqual(['first'])
     goOn.give()
     expect(await stopped).toBeInstanceOf(Error)
     // It is of the transaction: the session has its own setting again, and a shorter one stays.
@@ -183,7 +190,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
 
   test('what makes no sense is told before anything is sent', async () => {
     const { lockstep, consumer } = open()
-    const inbox = lockstep.inbox(consumer)
+    const inbox = lockstep.inbox.consumer(consumer)
     await lockstep.transaction({}, async (tx) => {
       expect(await inbox.acceptMany(tx, [])).toEqual([])
       for (const events of [

@@ -4,7 +4,7 @@ import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
 import {
   HistoryDiverged,
-  type Inbox,
+  type InboxConsumer,
   type InboxEvent,
   InboxGap,
   InvalidOption,
@@ -25,9 +25,9 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const stream = `${driver}-${++streams}`
     return (seq, more) => ({ topic, key: stream, seq, id: randomUUID(), ...more })
   }
-  const open = (consumer = 'portfolios'): { lockstep: Lockstep; inbox: Inbox } => {
+  const open = (consumer = 'portfolios'): { lockstep: Lockstep; inbox: InboxConsumer } => {
     const { lockstep } = bench.open(driver)
-    return { lockstep, inbox: lockstep.inbox(consumer) }
+    return { lockstep, inbox: lockstep.inbox.consumer(consumer) }
   }
   const noting = async (tx: Transaction, event: InboxEvent): Promise<void> => note(tx, `${event.key} #${event.seq}`)
 
@@ -37,7 +37,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(event(1))).toBeUndefined()
     for (const seq of [1, 2, 3]) {
       const next = event(seq)
-      expect(await inbox.handle(next, noting)).toBe('first')
+      expect(await inbox.handle(next, {}, noting)).toBe('first')
       expect(await inbox.position(next)).toEqual({ seq, id: next.id })
     }
     expect(await bench.notes()).toHaveLength(3)
@@ -47,28 +47,28 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const { inbox } = open()
     const event = eventsOf()
     const all = [event(1), event(2), event(3)]
-    for (const each of all) await inbox.handle(each, noting)
+    for (const each of all) await inbox.handle(each, {}, noting)
     for (const each of [...all, ...all]) {
-      expect(await inbox.handle(each, () => expect.unreachable())).toBe('duplicate')
+      expect(await inbox.handle(each, {}, () => expect.unreachable())).toBe('duplicate')
     }
     const last = all[2] as InboxEvent
-    expect(await inbox.handle({ ...last, id: last.id.toUpperCase() }, () => expect.unreachable())).toBe('duplicate')
+    expect(await inbox.handle({ ...last, id: last.id.toUpperCase() }, {}, () => expect.unreachable())).toBe('duplicate')
     expect(await inbox.position(last)).toEqual({ seq: 3, id: last.id })
   })
 
   test('a gap is told with the number that is expected, and nothing moves', async () => {
     const { inbox } = open()
     const event = eventsOf()
-    const beforeAny = await failureOf(inbox.handle(event(2), () => expect.unreachable()))
+    const beforeAny = await failureOf(inbox.handle(event(2), {}, () => expect.unreachable()))
     expect(beforeAny).toMatchObject({ code: 'LOCKSTEP_INBOX_GAP', expected: 1, seq: 2 })
     expect(await inbox.position(event(1))).toBeUndefined()
     const one = event(1)
-    await inbox.handle(one, noting)
-    const error = await failureOf(inbox.handle(event(5), () => expect.unreachable()))
+    await inbox.handle(one, {}, noting)
+    const error = await failureOf(inbox.handle(event(5), {}, () => expect.unreachable()))
     expect(error).toBeInstanceOf(InboxGap)
     expect(error).toMatchObject({ expected: 2, seq: 5, keys: [`trades/${one.key}`] })
     expect(await inbox.position(one)).toEqual({ seq: 1, id: one.id })
-    expect(await inbox.handle(event(2), noting)).toBe('first')
+    expect(await inbox.handle(event(2), {}, noting)).toBe('first')
   })
 
   test('a gap that the caller catches does not spoil its transaction', async () => {
@@ -93,16 +93,16 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
       expect(await inbox.position(tx, late(7))).toBeUndefined()
     })
     for (const event of [late, moved]) expect(await inbox.position(event(1))).toBeUndefined()
-    expect(await inbox.handle(late(7), noting, { start: 7 })).toBe('first')
+    expect(await inbox.handle(late(7), { start: 7 }, noting)).toBe('first')
     expect(await lockstep.transaction({}, (tx) => inbox.startAt(tx, moved(7), 7))).toBe(true)
-    expect(await inbox.handle(moved(7), noting)).toBe('first')
+    expect(await inbox.handle(moved(7), {}, noting)).toBe('first')
   })
 
   test('a gap in a stream that has begun leaves its row as it was, also when it is caught', async () => {
     const { lockstep, inbox } = open()
     const event = eventsOf()
     const one = event(1)
-    await inbox.handle(one, noting)
+    await inbox.handle(one, {}, noting)
     await lockstep.transaction({}, (tx) => expect(inbox.accept(tx, event(3))).rejects.toBeInstanceOf(InboxGap))
     expect(await inbox.position(one)).toEqual({ seq: 1, id: one.id })
   })
@@ -111,26 +111,26 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const { inbox } = open()
     const event = eventsOf()
     const one = event(1)
-    await inbox.handle(one, noting)
-    const error = await failureOf(inbox.handle(event(1), () => expect.unreachable()))
+    await inbox.handle(one, {}, noting)
+    const error = await failureOf(inbox.handle(event(1), {}, () => expect.unreachable()))
     expect(error).toBeInstanceOf(HistoryDiverged)
     expect(error).toMatchObject({ code: 'LOCKSTEP_HISTORY_DIVERGED', keys: [`trades/${one.key}`] })
-    await inbox.handle(event(2), noting)
+    await inbox.handle(event(2), {}, noting)
     // Of older ones the id is not known.
-    expect(await inbox.handle(event(1), () => expect.unreachable())).toBe('duplicate')
+    expect(await inbox.handle(event(1), {}, () => expect.unreachable())).toBe('duplicate')
   })
 
   test('a tombstone moves the position and is not handled', async () => {
     const { inbox } = open()
     const event = eventsOf()
-    await inbox.handle(event(1), noting)
+    await inbox.handle(event(1), {}, noting)
     const skipped = event(2, { tombstone: 'skipped' })
-    expect(await inbox.handle(skipped, () => expect.unreachable())).toBe('tombstone')
-    expect(await inbox.handle(skipped, () => expect.unreachable())).toBe('duplicate')
-    expect(await inbox.handle(event(3, { tombstone: undefined }), noting)).toBe('first')
-    expect(await inbox.handle(event(4, { tombstone: true }), () => expect.unreachable())).toBe('tombstone')
+    expect(await inbox.handle(skipped, {}, () => expect.unreachable())).toBe('tombstone')
+    expect(await inbox.handle(skipped, {}, () => expect.unreachable())).toBe('duplicate')
+    expect(await inbox.handle(event(3, { tombstone: undefined }), {}, noting)).toBe('first')
+    expect(await inbox.handle(event(4, { tombstone: true }), {}, () => expect.unreachable())).toBe('tombstone')
     const other = eventsOf()
-    expect(await inbox.handle(other(1, { tombstone: 'dead' }), () => expect.unreachable())).toBe('tombstone')
+    expect(await inbox.handle(other(1, { tombstone: 'dead' }), {}, () => expect.unreachable())).toBe('tombstone')
   })
 
   test('a handler that throws leaves the position, and the event is the first again', async () => {
@@ -141,12 +141,12 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
       await noting(tx, each)
       throw new Error('no such portfolio')
     }
-    await expect(inbox.handle(one, failing)).rejects.toThrow('no such portfolio')
+    await expect(inbox.handle(one, {}, failing)).rejects.toThrow('no such portfolio')
     expect(await inbox.position(one)).toBeUndefined()
-    expect(await inbox.handle(one, noting)).toBe('first')
-    await expect(inbox.handle(two, failing)).rejects.toThrow('no such portfolio')
+    expect(await inbox.handle(one, {}, noting)).toBe('first')
+    await expect(inbox.handle(two, {}, failing)).rejects.toThrow('no such portfolio')
     expect(await inbox.position(one)).toEqual({ seq: 1, id: one.id })
-    expect(await inbox.handle(two, noting)).toBe('first')
+    expect(await inbox.handle(two, {}, noting)).toBe('first')
     expect(await bench.notes()).toEqual([`${one.key} #1`, `${one.key} #2`])
   })
 
@@ -173,36 +173,36 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const { lockstep, inbox } = open()
     const event = eventsOf()
     await lockstep.transaction({}, async () => {
-      const handled = await failureOf(inbox.handle(event(1), noting))
+      const handled = await failureOf(inbox.handle(event(1), {}, noting))
       expect(handled).toBeInstanceOf(NestedTransaction)
-      expect((handled as Error).message).toContain('inbox.accept(tx, event)')
+      expect((handled as Error).message).toContain('consumer.accept(tx, event)')
       const asked = await failureOf(inbox.position(event(1)))
       expect(asked).toBeInstanceOf(NestedTransaction)
-      expect((asked as Error).message).toContain('inbox.position(tx, stream)')
+      expect((asked as Error).message).toContain('consumer.position(tx, stream)')
     })
     await expect(inbox.position({} as never, event(1))).rejects.toBeInstanceOf(InvalidOption)
   })
 
   test('consumers, topics and keys are apart', async () => {
     const { lockstep, inbox } = open()
-    const other = lockstep.inbox('reports')
+    const other = lockstep.inbox.consumer('reports')
     const event = eventsOf()
     const one = event(1)
-    expect(await inbox.handle(one, noting)).toBe('first')
-    expect(await other.handle(one, async () => undefined)).toBe('first')
-    expect(await inbox.handle({ ...one, topic: 'orders' }, async () => undefined)).toBe('first')
-    expect(await inbox.handle({ ...one, key: `${one.key} ` }, async () => undefined)).toBe('first')
-    expect(await inbox.handle({ ...one, key: one.key.toUpperCase() }, async () => undefined)).toBe('first')
-    expect(await other.handle(event(2), async () => undefined)).toBe('first')
+    expect(await inbox.handle(one, {}, noting)).toBe('first')
+    expect(await other.handle(one, {}, async () => undefined)).toBe('first')
+    expect(await inbox.handle({ ...one, topic: 'orders' }, {}, async () => undefined)).toBe('first')
+    expect(await inbox.handle({ ...one, key: `${one.key} ` }, {}, async () => undefined)).toBe('first')
+    expect(await inbox.handle({ ...one, key: one.key.toUpperCase() }, {}, async () => undefined)).toBe('first')
+    expect(await other.handle(event(2), {}, async () => undefined)).toBe('first')
     expect(await inbox.position(one)).toMatchObject({ seq: 1 })
   })
 
   test('the longest names fit', async () => {
     const { lockstep } = open()
     const long = (bytes: number): string => randomUUID().repeat(40).slice(0, bytes)
-    const inbox = lockstep.inbox(long(255))
+    const inbox = lockstep.inbox.consumer(long(255))
     const event = { topic: long(1000), key: long(1000), seq: 1, id: randomUUID() }
-    expect(await inbox.handle(event, async () => undefined)).toBe('first')
+    expect(await inbox.handle(event, {}, async () => undefined)).toBe('first')
     expect(await inbox.position(event)).toEqual({ seq: 1, id: event.id })
   })
 
@@ -210,13 +210,13 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const { inbox } = open()
     const event = eventsOf()
     const last = event(Number.MAX_SAFE_INTEGER)
-    expect(await inbox.handle(last, noting, { start: last.seq })).toBe('first')
+    expect(await inbox.handle(last, { start: last.seq }, noting)).toBe('first')
     expect(await inbox.position(last)).toEqual({ seq: last.seq, id: last.id })
   })
 
   test('in a transaction of the caller’s own', async () => {
     const client = bench.open(driver)
-    const inbox = client.lockstep.inbox('portfolios')
+    const inbox = client.lockstep.inbox.consumer('portfolios')
     const event = eventsOf()
     await client.begin('', async (own) => {
       expect(await inbox.accept(await client.lockstep.join(own), event(1))).toBe('first')
@@ -234,13 +234,13 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const event = { ...eventsOf()(1), payload: { quantity: 5 } }
     const verdict = await inbox.handle(
       event,
+      { isolation: 'serializable', lock: key`Portfolio:${event.key}`, waitMs: 1000 },
       async (tx, given) => {
         expect(given).toBe(event)
         expect(given.payload.quantity).toBe(5)
         expect(tx.isolation).toBe('serializable')
         expect(await bench.locksHeld()).toBe(1)
       },
-      { isolation: 'serializable', lock: key`Portfolio:${event.key}`, waitMs: 1000 },
     )
     expect(verdict).toBe('first')
   })
@@ -250,9 +250,9 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const elsewhere = bench.open(driver, { schema: `Other "${driver}"` }).lockstep
     await elsewhere.migrate()
     const one = eventsOf()(1)
-    await inbox.handle(one, noting)
-    expect(await elsewhere.inbox('portfolios').handle(one, async () => undefined)).toBe('first')
-    expect(lockstep.inbox('portfolios').consumer).toBe('portfolios')
+    await inbox.handle(one, {}, noting)
+    expect(await elsewhere.inbox.consumer('portfolios').handle(one, {}, async () => undefined)).toBe('first')
+    expect(lockstep.inbox.consumer('portfolios').name).toBe('portfolios')
   })
 
   describe('a consumer that joins late', () => {
@@ -260,22 +260,22 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
       const { inbox } = open()
       const event = eventsOf()
       const options = { start: 10 }
-      expect(await inbox.handle(event(9), () => expect.unreachable(), options)).toBe('duplicate')
+      expect(await inbox.handle(event(9), options, () => expect.unreachable())).toBe('duplicate')
       expect(await inbox.position(event(1))).toEqual({ seq: 9, id: undefined })
-      const early = await failureOf(inbox.handle(event(11), () => expect.unreachable(), options))
+      const early = await failureOf(inbox.handle(event(11), options, () => expect.unreachable()))
       expect(early).toMatchObject({ code: 'LOCKSTEP_INBOX_GAP', expected: 10, seq: 11 })
-      expect(await inbox.handle(event(10), noting, options)).toBe('first')
-      expect(await inbox.handle(event(11), noting, options)).toBe('first')
+      expect(await inbox.handle(event(10), options, noting)).toBe('first')
+      expect(await inbox.handle(event(11), options, noting)).toBe('first')
     })
 
     test('the number counts until there is a position, and never after', async () => {
       const { inbox } = open()
       const event = eventsOf()
-      await inbox.handle(event(1), noting)
-      expect(await inbox.handle(event(2), noting, { start: 10 })).toBe('first')
+      await inbox.handle(event(1), {}, noting)
+      expect(await inbox.handle(event(2), { start: 10 }, noting)).toBe('first')
       const other = eventsOf()
-      expect(await inbox.handle(other(7), noting, { start: 7 })).toBe('first')
-      expect(await inbox.handle(other(8), noting)).toBe('first')
+      expect(await inbox.handle(other(7), { start: 7 }, noting)).toBe('first')
+      expect(await inbox.handle(other(8), {}, noting)).toBe('first')
     })
 
     test('startAt() goes with its transaction, and does not move what has begun', async () => {
@@ -293,30 +293,30 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
       })
       expect(await inbox.position(event(1))).toEqual({ seq: 4, id: undefined })
       // Whatever its id: of what came before the start none is known.
-      expect(await inbox.handle(event(4), () => expect.unreachable())).toBe('duplicate')
-      expect(await inbox.handle(event(5), noting)).toBe('first')
+      expect(await inbox.handle(event(4), {}, () => expect.unreachable())).toBe('duplicate')
+      expect(await inbox.handle(event(5), {}, noting)).toBe('first')
       await lockstep.transaction({}, async (tx) => {
         expect(await inbox.startAt(tx, event(1), 1)).toBe(false)
       })
-      expect(await inbox.handle(event(6), noting)).toBe('first')
+      expect(await inbox.handle(event(6), {}, noting)).toBe('first')
     })
 
     test('startAt() with force moves it, also back: after a history that diverged', async () => {
       const { lockstep, inbox } = open()
       const event = eventsOf()
-      for (const seq of [1, 2, 3]) await inbox.handle(event(seq), async () => undefined)
-      await expect(inbox.handle(event(3), noting)).rejects.toBeInstanceOf(HistoryDiverged)
+      for (const seq of [1, 2, 3]) await inbox.handle(event(seq), {}, async () => undefined)
+      await expect(inbox.handle(event(3), {}, noting)).rejects.toBeInstanceOf(HistoryDiverged)
       await lockstep.transaction({}, async (tx) => {
         expect(await inbox.startAt(tx, event(1), 2, { force: true })).toBe(true)
       })
-      expect(await inbox.handle(event(2), noting)).toBe('first')
-      expect(await inbox.handle(event(3), noting)).toBe('first')
+      expect(await inbox.handle(event(2), {}, noting)).toBe('first')
+      expect(await inbox.handle(event(3), {}, noting)).toBe('first')
     })
   })
 
   test('bad input is refused before anything is sent', async () => {
     const { lockstep } = open()
-    const unreachable = new Lockstep(bench.admin, { schema: 'nowhere' }).inbox('portfolios')
+    const unreachable = new Lockstep(bench.admin, { schema: 'nowhere' }).inbox.consumer('portfolios')
     const good = eventsOf()(1)
     const bad: Record<string, unknown>[] = [
       { topic: '' },
@@ -339,20 +339,20 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     ]
     for (const each of bad) {
       const event = { ...good, ...each } as InboxEvent
-      expect(await failureOf(unreachable.handle(event, noting)), JSON.stringify(each)).toBeInstanceOf(InvalidOption)
+      expect(await failureOf(unreachable.handle(event, {}, noting)), JSON.stringify(each)).toBeInstanceOf(InvalidOption)
       expect(await failureOf(unreachable.accept({} as never, event))).toBeInstanceOf(InvalidOption)
     }
     const refused = (pending: Promise<unknown>): Promise<void> => expect(pending).rejects.toBeInstanceOf(InvalidOption)
-    await refused(unreachable.handle(undefined as never, noting))
-    await refused(unreachable.handle(good, undefined as never))
-    await refused(unreachable.handle(good, noting, { start: 0 }))
+    await refused(unreachable.handle(undefined as never, {}, noting))
+    await refused(unreachable.handle(good, {}, undefined as never))
+    await refused(unreachable.handle(good, { start: 0 }, noting))
     await refused(unreachable.position({ topic: 'trades' } as never))
     await refused(unreachable.accept(bench.admin as never, good))
     await refused(unreachable.accept(undefined as never, good))
     await refused(unreachable.startAt(bench.admin as never, good, 5))
     await refused(unreachable.startAt({} as never, good, 0))
     for (const consumer of ['', undefined, 7, 'x'.repeat(256), '\ud800']) {
-      expect(() => lockstep.inbox(consumer as never)).toThrow(InvalidOption)
+      expect(() => lockstep.inbox.consumer(consumer as never)).toThrow(InvalidOption)
     }
   })
 })

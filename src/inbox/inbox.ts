@@ -1,4 +1,4 @@
-import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
 import {
   checkTransaction,
@@ -50,8 +50,8 @@ const ACCEPT_MANY_OPTIONS: OptionNames<AcceptManyOptions> = { start: true, idleM
 export interface HandleOptions extends AcceptOptions, TransactionOptions {}
 
 /** What a caller inside a transaction has to use instead. */
-const HANDLE = { call: 'inbox.handle()', instead: 'inbox.accept(tx, event)' }
-const POSITION = { call: 'inbox.position()', instead: 'inbox.position(tx, stream)' }
+const HANDLE = { call: 'consumer.handle()', instead: 'consumer.accept(tx, event)' }
+const POSITION = { call: 'consumer.position()', instead: 'consumer.position(tx, stream)' }
 const HANDLE_OPTIONS: OptionNames<HandleOptions> = { ...TRANSACTION_OPTIONS, ...ACCEPT_OPTIONS }
 
 /** What `startAt()` takes beside the number. */
@@ -80,17 +80,41 @@ type Transact<Client, Events extends object> = <T>(
   fn: (tx: Transaction<Client, Events>) => Promise<T>,
 ) => Promise<T>
 
-/** The inbox of one consumer: as `lockstep.inbox(consumer)`. */
+/** The inbox of a database: each consumer has a position of its own in every stream. */
 export class Inbox<Client = unknown, Events extends object = EventMap> {
-  readonly consumer: string
+  readonly #grounds: Grounds
+  readonly #transact: Transact<Client, Events>
+
+  constructor(grounds: Grounds, transact: Transact<Client, Events>) {
+    this.#grounds = grounds
+    this.#transact = transact
+  }
+
+  /**
+   * Makes a consumer, which applies every event of a stream once, in order, and reports a gap. Its name has no default, unlike that of a
+   * dispatcher: two consumers with one name would share a position, and each would miss what the other has handled.
+   *
+   * @example
+   * const portfolios = lockstep.inbox.consumer('portfolios')
+   * await portfolios.handle(event, {}, async (tx, { payload }) => apply(tx, payload))
+   */
+  consumer(name: string): InboxConsumer<Client, Events> {
+    return new InboxConsumer(this.#grounds, this.#transact, name)
+  }
+}
+
+/** A consumer of events, as `lockstep.inbox.consumer(name)` makes it. */
+export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
+  readonly name: string
   readonly #grounds: Grounds
   readonly #schema: string
   readonly #accept: string
   readonly #acceptRuns: string
   readonly #transact: Transact<Client, Events>
 
-  constructor(grounds: Grounds, transact: Transact<Client, Events>, consumer: string) {
-    this.consumer = checkConsumer(consumer)
+  /** @internal */
+  constructor(grounds: Grounds, transact: Transact<Client, Events>, name: string) {
+    this.name = checkConsumer(name)
     this.#grounds = grounds
     this.#schema = grounds.quotedSchema
     this.#accept = accept(this.#schema)
@@ -104,22 +128,18 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
    * the same Lockstep it is refused: use `accept()` with its `tx`.
    *
    * @example
-   * await inbox.handle(event, async (tx, { payload }) => {
+   * await consumer.handle(event, {}, async (tx, { payload }) => {
    *   await tx.query('UPDATE portfolios SET quantity = quantity + $1 WHERE id = $2', [payload.quantity, event.key])
    * })
    */
   async handle<Event extends InboxEvent>(
     event: Event,
+    options: HandleOptions,
     handler: (tx: Transaction<Client, Events>, event: Event) => Promise<unknown> | void,
-    options: HandleOptions = {},
   ): Promise<InboxVerdict> {
     checkOptions('handle()', options, HANDLE_OPTIONS)
+    checkFunction('handle()', handler)
     const values = this.#valuesOf(event, options)
-    if (typeof handler !== 'function') {
-      throw new InvalidOption('handle() was given no function.', {
-        advice: 'Call handle(event, async (tx, event) => …).',
-      })
-    }
     const { start: _start, ...wanted } = options
     refuseInside(this.#grounds, [], HANDLE)
     return this.#transact(wanted, async (tx) => {
@@ -135,7 +155,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
    *
    * @example
    * await lockstep.transaction({ lock: key`Portfolio:${event.key}` }, async (tx) => {
-   *   if ((await inbox.accept(tx, event)) === 'first') await apply(tx, event)
+   *   if ((await consumer.accept(tx, event)) === 'first') await apply(tx, event)
    * })
    */
   async accept(tx: InboxTransaction, event: InboxEvent, options: AcceptOptions = {}): Promise<InboxVerdict> {
@@ -151,7 +171,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
    *
    * @example
    * await lockstep.transaction({}, async (tx) => {
-   *   const verdicts = await inbox.acceptMany(tx, events)
+   *   const verdicts = await consumer.acceptMany(tx, events)
    *   await apply(tx, events.filter((_, place) => verdicts[place] === 'first'))
    * })
    */
@@ -176,7 +196,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
       checkSeq('start', begins)
       return String(begins)
     })
-    const values = [this.consumer, ...valuesOf(question), starts, String(idleMs)]
+    const values = [this.name, ...valuesOf(question), starts, String(idleMs)]
     const { rows } = await readText(tx, this.#acceptRuns, values)
     return verdictsOn(question, rows as unknown as RunRow[], {
       gap: (event, expected) => this.#gap(event, expected),
@@ -191,7 +211,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   async position(first: InboxStream | InboxTransaction, second?: InboxStream): Promise<InboxPosition | undefined> {
     const { topic, key } = checkStream((second ?? first) as InboxStream)
     const ask = (tx: InboxTransaction): ReturnType<typeof readText> =>
-      readText(tx, position(this.#schema), [this.consumer, topic, key])
+      readText(tx, position(this.#schema), [this.name, topic, key])
     if (second === undefined) refuseInside(this.#grounds, [], POSITION)
     else checkTransaction('position', first)
     const { rows } = await (second === undefined ? this.#transact({}, ask) : ask(first as InboxTransaction))
@@ -206,7 +226,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
    * @example
    * await lockstep.transaction({}, async (tx) => {
    *   await copyPortfolio(tx, snapshot)
-   *   await inbox.startAt(tx, { topic: 'trades', key: snapshot.id }, snapshot.lastSeq + 1)
+   *   await consumer.startAt(tx, { topic: 'trades', key: snapshot.id }, snapshot.lastSeq + 1)
    * })
    */
   async startAt(
@@ -219,7 +239,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
     const { topic, key } = checkStream(stream)
     checkSeq('seq', seq)
     checkTransaction('startAt()', tx)
-    const values = [this.consumer, topic, key, String(seq), String(options.force === true)]
+    const values = [this.name, topic, key, String(seq), String(options.force === true)]
     const { rows } = await readText(tx, start(this.#schema), values)
     return rows[0]?.['started'] === 'true'
   }
@@ -227,7 +247,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   #valuesOf(event: InboxEvent, { start: first = 1 }: AcceptOptions): readonly string[] {
     const { topic, key, seq, id, tombstone } = checkEvent(event)
     checkSeq('start', first)
-    return [this.consumer, topic, key, String(seq), id, String(tombstone), String(first)]
+    return [this.name, topic, key, String(seq), id, String(tombstone), String(first)]
   }
 
   async #ask(tx: InboxTransaction, values: readonly string[]): Promise<InboxVerdict> {
@@ -243,7 +263,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   #diverged({ topic, key, seq, id }: InboxEvent): HistoryDiverged {
     const stream = `${topic}/${key}`
     return new HistoryDiverged(
-      `${this.consumer} has accepted #${seq} of ${stream} with another id than ${id}: the producer's history is another one.`,
+      `${this.name} has accepted #${seq} of ${stream} with another id than ${id}: the producer's history is another one.`,
       {
         advice:
           'Was the producer restored? Rebuild what was made of its later events, then startAt(…, { force: true }).',
@@ -254,7 +274,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
 
   #gap({ topic, key, seq }: InboxEvent, expected: number): InboxGap {
     const stream = `${topic}/${key}`
-    return new InboxGap(`${this.consumer} expects #${expected} of ${stream}, and #${seq} came.`, {
+    return new InboxGap(`${this.name} expects #${expected} of ${stream}, and #${seq} came.`, {
       advice: 'Do not acknowledge it: have the stream delivered again from the expected number on.',
       keys: [stream],
       expected,

@@ -37,9 +37,11 @@ export {
   type AcceptOptions,
   type HandleOptions,
   Inbox,
+  InboxConsumer,
   type InboxPosition,
   type InboxTransaction,
   type InboxVerdict,
+  type StartAtOptions,
 } from './inbox.ts'
 export {
   type Divergence,

@@ -59,7 +59,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
     return (seq) => ({ topic: 'trades', key: name, seq, id: (ids[seq] ??= randomUUID()) })
   }
   const handle = (lockstep: Lockstep, event: InboxEvent, isolation: Isolation): Promise<InboxVerdict> =>
-    lockstep.inbox(CONSUMER).handle(event, effect, { isolation })
+    lockstep.inbox.consumer(CONSUMER).handle(event, { isolation }, effect)
 
   /** Accepts an event and stays open until told how to end: comes back when it was accepted. */
   async function accepting(
@@ -69,16 +69,12 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
   ): Promise<(ending: 'commit' | 'rollback') => Promise<void>> {
     const [accepted, end]: [Signal, Signal] = [signal(), signal()]
     let fails = false
-    const pending = lockstep.inbox(CONSUMER).handle(
-      event,
-      async (tx) => {
-        await effect(tx, event)
-        accepted.give()
-        await end.given
-        if (fails) throw new Error('rolled back')
-      },
-      { isolation },
-    )
+    const pending = lockstep.inbox.consumer(CONSUMER).handle(event, { isolation }, async (tx) => {
+      await effect(tx, event)
+      accepted.give()
+      await end.given
+      if (fails) throw new Error('rolled back')
+    })
     await Promise.race([accepted.given, pending])
     return async (ending) => {
       fails = ending === 'rollback'
@@ -178,7 +174,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
       const deliver = async (seq: number): Promise<void> => {
         for (;;) {
           try {
-            await lockstep.inbox(CONSUMER).handle(event(seq), effect, { isolation, retry: { attempts: 100 } })
+            await lockstep.inbox.consumer(CONSUMER).handle(event(seq), { isolation, retry: { attempts: 100 } }, effect)
             return
           } catch (error) {
             expect(error).toMatchObject({ code: 'LOCKSTEP_INBOX_GAP', seq })
@@ -195,22 +191,22 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
       const event = eventsOf()
       const [caught, end] = [signal(), signal()]
       const gap = lockstep.transaction({ isolation }, async (tx) => {
-        await expect(lockstep.inbox(CONSUMER).accept(tx, event(5))).rejects.toMatchObject({ expected: 1 })
+        await expect(lockstep.inbox.consumer(CONSUMER).accept(tx, event(5))).rejects.toMatchObject({ expected: 1 })
         caught.give()
         await end.given
       })
       await caught.given
-      const begins = lockstep.inbox(CONSUMER).handle(event(3), effect, { isolation, start: 3 })
+      const begins = lockstep.inbox.consumer(CONSUMER).handle(event(3), { isolation, start: 3 }, effect)
       await rowWaiters(1)
       end.give()
       await gap
       expect(await begins).toBe('first')
-      expect(await lockstep.inbox(CONSUMER).position(event(3))).toEqual({ seq: 3, id: event(3).id })
+      expect(await lockstep.inbox.consumer(CONSUMER).position(event(3))).toEqual({ seq: 3, id: event(3).id })
     })
 
     test('startAt() and the first event at once: one of the two begins the stream', async () => {
       const { lockstep } = bench.open(driver)
-      const inbox = lockstep.inbox(CONSUMER)
+      const inbox = lockstep.inbox.consumer(CONSUMER)
       const event = eventsOf()
       const end = await accepting(lockstep, event(1), isolation)
       const late = lockstep.transaction({ isolation }, (tx) => inbox.startAt(tx, event(1), 10))
@@ -234,7 +230,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
         return lockstep.transaction({ isolation }, async (tx) => {
           await tx.query('SELECT 1')
           if (++attempts === 1) await meanwhile()
-          return lockstep.inbox(CONSUMER).accept(tx, event)
+          return lockstep.inbox.consumer(CONSUMER).accept(tx, event)
         })
       }
       /** As another process: inside a transaction of the same Lockstep it would be refused. */
@@ -274,7 +270,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
           lockstep.transaction({ isolation, retry: false }, async (tx) => {
             await tx.query('SELECT 1')
             await handle(other, event(2), 'read committed')
-            return lockstep.inbox(CONSUMER).accept(tx, event(2))
+            return lockstep.inbox.consumer(CONSUMER).accept(tx, event(2))
           }),
         )
         expect(error).toMatchObject({ code: '40001' })
@@ -288,9 +284,9 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
         const { value, reasons } = await retriesDuring(() =>
           Promise.all(
             Array.from({ length: 16 }, (_, n) =>
-              (clients[n % 2] as Lockstep)
-                .inbox(CONSUMER)
-                .handle(event(2), effect, { isolation, lock: `Portfolio:${event(2).key}` }),
+              (clients[n % 2] as Lockstep).inbox
+                .consumer(CONSUMER)
+                .handle(event(2), { isolation, lock: `Portfolio:${event(2).key}` }, effect),
             ),
           ),
         )
@@ -326,7 +322,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
       lockstep.transaction({}, async (tx) => {
         const verdicts: InboxVerdict[] = []
         for (const each of order) {
-          verdicts.push(await lockstep.inbox(CONSUMER).accept(tx, each))
+          verdicts.push(await lockstep.inbox.consumer(CONSUMER).accept(tx, each))
           if (++taken === 2) met.give()
           await met.given
         }

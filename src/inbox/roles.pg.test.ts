@@ -31,8 +31,8 @@ const event = { topic: 'trades', key: 'a', seq: 1, id: randomUUID() }
 test('with the grants of a consumer a role does everything', async () => {
   await new Lockstep(owner).grant({ to: role, as: 'consumer' })
   const lockstep = new Lockstep(app)
-  const inbox = lockstep.inbox('portfolios')
-  expect(await inbox.handle(event, async () => undefined)).toBe('first')
+  const inbox = lockstep.inbox.consumer('portfolios')
+  expect(await inbox.handle(event, {}, async () => undefined)).toBe('first')
   expect(await inbox.position(event)).toEqual({ seq: 1, id: event.id })
   expect(await lockstep.transaction({}, (tx) => inbox.acceptMany(tx, [event]))).toEqual(['duplicate'])
   expect(await lockstep.transaction({}, (tx) => inbox.startAt(tx, event, 5, { force: true }))).toBe(true)
@@ -40,9 +40,9 @@ test('with the grants of a consumer a role does everything', async () => {
 
 test('without them nobody moves a consumer', async () => {
   const lockstep = new Lockstep(app)
-  const inbox = lockstep.inbox('portfolios')
+  const inbox = lockstep.inbox.consumer('portfolios')
   const refused = { code: '42501' }
-  await expect(inbox.handle(event, async () => undefined)).rejects.toMatchObject(refused)
+  await expect(inbox.handle(event, {}, async () => undefined)).rejects.toMatchObject(refused)
   await expect(lockstep.transaction({}, (tx) => inbox.acceptMany(tx, [event]))).rejects.toMatchObject(refused)
   await expect(inbox.position(event)).rejects.toMatchObject(refused)
   const start = lockstep.transaction({}, (tx) => inbox.startAt(tx, event, 5, { force: true }))

@@ -63,8 +63,8 @@ export interface StreamReport {
 
 /** Options of a `StreamVerifier`. All bounds are for each stream. */
 export interface StreamVerifierOptions {
-  /** `'first'`: a stream begins with whatever number comes first, as in a part of a log. Default 1: what is missing before it is a gap. */
-  readonly begin?: 1 | 'first'
+  /** `'first'`: a stream starts with whatever number comes first, as in a part of a log. Default 1: what is missing before it is a gap. */
+  readonly start?: 1 | 'first'
   /** How many examples of each kind are kept. Default 10. */
   readonly examples?: number
   /** How many gaps may be open at once before the oldest is forgotten. Default 1000. */
@@ -73,7 +73,7 @@ export interface StreamVerifierOptions {
   readonly ids?: number
 }
 
-const VERIFIER_OPTIONS: OptionNames<StreamVerifierOptions> = { begin: true, examples: true, openGaps: true, ids: true }
+const VERIFIER_OPTIONS: OptionNames<StreamVerifierOptions> = { start: true, examples: true, openGaps: true, ids: true }
 
 /** What is known of a stream. */
 interface StreamMemory extends InboxStream {
@@ -105,11 +105,11 @@ export class StreamVerifier {
 
   constructor(options: StreamVerifierOptions = {}) {
     checkOptions('new StreamVerifier()', options, VERIFIER_OPTIONS)
-    const { begin = 1, examples = 10, openGaps = 1000, ids = 100 } = options
-    if (begin !== 1 && begin !== 'first') {
-      throw new InvalidOption(`begin is ${String(begin)}.`, { advice: "Use 1 or 'first'." })
+    const { start = 1, examples = 10, openGaps = 1000, ids = 100 } = options
+    if (start !== 1 && start !== 'first') {
+      throw new InvalidOption(`start is ${String(start)}.`, { advice: "Use 1 or 'first'." })
     }
-    this.#fromOne = begin === 1
+    this.#fromOne = start === 1
     this.#examples = checkBound('examples', examples, 0)
     this.#openGaps = checkBound('openGaps', openGaps, 1)
     this.#ids = checkBound('ids', ids, 0)

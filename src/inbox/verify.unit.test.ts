@@ -65,7 +65,7 @@ describe('against a model that remembers everything', () => {
   test.each([1, 'first'] as const)('whatever comes, beginning with %s', (begin) => {
     fc.assert(
       fc.property(fc.array(fc.oneof(eventWithId, anyEvent), { maxLength: 120 }), (events) => {
-        const { forgottenGaps, ...report } = verify(events, { ...UNBOUNDED, begin })
+        const { forgottenGaps, ...report } = verify(events, { ...UNBOUNDED, start: begin })
         expect(forgottenGaps).toBe(0)
         expect(report).toEqual(model(events, begin))
       }),
@@ -243,9 +243,9 @@ describe('bounds', () => {
   })
 
   test('a part of a log may begin anywhere', () => {
-    expect(verify(stream([41, 42, 43]), { begin: 'first' }).inOrder).toBe(true)
+    expect(verify(stream([41, 42, 43]), { start: 'first' }).inOrder).toBe(true)
     expect(verify(stream([41, 42, 43])).gaps).toMatchObject({ count: 1, missing: 40 })
-    expect(counts(verify(stream([41, 42, 39]), { begin: 'first' }))).toEqual([1, 0, 1, 0])
+    expect(counts(verify(stream([41, 42, 39]), { start: 'first' }))).toEqual([1, 0, 1, 0])
   })
 
   test('a uuid in capitals is the same', () => {
@@ -258,7 +258,7 @@ describe('bounds', () => {
     for (const bad of [{ seq: 0 }, { seq: 1.5 }, { seq: '1' }, { topic: '' }, { key: undefined }]) {
       expect(() => new StreamVerifier().see({ ...good, ...bad } as SeenEvent)).toThrow(InvalidOption)
     }
-    for (const bad of [{ examples: -1 }, { openGaps: 0 }, { ids: 0.5 }, { begin: 2 }]) {
+    for (const bad of [{ examples: -1 }, { openGaps: 0 }, { ids: 0.5 }, { start: 2 }]) {
       expect(() => new StreamVerifier(bad as StreamVerifierOptions)).toThrow(InvalidOption)
     }
   })

@@ -45,7 +45,7 @@ describe.each(DRIVERS)('many waiters, %s', (driver) => {
     const calls = Array.from({ length: 8 }, (_, number) =>
       other.lease(name, { waitMs: 20_000, ttlMs: 2000 }, async (held) => {
         served.push(number)
-        await held.transaction(async (tx) => tx.query('SELECT 1'))
+        await held.transaction({}, async (tx) => tx.query('SELECT 1'))
       }),
     )
     await expect.poll(async () => (await one.leases.inspect(name)).waiters.length, { interval: 20 }).toBe(8)

@@ -31,7 +31,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 2000 })
     let runs = 0
     const error = await failureOf(
-      lease.transaction(async (tx) => {
+      lease.transaction({}, async (tx) => {
         runs++
         await sleep(2100)
         await note(tx, 'too late')
@@ -41,7 +41,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     expect(runs).toBe(1)
     expect(await bench.notes()).toEqual([])
     lease.assertHeld()
-    await lease.transaction((tx) => note(tx, `in time ${driver}`))
+    await lease.transaction({}, (tx) => note(tx, `in time ${driver}`))
     await lease.release()
     expect(await bench.notes()).toEqual([`in time ${driver}`])
   })
@@ -50,7 +50,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     const lease = await lockstep.leases.acquire(fresh())
     const shown = async (): Promise<unknown> =>
-      lease.transaction(async (tx) => {
+      lease.transaction({}, async (tx) => {
         const { rows } = await tx.query(`SELECT current_setting('idle_in_transaction_session_timeout') AS bound`)
         return rows[0]?.['bound']
       })
@@ -59,7 +59,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     const second = bench.open(driver).lockstep
     try {
       const other = await second.leases.acquire(fresh())
-      await other.transaction(async (tx) => {
+      await other.transaction({}, async (tx) => {
         const { rows } = await tx.query(`SELECT current_setting('idle_in_transaction_session_timeout') AS bound`)
         expect(rows).toEqual([{ bound: '5s' }])
       })
@@ -72,9 +72,9 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
 
   test('an error of the function stays what it is, also when the trust is over', async () => {
     const { lockstep } = bench.open(driver)
-    const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 400, maxHoldMs: 50 })
+    const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 5000, maxHoldMs: 1000 })
     const error = await failureOf(
-      lease.transaction(async () => {
+      lease.transaction({}, async () => {
         await lost(lease)
         throw new Error('insufficient funds')
       }),
@@ -89,7 +89,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     const work = lockstep.lease(fresh(), {}, async (lease) => {
       running.give()
       await goOn.given
-      await lease.transaction((tx) => note(tx, `closing ${driver}`))
+      await lease.transaction({}, (tx) => note(tx, `closing ${driver}`))
     })
     await running.given
     const closed = lockstep.close()
@@ -103,7 +103,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     const lease = await lockstep.leases.acquire(fresh())
     const [running, goOn] = [signal(), signal()]
-    const work = lease.transaction(async (tx) => {
+    const work = lease.transaction({}, async (tx) => {
       running.give()
       await goOn.given
       await note(tx, `by hand ${driver}`)
@@ -119,7 +119,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
   test('a leader that works until its signal is told when its Lockstep closes', async () => {
     const { lockstep } = bench.open(driver)
     const elected = signal()
-    const led = lockstep.leader(fresh(), async (lease) => {
+    const led = lockstep.leader(fresh(), {}, async (lease) => {
       elected.give()
       await lost(lease)
       return 'resigned'
@@ -134,19 +134,15 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
     const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
     const terms: bigint[] = []
     const again = signal()
-    const led = lockstep.leader(
-      fresh(),
-      async (lease) => {
-        terms.push(lease.fence)
-        if (terms.length === 2) return again.give()
-        proxy.refuse(true)
-        proxy.cutAll()
-        await lost(lease)
-        setTimeout(() => proxy.refuse(false), 50)
-        return undefined
-      },
-      { ttlMs: 300 },
-    )
+    const led = lockstep.leader(fresh(), { ttlMs: 300 }, async (lease) => {
+      terms.push(lease.fence)
+      if (terms.length === 2) return again.give()
+      proxy.refuse(true)
+      proxy.cutAll()
+      await lost(lease)
+      setTimeout(() => proxy.refuse(false), 50)
+      return undefined
+    })
     await again.given
     await led
     expect(terms[1]).toBeGreaterThan(terms[0] as bigint)
@@ -190,7 +186,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
 
   test('silenceMs beyond every timer is a bound all the same', async () => {
     const { lockstep } = bench.open(driver, { silenceMs: 2 ** 32 })
-    await lockstep.lease(fresh(), {}, async (lease) => lease.transaction((tx) => tx.query('SELECT 1')))
+    await lockstep.lease(fresh(), {}, async (lease) => lease.transaction({}, (tx) => tx.query('SELECT 1')))
     expect(await lockstep.leases.list({ prefix: 'Nobody:' })).toEqual([])
   })
 

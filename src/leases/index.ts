@@ -42,4 +42,12 @@ export { leader, type LeaderOptions } from './leader.ts'
 export type { GuardedTransaction, Lease } from './lease.ts'
 export { Leases } from './leases.ts'
 export { LEASE_OPTIONS, type LeaseOptions } from './options.ts'
-export type { HistoryEntry, LeaseDetails, LeaseHolder, LeaseInfo, LeaseWaiter } from './seeing.ts'
+export type {
+  HistoryEntry,
+  LeaseDetails,
+  LeaseHistoryOptions,
+  LeaseHolder,
+  LeaseInfo,
+  LeaseWaiter,
+  ListLeasesOptions,
+} from './seeing.ts'

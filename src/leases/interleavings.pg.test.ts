@@ -87,7 +87,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     stuck?.release()
     await expect.poll(() => isHeld(name), { interval: 5, timeout: 1500 }).toBe(true)
     const committed = await lease
-      .transaction((tx) => note(tx, 'stale'))
+      .transaction({}, (tx) => note(tx, 'stale'))
       .then(
         () => true,
         () => false,
@@ -163,7 +163,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     const name = fresh()
     const lease = await one.leases.acquire(name)
     const [open, end] = [signal(), signal()]
-    const work = lease.transaction(async () => {
+    const work = lease.transaction({}, async () => {
       open.give()
       await end.given
     })
@@ -185,7 +185,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     const name = fresh()
     const lease = await one.leases.acquire(name)
     const [open, end] = [signal(), signal()]
-    const work = lease.transaction(async () => {
+    const work = lease.transaction({}, async () => {
       open.give()
       await end.given
     })
@@ -232,7 +232,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     try {
       const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 600 })
-      const work = lease.transaction((tx) => tx.query('SELECT pg_sleep(2.5)')).catch((error: unknown) => error)
+      const work = lease.transaction({}, (tx) => tx.query('SELECT pg_sleep(2.5)')).catch((error: unknown) => error)
       const ended = await settles(work, 1800)
       const error = await work
       await lease.release()
@@ -296,7 +296,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     const stop = on('lease.acquired', (event) => {
       if (event.key === name) closed ??= lockstep.close()
     })
-    const led = lockstep.leader(name, async (lease) => {
+    const led = lockstep.leader(name, {}, async (lease) => {
       mine = lease
       await Promise.race([lost(lease), resign.given])
     })
@@ -316,7 +316,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     proxy.refuse(true)
     const elected = signal()
     const led = lockstep
-      .leader(fresh(), async () => Promise.resolve(elected.give()))
+      .leader(fresh(), {}, async () => Promise.resolve(elected.give()))
       .then(
         () => undefined,
         (error: unknown) => error,
@@ -347,7 +347,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     const name = fresh()
     const lease = await one.leases.acquire(name, { ttlMs: 900 })
     const [open, end] = [signal(), signal()]
-    const work = lease.transaction(async (tx) => {
+    const work = lease.transaction({}, async (tx) => {
       open.give()
       await end.given
       await note(tx, `before ${driver}`)
@@ -361,7 +361,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     end.give()
     await work
     expect(await forced).toEqual({ released: 1 })
-    expect(await failureOf(lease.transaction((tx) => note(tx, 'after')))).toBeInstanceOf(LeaseLost)
+    expect(await failureOf(lease.transaction({}, (tx) => note(tx, 'after')))).toBeInstanceOf(LeaseLost)
     expect(await bench.notes()).toEqual([`before ${driver}`])
     await lease.release()
   })

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { LockAborted, QueueFull } from '../errors.ts'
 import { checkKey, closedError, type Key } from '../locks/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
@@ -7,7 +7,7 @@ import type { Leases } from './leases.ts'
 import { type LeaseOptions, planLease } from './options.ts'
 import { isUnreachable } from './inquiry.ts'
 
-/** Options of `lockstep.leader()`: those of a lease, without those of its waiting. */
+/** Options of `lockstep.leader()`: those of a lease, except `waitMs`: a candidate waits without limit, because it stands by for the leader. */
 export type LeaderOptions = Pick<LeaseOptions, 'ttlMs' | 'signal' | 'holder' | 'metadata'>
 
 const LEADER_OPTIONS: OptionNames<LeaderOptions> = { ttlMs: true, signal: true, holder: true, metadata: true }
@@ -23,11 +23,12 @@ const AWAY_MS = 1000
 export async function leader<T, Client>(
   leases: Leases<Client>,
   key: Key,
+  options: LeaderOptions,
   run: (lease: Lease<Client>) => Promise<T>,
-  options: LeaderOptions = {},
 ): Promise<T | undefined> {
   checkKey(key)
   checkOptions('leader()', options, LEADER_OPTIONS)
+  checkFunction('leader()', run)
   const plan = planLease({ ...options, waitMs: false })
   for (;;) {
     let lease: HeldLease

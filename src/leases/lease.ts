@@ -25,8 +25,12 @@ export interface Lease<Client = unknown> {
   readonly trustedMs: number
   /** Throws `LeaseLost` if it is not certain any more that the lease is held. */
   assertHeld(): void
-  /** A transaction that cannot commit once somebody else has the lease. */
-  transaction<T>(fn: (tx: Transaction<Client>) => Promise<T>): Promise<T>
+  /**
+   * A transaction that cannot commit once another holder has the lease.
+   *
+   * @example
+   * await lease.transaction({}, (tx) => tx.query('UPDATE instances SET state = $1 WHERE id = $2', ['done', id]))
+   */
   transaction<T, Given extends TransactionOptions = TransactionOptions>(
     options: CheckedTransaction<Given>,
     fn: (tx: Transaction<Client>) => Promise<T>,
@@ -132,11 +136,7 @@ export class HeldLease implements Lease {
     return this.#error(loss.reason, error)
   }
 
-  transaction<T>(
-    first: TransactionOptions | ((tx: Transaction) => Promise<T>),
-    second?: (tx: Transaction) => Promise<T>,
-  ): Promise<T> {
-    const [options, fn] = typeof first === 'function' ? [{}, first] : [first, second as (tx: Transaction) => Promise<T>]
+  transaction<T>(options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
     return this.#room.transact(this, options, fn)
   }
 

@@ -91,7 +91,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     await bench.admin.query(`UPDATE lockstep.leases SET expires_at = clock_timestamp() WHERE name = $1`, [name])
     const next = await other.leases.acquire(name)
     expect(next.fence).toBeGreaterThan(lease.fence)
-    const error = await failureOf(lease.transaction((tx) => note(tx, 'late')))
+    const error = await failureOf(lease.transaction({}, (tx) => note(tx, 'late')))
     expect(error).toBeInstanceOf(LeaseLost)
     expect(error).toMatchObject({ reason: 'taken away', fence: lease.fence })
     expect(lease.signal.aborted).toBe(true)
@@ -110,7 +110,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const lease = await one.leases.acquire(name, { ttlMs: 30_000 })
-    await lease.transaction(async (tx) => {
+    await lease.transaction({}, async (tx) => {
       await bench.admin.query(`UPDATE lockstep.leases SET expires_at = clock_timestamp() WHERE name = $1`, [name])
       expect(await other.leases.tryAcquire(name)).toBeUndefined()
       await note(tx, `guarded-${driver}`)
@@ -124,7 +124,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
   test('a holder’s heartbeat goes on while its transaction is open', async () => {
     const { lockstep } = bench.open(driver)
     const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 3000 })
-    await lease.transaction(async (tx) => {
+    await lease.transaction({}, async (tx) => {
       // Without a heartbeat it only becomes less.
       let before = lease.trustedMs
       const grows = (): boolean => {
@@ -143,7 +143,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 400, maxHoldMs: 100 })
     const error = await failureOf(
-      lease.transaction(async (tx) => {
+      lease.transaction({}, async (tx) => {
         await sleep(600)
         await note(tx, 'never')
       }),
@@ -232,7 +232,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const name = fresh()
     const lease = await one.leases.acquire(name, { ttlMs: 600, holder: 'stuck' })
     expect(await other.leases.forceRelease(name, { by: 'operator', reason: 'it hangs' })).toEqual({ released: 1 })
-    await expect(lease.transaction((tx) => note(tx, 'late'))).rejects.toBeInstanceOf(LeaseLost)
+    await expect(lease.transaction({}, (tx) => note(tx, 'late'))).rejects.toBeInstanceOf(LeaseLost)
     expect(await bench.notes()).toEqual([])
     expect(await one.leases.history(name)).toMatchObject([
       { holder: 'stuck', ending: 'forced', by: 'operator', reason: 'it hangs', fence: lease.fence },
@@ -282,15 +282,15 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const [elected, resign] = [signal(), signal()]
     const controller = new AbortController()
     const order: string[] = []
-    const first = one.leader(name, async () => {
+    const first = one.leader(name, {}, async () => {
       order.push('first')
       elected.give()
       await resign.given
       return 'done'
     })
     await elected.given
-    const second = other.leader(name, async () => Promise.resolve(order.push('second')))
-    const third = one.leader(name, nothing, { signal: controller.signal })
+    const second = other.leader(name, {}, async () => Promise.resolve(order.push('second')))
+    const third = one.leader(name, { signal: controller.signal }, nothing)
     await expect.poll(async () => (await one.leases.inspect(name)).waiters.length, { interval: 10 }).toBe(2)
     controller.abort()
     expect(await third).toBeUndefined()

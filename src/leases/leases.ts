@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { InvalidOption, LeaseHeld } from '../errors.ts'
+import { checkFunction } from '../checkOptions.ts'
+import { LeaseHeld } from '../errors.ts'
 import { checkKey, closedError, type Key, Patience } from '../locks/index.ts'
 import { leaseAcquired } from '../observe/index.ts'
 import { LONGEST_TIMER_MS, withConnection } from '../postgres/index.ts'
@@ -58,6 +59,7 @@ export class Leases<Client = unknown> {
   /** Calls that ask or wait, by key. */
   readonly #calls = new Map<Key, number>()
 
+  /** @internal */
   constructor(grounds: Grounds) {
     this.#grounds = grounds
     this.#keeper = new Keeper(grounds.driver, grounds.schema, grounds.quotedSchema)
@@ -98,12 +100,9 @@ export class Leases<Client = unknown> {
    * `LeaseLost`, whatever the function returned; what it threw is the `cause`. One that the function released is not lost.
    */
   async run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
-    if (typeof fn !== 'function') {
-      throw new InvalidOption('lease() was given no function.', {
-        advice: 'Call lease(key, { ttlMs }, async (lease) => …).',
-      })
-    }
-    const lease = await this.hold(checkKey(key), planLease(options))
+    const plan = planLease(options, 'lease()')
+    checkFunction('lease()', fn)
+    const lease = await this.hold(checkKey(key), plan)
     try {
       const value = await fn(lease as unknown as Lease<Client>)
       if (lease.loss !== undefined) throw lease.loss
@@ -135,7 +134,11 @@ export class Leases<Client = unknown> {
     return forceRelease(this.#grounds, checkKey(key), options)
   }
 
-  /** The library's own way to a lease. */
+  /**
+   * Holds a lease for another part of the library.
+   *
+   * @internal
+   */
   async hold(key: Key, plan: LeasePlan): Promise<HeldLease> {
     const { closing, schema } = this.#grounds
     if (closing.closed) throw closedError([key])
@@ -240,16 +243,25 @@ export class Leases<Client = unknown> {
     return (await asking) ?? (waiting as Promise<Grant>)
   }
 
+  /** @internal */
   get closed(): boolean {
     return this.#grounds.closing.closed
   }
 
-  /** Told when the Lockstep is being closed; the answer takes it back. */
+  /**
+   * Calls the listener when the Lockstep is closed. The function that it returns removes the listener.
+   *
+   * @internal
+   */
   onClose(listener: () => void): () => void {
     return this.#grounds.closing.onClose(listener)
   }
 
-  /** Leases that are still held are given back, and their holders told. */
+  /**
+   * Releases the leases that are still held, and reports it to their holders.
+   *
+   * @internal
+   */
   async close(): Promise<void> {
     await this.#pending.settled()
     const held = [...this.#keeper.leases]

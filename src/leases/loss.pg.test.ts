@@ -32,38 +32,30 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const fences: bigint[] = []
-    const value = await lockstep.leader(
-      name,
-      async (lease) => {
-        fences.push(lease.fence)
-        if (fences.length === 2) return 'second term'
-        await takeAway(name)
-        return abortable(lease.signal)
-      },
-      { ttlMs: 600 },
-    )
+    const value = await lockstep.leader(name, { ttlMs: 600 }, async (lease) => {
+      fences.push(lease.fence)
+      if (fences.length === 2) return 'second term'
+      await takeAway(name)
+      return abortable(lease.signal)
+    })
     expect(value).toBe('second term')
     expect(fences[1]).toBeGreaterThan(fences[0] as bigint)
   })
 
   test('a leader whose function fails while it holds the lease ends with that error', async () => {
     const { lockstep } = bench.open(driver)
-    const error = await failureOf(lockstep.leader(fresh(), () => Promise.reject(new Error('no more work'))))
+    const error = await failureOf(lockstep.leader(fresh(), {}, () => Promise.reject(new Error('no more work'))))
     expect(String(error)).toContain('no more work')
   })
 
   test('a leader whose process stood still past its trust stands again, whatever its function throws', async () => {
     const { lockstep } = bench.open(driver)
     let terms = 0
-    const value = await lockstep.leader(
-      fresh(),
-      async () => {
-        if (++terms === 2) return terms
-        standStill(400)
-        return Promise.reject(new Error('timeout of something else'))
-      },
-      { ttlMs: 300 },
-    )
+    const value = await lockstep.leader(fresh(), { ttlMs: 300 }, async () => {
+      if (++terms === 2) return terms
+      standStill(400)
+      return Promise.reject(new Error('timeout of something else'))
+    })
     expect(value).toBe(2)
   })
 
@@ -71,7 +63,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     let closed: Promise<void> | undefined
     const error = await failureOf(
-      lockstep.leader(fresh(), async (lease) => {
+      lockstep.leader(fresh(), {}, async (lease) => {
         const aborted = abortable(lease.signal)
         closed = lockstep.close()
         return aborted
@@ -88,16 +80,12 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     const stopping = new AbortController()
     let terms = 0
     const error = await failureOf(
-      lockstep.leader(
-        name,
-        async (lease) => {
-          terms++
-          await takeAway(name)
-          await abortable(lease.signal).catch(() => stopping.abort())
-          throw new Error('stopped')
-        },
-        { ttlMs: 600, signal: stopping.signal },
-      ),
+      lockstep.leader(name, { ttlMs: 600, signal: stopping.signal }, async (lease) => {
+        terms++
+        await takeAway(name)
+        await abortable(lease.signal).catch(() => stopping.abort())
+        throw new Error('stopped')
+      }),
     )
     expect(String(error)).toContain('stopped')
     expect(terms).toBe(1)
@@ -124,7 +112,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
       lockstep.lease(name, {}, async (lease) => {
         seen = lease
         await takeAway(name)
-        await lease.transaction((tx) => note(tx, 'never'))
+        await lease.transaction({}, (tx) => note(tx, 'never'))
       }),
     )
     expect(error).toBe(seen?.signal.reason)
@@ -136,7 +124,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     const value = await lockstep.lease(name, {}, async (lease) => {
       await lease.release()
       expect(() => lease.assertHeld()).toThrow(LeaseLost)
-      const refused = await failureOf(lease.transaction((tx) => note(tx, 'never')))
+      const refused = await failureOf(lease.transaction({}, (tx) => note(tx, 'never')))
       expect(refused).toMatchObject({ reason: 'released' })
       return 'done'
     })

@@ -8,7 +8,10 @@ import { checkWaitMs } from '../transactions/index.ts'
 export interface LeaseOptions {
   /** How long the lease lives without a heartbeat: after a crash, others get in this much later. Default 30,000. */
   readonly ttlMs?: number
-  /** How long to wait for it. `0` asks once, `false` waits without limit. Default 0. */
+  /**
+   * How long to wait for it. `0` asks once, `false` waits without limit. Default 0, unlike a transaction, which waits 30 seconds: a
+   * transaction holds its locks for milliseconds, but a lease can be held for hours, and most callers then do something else.
+   */
   readonly waitMs?: number | false
   /** Ends the wait. It does not end a lease that is held. */
   readonly signal?: AbortSignal
@@ -55,8 +58,8 @@ const MAX_PERMITS = 1000
 const MAX_HOLDER_BYTES = 255
 const MAX_METADATA_BYTES = 4096
 
-export function planLease(options: LeaseOptions): LeasePlan {
-  checkOptions('a lease', options, LEASE_OPTIONS)
+export function planLease(options: LeaseOptions, where = 'a lease'): LeasePlan {
+  checkOptions(where, options, LEASE_OPTIONS)
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }

@@ -23,7 +23,7 @@ const slots = async (name: Key): Promise<number[]> =>
 /** A transaction under the lease that is open until told to commit. */
 async function openUnder(lease: Lease, id: string): Promise<() => Promise<void>> {
   const [open, end] = [signal(), signal()]
-  const work = lease.transaction(async (tx) => {
+  const work = lease.transaction({}, async (tx) => {
     await note(tx, id)
     open.give()
     await end.given

@@ -18,7 +18,7 @@ describe.each(DRIVERS)('a lease that was taken away, %s', (driver) => {
     expect(lease.signal.reason).toMatchObject({ reason: 'taken away' })
     await lease.release()
     expect((await other.leases.inspect(name)).holders).toMatchObject([{ fence: next.fence }])
-    await next.transaction((tx) => tx.query('SELECT 1'))
+    await next.transaction({}, (tx) => tx.query('SELECT 1'))
     await next.release()
   })
 })

@@ -1,3 +1,4 @@
+import { checkFunction, checkOptions } from '../checkOptions.ts'
 import {
   CommitOutcomeUnknown,
   InvalidOption,
@@ -15,6 +16,7 @@ import {
   refuseInside,
   runTransaction,
   type Transaction,
+  TRANSACTION_OPTIONS,
   type TransactionOptions,
 } from '../transactions/index.ts'
 import { isUnreachable } from './inquiry.ts'
@@ -34,11 +36,8 @@ export async function transactUnder<T>(
   options: TransactionOptions,
   fn: (tx: Transaction) => Promise<T>,
 ): Promise<T> {
-  if (typeof fn !== 'function') {
-    throw new InvalidOption('lease.transaction() was given no function.', {
-      advice: 'Call lease.transaction(async (tx) => …), or with options before it.',
-    })
-  }
+  checkOptions('lease.transaction()', options, TRANSACTION_OPTIONS)
+  checkFunction('lease.transaction()', fn)
   lease.assertHeld()
   const plan = planTransaction(grounds, options, NEVER)
   refuseInside(grounds, [lease.key], TRANSACTION)

@@ -170,7 +170,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
       errors.push(event.error)
       if (errors.length === 6) reported.give()
     })
-    const led = lockstep.leader(name, async (lease) => Promise.resolve(lease.key))
+    const led = lockstep.leader(name, {}, async (lease) => Promise.resolve(lease.key))
     await reported.given
     stop()
     proxy.refuse(false)

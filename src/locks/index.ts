@@ -85,8 +85,8 @@ export {
   type RolloutRule,
   type RolloutSource,
 } from './rollout.ts'
-export { RolloutInDatabase, type StoredRolloutRule } from './rolloutInDatabase.ts'
-export { type RollbackTriggers, RolloutTrigger } from './rolloutTrigger.ts'
+export { RolloutInDatabase, type SetRolloutOptions, type StoredRolloutRule } from './rolloutInDatabase.ts'
+export { RolloutTrigger, type SwitchBackTriggers } from './rolloutTrigger.ts'
 export { lookForOthers, markShadows } from './rollout.sql.ts'
 export { type Shadow, shadowOf } from './shadow.ts'
 export { ShadowWatch } from './shadowWatch.ts'

@@ -1,3 +1,4 @@
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOption } from '../errors.ts'
 import {
   type Connection,
@@ -8,7 +9,7 @@ import {
   type SilenceWatch,
   withConnection,
 } from '../postgres/index.ts'
-import { checkMode, LOCKED, longestRule, type RolloutMode, type RolloutRule, type RolloutSource } from './rollout.ts'
+import { checkMode, LOCKED, longestRule, type RolloutMode, type RolloutRule } from './rollout.ts'
 import { rolloutRules, setRolloutRule, unsetRolloutRule } from './rollout.sql.ts'
 
 /** A rule as the database has it. */
@@ -17,6 +18,14 @@ export interface StoredRolloutRule extends RolloutRule {
   readonly changedAt: Date
 }
 
+/** What `rollout.set()` takes beside prefix and mode. */
+export interface SetRolloutOptions {
+  /** Why; shown with the rule. */
+  readonly reason?: string
+}
+
+const SET_OPTIONS: OptionNames<SetRolloutOptions> = { reason: true }
+
 /** Rules older than this are read again in the background. */
 const YOUNG_MS = 1000
 /** Rules older than this are not used: a process that was quiet for an hour must not go on with those of an hour ago. */
@@ -24,7 +33,7 @@ const MAX_AGE_MS = 3000
 const MAX_PREFIX_BYTES = 512
 
 /** The rules in the database, read when they are used and are no longer young: no polling while nobody locks. */
-export class RolloutInDatabase implements RolloutSource {
+export class RolloutInDatabase {
   readonly #driver: Driver
   readonly #schema: string
   readonly #silence: SilenceWatch
@@ -34,6 +43,7 @@ export class RolloutInDatabase implements RolloutSource {
   #readAt = -Infinity
   #reading: Promise<void> | undefined
 
+  /** @internal */
   constructor(driver: Driver, schema: string, silence: SilenceWatch) {
     this.#driver = driver
     this.#schema = quoteIdentifier(schema)
@@ -41,10 +51,12 @@ export class RolloutInDatabase implements RolloutSource {
     this.#silence = silence
   }
 
+  /** @internal */
   ruleFor(key: string): RolloutRule {
     return longestRule(this.#rules, key) ?? LOCKED
   }
 
+  /** @internal */
   freshen(): Promise<void> | undefined {
     const ageMs = performance.now() - this.#readAt
     if (ageMs < YOUNG_MS) return undefined
@@ -61,7 +73,9 @@ export class RolloutInDatabase implements RolloutSource {
   }
 
   /** Sets the mode of the keys that begin with the prefix. */
-  async set(prefix: string, mode: RolloutMode, reason = ''): Promise<void> {
+  async set(prefix: string, mode: RolloutMode, options: SetRolloutOptions = {}): Promise<void> {
+    checkOptions('rollout.set()', options, SET_OPTIONS)
+    const { reason = '' } = options
     const checked = checkMode(mode)
     if (typeof checked !== 'string' && !Number.isInteger(checked.percent)) {
       throw new InvalidOption(`${checked.percent} is no whole percentage.`, { advice: 'Use 0 to 100.' })
@@ -80,8 +94,9 @@ export class RolloutInDatabase implements RolloutSource {
     return (await this.#change(unsetRolloutRule(this.#schema), [checkPrefix(prefix)])) > 0
   }
 
+  /** @internal */
   async switchBack(prefix: string, reason: string): Promise<void> {
-    await this.set(prefix, 'observe', reason)
+    await this.set(prefix, 'observe', { reason })
     await this.#read()
   }
 

@@ -4,15 +4,15 @@ import { rolloutSwitchedBack } from '../observe/index.ts'
 import type { Key } from './key.ts'
 import { operationPrefix, type RolloutSource } from './rollout.ts'
 
-/** When a prefix is put back to `observe` by itself. */
-export interface RollbackTriggers {
+/** When Lockstep switches a prefix back to `observe`. */
+export interface SwitchBackTriggers {
   /** A wait for a lock that lasts longer than this, be it still going on. */
   readonly waitMs?: number
   /** More than this part of the transactions under the prefix failing within a minute, of at least twenty: a timeout, retries without end, a lost connection. */
   readonly failurePercent?: number
 }
 
-const ROLLBACK_OPTIONS: OptionNames<RollbackTriggers> = { waitMs: true, failurePercent: true }
+const SWITCH_BACK_OPTIONS: OptionNames<SwitchBackTriggers> = { waitMs: true, failurePercent: true }
 
 const WINDOW_MS = 60_000
 /** Two failures of three are no trend. */
@@ -33,8 +33,8 @@ export class RolloutTrigger {
   readonly #windows = new Map<string, Window>()
   readonly #switching = new Set<string>()
 
-  constructor(schema: string, source: RolloutSource, triggers: RollbackTriggers) {
-    checkOptions('rollback', triggers, ROLLBACK_OPTIONS)
+  constructor(schema: string, source: RolloutSource, triggers: SwitchBackTriggers) {
+    checkOptions('switchBack', triggers, SWITCH_BACK_OPTIONS)
     this.waitMs = checkBound('waitMs', triggers.waitMs)
     this.#failurePercent = checkBound('failurePercent', triggers.failurePercent)
     this.#schema = schema
@@ -102,5 +102,5 @@ export class RolloutTrigger {
 function checkBound(name: string, bound: number | undefined): number {
   if (bound === undefined) return Infinity
   if (typeof bound === 'number' && bound >= 0) return bound
-  throw new InvalidOption(`rollback.${name} is ${String(bound)}.`, { advice: 'Use a number from 0.' })
+  throw new InvalidOption(`switchBack.${name} is ${String(bound)}.`, { advice: 'Use a number from 0.' })
 }

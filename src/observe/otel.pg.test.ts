@@ -230,10 +230,10 @@ test('a delivery is linked with the span in which the event was written; one tha
     }),
   )
   const stopping = new AbortController()
-  const sink = perEvent(({ key }) => {
+  const sink = perEvent({}, ({ key }) => {
     if (key === 'b') throw new Error('not this one')
   })
-  const run = lockstep.dispatcher({ sink, shards: 1, attempts: 2, backoffMs: { first: 5 } })
+  const run = lockstep.outbox.dispatcher({ sink, shards: 1, attempts: 2, backoffMs: { first: 5 } })
   const running = run.run({ signal: stopping.signal })
   await expect.poll(() => finished('lockstep.outbox.parked').length).toBeGreaterThan(1)
   const delivery = one('lockstep.outbox.deliver')

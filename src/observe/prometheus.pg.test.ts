@@ -125,10 +125,10 @@ test('the lag of the outbox: it grows while nothing is delivered, and is gone af
   stop = lockstepMetrics(client, { register, outbox: lockstep.outbox })
   let down = true
   const ending = new AbortController()
-  const sink = perEvent(async () => {
+  const sink = perEvent({}, async () => {
     if (down) throw new Error('away')
   })
-  const running = lockstep.dispatcher({ name: 'lagging', sink }).run({ signal: ending.signal })
+  const running = lockstep.outbox.dispatcher({ name: 'lagging', sink }).run({ signal: ending.signal })
   await lockstep.transaction({}, async (tx) => {
     await tx.enqueue({ topic: 'lagging', key: 'a', payload: 1 })
     await tx.enqueue({ topic: 'lagging', key: 'a', payload: 2 })
@@ -219,11 +219,11 @@ test('the outbox: delivered, refused and given up to an operator, shards taken a
   const event = { topic: 'trades', key: 'a', payload: 1 }
   await lockstep.transaction({}, async (tx) => tx.enqueueMany([event, event, { ...event, key: 'b' }]))
   const stopping = new AbortController()
-  const sink = perEvent(({ key }) => {
+  const sink = perEvent({}, ({ key }) => {
     if (key === 'b') throw new Error('not this one')
   })
   const options = { sink, shards: 2, attempts: 2, backoffMs: { first: 5 } }
-  const run = lockstep.dispatcher(options).run({ signal: stopping.signal })
+  const run = lockstep.outbox.dispatcher(options).run({ signal: stopping.signal })
   const labels = 'dispatcher="default",topic="trades"'
   await expect.poll(() => value(`lockstep_outbox_parked_total{${labels},state="blocked"}`)).toBe(1)
   await expect.poll(() => value(`lockstep_outbox_delivered_total{${labels}}`)).toBe(2)
@@ -245,7 +245,7 @@ test('the outbox: a sink that is down, and one that is back', async () => {
   const sink = (): void => {
     if (down) throw new Error('no route')
   }
-  const run = lockstep.dispatcher({ name: 'second', sink, shards: 1 }).run({ signal: stopping.signal })
+  const run = lockstep.outbox.dispatcher({ name: 'second', sink, shards: 1 }).run({ signal: stopping.signal })
   await lockstep.transaction({}, async (tx) => tx.enqueue({ topic: 'mails', key: 'a', payload: 1 }))
   await expect.poll(() => value('lockstep_outbox_sink_down{dispatcher="second"}')).toBe(1)
   down = false

@@ -17,13 +17,13 @@
  *
  * **As a part of a transaction** that holds the key: `tx.once()`, a savepoint. It is created, and undone, with that transaction.
  *
- * **The long form** is for creating outside the database, which takes seconds: an order at an exchange. States of the thing: nothing →
+ * **`onceExternal`** is for creating outside the database, which takes seconds: an order at an exchange. States of the thing: nothing →
  * begun (a row with an id of our own making, seen by everyone) → done. Under a lease: `find`, and `begin` if there is nothing, in one
  * guarded transaction; `act` outside, with the id, holding no connection; `finish` in a guarded transaction. A creator that dies or
  * is stopped leaves a beginning; its lease ends by itself, and the next caller takes the beginning over *with its id*: as far as the
  * other side honours the id, there is one thing. A stopped creator that goes on cannot write any more (see leases/), and what it does
  * outside it does under the same id. `act` that fails is abandoned, if the caller says how, or left to the next.
  */
-export { type ActContext, type Found, isLongForm, type LongOnceOptions, onceLong } from './long.ts'
 export { once, type OnceOptions, onceWithin } from './once.ts'
+export { type ActContext, type Found, onceExternal, type OnceExternalOptions } from './onceExternal.ts'
 export type { OnceResult } from '../transactions/index.ts'

@@ -178,17 +178,21 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(result).toMatchObject({ created: false, value: { symbol } })
   })
 
-  test('inside a transaction lockstep.once() is refused and names tx.once(); the long form cannot be part of one', async () => {
+  test('inside a transaction lockstep.once() is refused and names tx.once(); onceExternal() cannot be part of one', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('refused')
     await lockstep.transaction({ lock: key`Position:${symbol}` }, async (tx) => {
       const error = await failureOf(open(lockstep, symbol))
       expect(error).toBeInstanceOf(NestedTransaction)
       expect((error as Error).message).toMatch(/tx\.once\(\).*lockstep\.detached\(fn\)/s)
-      const long = { ...position(symbol), begin: 1, act: 1, finish: 1 }
-      const nested = await failureOf(tx.once(key`Position:${symbol}`, long))
+      const { find } = position(symbol)
+      const external = { find: async () => ({ done: await find(tx) }), begin: find, act: find, finish: async () => 1 }
+      const nested = await failureOf(lockstep.onceExternal(key`Position:${symbol}`, external as never))
       expect(nested).toBeInstanceOf(NestedTransaction)
       expect((nested as Error).message).toContain('committed before it acts')
+      const former = await failureOf(tx.once(key`Position:${symbol}`, external as never))
+      expect(former).toBeInstanceOf(InvalidOption)
+      expect((former as Error).message).toContain('lockstep.onceExternal(key, {')
       const useless = { ...position(symbol), waitMs: 5 }
       await expect(tx.once(key`Position:${symbol}`, useless)).rejects.toBeInstanceOf(InvalidOption)
     })

@@ -10,7 +10,6 @@ import {
   type TransactionOptions,
   type Transactor,
 } from '../transactions/index.ts'
-import { isLongForm, longFormInside } from './long.ts'
 
 /** What `lockstep.once()` takes beside the key. */
 export interface OnceOptions<Value, Client = unknown>
@@ -57,11 +56,10 @@ export async function once<Value, Client>(
 }
 
 /** The same as a part of an open transaction, which must hold the key. */
-export async function onceWithin<Value>(
+export function onceWithin<Value>(
   tx: Transactor,
   key: Key,
   options: NestedOnceOptions<Value>,
 ): Promise<OnceResult<Value>> {
-  if (isLongForm<unknown>(options)) throw longFormInside(key)
   return once((wanted, fn) => tx.transaction(wanted, fn), key, options)
 }

@@ -82,8 +82,8 @@ describe.skipIf(!isThere)('on a server with LLVM', () => {
     await lockstep.transaction({ lock: 'Lock:1' }, () => lockstep.locks.list())
     await lockstep.doctor()
     const [event] = run.events
-    if (event !== undefined) await lockstep.transaction({}, (tx) => lockstep.inbox('c').accept(tx, event))
-    await lockstep.outbox.remove({ dispatcher: 'default', reason: 'a test' })
+    if (event !== undefined) await lockstep.transaction({}, (tx) => lockstep.inbox.consumer('c').accept(tx, event))
+    await lockstep.outbox.removeDispatcher('default', { reason: 'a test' })
     expect(await compiled()).toEqual([])
   }, 120_000)
 })

@@ -245,17 +245,17 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
       { sink, name: 'a b' },
       { sink, giveUp: 'no' },
     ]
-    for (const options of bad) expect(() => lockstep.dispatcher(options as never)).toThrow(InvalidOption)
+    for (const options of bad) expect(() => lockstep.outbox.dispatcher(options as never)).toThrow(InvalidOption)
     const run = dispatching(lockstep, { name, shards: 2 })
     await enqueue(lockstep, 'a')
     await run.until(1)
     await run.stop()
-    expect(await failureOf(lockstep.dispatcher({ sink, name, shards: 4 }).run())).toBeInstanceOf(InvalidOption)
+    expect(await failureOf(lockstep.outbox.dispatcher({ sink, name, shards: 4 }).run())).toBeInstanceOf(InvalidOption)
   })
 
   test('close() ends a dispatcher', async () => {
     const client = bench.open(driver, { max: 6 })
-    const running = client.lockstep.dispatcher({ sink: () => undefined, name }).run()
+    const running = client.lockstep.outbox.dispatcher({ sink: () => undefined, name }).run()
     await eventually(async () => {
       return (await bench.open(driver).lockstep.outbox.status()).shards.some(
         (each) => each.dispatcher === name && each.owner,

@@ -6,7 +6,7 @@ import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
 import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
 import { type Incarnation, meansNoConnection, onAbort, readIncarnation } from '../postgres/index.ts'
-import { type Grounds, tellsOfLostConnection } from '../transactions/index.ts'
+import { type Grounds, outsideTransactions, tellsOfLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
@@ -40,17 +40,17 @@ export interface Dispatcher {
    * @example
    * const stop = new AbortController()
    * process.once('SIGTERM', () => stop.abort())
-   * await lockstep.dispatcher({ sink }).run({ signal: stop.signal })
+   * await lockstep.outbox.dispatcher({ sink }).run({ signal: stop.signal })
    */
-  run(options?: RunOptions): Promise<void>
+  run(options?: DispatcherRunOptions): Promise<void>
 }
 
 /** What `dispatcher.run()` takes. */
-export interface RunOptions {
+export interface DispatcherRunOptions {
   readonly signal?: AbortSignal
 }
 
-const RUN_OPTIONS: OptionNames<RunOptions> = { signal: true }
+const RUN_OPTIONS: OptionNames<DispatcherRunOptions> = { signal: true }
 
 /** What a dispatcher needs of its Lockstep. */
 export interface DispatcherRoom {
@@ -58,6 +58,8 @@ export interface DispatcherRoom {
   readonly leases: Leases
   /** Told when events were committed in this process; the answer takes it back. */
   onCommitted(listener: () => void): () => void
+  /** Runs the work; the end of the Lockstep waits for it. */
+  readonly counted: <T>(work: () => Promise<T>) => Promise<T>
 }
 
 export class RunningDispatcher implements Dispatcher {
@@ -72,7 +74,12 @@ export class RunningDispatcher implements Dispatcher {
     this.name = plan.name
   }
 
-  async run(options: RunOptions = {}): Promise<void> {
+  /** It delivers for all: a transaction around the call that started it has nothing to do with it. */
+  run(options: DispatcherRunOptions = {}): Promise<void> {
+    return outsideTransactions(() => this.#room.counted(() => this.#run(options)))
+  }
+
+  async #run(options: DispatcherRunOptions): Promise<void> {
     checkOptions('dispatcher.run()', options, RUN_OPTIONS)
     const { grounds } = this.#room
     if (grounds.closing.closed) throw closedError()

@@ -20,7 +20,7 @@ export interface BackoffOptions {
 
 const BACKOFF_OPTIONS: OptionNames<BackoffOptions> = { first: true, longest: true }
 
-/** What `lockstep.dispatcher()` takes. */
+/** What `outbox.dispatcher()` takes. */
 export interface DispatcherOptions {
   /** Where events go: a sink, or a function that gets batches. */
   readonly sink: Sink | SinkFunction
@@ -30,7 +30,10 @@ export interface DispatcherOptions {
   readonly shards?: number
   /** How many events of a shard the sink gets at once, at most. Default 1,000. */
   readonly batch?: number
-  /** How long a shard stays with a process that is gone. Default 10,000. */
+  /**
+   * How long a shard stays with a process that is gone. Default 10,000, less than that of a lease: taking a shard over too early only
+   * sends events twice, which the inbox knows; taking it over late delays every stream of the shard.
+   */
   readonly ttlMs?: number
   /** How often an event may be refused before it is given up. Default 5. */
   readonly attempts?: number

@@ -123,6 +123,6 @@ test('more than one value of PostgreSQL can hold', { timeout: 120_000 }, async (
     seqs.push(...batch.map(({ seq }) => seq))
     if (seqs.length >= 3) stop.abort()
   }
-  await lockstep.dispatcher({ name, shards: 1, sink }).run({ signal: stop.signal })
+  await lockstep.outbox.dispatcher({ name, shards: 1, sink }).run({ signal: stop.signal })
   expect(seqs.slice(0, 3)).toEqual([1, 2, 3])
 })

@@ -50,14 +50,23 @@
  * them. On another server or database they mean nothing, and dispatching is refused until an operator has chosen (`rebase`). A dump
  * brings leases and lives along: so every call compares with the server itself, and who was running is refused as well.
  */
-export { type Dispatcher } from './dispatcher.ts'
-export { type DispatcherOptions, type GiveUp } from './dispatcherOptions.ts'
+export type { Dispatcher, DispatcherRunOptions } from './dispatcher.ts'
+export type { BackoffOptions, DispatcherOptions, GiveUp } from './dispatcherOptions.ts'
 export { type EventHeaders, type OutboxEvent } from './event.ts'
-export { type AuditedBy, EnqueuingRoom, type OperatorOptions, Outbox, type Rebased } from './outbox.ts'
+export {
+  type DispatchedStream,
+  EnqueuingRoom,
+  type OperatorOptions,
+  Outbox,
+  type Rebased,
+  type RebaseOptions,
+  type RetainOptions,
+  type StreamHead,
+} from './outbox.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
-export type { OutboxStatus, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
+export type { OutboxStatus, ParkedOptions, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
 export { type BatchContext, byStream, type Delivery, EventRefused, type Sink, type SinkFunction } from './sink.ts'
-export { perEvent } from './perEvent.ts'
+export { perEvent, type PerEventOptions } from './perEvent.ts'
 export { type SendOne, type SideBySideOptions, StreamsSideBySide } from './streamsSideBySide.ts'
 export type { Retained } from './retain.ts'
 export type { EventMap, EventOf, EventToEnqueue, Stream } from '../transactions/index.ts'

@@ -50,7 +50,7 @@ function dispatch(
 ): Dispatch {
   const controller = new AbortController()
   const [names, events]: [string[], OutboxEvent[]] = [[], []]
-  const dispatcher = lockstep.dispatcher({
+  const dispatcher = lockstep.outbox.dispatcher({
     retainMs: false,
     ...options,
     sink: async (batch) => {
@@ -231,7 +231,9 @@ describe('parked streams', () => {
     expect(seen?.head).toBe(1)
     refusing = false
     await second.given
-    await lockstep.outbox.skip({ topic: 't', key: 'a', seq: seen?.head ?? 0, reason: 'poison' }).catch(() => undefined)
+    await lockstep.outbox
+      .skip({ topic: 't', key: 'a', seq: seen?.head ?? 0 }, { reason: 'poison' })
+      .catch(() => undefined)
     goOn.give()
     await expect.poll(() => names, SOON).toEqual(['a#1', 'a#2'])
     expect(events.map(({ tombstone }) => tombstone)).toEqual([undefined, undefined])

@@ -42,7 +42,7 @@ function dispatch(
 ): { names: string[]; events: OutboxEvent[]; stop: () => Promise<void> } {
   const controller = new AbortController()
   const [names, events]: [string[], OutboxEvent[]] = [[], []]
-  const dispatcher = lockstep.dispatcher({
+  const dispatcher = lockstep.outbox.dispatcher({
     retainMs: false,
     shards: 1,
     ...options,

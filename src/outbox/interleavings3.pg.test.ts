@@ -47,7 +47,7 @@ function dispatch(
 ): { names: string[]; events: OutboxEvent[]; ended: Promise<unknown>; stop: () => Promise<void> } {
   const controller = new AbortController()
   const [names, events]: [string[], OutboxEvent[]] = [[], []]
-  const dispatcher = lockstep.dispatcher({
+  const dispatcher = lockstep.outbox.dispatcher({
     retainMs: false,
     shards: 1,
     ...options,
@@ -283,7 +283,7 @@ describe('the breaker', () => {
     const { lockstep } = bench.open('pg')
     let [sent, asked] = [0, 0]
     const controller = new AbortController()
-    const running = lockstep
+    const running = lockstep.outbox
       .dispatcher({
         shards: 1,
         retainMs: false,

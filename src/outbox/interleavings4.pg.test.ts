@@ -91,7 +91,7 @@ describe('parked streams', () => {
     await eventually(() => tries === 2)
     const other = await session()
     await other.query('BEGIN; SELECT FROM lockstep.outbox_parked FOR UPDATE')
-    const skipping = lockstep.outbox.skip({ topic: 'trades', key: 'a', seq: 1, reason: 'it is bad' }).then(
+    const skipping = lockstep.outbox.skip({ topic: 'trades', key: 'a', seq: 1 }, { reason: 'it is bad' }).then(
       () => 'skipped',
       (error: unknown) => error,
     )
@@ -147,7 +147,7 @@ describe.each(DRIVERS)('settings of the role, %s', (driver) => {
       INSERT INTO lockstep.outbox_parked_events
       SELECT 'default', e.stream, e.seq, e.id, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, NULL
         FROM lockstep.outbox_events e`)
-    const erasing = lockstep.outbox.erase({ topic: 'trades', key: 'a', reason: 'on request' })
+    const erasing = lockstep.outbox.erase({ topic: 'trades', key: 'a' }, { reason: 'on request' })
     await expect.poll(lockWaits, SOON).toBe(1)
     await other.query('COMMIT')
     await erasing

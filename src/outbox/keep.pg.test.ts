@@ -90,7 +90,7 @@ describe('several dispatchers', () => {
     const run = dispatch(lockstep, { retainMs: 3_600_000 })
     await enqueue(lockstep, 'a')
     await run.until(1)
-    const wrong = lockstep.dispatcher({ shards: 4, retainMs: 1, sink: () => undefined }).run()
+    const wrong = lockstep.outbox.dispatcher({ shards: 4, retainMs: 1, sink: () => undefined }).run()
     expect(await failureOf(wrong)).toMatchObject({ code: 'LOCKSTEP_INVALID_OPTION' })
     const { rows } = await bench.admin.query('SELECT retain_ms::int FROM lockstep.outbox_dispatchers')
     expect(rows).toEqual([{ retain_ms: 3_600_000 }])

@@ -76,7 +76,7 @@ describe('a rebase', () => {
   test('and the removal of a dispatcher', async () => {
     const { outbox } = bench.open('pg').lockstep
     const rebase = (): Promise<unknown> => outbox.rebase({ deliver: 'undelivered' })
-    const remove = (): Promise<unknown> => outbox.remove({ dispatcher: 'default', reason: 'a test' })
+    const remove = (): Promise<unknown> => outbox.removeDispatcher('default', { reason: 'a test' })
     // The rebase has the cursors; the removal has the dispatcher.
     expect(await together('outbox_parked IN ROW SHARE MODE', rebase, remove)).toEqual(['done', 'done'])
   })

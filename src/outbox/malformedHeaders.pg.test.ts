@@ -83,7 +83,7 @@ describe.each(DRIVERS)('an event with malformed headers in the table, %s', (driv
     expect(parked).toMatchObject({ key: 'bad', head: 2, reason: expect.stringContaining('header') })
     expect(taken.toSorted()).toEqual(['a1', 'a2', 'b1', 'b2', 'bad1'])
     // An operator gives it up: its tombstone has no headers that could be refused again.
-    await lockstep.outbox.skip({ dispatcher: name, topic: 'trades', key: 'bad', seq: 2, reason: 'malformed' })
+    await lockstep.outbox.skip({ dispatcher: name, topic: 'trades', key: 'bad', seq: 2 }, { reason: 'malformed' })
     await eventually(() => taken.includes('bad3'))
     await run.stop()
     expect(taken.toSorted()).toEqual(['a1', 'a2', 'b1', 'b2', 'bad1', 'bad2', 'bad3'])
@@ -113,7 +113,7 @@ describe.each(DRIVERS)('an event with malformed headers in the table, %s', (driv
     const { lockstep } = bench.open(driver)
     await enqueueMalformed(['a', 'bad', 'b', 'bad', 'a'], 'null')
     const taken: string[] = []
-    const sink = perEvent(({ key, seq }) => void taken.push(`${key}${seq}`))
+    const sink = perEvent({}, ({ key, seq }) => void taken.push(`${key}${seq}`))
     const error = await failureOf(lockstep.outbox.replay({ sink }))
     expect(error).toBeInstanceOf(ReplayStopped)
     expect(error).toMatchObject({ seq: 2, message: expect.stringContaining('trades/bad #2') })

@@ -119,7 +119,7 @@ function dispatch(
 ): { names: string[]; ended: Promise<unknown>; stop: () => void } {
   const stopping = new AbortController()
   const names: string[] = []
-  const ended = lockstep
+  const ended = lockstep.outbox
     .dispatcher({
       name,
       shards: 1,
@@ -217,7 +217,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
       const [trying, gate] = [signal(), signal()]
       const sent: OutboxEvent[] = []
       const stopping = new AbortController()
-      const ended = lockstep
+      const ended = lockstep.outbox
         .dispatcher({
           shards: 1,
           retainMs: false,
@@ -450,12 +450,12 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
     const { outbox } = lockstep
     const stream = { topic: 't', key: 'a' }
     for (const call of [
-      () => lockstep.dispatcher({ shards: 1, sink: () => undefined }).run(),
+      () => lockstep.outbox.dispatcher({ shards: 1, sink: () => undefined }).run(),
       () => outbox.rebase({ deliver: 'undelivered' }),
       () => outbox.retain({ olderThanMs: 0 }),
       () => outbox.erase(stream),
       () => outbox.pause(stream),
-      () => outbox.remove({ dispatcher: 'default', reason: 'a test' }),
+      () => outbox.removeDispatcher('default', { reason: 'a test' }),
     ]) {
       await expect(call()).rejects.toBeInstanceOf(StandbyRefused)
     }

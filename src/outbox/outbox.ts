@@ -13,7 +13,7 @@ import {
   wrapCallersClient,
   writeInCallersTransaction,
 } from '../transactions/index.ts'
-import { type Dispatcher, RunningDispatcher } from './dispatcher.ts'
+import { type Dispatcher, type DispatcherRoom, RunningDispatcher } from './dispatcher.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import { DEFAULT_MAX_BYTES, type EventHeaders, prepareEvent } from './event.ts'
@@ -25,25 +25,33 @@ import { retain, type Retained } from './retain.ts'
 import { rowsIn } from './rowsIn.ts'
 import { type OutboxStatus, type ParkedOptions, parkedStreams, type ParkedStream, statusOf } from './status.ts'
 
-/** Who does something to the outbox, for the audit. */
-export interface AuditedBy {
+/** Who does something to the outbox, and why. Both are written into the audit. */
+export interface OperatorOptions {
   /** Who, up to 255 characters: a name beside the role, the address and the reason. Lockstep does not check it. */
   readonly by?: string
+  readonly reason?: string
 }
 
-/** What an operator says about a stream. */
-export interface OperatorOptions extends Stream, AuditedBy {
+const OPERATOR_OPTIONS: OptionNames<OperatorOptions> = { by: true, reason: true }
+
+/** A stream as one dispatcher delivers it. What `parked()` gives can be passed as it is. */
+export interface DispatchedStream extends Stream {
   /** Default `default`. */
   readonly dispatcher?: string
 }
 
-/** Also what `parked()` gives: its streams can be passed on as they are. */
-const OPERATOR_OPTIONS: OptionNames<OperatorOptions & ParkedStream> = {
+/** The event at the head of a stream. */
+export interface StreamHead extends DispatchedStream {
+  readonly seq: number
+  /** Its id, as `parked()` gives it: after an asynchronous failover another event can have the number. */
+  readonly headId?: string | undefined
+}
+
+const DISPATCHED_STREAM: OptionNames<DispatchedStream & ParkedStream> = {
   topic: true,
   key: true,
   dispatcher: true,
   reason: true,
-  by: true,
   state: true,
   attempts: true,
   since: true,
@@ -55,17 +63,9 @@ const OPERATOR_OPTIONS: OptionNames<OperatorOptions & ParkedStream> = {
 
 const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-const SKIP_OPTIONS: OptionNames<OperatorOptions & ParkedStream & { readonly seq: number }> = {
-  ...OPERATOR_OPTIONS,
-  seq: true,
-}
+const STREAM_HEAD: OptionNames<StreamHead & ParkedStream> = { ...DISPATCHED_STREAM, seq: true }
 
-/** What `outbox.erase()` takes. */
-export interface EraseOptions extends Stream, AuditedBy {
-  readonly reason?: string
-}
-
-const ERASE_OPTIONS: OptionNames<EraseOptions> = { topic: true, key: true, reason: true, by: true }
+const STREAM: OptionNames<Stream> = { topic: true, key: true }
 
 /** What `outbox.retain()` takes. */
 export interface RetainOptions {
@@ -75,18 +75,9 @@ export interface RetainOptions {
 
 const RETAIN_OPTIONS: OptionNames<RetainOptions> = { olderThanMs: true, rotateMs: true }
 
-/** What `outbox.remove()` takes. */
-export interface RemoveOptions extends AuditedBy {
-  readonly dispatcher: string
-  readonly reason: string
-}
-
-const REMOVE_OPTIONS: OptionNames<RemoveOptions> = { dispatcher: true, reason: true, by: true }
-
 /** What `outbox.rebase()` takes. */
-export interface RebaseOptions extends AuditedBy {
+export interface RebaseOptions extends OperatorOptions {
   readonly deliver: 'undelivered' | 'all' | 'none'
-  readonly reason?: string
 }
 
 const REBASE_OPTIONS: OptionNames<RebaseOptions> = { deliver: true, reason: true, by: true }
@@ -150,11 +141,35 @@ export class Outbox<Events extends object = EventMap> {
   readonly #grounds: Grounds
   readonly #leases: Leases
   readonly #enqueuing: EnqueuingRoom
+  readonly #counted: DispatcherRoom['counted']
 
-  constructor(grounds: Grounds, leases: Leases, enqueuing: EnqueuingRoom) {
+  /**
+   * `counted`: the end of the Lockstep waits for what runs in it.
+   * @internal
+   */
+  constructor(grounds: Grounds, leases: Leases, enqueuing: EnqueuingRoom, counted: DispatcherRoom['counted']) {
     this.#grounds = grounds
     this.#leases = leases
     this.#enqueuing = enqueuing
+    this.#counted = counted
+  }
+
+  /**
+   * Makes a dispatcher, which delivers the outbox to a sink: any number of processes share the work, and every stream keeps its order.
+   *
+   * @example
+   * await lockstep.outbox.dispatcher({ sink: async (events) => publish(events) }).run({ signal })
+   */
+  dispatcher(options: DispatcherOptions): Dispatcher {
+    return new RunningDispatcher(
+      {
+        grounds: this.#grounds,
+        leases: this.#leases,
+        onCommitted: (listener) => this.#enqueuing.onCommitted(listener),
+        counted: this.#counted,
+      },
+      planDispatcher(options),
+    )
   }
 
   /**
@@ -189,28 +204,29 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /** Has a stream that waits tried again now. */
-  retry(stream: OperatorOptions & { readonly reason?: string }): Promise<void> {
-    return this.#operate('retry', stream)
+  retry(stream: DispatchedStream, options: OperatorOptions = {}): Promise<void> {
+    return this.#operate('retry', stream, options)
   }
 
   /**
    * Gives up the event at the head of a stream that waits: a tombstone goes in its place, and the stream goes on. `seq` is its number,
    * as `parked()` told it, and `headId` its id: another one is not given up in its place.
+   *
+   * @example
+   * await lockstep.outbox.skip({ topic: 'trades', key: id, seq: 102 }, { reason: 'wrong currency, corrected by #108' })
    */
-  skip(
-    stream: OperatorOptions & { readonly seq: number; readonly headId?: string | undefined; readonly reason: string },
-  ): Promise<void> {
-    return this.#operate('skip', stream)
+  skip(head: StreamHead, options: OperatorOptions & { readonly reason: string }): Promise<void> {
+    return this.#operate('skip', head, options)
   }
 
   /** Holds a stream back, from the next batch on. Its events are kept in order. */
-  pause(stream: OperatorOptions & { readonly reason?: string }): Promise<void> {
-    return this.#operate('pause', stream)
+  pause(stream: DispatchedStream, options: OperatorOptions = {}): Promise<void> {
+    return this.#operate('pause', stream, options)
   }
 
   /** Lets a paused stream go on. */
-  resume(stream: OperatorOptions & { readonly reason?: string }): Promise<void> {
-    return this.#operate('resume', stream)
+  resume(stream: DispatchedStream, options: OperatorOptions = {}): Promise<void> {
+    return this.#operate('resume', stream, options)
   }
 
   /** Sends retained events again, to a sink of the caller's choice, in order. Live dispatch does not notice. */
@@ -219,9 +235,10 @@ export class Outbox<Events extends object = EventMap> {
   }
 
   /** Takes the payloads of a stream away, delivered or not. Numbers and order stay. */
-  async erase(stream: EraseOptions): Promise<{ readonly erased: number }> {
-    checkOptions('outbox.erase()', stream, ERASE_OPTIONS)
-    const [row] = await this.#rows(eraseStream(this.#grounds.quotedSchema, stream, audited(stream)))
+  async erase(stream: Stream, options: OperatorOptions = {}): Promise<{ readonly erased: number }> {
+    checkOptions('outbox.erase()', stream, STREAM)
+    checkOptions('outbox.erase()', options, OPERATOR_OPTIONS)
+    const [row] = await this.#rows(eraseStream(this.#grounds.quotedSchema, stream, audited(options)))
     return { erased: Number(row?.['erased']) }
   }
 
@@ -244,11 +261,13 @@ export class Outbox<Events extends object = EventMap> {
   /**
    * Forgets a dispatcher that nobody runs any more: its cursors, and the events that are put aside for it. Until then every segment waits
    * for it. Under the same name a dispatcher would begin with the oldest event that there is.
+   *
+   * @example
+   * await lockstep.outbox.removeDispatcher('reports', { reason: 'replaced by reports-2' })
    */
-  async remove(options: RemoveOptions): Promise<void> {
-    checkOptions('outbox.remove()', options, REMOVE_OPTIONS)
-    const { dispatcher, reason } = options
-    checkReason('remove', reason)
+  async removeDispatcher(dispatcher: string, options: OperatorOptions & { readonly reason: string }): Promise<void> {
+    checkOptions('outbox.removeDispatcher()', options, OPERATOR_OPTIONS)
+    checkReason('removeDispatcher', options.reason)
     const [row] = await this.#rows(removeDispatcher(this.#grounds.quotedSchema, dispatcher, audited(options)))
     const answer = row?.['answer']
     if (answer === 'done') return
@@ -273,37 +292,24 @@ export class Outbox<Events extends object = EventMap> {
     })
   }
 
-  /** As `lockstep.dispatcher()`. */
-  dispatcher(options: DispatcherOptions): Dispatcher {
-    return new RunningDispatcher(
-      {
-        grounds: this.#grounds,
-        leases: this.#leases,
-        onCommitted: (listener) => this.#enqueuing.onCommitted(listener),
-      },
-      planDispatcher(options),
-    )
-  }
-
   async #operate(
     verb: 'retry' | 'skip' | 'pause' | 'resume',
-    stream: OperatorOptions & {
-      readonly seq?: number
-      readonly headId?: string | undefined
-      readonly reason?: string
-    },
+    stream: DispatchedStream & Partial<StreamHead>,
+    options: OperatorOptions,
   ): Promise<void> {
-    checkOptions(`outbox.${verb}()`, stream, verb === 'skip' ? SKIP_OPTIONS : OPERATOR_OPTIONS)
-    const { topic, key, seq, headId, dispatcher = 'default', reason } = stream
+    checkOptions(`outbox.${verb}()`, stream, verb === 'skip' ? STREAM_HEAD : DISPATCHED_STREAM)
+    refuseReasonOf(verb, stream)
+    checkOptions(`outbox.${verb}()`, options, OPERATOR_OPTIONS)
+    const { topic, key, seq, headId, dispatcher = 'default' } = stream
     if (verb === 'skip') {
-      checkReason(verb, reason)
+      checkReason(verb, options.reason)
       checkNumber('seq', seq, 1)
       if (headId !== undefined && !UUID.test(headId)) {
         throw new InvalidOption(`headId is ${JSON.stringify(headId)}.`, { advice: 'Pass the `headId` of parked().' })
       }
     }
     const seen = { topic, key, seq, headId }
-    const [row] = await this.#rows(operate(this.#grounds.quotedSchema, verb, dispatcher, seen, audited(stream)))
+    const [row] = await this.#rows(operate(this.#grounds.quotedSchema, verb, dispatcher, seen, audited(options)))
     const answer = String(row?.['answer'])
     if (answer === 'done') return
     const advice: Readonly<Record<string, string>> = {
@@ -325,7 +331,15 @@ export class Outbox<Events extends object = EventMap> {
 
 const LONGEST_BY = 255
 
-function audited({ reason, by }: AuditedBy & { readonly reason?: string }): Audited {
+/** A parked stream has a reason of its own, why it is parked. Any other `reason` here was meant for the audit. */
+function refuseReasonOf(verb: string, stream: object): void {
+  if (!('reason' in stream) || 'state' in stream) return
+  throw new InvalidOption(`outbox.${verb}() was given a reason as a part of the stream.`, {
+    advice: `Call outbox.${verb}(stream, { reason, by }).`,
+  })
+}
+
+function audited({ reason, by }: OperatorOptions): Audited {
   if (by === undefined || (typeof by === 'string' && by.length <= LONGEST_BY && by.trim() !== '')) return { reason, by }
   throw new InvalidOption('`by` is not a text of 1 to 255 characters.', { advice: 'Pass the operator’s name.' })
 }

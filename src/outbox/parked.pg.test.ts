@@ -86,7 +86,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     await eventually(async () => (await state()) === 'blocked 2')
     expect(told).toEqual(['parked 1', 'parked 2', 'blocked 3'])
     const stream = { topic: 'trades', key: 'bad', dispatcher: name }
-    await lockstep.outbox.skip({ ...stream, seq: 2, reason: 'a wrong price' })
+    await lockstep.outbox.skip({ ...stream, seq: 2 }, { reason: 'a wrong price' })
     await eventually(async () => (await state()) === 'blocked 3')
     poisonous = false
     await lockstep.outbox.retry(stream)
@@ -158,12 +158,12 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     let poisonous = true
     const seen: string[] = []
     const stopping = new AbortController()
-    const sink = perEvent(async ({ key, seq }) => {
+    const sink = perEvent({}, async ({ key, seq }) => {
       await Promise.resolve()
       if (poisonous && key === 'bad' && seq === 2) throw new Error('no')
       seen.push(`${key}${seq}`)
     })
-    const running = lockstep
+    const running = lockstep.outbox
       .dispatcher({ sink, name, backoffMs: { first: 5, longest: 20 }, attempts: 1000 })
       .run({ signal: stopping.signal })
     await enqueue(lockstep, 'bad', 'bad', 'bad', 'a', 'b')
@@ -181,7 +181,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     await enqueue(lockstep, 'a', 'b')
     await run.until(2)
     const stream = { topic: 'trades', key: 'a', dispatcher: name }
-    await lockstep.outbox.pause({ ...stream, reason: 'maintenance' })
+    await lockstep.outbox.pause(stream, { reason: 'maintenance' })
     for (let round = 0; round < 5; round++) await enqueue(lockstep, 'a', 'b')
     await eventually(() => of(run.delivered, 'b').length === 6)
     await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name }))[0]?.events === 5)
@@ -193,7 +193,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     expect(of(run.delivered, 'a')).toEqual(upTo(6))
     expect(await failureOf(lockstep.outbox.resume(stream))).toBeInstanceOf(StreamNotParked)
     expect(await failureOf(lockstep.outbox.retry({ ...stream, dispatcher: 'nobody' }))).toBeInstanceOf(StreamNotParked)
-    expect(await failureOf(lockstep.outbox.skip({ ...stream, seq: 1, reason: ' ' }))).toBeInstanceOf(InvalidOption)
+    expect(await failureOf(lockstep.outbox.skip({ ...stream, seq: 1 }, { reason: ' ' }))).toBeInstanceOf(InvalidOption)
   })
 
   test('10,000 events behind a parked one drain in order, also into another owner’s hands', async () => {
@@ -243,7 +243,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
   test('an erased stream keeps its numbers; what was not delivered goes out as tombstones', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     await enqueue(lockstep, 'a', 'b', 'a')
-    expect(await lockstep.outbox.erase({ topic: 'trades', key: 'a', reason: 'asked for' })).toEqual({ erased: 2 })
+    expect(await lockstep.outbox.erase({ topic: 'trades', key: 'a' }, { reason: 'asked for' })).toEqual({ erased: 2 })
     await enqueue(lockstep, 'a')
     const run = dispatching(lockstep, { name })
     await run.until(4)

@@ -1,9 +1,9 @@
-import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import type { OutboxEvent } from './event.ts'
 import type { BatchContext, Sink } from './sink.ts'
 import { StreamsSideBySide } from './streamsSideBySide.ts'
 
-/** What `perEvent()` takes beside the function. */
+/** What `perEvent()` takes before the function. */
 export interface PerEventOptions {
   readonly concurrency?: number
   readonly name?: string
@@ -17,20 +17,21 @@ const PER_EVENT_OPTIONS: OptionNames<PerEventOptions> = { concurrency: true, nam
  * event that cannot be taken.
  *
  * @example
- * lockstep.dispatcher({ sink: perEvent(async (event) => { await publish(event.topic, event.payload) }) })
+ * lockstep.outbox.dispatcher({ sink: perEvent({}, async (event) => { await publish(event.topic, event.payload) }) })
  */
 export function perEvent(
-  handle: (event: OutboxEvent, context: BatchContext) => Promise<void> | void,
-  options: PerEventOptions = {},
+  options: PerEventOptions,
+  handler: (event: OutboxEvent, context: BatchContext) => Promise<void> | void,
 ): Sink {
   checkOptions('perEvent()', options, PER_EVENT_OPTIONS)
+  checkFunction('perEvent()', handler)
   const { concurrency = 16, name = 'perEvent' } = options
   const streams = new StreamsSideBySide({ concurrency })
   return {
     name,
     send(events, context) {
       return streams.send(events, context, async (event) => {
-        await handle(event, context)
+        await handler(event, context)
         return 'sent'
       })
     },

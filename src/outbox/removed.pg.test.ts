@@ -23,7 +23,7 @@ beforeEach(() =>
 async function delivered(lockstep: Lockstep, shards: number): Promise<{ names: string[]; ended: Promise<unknown> }> {
   const names: string[] = []
   const ended = failureOf(
-    lockstep
+    lockstep.outbox
       .dispatcher({
         shards,
         ttlMs: 1000,

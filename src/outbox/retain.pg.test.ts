@@ -125,7 +125,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     const [run, old] = [name, 'old'].map((each) => dispatching(lockstep, { name: each, retainMs: false }))
     await enqueue(lockstep, key)
     await eventually(() => [run, old].every((each) => each?.delivered.includes(`trades/${key}#1`)))
-    const removing = (): Promise<void> => lockstep.outbox.remove({ dispatcher: 'old', reason: 'replaced' })
+    const removing = (): Promise<void> => lockstep.outbox.removeDispatcher('old', { reason: 'replaced' })
     expect(await failureOf(removing())).toBeInstanceOf(InvalidOption)
     await old?.stop()
     await enqueue(lockstep, key)

@@ -103,13 +103,13 @@ async function dispatch(
 ): Promise<string[]> {
   const seen: string[] = []
   const stop = new AbortController()
-  const sink = perEvent((event) => {
+  const sink = perEvent({}, (event) => {
     if (refused(event)) throw new Error('not this one')
     seen.push(`${event.topic}/${event.key} ${event.tombstone ?? event.seq}`)
     if (enough(seen)) stop.abort()
   })
   const options = { sink, shards: 2, attempts: 2, backoffMs: { first: 5, longest: 10 }, giveUp: 'deadLetter' } as const
-  await locksteps.dispatcher.dispatcher(options).run({ signal: stop.signal })
+  await locksteps.dispatcher.outbox.dispatcher(options).run({ signal: stop.signal })
   return seen
 }
 
@@ -183,7 +183,7 @@ describe('the producer', () => {
     ])
       await expect(pools.producer.query(`SELECT lockstep.${call}`)).rejects.toMatchObject(denied)
     await expect(pools.producer.query(`SELECT setval('lockstep.outbox_slot', 3)`)).rejects.toMatchObject(denied)
-    await expect(producer.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
+    await expect(producer.outbox.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
     await expect(producer.outbox.pause({ topic: 'trades', key: 'p' })).rejects.toMatchObject(denied)
     await expect(producer.outbox.erase({ topic: 'trades', key: 'p' })).rejects.toMatchObject(denied)
     await expect(producer.outbox.rebase({ deliver: 'none' })).rejects.toMatchObject(denied)
@@ -248,7 +248,7 @@ describe('the dispatcher', () => {
     expect((await outbox.status()).shards).not.toEqual([])
     await expect(outbox.parked()).rejects.toMatchObject(denied)
     await expect(outbox.replay({ sink: () => undefined })).rejects.toMatchObject(denied)
-    await expect(outbox.skip({ topic: 'orders', key: 'fine', seq: 1, reason: 'no' })).rejects.toMatchObject(denied)
+    await expect(outbox.skip({ topic: 'orders', key: 'fine', seq: 1 }, { reason: 'no' })).rejects.toMatchObject(denied)
     await expect(outbox.erase({ topic: 'orders', key: 'fine' })).rejects.toMatchObject(denied)
     await expect(outbox.rebase({ deliver: 'all' })).rejects.toMatchObject(denied)
   })
@@ -258,7 +258,7 @@ describe('the observer', () => {
   test('sees how far it is, and what waits', async () => {
     await owner.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet')
     const event = { topic: 'orders', key: 'held', payload: 'a secret' }
-    await locksteps.operator.outbox.pause({ topic: 'orders', key: 'held', reason: 'to look at it' })
+    await locksteps.operator.outbox.pause({ topic: 'orders', key: 'held' }, { reason: 'to look at it' })
     await locksteps.producer.transaction({}, async (tx) => tx.enqueueMany([event, { ...event, key: 'free' }]))
     expect(
       await dispatch(
@@ -306,7 +306,7 @@ describe('the observer', () => {
     await expect(outbox.retry({ topic: 'orders', key: 'held' })).rejects.toMatchObject(denied)
     await expect(outbox.retain({ olderThanMs: 1 })).rejects.toMatchObject(denied)
     await expect(pools.observer.query(`SELECT lockstep.enqueue('a', 'b', '{}')`)).rejects.toMatchObject(denied)
-    await expect(locksteps.observer.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
+    await expect(locksteps.observer.outbox.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
   })
 })
 
@@ -316,7 +316,7 @@ describe('the operator', () => {
   test('resumes, pauses, skips and retries; who and why is written down', async () => {
     const { outbox } = locksteps.operator
     await outbox.resume(stream)
-    await outbox.skip({ ...stream, seq: 1, reason: 'nobody wants it' })
+    await outbox.skip({ ...stream, seq: 1 }, { reason: 'nobody wants it' })
     await outbox.retry(stream)
     expect(
       await dispatch(
@@ -340,7 +340,7 @@ describe('the operator', () => {
     const payloads: unknown[] = []
     await outbox.replay({ ...stream, sink: (events) => void payloads.push(...events.map(({ payload }) => payload)) })
     expect(payloads).toEqual(['a secret'])
-    expect(await outbox.erase({ ...stream, reason: 'asked for' })).toEqual({ erased: 1 })
+    expect(await outbox.erase(stream, { reason: 'asked for' })).toEqual({ erased: 1 })
     expect(await outbox.rebase({ deliver: 'none', reason: 'a test' })).toMatchObject({ putAside: 0 })
   })
 
@@ -352,6 +352,6 @@ describe('the operator', () => {
     await expect(
       locksteps.operator.transaction({}, async (tx) => tx.enqueue({ topic: 'a', key: 'b', payload: 1 })),
     ).rejects.toMatchObject(denied)
-    await expect(locksteps.operator.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
+    await expect(locksteps.operator.outbox.dispatcher({ sink: () => undefined }).run()).rejects.toMatchObject(denied)
   })
 })

@@ -32,8 +32,8 @@ function run(
     if (key.startsWith('slow')) await answer.given
     ended.push(`${key}${seq}`)
   }
-  const running = lockstep
-    .dispatcher({ sink: perEvent(handle), name, shards: 1, ttlMs: 2000, slowAfterMs: 20, ...options })
+  const running = lockstep.outbox
+    .dispatcher({ sink: perEvent({}, handle), name, shards: 1, ttlMs: 2000, slowAfterMs: 20, ...options })
     .run({ signal: stopping.signal })
   running.catch(() => undefined)
   return {

@@ -24,7 +24,7 @@ describe.each(['pg', 'postgres.js'] as const)('with %s', (driver) => {
     const stop = new AbortController()
     let forget = (): void => undefined
     const failed = new Promise<void>((resolve) => (forget = on('outbox.failed', () => resolve())))
-    const running = lockstep
+    const running = lockstep.outbox
       .dispatcher({ name: topic, sink: (events) => void arrived.push(...events.map(({ seq }) => `#${seq}`)) })
       .run({ signal: stop.signal })
     await failed

@@ -64,7 +64,7 @@ export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgre
 export { failUnlessSame, incarnationExpression } from './postgres.sql.ts'
 export { checkReadiness, type Readiness, readKnownServer, standbyRefused } from './readiness.ts'
 export { applyGrants } from './applyGrants.ts'
-export { type GrantOptions, grantsFor, ROLE_NAMES, type RoleName, ROLES } from './roles.ts'
+export { type GrantOptions, grantsFor, ROLE_NAMES, type RoleName } from './roles.ts'
 export { GRACE_MS, type Pending, SilenceWatch } from './silenceWatch.ts'
 export * from './sqlstate.ts'
 export { type Controlled, refuseToEnd, type VirtualSession, type VirtualStatement } from './virtualClient.ts'

@@ -369,7 +369,7 @@ describe('a schema in which others can create', () => {
     const lease = await fresh.leases.acquire(key`B:${1}`, { ttlMs: 30_000 })
     await lease.release()
     const stop = new AbortController()
-    await fresh.dispatcher({ sink: async () => stop.abort() }).run({ signal: stop.signal })
+    await fresh.outbox.dispatcher({ sink: async () => stop.abort() }).run({ signal: stop.signal })
     await fresh.outbox.status()
     await Promise.all([fresh.close(), lockstep.close()])
     expect(await ran()).toBe(false)

@@ -56,8 +56,11 @@ function plainOf(value: unknown): unknown {
   return isTyped(value) ? value.value : value
 }
 
+/** Known by its shape: a minifier may have renamed its class. Only its class makes it look like a promise. */
 function isTyped(value: unknown): value is TypedValue {
-  return typeof value === 'object' && value !== null && value.constructor.name === 'Parameter'
+  return (
+    typeof value === 'object' && value !== null && ['value', 'type', 'array', 'then'].every((name) => name in value)
+  )
 }
 
 function throws(write: ((value: unknown) => unknown) | undefined, value: unknown): boolean {

@@ -101,7 +101,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
         await tx.enqueue({ topic: 'joined', key: 'a', payload: 1 })
         expect(await lockstep.outbox.enqueue(client, { topic: 'joined', key: 'a', payload: 2 })).toEqual({ seq: 2 })
         const event = { topic: 'theirs', key: 'a', seq: 1, id: '00000000-0000-4000-8000-000000000001' }
-        expect(await lockstep.inbox('joiner').accept(tx, event)).toBe('first')
+        expect(await lockstep.inbox.consumer('joiner').accept(tx, event)).toBe('first')
       })
     })
 
@@ -123,7 +123,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       expect(held).toBe(true)
       expect(holders).toMatchObject([{ holder: 'me', slot: 0, fence: lease.fence, metadata: { a: [1] } }])
       expect(Math.abs(Date.now() - Number(holders[0]?.since))).toBeLessThan(60_000)
-      await lease.transaction((tx) => tx.query('SELECT 1'))
+      await lease.transaction({}, (tx) => tx.query('SELECT 1'))
       await lease.release()
       const next = await waiting
       await next.release()
@@ -184,7 +184,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       expect(segments[0]?.bytes).toBeGreaterThan(0)
       await run.stop()
 
-      await lockstep.outbox.pause({ dispatcher: 'd', topic: 'trades', key: 'a', reason: 'test' })
+      await lockstep.outbox.pause({ dispatcher: 'd', topic: 'trades', key: 'a' }, { reason: 'test' })
       await lockstep.transaction({}, (tx) => tx.enqueue(trade('held back')))
       const paused = dispatching(lockstep, { name: 'd', shards: 2 })
       await expect
@@ -207,7 +207,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       expect([replayed.events, seen]).toEqual([4, payloads])
       expect(await lockstep.outbox.erase({ topic: 'trades', key: 'a' })).toEqual({ erased: 5 })
       expect(await lockstep.outbox.retain({ olderThanMs: 0 })).toMatchObject({ dropped: 0 })
-      await lockstep.outbox.remove({ dispatcher: 'd', reason: 'test' })
+      await lockstep.outbox.removeDispatcher('d', { reason: 'test' })
     })
 
     test('lists of events are written whatever kind comes first', async () => {
@@ -233,16 +233,19 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
     })
 
     test('the inbox accepts once', async () => {
-      const inbox = lockstep.inbox('consumer')
+      const inbox = lockstep.inbox.consumer('consumer')
       const event = (seq: number): { topic: string; key: string; seq: number; id: string } => {
         return { topic: 'trades', key: 'a', seq, id: `00000000-0000-4000-8000-00000000000${seq}` }
       }
-      expect(await inbox.handle(event(1), () => Promise.resolve())).toBe('first')
-      expect(await inbox.handle(event(1), () => Promise.resolve())).toBe('duplicate')
+      expect(await inbox.handle(event(1), {}, () => Promise.resolve())).toBe('first')
+      expect(await inbox.handle(event(1), {}, () => Promise.resolve())).toBe('duplicate')
       const verdicts = await lockstep.transaction({}, (tx) => inbox.acceptMany(tx, [event(1), event(2), event(3)]))
       expect(verdicts).toEqual(['duplicate', 'first', 'first'])
       expect(await inbox.position(event(1))).toEqual({ seq: 3, id: event(3).id })
-      expect(await failureOf(inbox.handle(event(5), () => Promise.resolve()))).toMatchObject({ expected: 4, seq: 5 })
+      expect(await failureOf(inbox.handle(event(5), {}, () => Promise.resolve()))).toMatchObject({
+        expected: 4,
+        seq: 5,
+      })
       const begun = { topic: 'trades', key: 'b' }
       expect(await lockstep.transaction({}, (tx) => inbox.startAt(tx, begun, 10))).toBe(true)
       expect(await lockstep.transaction({}, (tx) => inbox.startAt(tx, begun, 11))).toBe(false)
@@ -250,7 +253,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
     })
 
     test('rules of the rollout are stored and read', async () => {
-      await lockstep.rollout.set('Transfer:', { percent: 30 }, 'try it')
+      await lockstep.rollout.set('Transfer:', { percent: 30 }, { reason: 'try it' })
       await lockstep.rollout.set('Other:', 'observe')
       const rules = await lockstep.rollout.list()
       expect(rules.map(({ prefix, mode, reason }) => [prefix, mode, reason])).toEqual([

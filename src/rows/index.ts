@@ -29,6 +29,13 @@
  * `lockRows`, can still meet us in a circle; then one of the two gets 40P01, and `transaction()` tries again. The key must be unique:
  * rows with equal keys have no order among them.
  */
-export { type LockedRows, lockRows, type LockRowsOptions, type TableName } from './lockRows.ts'
+export {
+  type LockedRows,
+  lockRows,
+  type LockRowsCommon,
+  type LockRowsOptions,
+  type RowsTransaction,
+  type TableName,
+} from './lockRows.ts'
 export type { RowId, RowIdPart } from './rowIds.ts'
 export type { RowLockMode } from './rows.sql.ts'

@@ -21,7 +21,8 @@ import {
 /** A table, `accounts` or `ledger.accounts`; the object form is for names with a dot in them. */
 export type TableName = string | { readonly schema?: string; readonly table: string }
 
-interface CommonOptions {
+/** What every form of `LockRowsOptions` has. */
+export interface LockRowsCommon {
   /** The column, or columns, that name a row. They must be unique together. Default `id`. */
   readonly key?: string | readonly string[]
   /**
@@ -38,7 +39,7 @@ interface CommonOptions {
 }
 
 /** Options of `lockRows()`. `skipLocked` leaves out what others hold, `noWait` fails on it. */
-export type LockRowsOptions = CommonOptions &
+export type LockRowsOptions = LockRowsCommon &
   (
     | { readonly skipLocked?: boolean; readonly noWait?: false }
     | { readonly skipLocked?: false; readonly noWait?: boolean }

@@ -60,7 +60,7 @@ const DEFAULT_TIMEOUT_MS = 10_000
  * const kafka = new Kafka({ brokers: ['localhost:9092'], requestTimeout: 8000 })
  * const producer = kafka.producer({ retry: { retries: 0 } })
  * await producer.connect()
- * await lockstep.dispatcher({ sink: kafkaSink({ producer }) }).run()
+ * await lockstep.outbox.dispatcher({ sink: kafkaSink({ producer }) }).run()
  */
 export function kafkaSink(options: KafkaSinkOptions): Sink {
   return new KafkaSink(checked(options))

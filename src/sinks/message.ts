@@ -77,7 +77,7 @@ type HeaderValue = string | Uint8Array | readonly (string | Uint8Array)[] | unde
  * Reads a message that a sink of Lockstep's has sent, at whatever broker: its headers and its body.
  *
  * @example
- * await inbox.handle(readMessage<Trade>(message.headers, message.value), async (tx, { payload }) => { … })
+ * await consumer.handle(readMessage<Trade>(message.headers, message.value), {}, async (tx, { payload }) => { … })
  */
 export function readMessage<Payload = unknown>(
   headers: Readonly<Record<string, HeaderValue>>,

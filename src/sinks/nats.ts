@@ -65,7 +65,7 @@ const CLOSED: Delivery = { unknown: 'the sink is closed' }
  *
  * @example
  * const client = await connect({ servers: '127.0.0.1:4222' })
- * await lockstep.dispatcher({ sink: natsSink({ client, stream: 'EVENTS' }) }).run({ signal })
+ * await lockstep.outbox.dispatcher({ sink: natsSink({ client, stream: 'EVENTS' }) }).run({ signal })
  */
 export function natsSink(options: NatsSinkOptions): Sink {
   checkOptions('natsSink()', options, NATS_OPTIONS)

@@ -77,7 +77,7 @@ export interface NatsMessage {
  *
  * @example
  * for await (const message of await consumer.consume()) {
- *   await inbox.handle(readNatsMessage<Trade>(message), apply)
+ *   await consumer.handle(readNatsMessage<Trade>(message), {}, apply)
  *   message.ack()
  * }
  */

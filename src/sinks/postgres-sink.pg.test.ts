@@ -106,7 +106,7 @@ describe('the inbox of another database', () => {
     )
     expect(await effects()).toEqual(['late5', 'late6', 'x1'])
     await sendAll(open({ start: 'anywhere' }), eventsOf('t', ['any'], 2, 40))
-    expect(await lockstep.inbox(consumer).position({ topic: 't', key: 'any' })).toMatchObject({ seq: 41 })
+    expect(await lockstep.inbox.consumer(consumer).position({ topic: 't', key: 'any' })).toMatchObject({ seq: 41 })
   })
 
   test('another history is refused', async () => {

@@ -1,6 +1,6 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InboxGap, InvalidOption } from '../errors.ts'
-import type { BatchVerdict, Inbox } from '../inbox/index.ts'
+import type { BatchVerdict, InboxConsumer } from '../inbox/index.ts'
 import {
   type BatchContext,
   byStream,
@@ -24,7 +24,7 @@ import { type EventStream, type StreamStart, startOf, type StreamStartOption } f
 /** What the sink needs of a Lockstep: that of the database to which the events go. */
 export interface TargetLockstep<Client = unknown, Events extends object = EventMap> {
   transaction<T>(options: TransactionOptions, fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
-  inbox(consumer: string): Inbox<Client, Events>
+  readonly inbox: { consumer(name: string): InboxConsumer<Client, Events> }
 }
 
 /** What `postgresSink()` takes. Either `handle` or `handleMany`. */
@@ -79,7 +79,7 @@ const POSTGRES_SINK_OPTIONS: OptionNames<PostgresSinkOptions> = {
  *     await tx.query('UPDATE totals SET amount = amount + $1 WHERE portfolio = $2', [payload.quantity, key])
  *   },
  * })
- * await lockstep.dispatcher({ sink }).run({ signal })
+ * await lockstep.outbox.dispatcher({ sink }).run({ signal })
  */
 export function postgresSink<Client = unknown, Events extends object = EventMap>(
   options: PostgresSinkOptions<Client, Events>,
@@ -111,7 +111,7 @@ interface Batch {
 class PostgresSink implements Sink {
   readonly name: string
   readonly #options: PostgresSinkOptions
-  readonly #inbox: Inbox
+  readonly #consumer: InboxConsumer
   readonly #handleMany: NonNullable<PostgresSinkOptions['handleMany']>
   readonly #start: (stream: EventStream) => StreamStart
   readonly #timeoutMs: number
@@ -121,7 +121,7 @@ class PostgresSink implements Sink {
 
   constructor(options: PostgresSinkOptions) {
     this.#options = checkValues(options)
-    this.#inbox = options.lockstep.inbox(options.consumer)
+    this.#consumer = options.lockstep.inbox.consumer(options.consumer)
     this.#handleMany = options.handleMany ?? oneByOne(options.handle as NonNullable<PostgresSinkOptions['handle']>)
     this.#start = startOf(options.start)
     this.#timeoutMs = options.timeoutMs ?? 10_000
@@ -225,7 +225,7 @@ class PostgresSink implements Sink {
         isolation === undefined ? {} : { isolation },
         async (tx) => {
           stage = 'accepting'
-          const found = await this.#inbox.acceptMany(tx, events, { start, idleMs: this.#timeoutMs })
+          const found = await this.#consumer.acceptMany(tx, events, { start, idleMs: this.#timeoutMs })
           stage = 'handling'
           const first = events.filter((_, place) => found[place] === 'first' || found[place] === alsoHandled)
           if (first.length > 0) await this.#handleMany(tx, first)
@@ -306,8 +306,8 @@ function answerTo(verdict: BatchVerdict): Delivery {
       refused:
         `the other database expects #${expected} of ${keys.join()}, and #${seq} came. ` +
         (expected === 1
-          ? `If it is to begin there, say so: start: ${seq}, or inbox.startAt().`
-          : `Replay the stream from #${expected} on, or move the consumer with inbox.startAt(…, { force: true }).`),
+          ? `If it is to begin there, say so: start: ${seq}, or consumer.startAt().`
+          : `Replay the stream from #${expected} on, or move the consumer with consumer.startAt(…, { force: true }).`),
       cause: verdict,
     }
   }
@@ -333,7 +333,7 @@ function streamAt({ events }: Batch, place: number): string {
 function checkValues(options: PostgresSinkOptions): PostgresSinkOptions {
   checkOptions('postgresSink()', options, POSTGRES_SINK_OPTIONS)
   const { lockstep, handle, handleMany, isolation, timeoutMs = 10_000 } = options
-  if (typeof lockstep?.transaction !== 'function' || typeof lockstep.inbox !== 'function') {
+  if (typeof lockstep?.transaction !== 'function' || typeof lockstep.inbox?.consumer !== 'function') {
     throw new InvalidOption('postgresSink() was given no `lockstep`.', {
       advice: 'Pass a Lockstep on the database to which the events are to go.',
     })

@@ -20,7 +20,7 @@ import { SinkUse } from './sinkUse.ts'
  *
  * @example
  * const sink = rabbitmqSink({ connect: () => amqp.connect('amqp://localhost'), exchange: 'events' })
- * await lockstep.dispatcher({ sink }).run({ signal })
+ * await lockstep.outbox.dispatcher({ sink }).run({ signal })
  */
 export function rabbitmqSink(options: RabbitmqOptions): Sink {
   return new RabbitmqSink(planRabbitmq(options))

@@ -65,7 +65,7 @@ const LOST: Delivery = { unknown: 'the shard was lost before it was sent' }
  *
  * @example
  * const client = new Redis('redis://127.0.0.1:6379')
- * await lockstep.dispatcher({ sink: redisSink({ client }) }).run({ signal })
+ * await lockstep.outbox.dispatcher({ sink: redisSink({ client }) }).run({ signal })
  */
 export function redisSink(options: RedisSinkOptions): Sink {
   checkOptions('redisSink()', options, REDIS_OPTIONS)
@@ -286,7 +286,7 @@ export function redisStreamName(stream: EventStream, template: string = DEFAULT_
  *
  * @example
  * for (const [, fields] of await client.xrangeBuffer(redisStreamName(stream), '-', '+')) {
- *   await inbox.handle(readRedisEntry<Trade>(fields), apply)
+ *   await consumer.handle(readRedisEntry<Trade>(fields), {}, apply)
  * }
  */
 export function readRedisEntry<Payload = unknown>(

@@ -35,7 +35,7 @@ describe.each(DRIVERS)('the sink of a dispatcher, %s', (driver) => {
     try {
       const topic = `t${++number}`
       const sink = webhookSink({ url: `http://127.0.0.1:${receiver.port}/`, secret: SECRET })
-      const dispatcher = lockstep.dispatcher({ sink, name: topic, shards: 1, ttlMs: 2000 })
+      const dispatcher = lockstep.outbox.dispatcher({ sink, name: topic, shards: 1, ttlMs: 2000 })
       const seqs = (): (string | undefined)[] =>
         receiver.taken
           .filter(({ headers }) => headers['lockstep-topic'] === topic)
@@ -61,8 +61,8 @@ describe.each(DRIVERS)('the sink of a dispatcher, %s', (driver) => {
       await sink.open?.()
       const options = { sink, shards: 1, ttlMs: 2000 } as const
       const taken = (): number => receiver.taken.filter(({ headers }) => headers['lockstep-topic'] === topic).length
-      const stopFirst = start(lockstep.dispatcher({ ...options, name: `${topic}-1` }))
-      const stopSecond = start(lockstep.dispatcher({ ...options, name: `${topic}-2` }))
+      const stopFirst = start(lockstep.outbox.dispatcher({ ...options, name: `${topic}-1` }))
+      const stopSecond = start(lockstep.outbox.dispatcher({ ...options, name: `${topic}-2` }))
       await enqueue(lockstep, topic)
       await eventually(() => taken() === 2)
       await stopFirst()

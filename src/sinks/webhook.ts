@@ -18,7 +18,7 @@ export { type VerifyOptions, verifyWebhook, type WebhookHeaders } from './webhoo
  *
  * @example
  * const sink = webhookSink({ url: 'https://books.example.com/events', secret: process.env['WEBHOOK_SECRET'] ?? '' })
- * await lockstep.dispatcher({ sink }).run({ signal })
+ * await lockstep.outbox.dispatcher({ sink }).run({ signal })
  *
  * @example
  * // Each customer has an endpoint and a secret of its own. What they enter must not lead into your network: it is checked.

@@ -140,7 +140,7 @@ export type WebhookHeaders =
  *
  * @example
  * const event = verifyWebhook<Trade>(request.headers, body, process.env['WEBHOOK_SECRET'] ?? '')
- * await inbox.handle(event, async (tx, { payload }) => { … })
+ * await consumer.handle(event, {}, async (tx, { payload }) => { … })
  */
 export function verifyWebhook<Payload = unknown>(
   headers: WebhookHeaders,

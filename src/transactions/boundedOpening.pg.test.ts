@@ -149,16 +149,16 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
     const find = async (): Promise<undefined> => undefined
     const once = client.lockstep.once('Position:1', { find, create: async () => 1, waitMs: 300 })
     expect(await failureOf(once)).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'connection' })
-    const long = client.lockstep.once('Position:1', {
+    const external = client.lockstep.onceExternal('Position:1', {
       find,
       begin: async () => 1,
       act: async () => 1,
       finish: async () => 1,
       signal: AbortSignal.timeout(100),
     })
-    expect(await failureOf(long)).toBeInstanceOf(LockAborted)
+    expect(await failureOf(external)).toBeInstanceOf(LockAborted)
     const event = { topic: 't', key: 'k', seq: 1, id: '0190b2a4-7c1e-7d3a-9f00-000000000001', payload: {} }
-    const handled = client.lockstep.inbox('reader').handle(event, async () => undefined, { waitMs: 300 })
+    const handled = client.lockstep.inbox.consumer('reader').handle(event, { waitMs: 300 }, async () => undefined)
     expect(await failureOf(handled)).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'connection' })
     heal(proxy)
   })

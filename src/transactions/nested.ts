@@ -1,4 +1,4 @@
-import { checkOptions } from '../checkOptions.ts'
+import { checkFunction, checkOptions } from '../checkOptions.ts'
 import { InvalidOption, NestedTransaction } from '../errors.ts'
 import { nameOf } from './enqueuing.ts'
 import { type Place, runInFrame } from './frames.ts'
@@ -17,11 +17,7 @@ export async function runNested<T>(
 ): Promise<T> {
   outer.tx.assertOpen()
   refuseUnlessCovered(outer, planNested(outer, options))
-  if (typeof fn !== 'function') {
-    throw new InvalidOption('tx.transaction() was given no function.', {
-      advice: 'Call tx.transaction(options, async (tx) => …).',
-    })
-  }
+  checkFunction('tx.transaction()', fn)
   return runInSavepoint(outer, fn)
 }
 

@@ -279,7 +279,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
           lockstep.combine({ key: () => lock, run: async (tx, items: readonly number[]) => (await work(tx), items) })(
             1,
           ),
-        'inbox.handle()': () => lockstep.inbox(`consumer of ${driver}`).handle(event, work, { lock }),
+        'inbox.handle()': () => lockstep.inbox.consumer(`consumer of ${driver}`).handle(event, { lock }, work),
         'once()': () =>
           lockstep.once(lock, { find: async () => undefined, create: async (tx) => work(tx).then(() => 'created') }),
         // There an error of a statement rolls everything back, so this one only undoes by its own throw.

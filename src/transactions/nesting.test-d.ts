@@ -50,7 +50,7 @@ describe('nesting', () => {
       await tx.transaction(fn)
       // @ts-expect-error it waits for nothing
       await tx.once('Position:BTC', { find, create, waitMs: 5 })
-      // @ts-expect-error the long form acts outside of every transaction
+      // @ts-expect-error onceExternal() acts outside of every transaction
       await tx.once('Position:BTC', { find, begin: create, act: create, finish: create })
     })
   })
@@ -76,7 +76,7 @@ describe('nesting', () => {
   test('leases and inboxes take the tx', () => {
     void typed.lease('Instance:1', {}, (lease) => typed.transaction({}, (tx) => lease.guard(tx)))
     const stream = { topic: 'trades', key: id }
-    void typed.transaction({}, (tx) => typed.inbox('portfolios').position(tx, stream))
+    void typed.transaction({}, (tx) => typed.inbox.consumer('portfolios').position(tx, stream))
     void byPostgresJs.transaction({}, (tx) =>
       byPostgresJs.leases.acquire('Instance:1').then((lease) => lease.guard(tx)),
     )

@@ -35,7 +35,8 @@ export interface TransactionOptions {
   /**
    * How long it may take until the function runs, in all places together: for callers of this process, for a connection and its answer,
    * for the server's lock, and for attempts that fail before. An attempt after the function has run begins with all of it again. The
-   * caller has its answer at most 100 ms after its end. `0` asks once and does not wait, `false` waits without limit. Default 30,000.
+   * caller has its answer at most 100 ms after its end. `0` asks once and does not wait, `false` waits without limit. Default 30,000, unlike
+   * a lease, which does not wait: transactions are short, and the caller that waits is soon served.
    */
   readonly waitMs?: number | false
   /**

@@ -91,7 +91,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
       return error instanceof LockTimeout
     }
     expect(await isLocked()).toBe(true)
-    await one.rollout.set('Transfer:', 'off', 'trying it out')
+    await one.rollout.set('Transfer:', 'off', { reason: 'trying it out' })
     await expect.poll(isLocked, POLL).toBe(false)
     await one.rollout.set('Transfer:', { percent: 100 })
     await expect.poll(isLocked, POLL).toBe(true)
@@ -108,7 +108,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     stops.push(() => process.off('warning', onWarning))
     const events: EventMessage<'rollout.switchedBack'>[] = []
     stops.push(on('rollout.switchedBack', (event) => events.push(event)))
-    const options = { rollout: 'database', rollback: { waitMs: 50 } } as const
+    const options = { rollout: 'database', switchBack: { waitMs: 50 } } as const
     const one = bench.open(driver, options).lockstep
     const other = bench.open(driver, options).lockstep
     const letGo = await holding(one, TRANSFER)
@@ -133,7 +133,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
   test('too many failures switch a prefix back, without a database rule in this process alone', async () => {
     const events: EventMessage<'rollout.switchedBack'>[] = []
     stops.push(on('rollout.switchedBack', (event) => events.push(event)))
-    const tried = bench.open(driver, { rollout: 'on', rollback: { failurePercent: 5 } }).lockstep
+    const tried = bench.open(driver, { rollout: 'on', switchBack: { failurePercent: 5 } }).lockstep
     const letGo = await holding(bench.open(driver).lockstep, TRANSFER)
     for (let call = 0; call < 18; call++) await tried.transaction({ lock: key`Transfer:${call + 2}` }, nothing)
     for (let call = 0; call < 2; call++) {
@@ -148,7 +148,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
   test('errors of the function itself are no failures of the lock', async () => {
     const events: unknown[] = []
     stops.push(on('rollout.switchedBack', (event) => events.push(event)))
-    const { lockstep } = bench.open(driver, { rollout: 'on', rollback: { failurePercent: 5, waitMs: 10_000 } })
+    const { lockstep } = bench.open(driver, { rollout: 'on', switchBack: { failurePercent: 5, waitMs: 10_000 } })
     for (let call = 0; call < 30; call++) {
       await failureOf(lockstep.transaction({ lock: TRANSFER }, () => Promise.reject(new Error('insufficient funds'))))
     }
@@ -157,8 +157,8 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
 
   test('bad settings are refused', () => {
     expect(() => bench.open(driver, { rollout: 'sometimes' as 'on' })).toThrow(InvalidOption)
-    expect(() => bench.open(driver, { rollback: { waitMs: 1 } })).toThrow(InvalidOption)
-    expect(() => bench.open(driver, { rollout: 'on', rollback: { waitMs: -1 } })).toThrow(InvalidOption)
+    expect(() => bench.open(driver, { switchBack: { waitMs: 1 } })).toThrow(InvalidOption)
+    expect(() => bench.open(driver, { rollout: 'on', switchBack: { waitMs: -1 } })).toThrow(InvalidOption)
     expect(() => bench.open(driver, { rollout: 'on', strategy: 'table' })).toThrow(InvalidOption)
     expect(() => bench.open(driver, { slowWaitMs: 0 })).toThrow(InvalidOption)
   })

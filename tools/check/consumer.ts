@@ -27,7 +27,8 @@ export async function installConsumer(directory: string, tarballPath: string): P
   }
 }
 
-async function linkOurs(directory: string, names: readonly string[]): Promise<void> {
+/** Links packages of the repository into a project. */
+export async function linkOurs(directory: string, names: readonly string[]): Promise<void> {
   for (const name of names) {
     const link = join(directory, 'node_modules', name)
     await mkdir(dirname(link), { recursive: true })

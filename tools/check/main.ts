@@ -6,6 +6,7 @@
  */
 import { performance } from 'node:perf_hooks'
 import { parseArgs } from 'node:util'
+import { api } from './api.ts'
 import type { Check, CheckResult } from './check.ts'
 import { exportsMap } from './exportsMap.ts'
 import { format } from './format.ts'
@@ -14,7 +15,7 @@ import { packedPackage } from './packedPackage.ts'
 import { tidy } from './tidy.ts'
 import { types } from './typesOfEverything.ts'
 
-const checks: readonly Check[] = [tidy, types, lint, format, exportsMap, packedPackage]
+const checks: readonly Check[] = [tidy, types, lint, format, exportsMap, api, packedPackage]
 
 // Most checks are themselves parallel; two at a time keeps a two-core machine busy without thrashing it.
 const checksAtOnce = 2

@@ -45,14 +45,19 @@ async function buildAndPack(): Promise<Tarball> {
   if (build.code !== 0) throw new BuildFailure('npm run build', build.output)
   const bill = await command('npx', ['tsx', 'tools/sbom/main.ts'], { cwd: root })
   if (bill.code !== 0) throw new BuildFailure('tools/sbom/main.ts', bill.output)
+  return pack()
+}
+
+/** Packs what is built already. */
+export async function pack(): Promise<Tarball> {
   const directory = await mkdtemp(join(tmpdir(), 'lockstep-pack-'))
   process.once('beforeExit', () => void rm(directory, { recursive: true, force: true }))
   // prepack would build a second time.
-  const pack = await command('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', directory], {
+  const packing = await command('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', directory], {
     cwd: root,
   })
-  if (pack.code !== 0) throw new BuildFailure('npm pack', pack.output)
-  const answer = JSON.parse(pack.stdout) as unknown
+  if (packing.code !== 0) throw new BuildFailure('npm pack', packing.output)
+  const answer = JSON.parse(packing.stdout) as unknown
   const [first] = (Array.isArray(answer) ? answer : Object.values(answer as object)) as PackAnswer[]
   if (first === undefined) throw new BuildFailure('npm pack', 'npm packed nothing')
   return {

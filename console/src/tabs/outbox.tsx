@@ -112,8 +112,8 @@ export function Outbox(): JSX.Element {
       {shards.length === 0 ? (
         <Empty title="No dispatcher has run yet.">
           Events that are put into the outbox with <code>tx.enqueue()</code> are delivered by a dispatcher:{' '}
-          <code>lockstep.dispatcher(…).run()</code>. Its shards are shown here, with who delivers them and how far they
-          are.
+          <code>lockstep.outbox.dispatcher(…).run()</code>. Its shards are shown here, with who delivers them and how
+          far they are.
         </Empty>
       ) : (
         <Shards shards={shards} />

@@ -23,7 +23,7 @@ export async function gather(lab: Lab, many: number): Promise<Crowd> {
     leases.push(await worker.lockstep.leases.acquire(key`Instance:${number}`, { holder: `engine-${number % 12}` }))
   }
   const delivering = new AbortController()
-  const delivered = worker.lockstep
+  const delivered = worker.lockstep.outbox
     .dispatcher({
       shards: 8,
       attempts: 1_000_000,

@@ -1,5 +1,5 @@
+import pg from 'pg'
 import { InvalidOption, key } from 'pg-lockstep'
-import { quoteIdentifier } from 'pg-lockstep/postgres'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import type { Arena, Edge } from '../edges/edge.ts'
 import {
@@ -64,7 +64,7 @@ async function useSchema({ lab, driver, tell }: Arena, schema: string): Promise<
     return false
   } finally {
     await client.close()
-    await lab.admin.query(dropNamed(quoteIdentifier(schema)))
+    await lab.admin.query(dropNamed(pg.escapeIdentifier(schema)))
   }
 }
 

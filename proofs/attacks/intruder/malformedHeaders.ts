@@ -93,7 +93,7 @@ async function plant(lockstep: Lockstep, admin: pg.Pool, events: number, headers
   })
   const stop = new AbortController()
   await enqueue(admin, topic, events, headers)
-  const running = lockstep.dispatcher({ sink, name: NAME, shards: 1, attempts: 1 }).run({ signal: stop.signal })
+  const running = lockstep.outbox.dispatcher({ sink, name: NAME, shards: 1, attempts: 1 }).run({ signal: stop.signal })
   try {
     const isParked = async (): Promise<boolean> => {
       const [stream, ...more] = (await lockstep.outbox.parked({ dispatcher: NAME })).filter(

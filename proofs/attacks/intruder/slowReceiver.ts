@@ -92,7 +92,7 @@ async function attack(lockstep: Lockstep, size: Size, hostility: Hostility, slow
     timeoutMs: TIMEOUT_MS,
   })
   const stop = new AbortController()
-  const running = lockstep
+  const running = lockstep.outbox
     .dispatcher({ sink, name: 'slow-receiver', shards: 1, ...(slowAfterMs === undefined ? {} : { slowAfterMs }) })
     .run({ signal: stop.signal })
   /** Enqueues the other customer's next event, and waits for it: gives how long it took. */

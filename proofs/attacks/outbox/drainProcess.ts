@@ -26,7 +26,7 @@ const look = (): void => {
 }
 setInterval(look, LOOK_EVERY_MS)
 
-const dispatcher = lockstep.dispatcher({
+const dispatcher = lockstep.outbox.dispatcher({
   batch: Number(batch),
   async sink(events) {
     const at = machineMs()

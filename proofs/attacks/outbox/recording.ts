@@ -44,7 +44,7 @@ export interface Run {
 
 export function startRun(lockstep: Lockstep, options: DispatcherOptions & { readonly sink: RecordingSink }): Run {
   const stopping = new AbortController()
-  const ended = lockstep
+  const ended = lockstep.outbox
     .dispatcher(options)
     .run({ signal: stopping.signal })
     .then(

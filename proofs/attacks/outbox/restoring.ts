@@ -152,7 +152,7 @@ export async function dumpUnderLoad(
     const sinks = newSinks(answerOfOriginal)
     const stop = dispatch(place, sinks)
     await until(() => sinks.default.arrivals.length >= events / 8)
-    await place.lockstep.outbox.pause({ topic: TOPIC, key: PAUSED, reason: 'the proof' })
+    await place.lockstep.outbox.pause({ topic: TOPIC, key: PAUSED }, { reason: 'the proof' })
     await until(async () => sinks.default.arrivals.length >= events / 4 && (await allWait(place)))
     if (quiet) await stop()
     const before = [sinks.default.arrivals.length, sinks.second.arrivals.length] as const

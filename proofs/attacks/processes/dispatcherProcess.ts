@@ -34,7 +34,7 @@ process.on('message', (message: number | 'stop') => {
   else answered.get(message)?.()
 })
 
-const dispatcher = lockstep.dispatcher({
+const dispatcher = lockstep.outbox.dispatcher({
   ttlMs: Number(ttl),
   shards: Number(shards),
   batch: 200,

@@ -56,6 +56,6 @@ const told: Sink = {
     }
   },
 }
-await new Lockstep(pool)
+await new Lockstep(pool).outbox
   .dispatcher({ sink: told, ttlMs: options.ttlMs, shards: options.shards, batch: 50, backoffMs: { longest: 500 } })
   .run()

@@ -15,7 +15,7 @@ async function deliver(): Promise<number> {
   )
   const stop = new AbortController()
   let delivered = 0
-  await lockstep
+  await lockstep.outbox
     .dispatcher({
       name,
       shards: 1,

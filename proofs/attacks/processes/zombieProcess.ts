@@ -39,7 +39,7 @@ async function serve({ name, mode }: ZombieOrder): Promise<ZombieReport> {
 
 async function work(lease: Lease, name: Key, mode: ZombieOrder['mode'], told: Promise<void>): Promise<void> {
   if (mode === 'inside') {
-    await lease.transaction(async (tx) => {
+    await lease.transaction({}, async (tx) => {
       await tx.query(WRITE_STATE, [name, 'zombie'])
       process.send?.('holding')
       await told
@@ -51,7 +51,7 @@ async function work(lease: Lease, name: Key, mode: ZombieOrder['mode'], told: Pr
   const write = async (tx: { query(text: string, values: unknown[]): Promise<unknown> }): Promise<void> => {
     await tx.query(WRITE_STATE, [name, 'zombie'])
   }
-  await (mode === 'unguarded' ? lockstep.transaction({}, write) : lease.transaction(write))
+  await (mode === 'unguarded' ? lockstep.transaction({}, write) : lease.transaction({}, write))
 }
 
 process.on('message', (order: ZombieOrder | 'go on') => {

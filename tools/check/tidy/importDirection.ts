@@ -12,12 +12,13 @@ const floors: readonly (readonly string[])[] = [
   ['sinks'],
 ]
 
-// These stand outside and live on what every user gets, which keeps the public entries sufficient.
+// These stand above all others: they import src/index.ts, and of a module its index.ts.
 const guestRooms = new Set(['cli', 'console'])
 // What every room may use, observe and the guests too. These import each other and nothing else.
-const openToAll = new Set(['src/errors.ts', 'src/checkOptions.ts', 'src/nearest.ts'])
+const openToAll = new Set(['src/errors.ts', 'src/checkOptions.ts', 'src/nearest.ts', 'src/packageVersion.ts'])
 // What all errors have in common. The others get it from errors.ts.
 const errorBase = 'src/lockstepError.ts'
+// These live on what every user gets, which keeps the public entries sufficient.
 const guestFolders = ['desk', 'console', 'proofs', 'bench', 'examples']
 
 /** Imports go one way, from room to room only through the other's index.ts, and guests come in by the public entries. */
@@ -41,8 +42,10 @@ export const importDirection: Rule = {
 /** Says what is wrong with an import; a relative one comes with the path it names. */
 type Judge = (each: Import, path: string | undefined) => string | undefined
 
-function judgeOf(file: string, entries: ReadonlySet<string>): Judge | undefined {
-  if (guestFolders.some((folder) => file.startsWith(`${folder}/`))) return judgeGuestFolder
+function judgeOf(file: string, entries: Entries): Judge | undefined {
+  if (guestFolders.some((folder) => file.startsWith(`${folder}/`))) {
+    return (each, path) => judgeGuestFolder(each, path, entries.names)
+  }
   if (!file.startsWith('src/') || isTest(file)) return undefined
   const room = roomOf(file)
   return (each, path) => {
@@ -51,22 +54,28 @@ function judgeOf(file: string, entries: ReadonlySet<string>): Judge | undefined 
     if (!path.startsWith('src/')) return path === 'package.json' ? undefined : `${path} is not part of the library`
     if (room !== undefined && roomOf(path) === room) return undefined
     if (room === undefined) return judgeTop(file, path)
-    if (guestRooms.has(room)) return judgeGuestRoom(room, path, entries)
+    if (guestRooms.has(room)) return judgeGuestRoom(room, path, entries.sources)
     if (room === 'observe') return judgeObserve(each, path)
     return judgeRoom(room, path)
   }
 }
 
-function judgeGuestFolder({ specifier }: Import, path: string | undefined): string | undefined {
-  if (path !== undefined && /^(src|dist)\//.test(path)) return `${specifier}: use 'pg-lockstep' or 'pg-lockstep/<room>'`
-  if (/^pg-lockstep\/(src|dist)(\/|$)/.test(specifier)) return `${specifier} is not a public entry`
-  return undefined
+function judgeGuestFolder(
+  { specifier }: Import,
+  path: string | undefined,
+  names: ReadonlySet<string>,
+): string | undefined {
+  if (path !== undefined && /^(src|dist)\//.test(path))
+    return `${specifier}: use 'pg-lockstep' or 'pg-lockstep/<entry>'`
+  return specifier.startsWith('pg-lockstep/') && !names.has(specifier)
+    ? `${specifier} is not a public entry`
+    : undefined
 }
 
 function judgeGuestRoom(room: string, path: string, entries: ReadonlySet<string>): string | undefined {
   if (path === 'src/index.ts' || isHelper(path) || /^src\/[^/]+\/index\.ts$/.test(path) || entries.has(path))
     return undefined
-  return `${room} uses only the public entries, and ${path} is none`
+  return `${room} imports a module by its index.ts, and ${path} is none`
 }
 
 function judgeTop(file: string, path: string): string | undefined {
@@ -113,9 +122,17 @@ function target(file: string, specifier: string): string | undefined {
   return specifier.startsWith('.') ? posix.join(posix.dirname(file), specifier) : undefined
 }
 
-/** The sources behind the exports map: a sink or an observer is exported by its product's name, not by its room's. */
-function publicEntries(tree: Tree): ReadonlySet<string> {
-  if (!tree.files.includes('package.json')) return new Set()
-  const text = tree.read('package.json')
-  return new Set([...text.matchAll(/"\.\/dist\/([^"]+)\.js"/g)].map(([, path]) => `src/${path}.ts`))
+/** The exports map: what users import, and the sources behind it. A sink or an observer is exported by its product's name. */
+interface Entries {
+  readonly names: ReadonlySet<string>
+  readonly sources: ReadonlySet<string>
+}
+
+function publicEntries(tree: Tree): Entries {
+  const text = tree.files.includes('package.json') ? tree.read('package.json') : ''
+  const found = [...text.matchAll(/"\.(\/[\w-]+)?":\s*"\.\/dist\/([^"]+)\.js"/g)]
+  return {
+    names: new Set(found.map(([, name = '']) => `pg-lockstep${name}`)),
+    sources: new Set(found.map(([, , path]) => `src/${path}.ts`)),
+  }
 }

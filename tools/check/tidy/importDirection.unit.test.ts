@@ -23,7 +23,8 @@ test.each([
   ['src/lockstep.ts', './errors.ts'],
   ['src/locks/key.unit.test.ts', '../transactions/begin.ts'],
   ['src/locks/key.pg.test.ts', '../../tools/server/postgres.ts'],
-  ['desk/main.ts', 'pg-lockstep/leases'],
+  ['desk/main.ts', 'pg-lockstep'],
+  ['desk/main.ts', 'pg-lockstep/kafka'],
   ['proofs/attacks/main.ts', '../tools/server/postgres.ts'],
   ['tools/check/main.ts', '../../src/errors.ts'],
   ['src/locks/acquire.ts', 'node:crypto'],
@@ -66,6 +67,7 @@ test.each([
   ['desk/main.ts', '../src/index.ts'],
   ['examples/queue.ts', '../src/outbox/index.ts'],
   ['bench/main.ts', 'pg-lockstep/dist/index.js'],
+  ['desk/main.ts', 'pg-lockstep/leases'],
 ])('%s may not import %s', (file, specifier) => {
   expect(messages(file, specifier)).toHaveLength(1)
 })

@@ -21,7 +21,7 @@ export function dispatching(
   const delivered: string[] = []
   const events: OutboxEvent[] = []
   const { sink, ...rest } = options
-  const running = lockstep
+  const running = lockstep.outbox
     .dispatcher({
       ttlMs: 2000,
       backoffMs: { first: 10, longest: 50 },

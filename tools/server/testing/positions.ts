@@ -1,14 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, beforeEach } from 'vitest'
-import type { LongOnceOptions } from '../../../src/index.ts'
+import type { OnceExternalOptions } from '../../../src/index.ts'
 import type { Workbench } from './workbench.ts'
 
-/** Positions that are opened at an exchange, for the long form of `once`. */
+/** Positions that are opened at an exchange, for `onceExternal`. */
 export interface Positions {
   /** What the exchange has seen: the ids of its orders. */
   readonly orders: Set<string>
   /** How the position of a symbol is opened: its value is the order's id. */
-  readonly position: (symbol: string) => LongOnceOptions<string, string, boolean>
+  readonly position: (symbol: string) => OnceExternalOptions<string, string, boolean>
   readonly stateOf: (symbol: string) => Promise<unknown>
 }
 

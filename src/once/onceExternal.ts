@@ -22,11 +22,16 @@ export interface ActContext {
   readonly takenOver: boolean
 }
 
-/** What the long form of `lockstep.once()` takes: for creating that takes seconds and happens outside the database. */
-export interface LongOnceOptions<Value, Pending, Outcome, Client = unknown> extends Pick<
+/** What `lockstep.onceExternal()` takes beside the key. */
+export interface OnceExternalOptions<Value, Pending, Outcome, Client = unknown> extends Pick<
   LeaseOptions,
-  'ttlMs' | 'waitMs' | 'signal' | 'holder'
+  'ttlMs' | 'signal' | 'holder'
 > {
+  /**
+   * How long to wait for a caller that is creating it. `0` asks once, `false` waits without limit. Default 30,000, unlike a lease, which
+   * does not wait: the caller wants what the other one creates, and gets it from `find`.
+   */
+  readonly waitMs?: number | false
   /** Looks for the thing, or its beginning. */
   readonly find: (tx: Transaction<Client>) => Promise<Found<Value, Pending>>
   /** Writes the beginning down, with an id of its own making that the other side will know it by, and gives it back. */
@@ -39,7 +44,7 @@ export interface LongOnceOptions<Value, Pending, Outcome, Client = unknown> exte
   readonly abandon?: (tx: Transaction<Client>, pending: Pending, error: unknown) => Promise<void>
 }
 
-const LONG_ONCE_OPTIONS: OptionNames<LongOnceOptions<never, never, never>> = {
+const ONCE_EXTERNAL_OPTIONS: OptionNames<OnceExternalOptions<never, never, never>> = {
   find: true,
   begin: true,
   act: true,
@@ -59,17 +64,17 @@ const FIRST_LOOK_MS = 1000
 /** How often a lease may be lost before it is the caller's problem. */
 const MAX_LOSSES = 3
 
-/** Creates a thing exactly once, also when creating takes seconds. */
-export async function onceLong<Value, Pending, Outcome, Client>(
+/** Finds a thing, or creates it outside the database: under a lease, in steps that the next caller can take over. */
+export async function onceExternal<Value, Pending, Outcome, Client>(
   transact: Transact<Client>,
   leases: Leases<Client>,
   key: Key,
-  options: LongOnceOptions<Value, Pending, Outcome, Client>,
+  options: OnceExternalOptions<Value, Pending, Outcome, Client>,
 ): Promise<OnceResult<Value>> {
   checkKey(key)
-  checkOptions('the long form of once()', options, LONG_ONCE_OPTIONS)
+  checkOptions('onceExternal()', options, ONCE_EXTERNAL_OPTIONS)
   checkFunctions(key, options)
-  if (isInsideTransaction()) throw longFormInside(key)
+  if (isInsideTransaction()) throw calledInside(key)
   const { ttlMs, signal, holder, waitMs = DEFAULT_WAIT_MS } = options
   const lease: LeaseOptions = {
     waitMs,
@@ -99,9 +104,9 @@ export async function onceLong<Value, Pending, Outcome, Client>(
 
 async function createUnder<Value, Pending, Outcome, Client>(
   lease: Lease<Client>,
-  { find, begin, act, finish, abandon }: LongOnceOptions<Value, Pending, Outcome, Client>,
+  { find, begin, act, finish, abandon }: OnceExternalOptions<Value, Pending, Outcome, Client>,
 ): Promise<OnceResult<Value>> {
-  const start = await lease.transaction(async (tx) => {
+  const start = await lease.transaction({}, async (tx) => {
     const found = await find(tx)
     if (found !== undefined && found !== null) return { found, takenOver: true }
     return { found: { pending: await begin(tx) }, takenOver: false }
@@ -115,14 +120,14 @@ async function createUnder<Value, Pending, Outcome, Client>(
     // Who has lost the lease must not take away what the next one is at, and gets what that one makes.
     lease.assertHeld()
     await lease
-      .transaction(async (tx) => abandon?.(tx, pending, error))
+      .transaction({}, async (tx) => abandon?.(tx, pending, error))
       .catch((failure: unknown) => {
         // What could not be taken away is taken over by the next; why `act` failed is what the caller must know.
         throw failure instanceof LeaseLost ? failure : error
       })
     throw error
   }
-  return lease.transaction(async (tx) => ({ value: await finish(tx, pending, outcome), created: true }))
+  return lease.transaction({}, async (tx) => ({ value: await finish(tx, pending, outcome), created: true }))
 }
 
 function isDone<Value, Pending>(found: Found<Value, Pending>): found is { readonly done: Value } {
@@ -130,17 +135,12 @@ function isDone<Value, Pending>(found: Found<Value, Pending>): found is { readon
 }
 
 /** Its beginning must be committed before it acts, and the transaction would hold its connection and its locks meanwhile. */
-export function longFormInside(key: Key): NestedTransaction {
-  return new NestedTransaction(`The long form of once() on ${key} was called inside a transaction.`, {
+function calledInside(key: Key): NestedTransaction {
+  return new NestedTransaction(`onceExternal() on ${key} was called inside a transaction.`, {
     advice:
       'Its beginning must be committed before it acts. Call it before or after the transaction, or run it inside lockstep.detached(fn).',
     keys: [key],
   })
-}
-
-/** Whether these are the options of the long form. */
-export function isLongForm<Options>(options: Options): options is Extract<Options, { readonly act: unknown }> {
-  return typeof options === 'object' && options !== null && 'act' in options
 }
 
 function checkFunctions(key: Key, options: object): void {
@@ -149,9 +149,9 @@ function checkFunctions(key: Key, options: object): void {
   )
   if (missing.length === 0) return
   throw new InvalidOption(
-    `The long form of once() needs the functions find, begin, act and finish; missing: ${missing.join(', ')}.`,
+    `onceExternal() needs the functions find, begin, act and finish; missing: ${missing.join(', ')}.`,
     {
-      advice: 'For creating in one transaction, pass find and create alone.',
+      advice: 'To create in one transaction, call once(key, { find, create }).',
       keys: [key],
     },
   )

@@ -10,18 +10,18 @@ leakGuard(database)
 const bench = workbench(database)
 const { orders, position, stateOf } = positionsOn(bench)
 
-describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
+describe.each(DRIVERS)('interleavings of onceExternal, %s', (driver) => {
   // Once: as a part of the transaction, act would run before its beginning is committed, and when the outer one rolls back the thing
   // is there and its id is gone. It must refuse (NestedTransaction).
   test('inside a transaction that rolls back nothing is done outside, or it is not done twice', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep
       .transaction({}, async () => {
-        await lockstep.once(key`Position:IN`, position('IN'))
+        await lockstep.onceExternal(key`Position:IN`, position('IN'))
         throw new Error('something else')
       })
       .catch(() => undefined)
-    await lockstep.once(key`Position:IN`, position('IN'))
+    await lockstep.onceExternal(key`Position:IN`, position('IN'))
     expect(orders.size).toBe(1)
   })
 
@@ -31,7 +31,7 @@ describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const { abandon: _, ...plain } = position('AB')
     const acting = signal()
-    const first = one.once(key`Position:AB`, {
+    const first = one.onceExternal(key`Position:AB`, {
       ...plain,
       ttlMs: 600,
       act: async (id, context) => {
@@ -44,7 +44,7 @@ describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
     })
     await acting.given
     await other.leases.forceRelease(key`Position:AB`, { by: 'test', reason: 'stuck' })
-    const second = await other.once(key`Position:AB`, plain)
+    const second = await other.onceExternal(key`Position:AB`, plain)
     expect(second.created).toBe(true)
     expect(await first.catch((error: unknown) => error)).toEqual({ value: second.value, created: false })
   })
@@ -53,7 +53,7 @@ describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
   test('an abandon that fails does not hide the error of act', async () => {
     const { lockstep } = bench.open(driver)
     const error = await failureOf(
-      lockstep.once(key`Position:HID`, {
+      lockstep.onceExternal(key`Position:HID`, {
         ...position('HID'),
         act: () => Promise.reject(new Error('rejected by the exchange')),
         abandon: () => Promise.reject(new Error('no such column')),
@@ -75,7 +75,7 @@ describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
         struck++
         strikeNextCommit(proxy, fault)
       }
-      const { value, created } = await lockstep.once(key`Position:CUT`, {
+      const { value, created } = await lockstep.onceExternal(key`Position:CUT`, {
         ...plan,
         begin: async (tx) => {
           const id = await plan.begin(tx)
@@ -97,13 +97,13 @@ describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
   test('the lease is lost between act and finish: another finishes with the same id, and the first gets that', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     let second: { value: string; created: boolean } | undefined
-    const first = await one.once(key`Position:MID`, {
+    const first = await one.onceExternal(key`Position:MID`, {
       ...position('MID'),
       act: async (id) => {
         orders.add(id)
         if (second !== undefined) return true
         await other.leases.forceRelease(key`Position:MID`, { by: 'test', reason: 'x' })
-        second = await other.once(key`Position:MID`, position('MID'))
+        second = await other.onceExternal(key`Position:MID`, position('MID'))
         return true
       },
     })
@@ -117,7 +117,7 @@ describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
     let taken = 0
     const plan = position('MANY')
     const calls = Array.from({ length: 20 }, (_, number) =>
-      (clients[number % 3] ?? failing()).once(key`Position:MANY`, {
+      (clients[number % 3] ?? failing()).onceExternal(key`Position:MANY`, {
         ...plan,
         act: async (id, context) => {
           if (taken++ < 2) {
@@ -137,7 +137,7 @@ describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     let acts = 0
     const error = await failureOf(
-      one.once(key`Position:THREE`, {
+      one.onceExternal(key`Position:THREE`, {
         ...position('THREE'),
         act: async (id) => {
           acts++
@@ -156,7 +156,7 @@ describe.each(DRIVERS)('interleavings of once, the long form, %s', (driver) => {
   test('close waits for act, and what was begun is finished', async () => {
     const { lockstep } = bench.open(driver)
     const [acting, goOn] = [signal(), signal()]
-    const call = lockstep.once(key`Position:CLOSE`, {
+    const call = lockstep.onceExternal(key`Position:CLOSE`, {
       ...position('CLOSE'),
       act: async (id) => {
         orders.add(id)

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
-import { ROLES } from 'pg-lockstep/postgres'
-import { documentedRoles } from './rolesPage.ts'
+import { documentedRoles } from '../../proofs/attacks/intruder/rolesPage.ts'
+import { ROLES } from './roles.ts'
 
 test('the page lists, for each role, exactly the functions that the command grants', async () => {
   const page = await documentedRoles()

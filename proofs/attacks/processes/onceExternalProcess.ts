@@ -1,5 +1,5 @@
 /**
- * A process of callers for the long form of `once`: opens a position for each symbol that it is sent, at an exchange that takes half
+ * A process of callers for `onceExternal`: opens a position for each symbol that it is sent, at an exchange that takes half
  * a second, and sends back what it got. Arguments: driver, url, name of the process, `careless` or nothing.
  */
 import { randomUUID } from 'node:crypto'
@@ -9,7 +9,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { BEGIN_LONG, FIND_LONG, FINISH_LONG, ORDER, TAKE_OVER_LONG } from '../once.sql.ts'
 
-export interface LongAnswer {
+export interface ExternalAnswer {
   readonly symbol: string
   readonly id: string
   readonly created: boolean
@@ -25,8 +25,8 @@ const lockstep = new Lockstep(pool as pg.Pool)
 const exchange = new pg.Pool({ connectionString: url, max: 2, application_name: 'exchange' })
 exchange.on('error', () => undefined)
 
-async function open(symbol: string): Promise<LongAnswer> {
-  const { value, created } = await lockstep.once<string, string, void>(key`Position:${symbol}`, {
+async function open(symbol: string): Promise<ExternalAnswer> {
+  const { value, created } = await lockstep.onceExternal<string, string, void>(key`Position:${symbol}`, {
     ttlMs: TTL_MS,
     waitMs: 120_000,
     find: async (tx) => {

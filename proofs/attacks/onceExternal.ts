@@ -2,12 +2,12 @@ import { once as event } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type KillableProcess, startProcess } from '../faults/killableProcess.ts'
-import type { LongAnswer } from './processes/longOnceProcess.ts'
+import type { ExternalAnswer } from './processes/onceExternalProcess.ts'
 import { DRIVERS, type Lab } from './lab.ts'
 import type { Tell } from './attack.ts'
 import { ACTING, CREATE_LONG, LEFT_OPENING, ORDERED, TWO_ORDERS } from './once.sql.ts'
 
-export interface LongSize {
+export interface ExternalSize {
   readonly longKeys: number
   /** How many creators must have been struck while they were at the exchange. */
   readonly strikes: number
@@ -27,27 +27,27 @@ const STRIKE_EVERY_MS = 300
  * continued, while they are at the exchange. For each position the exchange has seen one order id, all callers got that one,
  * and nothing is left in opening. With a planted bug, a new id at take-over, the exchange must see two.
  */
-export async function playLong(
+export async function playExternal(
   lab: Lab,
-  size: LongSize,
+  size: ExternalSize,
   tell: Tell,
 ): Promise<{ row: ResultRow; goals: readonly Goal[] }> {
   const ours = await play(lab, size.longKeys, size.strikes, false, tell)
   const careless = await play(lab, 0, 0, true, tell)
   return {
-    row: { form: 'long', ...ours },
+    row: { form: 'onceExternal', ...ours },
     goals: [
-      goal('long form: creators struck at the exchange', ours.killed + ours.stopped, '>=', size.strikes),
+      goal('onceExternal: creators struck at the exchange', ours.killed + ours.stopped, '>=', size.strikes),
       goal(
-        'long form: keys of which the exchange has seen one id',
+        'onceExternal: keys of which the exchange has seen one id',
         ours['orders seen'] - ours['two orders'],
         '=',
         ours.keys,
       ),
-      goal('long form: keys with two orders', ours['two orders'], '=', 0),
-      goal('long form: keys whose callers got different ids', ours['different ids'], '=', 0),
-      goal('long form: keys with more than one creator', ours['two creators'], '=', 0),
-      goal('long form: rows left in opening', ours['left in opening'], '=', 0),
+      goal('onceExternal: keys with two orders', ours['two orders'], '=', 0),
+      goal('onceExternal: keys whose callers got different ids', ours['different ids'], '=', 0),
+      goal('onceExternal: keys with more than one creator', ours['two creators'], '=', 0),
+      goal('onceExternal: rows left in opening', ours['left in opening'], '=', 0),
       goal('control, a new id at take-over: keys with two orders', careless['two orders'], '>=', 1),
     ],
   }
@@ -78,7 +78,7 @@ async function play(lab: Lab, keys: number, strikes: number, careless: boolean, 
   try {
     await crew.start()
     for (let round = 0; round < MAX_ROUNDS && !(await enough()); round++) {
-      tell(`once: long form${careless ? ' with the planted bug' : ''}, ${symbols.length} of ${keys} keys`)
+      tell(`once: onceExternal${careless ? ' with the planted bug' : ''}, ${symbols.length} of ${keys} keys`)
       const next = Array.from({ length: AT_A_TIME }, (_, place) => `L${round}-${place}`)
       symbols.push(...next)
       await Promise.all(next.map((symbol) => crew.openEverywhere(symbol)))
@@ -105,8 +105,8 @@ class Crew {
   readonly #lab: Lab
   readonly #careless: boolean
   readonly #members: { process: KillableProcess; ready: Promise<void>; generation: number }[] = []
-  readonly #answers = new Map<string, LongAnswer[]>()
-  readonly #waiting = new Map<string, (answer: LongAnswer) => void>()
+  readonly #answers = new Map<string, ExternalAnswer[]>()
+  readonly #waiting = new Map<string, (answer: ExternalAnswer) => void>()
   readonly #open: Set<string>[] = []
 
   constructor(lab: Lab, careless: boolean) {
@@ -129,9 +129,9 @@ class Crew {
       `${number}`,
       ...(this.#careless ? ['careless'] : []),
     ]
-    const process = startProcess(new URL('processes/longOnceProcess.ts', import.meta.url), args)
+    const process = startProcess(new URL('processes/onceExternalProcess.ts', import.meta.url), args)
     const ready = event(process.child, 'message').then(() => {
-      process.child.on('message', (answer: LongAnswer & { error?: string }) => {
+      process.child.on('message', (answer: ExternalAnswer & { error?: string }) => {
         // A lease that was lost three times, or a connection that went with a fault: the caller asks again.
         if (answer.error === undefined) this.#waiting.get(`${number} ${answer.symbol}`)?.(answer)
         else process.child.send(answer.symbol)
@@ -146,7 +146,7 @@ class Crew {
     this.#answers.set(symbol, answers)
   }
 
-  #ask(number: number, symbol: string): Promise<LongAnswer> {
+  #ask(number: number, symbol: string): Promise<ExternalAnswer> {
     return new Promise((resolve) => {
       this.#open[number]?.add(symbol)
       this.#waiting.set(`${number} ${symbol}`, (answer) => {

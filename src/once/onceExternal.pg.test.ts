@@ -9,7 +9,7 @@ leakGuard(database)
 const bench = workbench(database)
 const { orders, position, stateOf } = positionsOn(bench)
 
-describe.each(DRIVERS)('once, the long form, %s', (driver) => {
+describe.each(DRIVERS)('onceExternal, %s', (driver) => {
   test('one creates, the others wait and get the same; the beginning is seen by everyone', async () => {
     const [one, other] = [bench.open(driver, { max: 2 }).lockstep, bench.open(driver, { max: 2 }).lockstep]
     const [acting, goOn] = [signal(), signal()]
@@ -22,21 +22,21 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
         return true
       },
     }
-    const first = one.once(key`Position:BTC`, slow)
+    const first = one.onceExternal(key`Position:BTC`, slow)
     await acting.given
     expect(await stateOf('BTC')).toEqual([{ state: 'opening' }])
-    const others = [one, other, other].map((lockstep) => lockstep.once(key`Position:BTC`, position('BTC')))
+    const others = [one, other, other].map((lockstep) => lockstep.onceExternal(key`Position:BTC`, position('BTC')))
     goOn.give()
     const results = await Promise.all([first, ...others])
     expect(results.map(({ created }) => created)).toEqual([true, false, false, false])
     expect(new Set(results.map(({ value }) => value))).toEqual(orders)
     expect(orders.size).toBe(1)
-    expect(await one.once(key`Position:BTC`, position('BTC'))).toMatchObject({ created: false })
+    expect(await one.onceExternal(key`Position:BTC`, position('BTC'))).toMatchObject({ created: false })
   })
 
   test('no connection is held while act runs', async () => {
     const { lockstep, query } = bench.open(driver, { max: 1 })
-    const { created } = await lockstep.once(key`Position:ETH`, {
+    const { created } = await lockstep.onceExternal(key`Position:ETH`, {
       ...position('ETH'),
       act: async () => (await query('SELECT true AS yes')).length === 1,
     })
@@ -47,7 +47,7 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     await bench.admin.query(`INSERT INTO positions VALUES ('SOL', 'left-behind', 'opening')`)
     let takenOver: boolean | undefined
-    const { value, created } = await lockstep.once(key`Position:SOL`, {
+    const { value, created } = await lockstep.onceExternal(key`Position:SOL`, {
       ...position('SOL'),
       act: async (id, context) => {
         takenOver = context.takenOver
@@ -66,18 +66,18 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
   test('an act that fails is abandoned, or left for the next where nobody says how', async () => {
     const { lockstep } = bench.open(driver)
     const refusing = { ...position('ADA'), act: () => Promise.reject(new Error('rejected by the exchange')) }
-    await expect(lockstep.once(key`Position:ADA`, refusing)).rejects.toThrow('rejected by the exchange')
+    await expect(lockstep.onceExternal(key`Position:ADA`, refusing)).rejects.toThrow('rejected by the exchange')
     expect(await stateOf('ADA')).toEqual([])
     const { abandon: _, ...leaving } = refusing
-    await expect(lockstep.once(key`Position:ADA`, leaving)).rejects.toThrow('rejected by the exchange')
+    await expect(lockstep.onceExternal(key`Position:ADA`, leaving)).rejects.toThrow('rejected by the exchange')
     expect(await stateOf('ADA')).toEqual([{ state: 'opening' }])
-    expect(await lockstep.once(key`Position:ADA`, position('ADA'))).toMatchObject({ created: true })
+    expect(await lockstep.onceExternal(key`Position:ADA`, position('ADA'))).toMatchObject({ created: true })
   })
 
   test('a creator that has lost its lease neither finishes nor abandons; it gets what the next one made', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const [acting, goOn] = [signal(), signal()]
-    const first = one.once(key`Position:DOT`, {
+    const first = one.onceExternal(key`Position:DOT`, {
       ...position('DOT'),
       act: async (id, { takenOver }) => {
         orders.add(id)
@@ -89,7 +89,7 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
     })
     await acting.given
     await other.leases.forceRelease(key`Position:DOT`, { by: 'test', reason: 'stuck' })
-    const second = await other.once(key`Position:DOT`, position('DOT'))
+    const second = await other.onceExternal(key`Position:DOT`, position('DOT'))
     expect(second.created).toBe(true)
     goOn.give()
     const result = await first.catch((error: unknown) => error)
@@ -101,7 +101,7 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
   test('a wait has an end', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const lease = await one.leases.acquire(key`Position:XRP`)
-    const error = await failureOf(other.once(key`Position:XRP`, { ...position('XRP'), waitMs: 50 }))
+    const error = await failureOf(other.onceExternal(key`Position:XRP`, { ...position('XRP'), waitMs: 50 }))
     expect(error).toBeInstanceOf(LeaseHeld)
     expect(error).not.toBeInstanceOf(LeaseLost)
     await lease.release()
@@ -110,6 +110,6 @@ describe.each(DRIVERS)('once, the long form, %s', (driver) => {
   test('bad input', async () => {
     const { lockstep } = bench.open(driver)
     const { begin: _, ...halfDone } = position('X')
-    await expect(lockstep.once(key`Position:X`, halfDone as never)).rejects.toBeInstanceOf(InvalidOption)
+    await expect(lockstep.onceExternal(key`Position:X`, halfDone as never)).rejects.toBeInstanceOf(InvalidOption)
   })
 })
