@@ -14,8 +14,8 @@ interface Size {
 }
 
 const SIZES: Readonly<Record<Thoroughness, Size>> = {
-  full: { ms: 600_000, perSecond: 250, segments: 6 },
-  quick: { ms: 30_000, perSecond: 500, segments: 6 },
+  full: { ms: 600_000, perSecond: 100, segments: 6 },
+  quick: { ms: 30_000, perSecond: 200, segments: 6 },
   smoke: { ms: 1000, perSecond: 500, segments: 2 },
 }
 
