@@ -13,7 +13,7 @@ const entries = Object.entries(manifest.exports)
     find: new RegExp(`^pg-lockstep${name.slice(1)}$`),
     replacement: target.replace(/^\.\/dist(.*)\.js$/, `${source}$1.ts`),
   }))
-const rooms = '{src,tools,proofs,bench,desk,console,examples}'
+const folders = '{src,tools,proofs,bench,desk,console,examples}'
 
 /**
  * postgres.js asks each new connection for the array types of the server, and handles no error of that question: one that is cut or
@@ -37,13 +37,13 @@ export default defineConfig({
     env: { LOCKSTEP_DATA_TEMPLATES: fileURLToPath(new URL('./.lockstep/data-templates', import.meta.url)) },
     onUnhandledError: (error) => (isOfTypesQuestion(error) ? false : undefined),
     sequence: { sequencer: LongFirst },
-    reporters: ['default', './tools/test/lastWords.ts'],
+    reporters: ['default', './tools/test/failureSummary.ts'],
     projects: [
       {
         extends: true,
         test: {
           name: 'unit',
-          include: [`${rooms}/**/*.unit.test.ts`],
+          include: [`${folders}/**/*.unit.test.ts`],
           // One process for many files: a process and its imports cost more than what most of these files do.
           isolate: false,
           testTimeout: 30_000,
@@ -61,7 +61,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'pg',
-          include: [`${rooms}/**/*.pg.test.ts`],
+          include: [`${folders}/**/*.pg.test.ts`],
           globalSetup: './tools/server/globalSetup.ts',
           // No test waits for that long; a machine that is busy with ten other things takes this long for some.
           testTimeout: 90_000,

@@ -1,7 +1,7 @@
 import type { Goal, ResultRow } from '../tools/judge/report.ts'
 
 /** How thoroughly a bench is run: `smoke` shows that it works, `quick` ends within a minute, `full` is what is published. */
-export type Thoroughness = 'full' | 'quick' | 'smoke'
+export type RunSize = 'full' | 'quick' | 'smoke'
 
 /** What a bench measured. */
 export interface Measured {
@@ -10,7 +10,7 @@ export interface Measured {
 }
 
 /** Says what is being done, and how much of it is done where that is known: between 0 and 1. */
-export type Tell = (text: string, share?: number) => void
+export type ReportProgress = (text: string, share?: number) => void
 
 /** A claim about time. Every goal is a ratio against a baseline in the same run, or a count. */
 export interface Bench {
@@ -18,5 +18,5 @@ export interface Bench {
   readonly about: string
   /** What it is compared with and how that is set, as text. */
   readonly baselines: Readonly<Record<string, string>>
-  run(thoroughness: Thoroughness, tell: Tell): Promise<Measured>
+  run(thoroughness: RunSize, reportProgress: ReportProgress): Promise<Measured>
 }

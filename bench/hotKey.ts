@@ -6,12 +6,12 @@ import { createLedger, LOCK_BOTH, RECORD, SET_BALANCE } from '../proofs/attacks/
 import { byDocument003 } from '../proofs/attacks/ledger/transfers.ts'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
-import type { Bench, Thoroughness } from './bench.ts'
+import type { Bench, RunSize } from './bench.ts'
 import { median, showSpread, type Spread, spreadOf } from './harness/spread.ts'
-import type { Round, RoundResult, Way } from './hotKeyProcess.ts'
+import type { Method, Round, RoundResult } from './hotKeyProcess.ts'
 import { openPool } from './harness/openPool.ts'
 
-const SIZES: Readonly<Record<Thoroughness, { pairs: number; ms: number }>> = {
+const SIZES: Readonly<Record<RunSize, { pairs: number; ms: number }>> = {
   full: { pairs: 5, ms: 2500 },
   quick: { pairs: 3, ms: 1500 },
   smoke: { pairs: 1, ms: 150 },
@@ -26,7 +26,7 @@ interface Contest {
   readonly name: string
   readonly processes: number
   readonly hot: boolean
-  readonly baseline: Way
+  readonly baseline: Method
   readonly goals: (rates: { ratio: number; p99Ratio: number }) => readonly Goal[]
 }
 
@@ -72,7 +72,7 @@ export const hotKey: Bench = {
     'ordered row locks': byDocument003.toString(),
     sql: [LOCK_BOTH, SET_BALANCE, RECORD].join('\n'),
   },
-  async run(thoroughness, tell) {
+  async run(thoroughness, reportProgress) {
     const size = SIZES[thoroughness]
     // As it comes, with every commit on disk before it is answered.
     const server = await startPostgres({
@@ -93,7 +93,7 @@ export const hotKey: Bench = {
         )
         try {
           await Promise.all(processes.map(({ child }) => once(child, 'message')))
-          const { row, ratio, p99Ratio } = await hold(contest, processes, admin, size, tell)
+          const { row, ratio, p99Ratio } = await hold(contest, processes, admin, size, reportProgress)
           results.push(row)
           goals.push(...contest.goals({ ratio, p99Ratio }))
         } finally {
@@ -119,7 +119,7 @@ async function hold(
     baseline: [],
     combine: [],
   }
-  const play = (way: Way, ms = size.ms): Promise<{ rate: number; p50: number; p99: number }> =>
+  const play = (way: Method, ms = size.ms): Promise<{ rate: number; p50: number; p99: number }> =>
     playRound(processes, { way, ms, callers: CALLERS / processes.length, hot: contest.hot, accounts: ACCOUNTS })
   await admin.query(createLedger(ACCOUNTS, 1_000_000_000))
   await play(contest.baseline, size.ms / 3)

@@ -6,11 +6,11 @@ import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import { byDocument003, combined, plainly, type Transfer } from '../proofs/attacks/ledger/transfers.ts'
 
-export type Way = 'ordered row locks' | 'plain' | 'combine'
+export type Method = 'ordered row locks' | 'plain' | 'combine'
 
 /** What is to be done in a round. */
 export interface Round {
-  readonly way: Way
+  readonly way: Method
   readonly callers: number
   readonly ms: number
   /** All to one account, or spread over all of them. */
@@ -29,7 +29,7 @@ export interface RoundResult {
 const [url, poolSize] = process.argv.slice(2) as [string, string]
 const pool = new pg.Pool({ connectionString: url, max: Number(poolSize) })
 const lockstep = new Lockstep(pool) as unknown as Lockstep
-const ways: Readonly<Record<Way, (transfer: Transfer) => Promise<true>>> = {
+const ways: Readonly<Record<Method, (transfer: Transfer) => Promise<true>>> = {
   'ordered row locks': byDocument003(pool),
   plain: plainly(lockstep),
   combine: combined(lockstep),

@@ -4,7 +4,7 @@ import type pg from 'pg'
 import { goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
 import { startRedis } from '../tools/server/redis.ts'
-import type { Bench, Thoroughness } from './bench.ts'
+import type { Bench, RunSize } from './bench.ts'
 import { compare, type Comparison } from './compare.ts'
 import { interleave, type Rounds, type Turn } from './harness/interleave.ts'
 import { ensurePeers } from './harness/peers.ts'
@@ -22,7 +22,7 @@ interface Size {
   readonly rows: number
 }
 
-const SIZES: Readonly<Record<Thoroughness, Size>> = {
+const SIZES: Readonly<Record<RunSize, Size>> = {
   full: { pairs: 30, count: 200, rounds: 5, bursts: 10, rows: 1_000_000 },
   quick: { pairs: 10, count: 100, rounds: 3, bursts: 5, rows: 1_000_000 },
   smoke: { pairs: 1, count: 20, rounds: 1, bursts: 1, rows: 5000 },
@@ -45,7 +45,7 @@ export const leases: Bench = {
     redlock: `${JSON.stringify(REDLOCK_SETTINGS)} and else its defaults, on a Redis that keeps nothing\n${acquireAndRelease.toString()}`,
     'by hand': `${TAKE_BY_HAND}\n${GIVE_BACK_BY_HAND}`,
   },
-  async run(thoroughness, tell) {
+  async run(thoroughness, reportProgress) {
     const size = SIZES[thoroughness]
     ensurePeers()
     const server = await startPostgres({ durable: true, settings: { autovacuum: 'off' } })
@@ -62,14 +62,14 @@ export const leases: Bench = {
       const redlock = peer.redlock(connection)
       const ours = (count: number): Promise<void> => times(count, (number) => lease(lockstep, number))
 
-      tell('leases: acquire and release, nobody else', 0)
+      reportProgress('leases: acquire and release, nobody else', 0)
       const redlockAlone = await compare(
         (count) => times(count, (number) => acquireAndRelease(redlock, `Bench:${number}`)),
         ours,
         size.pairs,
         size.count,
       )
-      tell('leases: acquire and release, beside by hand', 0.1)
+      reportProgress('leases: acquire and release, beside by hand', 0.1)
       const byHand = await compare(
         (count) => times(count, (number) => byHandOnce(pool, `Bench:${number}`)),
         ours,
@@ -91,10 +91,10 @@ export const leases: Bench = {
             }),
         },
         size.rounds,
-        (text, done, all) => tell(`leases: ${CONTENDERS} contenders, ${text}`, 0.2 + (0.4 * done) / all),
+        (text, done, all) => reportProgress(`leases: ${CONTENDERS} contenders, ${text}`, 0.2 + (0.4 * done) / all),
       )
 
-      tell(`leases: ${size.rows} rows`, 0.6)
+      reportProgress(`leases: ${size.rows} rows`, 0.6)
       await pool.query(fill('small', SMALL_ROWS))
       await pool.query(fill('large', size.rows))
       for (const schema of ['small', 'large']) await pool.query(vacuum(schema))
@@ -106,7 +106,7 @@ export const leases: Bench = {
         size.count,
       )
 
-      tell('leases: refusals', 0.9)
+      reportProgress('leases: refusals', 0.9)
       const wal = await walOfRefusals(pool, lockstep)
       const p99 = handedOff.of('lockstep', 'p99').median
       const goals = [

@@ -5,14 +5,14 @@ import postgres from 'postgres'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
 import { startProxy } from '../tools/server/proxy.ts'
-import type { Bench, Thoroughness } from './bench.ts'
+import type { Bench, RunSize } from './bench.ts'
 import { compare, type Contender } from './compare.ts'
 import { ensurePeers, loadPeer } from './harness/peers.ts'
 import { showSpread } from './harness/spread.ts'
 import { ADD, COMMIT, CREATE, handOverByHand, openByHand, ROLLBACK } from './locks.sql.ts'
 import { openPool } from './harness/openPool.ts'
 
-const SIZES: Readonly<Record<Thoroughness, { pairs: number; count: number }>> = {
+const SIZES: Readonly<Record<RunSize, { pairs: number; count: number }>> = {
   full: { pairs: 60, count: 250 },
   quick: { pairs: 16, count: 200 },
   smoke: { pairs: 2, count: 20 },
@@ -35,7 +35,7 @@ export const locks: Bench = {
     'advisory-lock': besideAdvisoryLock.toString(),
     sql: `${openByHand.toString()}\n${handOverByHand.toString()}`,
   },
-  async run(thoroughness, tell) {
+  async run(thoroughness, reportProgress) {
     const { pairs, count } = SIZES[thoroughness]
     ensurePeers()
     const server = await startPostgres({ durable: true })
@@ -52,7 +52,7 @@ export const locks: Bench = {
         await pool.query('SELECT pg_reload_conf()')
         for (const isolation of ISOLATIONS) {
           for (const driver of ['pg', 'postgres'] as const) {
-            tell(`locks: ${driver}, ${isolation}, synchronous_commit ${flush}`, results.length / 9)
+            reportProgress(`locks: ${driver}, ${isolation}, synchronous_commit ${flush}`, results.length / 9)
             const byHand = driver === 'pg' ? withPgByHand(pool, isolation) : withPostgresJsByHand(sql, isolation)
             const lockstep = new Lockstep(driver === 'pg' ? pool : sql) as unknown as Lockstep
             const { baselineUs, candidateUs, ratio, spread } = await compare(
@@ -75,9 +75,9 @@ export const locks: Bench = {
           }
         }
       }
-      tell('locks: advisory-lock', 0.9)
+      reportProgress('locks: advisory-lock', 0.9)
       results.push(await besideAdvisoryLock(server.url(), pool, pairs, count))
-      tell('locks: round trips', 0.95)
+      reportProgress('locks: round trips', 0.95)
       for (const driver of ['pg', 'postgres'] as const) {
         for (const isolation of ISOLATIONS) {
           const extra = await roundTripsBesideTheCallers(server.url(), driver, isolation)

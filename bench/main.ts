@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { describeMachine, printReport } from '../tools/judge/report.ts'
-import type { Thoroughness } from './bench.ts'
+import type { RunSize } from './bench.ts'
 import { benches } from './benches.ts'
 import { machineFacts } from './harness/machine.ts'
 import { ProgressBar } from './harness/progressBar.ts'
@@ -38,7 +38,7 @@ async function main(): Promise<number> {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2
   }
-  const thoroughness: Thoroughness = values.smoke === true ? 'smoke' : values.quick === true ? 'quick' : 'full'
+  const thoroughness: RunSize = values.smoke === true ? 'smoke' : values.quick === true ? 'quick' : 'full'
   const machine = machineFacts()
   const date = new Date().toISOString()
   const bar = new ProgressBar(chosen.length)

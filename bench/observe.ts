@@ -6,7 +6,7 @@ import { lockstepMetrics } from 'pg-lockstep/prometheus'
 import * as prometheus from 'prom-client'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
-import type { Bench, Thoroughness } from './bench.ts'
+import type { Bench, RunSize } from './bench.ts'
 import { compare, type Comparison, type Contender } from './compare.ts'
 import { showSpread } from './harness/spread.ts'
 import { ADD, CREATE } from './locks.sql.ts'
@@ -16,7 +16,7 @@ import { openPool } from './harness/openPool.ts'
  * Short rounds in many pairs: two percent are less than what the machine does from one second to the next. Whoever begins or
  * ceases to listen makes Node compile the transaction anew, so each comparison warms both sides up.
  */
-const SIZES: Readonly<Record<Thoroughness, { warmUp: number; pairs: number; count: number }>> = {
+const SIZES: Readonly<Record<RunSize, { warmUp: number; pairs: number; count: number }>> = {
   full: { warmUp: 2000, pairs: 700, count: 20 },
   quick: { warmUp: 800, pairs: 220, count: 20 },
   smoke: { warmUp: 5, pairs: 10, count: 5 },
@@ -42,7 +42,7 @@ export function observeAgainst(library: 'dist' | 'src'): Bench {
     name: 'observe',
     about: 'a locked transaction unheard and with prom-client metrics, against the library with its events cut out',
     baselines: { [`${library}/observe/events in a copy of the library`]: withoutChannels() },
-    async run(thoroughness, tell) {
+    async run(thoroughness, reportProgress) {
       const { warmUp, pairs, count } = SIZES[thoroughness]
       const server = await startPostgres({ durable: true })
       const copy = await copyWithoutEvents(library)
@@ -56,7 +56,7 @@ export function observeAgainst(library: 'dist' | 'src'): Bench {
           await pool.query(`ALTER SYSTEM SET synchronous_commit = ${flush}`)
           await pool.query('SELECT pg_reload_conf()')
           for (const listening of [NOBODY, METRICS]) {
-            tell(`observe: ${isolation}, synchronous_commit ${flush}, ${listening}`, results.length / 6)
+            reportProgress(`observe: ${isolation}, synchronous_commit ${flush}, ${listening}`, results.length / 6)
             const baseline = locked(new copy.Lockstep(pool), isolation)
             const candidate = locked(new Lockstep(pool), isolation)
             const measure = async (): Promise<Comparison> => {

@@ -1,5 +1,5 @@
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
-import type { Bench, Tell, Thoroughness } from './bench.ts'
+import type { Bench, ReportProgress, RunSize } from './bench.ts'
 import { type ContenderName, contenders } from './contenders/all.ts'
 import { Arena, percentiles, pgqIsThere, type Seat } from './contenders/arena.ts'
 import { interleave, type Rounds, type Turn } from './harness/interleave.ts'
@@ -18,7 +18,7 @@ interface Size {
   readonly latencyMs: number
 }
 
-const SIZES: Readonly<Record<Thoroughness, Size>> = {
+const SIZES: Readonly<Record<RunSize, Size>> = {
   full: { enqueueRounds: 15, enqueued: 1500, drainRounds: 5, drained: 200_000, slowMs: 10_000, latencyMs: 5000 },
   quick: { enqueueRounds: 3, enqueued: 400, drainRounds: 1, drained: 30_000, slowMs: 700, latencyMs: 700 },
   smoke: { enqueueRounds: 1, enqueued: 24, drainRounds: 1, drained: 3000, slowMs: 150, latencyMs: 100 },
@@ -55,15 +55,17 @@ export const outbox: Bench = {
   name: 'outbox',
   about: `enqueue, drain and latency over ${KEYS} keys, beside pg-boss, graphile-worker, pg-transactional-outbox, by hand and PgQ`,
   baselines: Object.fromEntries(Object.entries(contenders).map(([name, { settings }]) => [name, settings])),
-  async run(thoroughness, tell) {
+  async run(thoroughness, reportProgress) {
     const size = SIZES[thoroughness]
     const results: ResultRow[] = []
     const goals: Goal[] = []
-    const bundled = await playOn('bundled', BUNDLED, size, (text, share = 0) => tell(text, share * 0.8))
+    const bundled = await playOn('bundled', BUNDLED, size, (text, share = 0) => reportProgress(text, share * 0.8))
     results.push(...bundled.rows)
     goals.push(...goalsOf(bundled))
     if (pgqIsThere()) {
-      const beside = await playOn('Debian 15', ON_15, size, (text, share = 0) => tell(text, 0.8 + share * 0.2))
+      const beside = await playOn('Debian 15', ON_15, size, (text, share = 0) =>
+        reportProgress(text, 0.8 + share * 0.2),
+      )
       results.push(...beside.rows)
       const times = (rounds: Rounds<ContenderName, Cost>): number => rounds.ratio('Lockstep', 'PgQ', 'rate').median
       goals.push(
@@ -71,7 +73,7 @@ export const outbox: Bench = {
         goal('enqueue: times PgQ, on PostgreSQL 15', times(beside.enqueued), '>=', 1),
       )
     } else {
-      tell('outbox: there is no PgQ (Debian: postgresql-15-pgq3): its row is left out')
+      reportProgress('outbox: there is no PgQ (Debian: postgresql-15-pgq3): its row is left out')
     }
     return { results, goals }
   },
@@ -108,13 +110,13 @@ async function playOn(
   version: 'bundled' | 'Debian 15',
   names: readonly ContenderName[],
   size: Size,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<Played> {
   const arena = await Arena.open(version)
   const told = (phase: keyof typeof PHASES) => (text: string, done: number, all: number) =>
-    tell(`outbox: ${phase}, ${text}`, PHASES[phase][0] + (PHASES[phase][1] * done) / all)
+    reportProgress(`outbox: ${phase}, ${text}`, PHASES[phase][0] + (PHASES[phase][1] * done) / all)
   try {
-    tell('outbox: setting up')
+    reportProgress('outbox: setting up')
     const seats = await Promise.all(names.map((name) => arena.seat(name)))
     const delivering = seats.filter(({ name }) => contenders[name].enqueueOnly !== true)
     const enqueued = await playEnqueuing(arena, seats, size, told('enqueue'))

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import { goal, type ResultRow } from '../tools/judge/report.ts'
-import type { Measured, Tell, Thoroughness } from './bench.ts'
+import type { Measured, ReportProgress, RunSize } from './bench.ts'
 import { Arena, type ArenaVersion, debian15IsThere, percentiles, type Seat } from './contenders/arena.ts'
 import { NEXT_SEGMENT, READ_COST } from './outbox.sql.ts'
 
@@ -13,7 +13,7 @@ interface Size {
   readonly segments: number
 }
 
-const SIZES: Readonly<Record<Thoroughness, Size>> = {
+const SIZES: Readonly<Record<RunSize, Size>> = {
   full: { ms: 600_000, perSecond: 100, segments: 6 },
   quick: { ms: 30_000, perSecond: 200, segments: 6 },
   smoke: { ms: 1000, perSecond: 500, segments: 2 },
@@ -40,7 +40,7 @@ interface Stretch {
  * that they made while there were no events. The cases of one version run at once, each on a server of its own: the end is compared
  * with the beginning, and they slow each other down by the same at both.
  */
-export async function heldHorizon(thoroughness: Thoroughness, tell: Tell): Promise<Measured> {
+export async function heldHorizon(thoroughness: RunSize, reportProgress: ReportProgress): Promise<Measured> {
   const size = SIZES[thoroughness]
   const isSmoke = thoroughness === 'smoke'
   const versions: ArenaVersion[] = !isSmoke && debian15IsThere() ? ['bundled', 'Debian 15'] : ['bundled']
@@ -48,7 +48,7 @@ export async function heldHorizon(thoroughness: Thoroughness, tell: Tell): Promi
   const cases = HOLDS.flatMap((hold) => behind.map((segments) => ({ hold, segments })))
   const all: Measured[] = []
   for (const version of versions) {
-    tell(`outbox-horizon: a transaction id and a snapshot held for ${size.ms / 1000} s, ${version}`)
+    reportProgress(`outbox-horizon: a transaction id and a snapshot held for ${size.ms / 1000} s, ${version}`)
     all.push(...(await Promise.all(cases.map((each) => holdOn(version, size, each)))))
   }
   return { results: all.flatMap(({ results }) => results), goals: all.flatMap(({ goals }) => goals) }

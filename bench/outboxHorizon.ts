@@ -1,5 +1,5 @@
 import { goal, type ResultRow } from '../tools/judge/report.ts'
-import type { Bench, Measured, Tell, Thoroughness } from './bench.ts'
+import type { Bench, Measured, ReportProgress, RunSize } from './bench.ts'
 import { type ContenderName, contenders } from './contenders/all.ts'
 import { Arena, type Seat } from './contenders/arena.ts'
 import { heldHorizon } from './outboxHeldHorizon.ts'
@@ -16,7 +16,7 @@ interface Size {
   readonly longestMs: number
 }
 
-const SIZES: Readonly<Record<Thoroughness, Size>> = {
+const SIZES: Readonly<Record<RunSize, Size>> = {
   full: { ms: 60_000, rounds: 5, singles: 500, many: 60_000, fewer: 4000, longestMs: 2000 },
   quick: { ms: 12_000, rounds: 2, singles: 200, many: 10_000, fewer: 2000, longestMs: 1000 },
   smoke: { ms: 300, rounds: 1, singles: 16, many: 2000, fewer: 1000, longestMs: 200 },
@@ -36,19 +36,19 @@ export const outboxHorizon: Bench = {
   name: 'outbox-horizon',
   about: 'enqueue and drain while a session holds an old snapshot, or a transaction id, against the same without',
   baselines: Object.fromEntries(NAMES.map((name) => [name, contenders[name].settings])),
-  async run(thoroughness, tell) {
-    const snapshot = await underSnapshot(SIZES[thoroughness], tell)
-    const held = await heldHorizon(thoroughness, tell)
+  async run(thoroughness, reportProgress) {
+    const snapshot = await underSnapshot(SIZES[thoroughness], reportProgress)
+    const held = await heldHorizon(thoroughness, reportProgress)
     return { results: [...snapshot.results, ...held.results], goals: [...snapshot.goals, ...held.goals] }
   },
 }
 
-async function underSnapshot(size: Size, tell: Tell): Promise<Measured> {
+async function underSnapshot(size: Size, reportProgress: ReportProgress): Promise<Measured> {
   const arena = await Arena.open('bundled')
   try {
-    tell('outbox-horizon: setting up')
+    reportProgress('outbox-horizon: setting up')
     const sides = await Promise.all(NAMES.map((name) => openSides(arena, name, size)))
-    const rounds = await holdAndPlay(sides, size, tell)
+    const rounds = await holdAndPlay(sides, size, reportProgress)
     const results: ResultRow[] = []
     for (const name of NAMES) {
       for (const what of ['enqueue', 'drain'] as const) {
@@ -120,7 +120,7 @@ function sideOf(seat: Seat, size: Size): Side {
  * The snapshots are taken at once in all databases on the one side, which holds up cleaning there and only there. All play in turns, so
  * that what slows the machine down slows all. What an old snapshot costs grows with its age: only the second half counts.
  */
-async function holdAndPlay(sides: readonly Sides[], size: Size, tell: Tell): Promise<Round[]> {
+async function holdAndPlay(sides: readonly Sides[], size: Size, reportProgress: ReportProgress): Promise<Round[]> {
   for (const { held, free } of sides) for (const side of [held, free]) await side.play()
   const letGo = await Promise.all(sides.map(({ held }) => held.seat.holdSnapshots()))
   try {
@@ -131,7 +131,10 @@ async function holdAndPlay(sides: readonly Sides[], size: Size, tell: Tell): Pro
     for (let number = 0; !enough(); number++) {
       const counts = age() >= size.ms / 2
       for (const { name, held, free } of sides) {
-        tell(`outbox-horizon: a snapshot of ${Math.round(age() / 1000)} s, ${name}`, Math.min(1, age() / size.ms))
+        reportProgress(
+          `outbox-horizon: a snapshot of ${Math.round(age() / 1000)} s, ${name}`,
+          Math.min(1, age() / size.ms),
+        )
         const first = await (number % 2 === 0 ? held : free).play()
         const second = await (number % 2 === 0 ? free : held).play()
         if (!counts) continue

@@ -6,13 +6,13 @@ import { startProcess } from '../proofs/faults/killableProcess.ts'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
 import { startProxy } from '../tools/server/proxy.ts'
-import type { Bench, Thoroughness } from './bench.ts'
+import type { Bench, RunSize } from './bench.ts'
 import { CREATE_OTHER, WRITE_OTHER } from './outbox.sql.ts'
 import { CONNECTIONS, eventOf } from './outboxEvents.ts'
 import { type Arrival, noteArrivals } from './outboxLatencyProcess.ts'
 import { openPool } from './harness/openPool.ts'
 
-const SIZES: Readonly<Record<Thoroughness, { ms: number; warmUpMs: number; idleMs: number }>> = {
+const SIZES: Readonly<Record<RunSize, { ms: number; warmUpMs: number; idleMs: number }>> = {
   full: { ms: 15_000, warmUpMs: 3000, idleMs: 15_000 },
   quick: { ms: 5000, warmUpMs: 1500, idleMs: 5000 },
   smoke: { ms: 300, warmUpMs: 100, idleMs: 500 },
@@ -31,7 +31,7 @@ export const outboxLatency: Bench = {
   name: 'outbox-latency',
   about: `COMMIT to sink at ${PER_SECOND} events a second, the dispatcher in another process; questions while nothing happens`,
   baselines: {},
-  async run(thoroughness, tell) {
+  async run(thoroughness, reportProgress) {
     const size = SIZES[thoroughness]
     const server = await startPostgres({ durable: true })
     const pool = openPool(server.url(), CONNECTIONS)
@@ -40,11 +40,11 @@ export const outboxLatency: Bench = {
       await lockstep.migrate()
       await pool.query(CREATE_OTHER)
 
-      tell('outbox-latency: the dispatcher in another process')
+      reportProgress('outbox-latency: the dispatcher in another process')
       const apart = await measureApart(server.url(), lockstep, size)
-      tell('outbox-latency: the dispatcher in the same process')
+      reportProgress('outbox-latency: the dispatcher in the same process')
       const together = await measureTogether(lockstep, size)
-      tell('outbox-latency: nothing happens')
+      reportProgress('outbox-latency: nothing happens')
       const perSecond = await askedWhileIdle(server.url(), lockstep, pool, size.idleMs)
 
       const goals: Goal[] = [

@@ -1,7 +1,7 @@
 import { Lockstep } from 'pg-lockstep'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
-import type { Bench, Thoroughness } from './bench.ts'
+import type { Bench, RunSize } from './bench.ts'
 import { interleave, type Rounds, type Turn } from './harness/interleave.ts'
 import { showSpread } from './harness/spread.ts'
 import { CHECKPOINT, vacuum } from './outbox.sql.ts'
@@ -23,7 +23,7 @@ interface Size {
   readonly cells: readonly Cell[]
 }
 
-const SIZES: Readonly<Record<Thoroughness, Size>> = {
+const SIZES: Readonly<Record<RunSize, Size>> = {
   full: {
     rounds: 25,
     singles: 2000,
@@ -66,7 +66,7 @@ export const outboxScale: Bench = {
   name: 'outbox-scale',
   about: 'what an event costs with 10 to 1,000,000 keys, and with a backlog of 10,000 to 5,000,000',
   baselines: {},
-  async run(thoroughness, tell) {
+  async run(thoroughness, reportProgress) {
     const size = SIZES[thoroughness]
     const server = await startPostgres({
       durable: true,
@@ -82,7 +82,7 @@ export const outboxScale: Bench = {
       const turns: Record<string, () => Promise<Turn<'enqueue' | 'drain'>>> = {}
       for (const [place, cell] of size.cells.entries()) {
         const name = nameOf(cell)
-        tell(`outbox-scale: filling ${name}`, (0.5 * place) / size.cells.length)
+        reportProgress(`outbox-scale: filling ${name}`, (0.5 * place) / size.cells.length)
         const schema = `scale_${place}`
         const lockstep = new Lockstep(pool, { schema }) as unknown as Lockstep
         opened.push(lockstep)
@@ -93,7 +93,7 @@ export const outboxScale: Bench = {
       }
       await pool.query(CHECKPOINT)
       const rounds = await interleave(turns, size.rounds, (text, done, all) =>
-        tell(`outbox-scale: ${text}`, 0.5 + (0.5 * done) / all),
+        reportProgress(`outbox-scale: ${text}`, 0.5 + (0.5 * done) / all),
       )
       return report(size.cells, rounds)
     } finally {

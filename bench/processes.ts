@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { Lockstep } from 'pg-lockstep'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
 import { startPostgres } from '../tools/server/postgres.ts'
-import type { Bench, Tell, Thoroughness } from './bench.ts'
-import { type AskedProcess, startAsked } from './harness/askedProcess.ts'
+import type { Bench, ReportProgress, RunSize } from './bench.ts'
+import { type RequestProcess, startRequestProcess } from './harness/requestProcess.ts'
 import { interleave, type Turn } from './harness/interleave.ts'
 import { showSpread } from './harness/spread.ts'
 import { CONNECTIONS, fill } from './outboxEvents.ts'
-import type { Heard, Question } from './processesProcess.ts'
+import type { Arrivals, ProcessRequest } from './processesProcess.ts'
 import { openPool } from './harness/openPool.ts'
 
 interface Size {
@@ -16,7 +16,7 @@ interface Size {
   readonly leaseMs: number
 }
 
-const SIZES: Readonly<Record<Thoroughness, Size>> = {
+const SIZES: Readonly<Record<RunSize, Size>> = {
   full: { rounds: 5, drained: 200_000, leaseMs: 2000 },
   quick: { rounds: 2, drained: 50_000, leaseMs: 700 },
   smoke: { rounds: 1, drained: 4000, leaseMs: 100 },
@@ -38,23 +38,23 @@ export const processes: Bench = {
   name: 'processes',
   about: 'dispatchers in 1, 2 and 4 processes, leases with contenders in 1, 2 and 4: rate and fairness',
   baselines: {},
-  async run(thoroughness, tell) {
+  async run(thoroughness, reportProgress) {
     const size = SIZES[thoroughness]
     const server = await startPostgres({ durable: true, settings: { max_connections: '200', max_wal_size: '4GB' } })
     const pool = openPool(server.url(), CONNECTIONS)
     const lockstep = new Lockstep(pool) as unknown as Lockstep
-    const groups = new Map<number, AskedProcess[]>()
+    const groups = new Map<number, RequestProcess[]>()
     try {
       await lockstep.migrate()
       for (const count of COUNTS) groups.set(count, await startGroup(server.url(), count))
       const told = (what: string, from: number) => (text: string, done: number, all: number) =>
-        tell(`processes: ${what}, ${text}`, from + (0.5 * done) / all)
+        reportProgress(`processes: ${what}, ${text}`, from + (0.5 * done) / all)
       const leases = await interleave(
         turns(groups, (group) => contend(group, size.leaseMs)),
         size.rounds,
         told('leases', 0),
       )
-      await settle(groups, lockstep, tell)
+      await settle(groups, lockstep, reportProgress)
       const drains = await interleave(
         turns(groups, (group) => drain(group, groups, lockstep, size.drained)),
         size.rounds,
@@ -93,23 +93,25 @@ function nameOf(count: number): string {
   return count === 1 ? '1 process' : `${count} processes`
 }
 
-function ask<Answer>(asked: AskedProcess, question: Question): Promise<Answer> {
+function ask<Answer>(asked: RequestProcess, question: ProcessRequest): Promise<Answer> {
   return asked.ask<Answer>(question)
 }
 
-async function end(asked: AskedProcess): Promise<void> {
+async function end(asked: RequestProcess): Promise<void> {
   await ask(asked, { task: 'close' }).catch(() => undefined)
   await asked.end()
 }
 
 /** Each group has a dispatcher of its own name: all of them get every event. */
-function startGroup(url: string, count: number): Promise<AskedProcess[]> {
-  return Promise.all(Array.from({ length: count }, () => startAsked(process.execPath, PROCESS, [url, `with-${count}`])))
+function startGroup(url: string, count: number): Promise<RequestProcess[]> {
+  return Promise.all(
+    Array.from({ length: count }, () => startRequestProcess(process.execPath, PROCESS, [url, `with-${count}`])),
+  )
 }
 
 function turns(
-  groups: ReadonlyMap<number, AskedProcess[]>,
-  play: (group: readonly AskedProcess[]) => Promise<Turn<Measure>>,
+  groups: ReadonlyMap<number, RequestProcess[]>,
+  play: (group: readonly RequestProcess[]) => Promise<Turn<Measure>>,
 ): Record<string, () => Promise<Turn<Measure>>> {
   return Object.fromEntries([...groups].map(([count, group]) => [nameOf(count), () => play(group)]))
 }
@@ -121,7 +123,7 @@ function leastOf(parts: readonly number[]): number {
 }
 
 /** So many contenders for one lease, the same number of them in each process. */
-async function contend(group: readonly AskedProcess[], ms: number): Promise<Turn<Measure>> {
+async function contend(group: readonly RequestProcess[], ms: number): Promise<Turn<Measure>> {
   const contenders = CONTENDERS / group.length
   for (let turn = 1; ; turn++) {
     const grants = await Promise.all(group.map((each) => ask<number>(each, { task: 'contend', contenders, ms })))
@@ -132,13 +134,17 @@ async function contend(group: readonly AskedProcess[], ms: number): Promise<Turn
 }
 
 /** Lets all deliver, and waits until each process has had something: then the shards are divided. */
-async function settle(groups: ReadonlyMap<number, AskedProcess[]>, lockstep: Lockstep, tell: Tell): Promise<void> {
-  tell('processes: dispatchers divide the shards', 0.5)
+async function settle(
+  groups: ReadonlyMap<number, RequestProcess[]>,
+  lockstep: Lockstep,
+  reportProgress: ReportProgress,
+): Promise<void> {
+  reportProgress('processes: dispatchers divide the shards', 0.5)
   const all = [...groups.values()].flat()
   await Promise.all(all.map((each) => ask(each, { task: 'deliver' })))
   for (const deadline = performance.now() + LONGEST_WAIT_MS; ; await sleep(200)) {
     await fill(lockstep, 1000)
-    const heard = await Promise.all(all.map((each) => ask<Heard>(each, { task: 'heard' })))
+    const heard = await Promise.all(all.map((each) => ask<Arrivals>(each, { task: 'heard' })))
     if (heard.every(({ events }) => events > 0)) break
     if (performance.now() > deadline) throw new Error('a process has got no shard')
   }
@@ -147,10 +153,10 @@ async function settle(groups: ReadonlyMap<number, AskedProcess[]>, lockstep: Loc
 }
 
 /** What a group has heard, once nothing more comes. */
-async function arrived(group: readonly AskedProcess[], atLeast = 0): Promise<Heard[]> {
+async function arrived(group: readonly RequestProcess[], atLeast = 0): Promise<Arrivals[]> {
   let before = -1
   for (const deadline = performance.now() + LONGEST_WAIT_MS; ; await sleep(50)) {
-    const heard = await Promise.all(group.map((each) => ask<Heard>(each, { task: 'heard' })))
+    const heard = await Promise.all(group.map((each) => ask<Arrivals>(each, { task: 'heard' })))
     const sum = heard.reduce((total, { events }) => total + events, 0)
     if (sum >= atLeast && sum === before) return heard
     if (performance.now() > deadline) throw new Error(`${atLeast - sum} events have not come`)
@@ -160,8 +166,8 @@ async function arrived(group: readonly AskedProcess[], atLeast = 0): Promise<Hea
 
 /** All groups get the events; one opens its gate against the clock, the others after it. */
 async function drain(
-  group: readonly AskedProcess[],
-  groups: ReadonlyMap<number, AskedProcess[]>,
+  group: readonly RequestProcess[],
+  groups: ReadonlyMap<number, RequestProcess[]>,
   lockstep: Lockstep,
   count: number,
 ): Promise<Turn<Measure>> {
@@ -171,8 +177,8 @@ async function drain(
   return own
 }
 
-async function open(group: readonly AskedProcess[], filled: number): Promise<Turn<Measure>> {
-  const before = await Promise.all(group.map((each) => ask<Heard>(each, { task: 'heard' })))
+async function open(group: readonly RequestProcess[], filled: number): Promise<Turn<Measure>> {
+  const before = await Promise.all(group.map((each) => ask<Arrivals>(each, { task: 'heard' })))
   const sum = before.reduce((total, { events }) => total + events, 0)
   const openedAt = performance.timeOrigin + performance.now()
   await Promise.all(group.map((each) => ask(each, { task: 'gate', open: true })))

@@ -5,7 +5,7 @@
 import { key, Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 
-export type Question =
+export type ProcessRequest =
   /** Takes shards and delivers whatever there is. */
   | { readonly task: 'deliver' }
   /** While the gate is closed, a batch of each shard is in hand and nothing more is read. */
@@ -15,7 +15,7 @@ export type Question =
   | { readonly task: 'close' }
 
 /** How many events have come, and when the last of them, by the clock that all processes of a machine share. */
-export interface Heard {
+export interface Arrivals {
   readonly events: number
   readonly lastAt: number
 }
@@ -58,7 +58,7 @@ function run(url: string, name: string): void {
     )
     return grants
   }
-  const perform = async (question: Question): Promise<unknown> => {
+  const perform = async (question: ProcessRequest): Promise<unknown> => {
     switch (question.task) {
       case 'deliver':
         return deliver()
@@ -67,7 +67,7 @@ function run(url: string, name: string): void {
         if (!question.open) gate = new Promise((resolve) => (open = resolve))
         return undefined
       case 'heard':
-        return { events, lastAt } satisfies Heard
+        return { events, lastAt } satisfies Arrivals
       case 'contend':
         return contend(question.contenders, question.ms)
       case 'close':
@@ -79,7 +79,7 @@ function run(url: string, name: string): void {
     await lockstep.close()
     return pool.end()
   }
-  process.on('message', (question: Question) => {
+  process.on('message', (question: ProcessRequest) => {
     void perform(question).then(
       (answer) => process.send?.({ answer: answer ?? null }),
       (error: unknown) => process.send?.({ failed: error instanceof Error ? error.stack : String(error) }),

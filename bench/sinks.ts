@@ -8,7 +8,7 @@ import { rabbitmq } from '../tools/brokers/rabbitmq.ts'
 import { redis } from '../tools/brokers/redis.ts'
 import { webhook } from '../tools/brokers/webhook.ts'
 import { goal, type Goal, type ResultRow } from '../tools/judge/report.ts'
-import type { Bench, Thoroughness } from './bench.ts'
+import type { Bench, RunSize } from './bench.ts'
 import { compare, type Contender } from './compare.ts'
 import { showSpread, spreadOf } from './harness/spread.ts'
 
@@ -20,7 +20,7 @@ interface Size {
   readonly batches: number
 }
 
-const SIZES: Readonly<Record<Thoroughness, Size>> = {
+const SIZES: Readonly<Record<RunSize, Size>> = {
   full: { pairs: 15, batches: 20 },
   quick: { pairs: 5, batches: 6 },
   smoke: { pairs: 1, batches: 1 },
@@ -39,11 +39,11 @@ export const sinks: Bench = {
   name: 'sinks',
   about: "events/s of each sink, beside its client's own fastest loop over the same messages",
   baselines: Object.fromEntries(BROKERS.map((broker) => [broker.name, broker.byHand.toString()])),
-  async run(thoroughness, tell) {
+  async run(thoroughness, reportProgress) {
     const results: ResultRow[] = []
     const goals: Goal[] = []
     for (const broker of BROKERS) {
-      tell(`sinks: ${broker.name}`, results.length / BROKERS.length)
+      reportProgress(`sinks: ${broker.name}`, results.length / BROKERS.length)
       const { row, ratio } = await measure(broker, SIZES[thoroughness])
       results.push(row)
       goals.push(goal(`${broker.name}: rate, in the client's own`, ratio, '>=', ENOUGH))

@@ -3,8 +3,8 @@ import { type AddressInfo, createServer } from 'node:net'
 import { DEFAULT_PORT } from './options.ts'
 
 /** The port was asked for by number, and somebody has it. */
-export class PortTaken extends Error {
-  override readonly name = 'PortTaken'
+export class PortTakenError extends Error {
+  override readonly name = 'PortTakenError'
 }
 
 /**
@@ -19,7 +19,7 @@ export async function choosePort(
   const found = await tryPort(host, wanted)
   if (found !== undefined) return found
   if (asked !== undefined) {
-    throw new PortTaken(
+    throw new PortTakenError(
       `Port ${asked} of ${host} is taken. Give another with --port N, or --port 0 for any that is free.`,
     )
   }

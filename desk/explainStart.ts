@@ -1,10 +1,10 @@
-import { PortTaken } from './choosePort.ts'
+import { PortTakenError } from './choosePort.ts'
 
 /** Why there is no desk, in words. */
 export function explainStart(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   if (process.env['LOCKSTEP_DEBUG'] === '1') return error.stack ?? error.message
-  if (error instanceof PortTaken) return error.message
+  if (error instanceof PortTakenError) return error.message
   const { code } = error as NodeJS.ErrnoException
   if (code === 'ECONNREFUSED' || code === 'LOCKSTEP_CONNECTION_LOST')
     return 'No server answers at DATABASE_URL. Start it, or unset DATABASE_URL to use our own.'

@@ -10,7 +10,7 @@
  */
 import { explainStart } from './explainStart.ts'
 import { openDatabase } from './openDatabase.ts'
-import { parseOptions, USAGE, WrongOption } from './options.ts'
+import { OptionError, parseOptions, USAGE } from './options.ts'
 import { Screen } from './screen.ts'
 import { startScreen } from './startScreen.ts'
 import { Stopping } from './stopping.ts'
@@ -46,7 +46,7 @@ async function main(): Promise<number> {
 try {
   process.exitCode = await main()
 } catch (error) {
-  const explanation = error instanceof WrongOption ? error.message : explainStart(error)
+  const explanation = error instanceof OptionError ? error.message : explainStart(error)
   console.error(explanation)
-  process.exitCode = error instanceof WrongOption ? 2 : 1
+  process.exitCode = error instanceof OptionError ? 2 : 1
 }

@@ -21,7 +21,7 @@ export interface DeskOptions {
   readonly url: string | undefined
 }
 
-export class WrongOption extends Error {}
+export class OptionError extends Error {}
 
 export const DEFAULT_PORT = 4800
 const DEFAULT_NATS = 'nats://127.0.0.1:4222'
@@ -94,7 +94,7 @@ function parse(args: readonly string[]) {
       },
     }).values
   } catch (error) {
-    throw new WrongOption(`${(error as Error).message}\n\n${USAGE}`)
+    throw new OptionError(`${(error as Error).message}\n\n${USAGE}`)
   }
 }
 
@@ -102,15 +102,15 @@ function number(name: string, given: string | undefined, least: number, most: nu
   if (given === undefined) return undefined
   const value = Number(given)
   if (/^\d+$/.test(given) && value >= least && value <= most) return value
-  throw new WrongOption(`--${name} must be a number from ${least} to ${most}, not ${JSON.stringify(given)}.`)
+  throw new OptionError(`--${name} must be a number from ${least} to ${most}, not ${JSON.stringify(given)}.`)
 }
 
 /** Whoever can reach the desk can move its money. */
 function tokenFor(host: string, token: string | undefined): string | undefined {
   if (token !== undefined && token.length < LEAST_TOKEN)
-    throw new WrongOption(`--token must have at least ${LEAST_TOKEN} characters.`)
+    throw new OptionError(`--token must have at least ${LEAST_TOKEN} characters.`)
   if (token === undefined && !isLoopback(host))
-    throw new WrongOption(`--host ${host} is open to others: it needs a --token.`)
+    throw new OptionError(`--host ${host} is open to others: it needs a --token.`)
   return token
 }
 
@@ -120,7 +120,7 @@ export function isLoopback(host: string): boolean {
 
 function natsOf(sink: string, url: string | undefined): string | undefined {
   if (sink === 'nats') return url ?? DEFAULT_NATS
-  if (sink !== 'local') throw new WrongOption(`--sink must be local or nats, not ${JSON.stringify(sink)}.`)
-  if (url !== undefined) throw new WrongOption('--nats is for --sink nats.')
+  if (sink !== 'local') throw new OptionError(`--sink must be local or nats, not ${JSON.stringify(sink)}.`)
+  if (url !== undefined) throw new OptionError('--nats is for --sink nats.')
   return undefined
 }

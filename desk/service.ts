@@ -5,7 +5,7 @@ import { createAdaptorServer } from '@hono/node-server'
 import pg from 'pg'
 import { Lockstep } from 'pg-lockstep'
 import { createConsole } from 'pg-lockstep/console'
-import { consoleElsewhere } from './consoleApart.ts'
+import { redirectToConsole } from './separateConsole.ts'
 import type { Desk, DeskEvents, System } from './desk.ts'
 import { ANYTHING } from './desk.sql.ts'
 import { createApp } from './http/app.ts'
@@ -69,7 +69,7 @@ export async function startService(
           operator,
           ...(consoleToken !== undefined && { token: consoleToken }),
         })
-      : consoleElsewhere(plan.consolePort)
+      : redirectToConsole(plan.consolePort)
   const notReady = async (): Promise<string | undefined> => {
     if (ending) return 'It is about to end.'
     try {

@@ -1,5 +1,5 @@
 import { choosePort } from './choosePort.ts'
-import { startConsoleApart } from './consoleApart.ts'
+import { startSeparateConsole } from './separateConsole.ts'
 import { startExchange } from './exchange/server.ts'
 import type { DeskOptions } from './options.ts'
 import { prepare } from './prepare.ts'
@@ -73,7 +73,7 @@ async function startMany(
   say: (line: string) => void,
   signal: AbortSignal,
 ): Promise<Workers> {
-  const site = await startConsoleApart(plan)
+  const site = await startSeparateConsole(plan)
   closers.push(() => site.close())
   return Workers.start({ ...plan, consolePort: site.port }, count, say, signal)
 }

@@ -94,12 +94,12 @@ describe('the examples', async () => {
     test('what cannot be is refused, each with its own error', () => {
       const { refused, balances } = result
       expect(refused).toEqual({
-        tooMuch: `InsufficientFunds: alice has ${balances['alice']}, not 1000`,
-        toItself: 'SameAccount: alice cannot pay itself',
-        nothing: 'InvalidAmount: 0 cannot be transferred',
-        backwards: 'InvalidAmount: -10 cannot be transferred',
-        fromNobody: 'UnknownAccount: there is no nobody',
-        toNobody: 'UnknownAccount: there is no nobody',
+        tooMuch: `InsufficientFundsError: alice has ${balances['alice']}, not 1000`,
+        toItself: 'SameAccountError: alice cannot pay itself',
+        nothing: 'InvalidAmountError: 0 cannot be transferred',
+        backwards: 'InvalidAmountError: -10 cannot be transferred',
+        fromNobody: 'UnknownAccountError: there is no nobody',
+        toNobody: 'UnknownAccountError: there is no nobody',
       })
     })
   })
@@ -121,7 +121,7 @@ describe('the examples', async () => {
       sumOfEntries: 0,
       calls: 301,
       paid: 200,
-      refused: { InsufficientFunds: 100, UnknownAccount: 1 },
+      refused: { InsufficientFundsError: 100, UnknownAccountError: 1 },
     })
     expect(transactions).toBeLessThan(10)
   })
@@ -134,6 +134,6 @@ describe('the examples', async () => {
     expect(withLease.busy).toBeGreaterThan(0)
     // What is written is what the machine did, change by change.
     expect(withLease.written).toBe(withLease.done)
-    expect(late).toEqual({ error: 'LeaseLost: taken away', written: withLease.written })
+    expect(late).toEqual({ error: 'LeaseLostError: taken away', written: withLease.written })
   })
 })

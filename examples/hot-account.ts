@@ -26,11 +26,11 @@ export interface HotAccountResult {
   readonly transactions: number
 }
 
-class InsufficientFunds extends Error {
-  override readonly name = 'InsufficientFunds'
+class InsufficientFundsError extends Error {
+  override readonly name = 'InsufficientFundsError'
 }
-class UnknownAccount extends Error {
-  override readonly name = 'UnknownAccount'
+class UnknownAccountError extends Error {
+  override readonly name = 'UnknownAccountError'
 }
 
 interface Payment {
@@ -63,8 +63,8 @@ async function payAll(tx: Transaction, payments: readonly Payment[]): Promise<(n
   const entries: { payment: string; account: string; amount: number }[] = []
   const answers = payments.map(({ id, from, to, amount }) => {
     const [source, target] = [balances.get(from), balances.get(to)]
-    if (source === undefined || target === undefined) return new UnknownAccount(`${from} or ${to}`)
-    if (source < amount) return new InsufficientFunds(`${from} has ${source}, not ${amount}`)
+    if (source === undefined || target === undefined) return new UnknownAccountError(`${from} or ${to}`)
+    if (source < amount) return new InsufficientFundsError(`${from} has ${source}, not ${amount}`)
     balances.set(from, source - amount).set(to, target + amount)
     entries.push({ payment: id, account: from, amount: -amount }, { payment: id, account: to, amount })
     return source - amount

@@ -7,7 +7,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
-import { key, type Lease, LeaseHeld, LeaseLost, Lockstep } from 'pg-lockstep'
+import { key, type Lease, LeaseHeldError, LeaseLostError, Lockstep } from 'pg-lockstep'
 
 export interface LeasesResult {
   readonly requests: number
@@ -64,7 +64,7 @@ export async function run(pool: pg.Pool): Promise<LeasesResult> {
       })
       return 'done'
     } catch (error) {
-      if (error instanceof LeaseHeld) return 'busy'
+      if (error instanceof LeaseHeldError) return 'busy'
       throw error
     }
   }
@@ -84,7 +84,7 @@ export async function run(pool: pg.Pool): Promise<LeasesResult> {
       await write(lease)
       return 'no error'
     })
-    .catch((error: unknown) => (error instanceof LeaseLost ? `LeaseLost: ${error.reason}` : String(error)))
+    .catch((error: unknown) => (error instanceof LeaseLostError ? `LeaseLostError: ${error.reason}` : String(error)))
   const late = { error: lateError, written: await written() }
 
   await lockstep.close()

@@ -6,7 +6,7 @@
  * two entries that add up to zero, so the books can be checked against the balances at any time.
  */
 import type pg from 'pg'
-import { Lockstep, lockRows, RowsMissing } from 'pg-lockstep'
+import { Lockstep, lockRows, RowsMissingError } from 'pg-lockstep'
 import { on } from 'pg-lockstep/observe'
 
 export interface OrderedTransferResult {
@@ -24,17 +24,17 @@ export interface OrderedTransferResult {
   readonly refused: Readonly<Record<string, string>>
 }
 
-class InsufficientFunds extends Error {
-  override readonly name = 'InsufficientFunds'
+class InsufficientFundsError extends Error {
+  override readonly name = 'InsufficientFundsError'
 }
-class SameAccount extends Error {
-  override readonly name = 'SameAccount'
+class SameAccountError extends Error {
+  override readonly name = 'SameAccountError'
 }
-class InvalidAmount extends Error {
-  override readonly name = 'InvalidAmount'
+class InvalidAmountError extends Error {
+  override readonly name = 'InvalidAmountError'
 }
-class UnknownAccount extends Error {
-  override readonly name = 'UnknownAccount'
+class UnknownAccountError extends Error {
+  override readonly name = 'UnknownAccountError'
 }
 
 /** Money comes from somewhere: the bank owes what the others have. */
@@ -52,14 +52,14 @@ export async function run(pool: pg.Pool): Promise<OrderedTransferResult> {
   await pool.query(TABLES)
 
   async function transfer(from: string, to: string, amount: number): Promise<void> {
-    if (!Number.isSafeInteger(amount) || amount <= 0) throw new InvalidAmount(`${amount} cannot be transferred`)
-    if (from === to) throw new SameAccount(`${from} cannot pay itself`)
+    if (!Number.isSafeInteger(amount) || amount <= 0) throw new InvalidAmountError(`${amount} cannot be transferred`)
+    if (from === to) throw new SameAccountError(`${from} cannot pay itself`)
     try {
       await lockstep.transaction({}, async (tx) => {
         // noKeyUpdate is enough for an UPDATE of the balance, and does not hold up entries that refer to the account.
         const accounts = await lockRows<{ balance: number }>(tx, 'ledger_accounts', [from, to], { mode: 'noKeyUpdate' })
         const balance = accounts.get(from)?.balance ?? 0
-        if (balance < amount) throw new InsufficientFunds(`${from} has ${balance}, not ${amount}`)
+        if (balance < amount) throw new InsufficientFundsError(`${from} has ${balance}, not ${amount}`)
         await tx.query(
           `UPDATE ledger_accounts SET balance = balance + CASE id WHEN $1 THEN -$3::integer ELSE $3::integer END
             WHERE id IN ($1, $2)`,
@@ -72,7 +72,9 @@ export async function run(pool: pg.Pool): Promise<OrderedTransferResult> {
         )
       })
     } catch (error) {
-      throw error instanceof RowsMissing ? new UnknownAccount(`there is no ${error.missing.join(', ')}`) : error
+      throw error instanceof RowsMissingError
+        ? new UnknownAccountError(`there is no ${error.missing.join(', ')}`)
+        : error
     }
   }
 
@@ -89,7 +91,7 @@ export async function run(pool: pg.Pool): Promise<OrderedTransferResult> {
   )
   stop()
   for (const outcome of outcomes) {
-    if (outcome.status === 'rejected' && !(outcome.reason instanceof InsufficientFunds)) throw outcome.reason
+    if (outcome.status === 'rejected' && !(outcome.reason instanceof InsufficientFundsError)) throw outcome.reason
   }
 
   const answer = (attempt: Promise<void>): Promise<string> => attempt.then(() => 'done', String)

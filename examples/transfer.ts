@@ -15,7 +15,7 @@ export interface TransferResult {
   readonly refused: number
 }
 
-class InsufficientFunds extends Error {}
+class InsufficientFundsError extends Error {}
 
 export async function run(pool: pg.Pool): Promise<TransferResult> {
   const lockstep = new Lockstep(pool)
@@ -27,7 +27,7 @@ export async function run(pool: pg.Pool): Promise<TransferResult> {
     await lockstep.transaction({ lock: [key`Account:${from}`, key`Account:${to}`] }, async (tx) => {
       const { rows } = await tx.query<{ balance: number }>('SELECT balance FROM accounts WHERE id = $1', [from])
       const balance = rows[0]?.balance ?? 0
-      if (balance < amount) throw new InsufficientFunds(`${from} has ${balance}`)
+      if (balance < amount) throw new InsufficientFundsError(`${from} has ${balance}`)
       await tx.query('UPDATE accounts SET balance = $1 WHERE id = $2', [balance - amount, from])
       await tx.query('UPDATE accounts SET balance = balance + $1 WHERE id = $2', [amount, to])
     })
@@ -39,7 +39,7 @@ export async function run(pool: pg.Pool): Promise<TransferResult> {
   )
   const outcomes = await Promise.allSettled(transfers)
   for (const outcome of outcomes) {
-    if (outcome.status === 'rejected' && !(outcome.reason instanceof InsufficientFunds)) throw outcome.reason
+    if (outcome.status === 'rejected' && !(outcome.reason instanceof InsufficientFundsError)) throw outcome.reason
   }
 
   const { rows } = await pool.query<{ id: string; balance: number }>('SELECT id, balance FROM accounts')

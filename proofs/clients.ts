@@ -22,7 +22,7 @@ const SILENCE_MS = 1500
 /** A machine that is busy takes its time to open connections. */
 const COUNTED_WITHIN_MS = 15_000
 /** Those who do it by hand would wait for ever for an answer that does not come. */
-const NAIVE_PATIENCE_MS = 3000
+const NAIVE_TIMEOUT_MS = 3000
 
 interface Timeouts {
   readonly statement_timeout?: number
@@ -46,9 +46,9 @@ export interface Clients {
 export function openClients({ driver, url, directUrl, poolSize }: WorkerPlan, form: Form): Clients {
   // Who does it by hand does it with pg.
   const kind = form === 'naive' ? 'pg' : driver
-  const patience = form === 'naive' ? { query_timeout: NAIVE_PATIENCE_MS } : {}
-  const usual = connect(kind, url, poolSize, patience)
-  const timid = connect(kind, directUrl, 4, { ...patience, statement_timeout: TIMID_MS })
+  const timeouts = form === 'naive' ? { query_timeout: NAIVE_TIMEOUT_MS } : {}
+  const usual = connect(kind, url, poolSize, timeouts)
+  const timid = connect(kind, directUrl, 4, { ...timeouts, statement_timeout: TIMID_MS })
   if (form === 'naive') {
     // Else a session that is ended would end the process, and not only the transaction.
     for (const { pool } of [usual, timid]) pool.on('connect', (client) => client.on('error', () => undefined))

@@ -14,7 +14,7 @@ interface Signs {
 }
 
 /** The server looks as if people depended on it. */
-export class LooksLikeProduction extends Error {
+export class LooksLikeProductionError extends Error {
   readonly code = 'LOOKS_LIKE_PRODUCTION'
 
   constructor(signs: readonly string[]) {
@@ -25,11 +25,11 @@ export class LooksLikeProduction extends Error {
   }
 }
 
-/** Throws `LooksLikeProduction` where anything speaks for it. */
+/** Throws `LooksLikeProductionError` where anything speaks for it. */
 export async function refuseProduction(admin: pg.Pool, url: string): Promise<void> {
   const { rows } = await admin.query<Signs>(SIGNS)
   const signs = [...placeSigns(url), ...serverSigns(rows[0] as Signs)]
-  if (signs.length > 0) throw new LooksLikeProduction(signs)
+  if (signs.length > 0) throw new LooksLikeProductionError(signs)
 }
 
 export function placeSigns(url: string): string[] {

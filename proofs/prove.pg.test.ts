@@ -5,7 +5,7 @@ import { describeMachine } from '../tools/judge/report.ts'
 import { testDatabase } from '../tools/server/testDatabase.ts'
 import { faults } from './faults/index.ts'
 import type { Form } from './history.ts'
-import { LooksLikeProduction } from './production.ts'
+import { LooksLikeProductionError } from './production.ts'
 import type { RunResult } from './report/result.ts'
 import { prove } from './run.ts'
 import { scenarios } from './scenarios/index.ts'
@@ -94,7 +94,7 @@ describe("a server of the user's", () => {
     await other.connect()
     try {
       const run = play({ seed: 1, minutes: 0.05, forms: ['lockstep'], scenarios: ['wallet'], against })
-      await expect(run).rejects.toThrow(LooksLikeProduction)
+      await expect(run).rejects.toThrow(LooksLikeProductionError)
     } finally {
       await other.end()
     }

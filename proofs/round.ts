@@ -7,9 +7,9 @@ import type { Laboratory } from './laboratory.ts'
 import { machineMicros } from './machineClock.ts'
 import type { RoundPlan } from './messages.ts'
 import type { Broker } from './scenarios/broker.ts'
-import type { Outside, Scenario } from './scenarios/scenario.ts'
+import type { OutsideWorld, Scenario } from './scenarios/scenario.ts'
 import { random } from './seed.ts'
-import type { Ear, WorkerProcess } from './workerProcess.ts'
+import type { WorkerListener, WorkerProcess } from './workerProcess.ts'
 
 /** How long an operation may take to end, once nothing goes wrong any more. */
 const DRAIN_MS = 40_000
@@ -28,12 +28,12 @@ export interface RoundOutcome {
 }
 
 /** One round: everything at once, with faults; then quiet, and the checkers. */
-export class Round implements Pick<Ear, 'entry' | 'answer'> {
+export class Round implements Pick<WorkerListener, 'entry' | 'answer'> {
   readonly #laboratory: Laboratory
   readonly #workers: readonly WorkerProcess[]
   readonly #scenarios: readonly Scenario[]
   readonly #plan: RoundPlan
-  readonly #services: Map<string, Outside>
+  readonly #services: Map<string, OutsideWorld>
   readonly #entries = new Map<string, Entry[]>()
   readonly #faults: FaultEntry[] = []
   readonly #onFault: (fault: string, struck: number) => void

@@ -6,7 +6,7 @@ import { type Laboratory, type LaboratoryOptions, openLaboratory } from './labor
 import { addRound, emptyForms, type FaultResult, type RunResult, type ScenarioResult } from './report/result.ts'
 import { LEFTOVERS, Round } from './round.ts'
 import type { Scenario } from './scenarios/scenario.ts'
-import { type Ear, type Way, WorkerProcess } from './workerProcess.ts'
+import { type Route, type WorkerListener, WorkerProcess } from './workerProcess.ts'
 
 /** Long enough that a late timer does not cost it, short enough that a stop outlasts it. */
 const TTL_MS = 800
@@ -21,7 +21,7 @@ const KINDS_OF_FAULTS = 12
 const TOLD_OF_EACH = 10
 
 /** Two drivers, three ways. A dead network is the proxy's: postgres.js cannot let go of a connection there. */
-const PLACES: readonly { readonly way: Way; readonly driver: 'pg' | 'postgres' }[] = [
+const PLACES: readonly { readonly way: Route; readonly driver: 'pg' | 'postgres' }[] = [
   { way: 'direct', driver: 'postgres' },
   { way: 'direct', driver: 'pg' },
   { way: 'proxy', driver: 'pg' },
@@ -42,7 +42,7 @@ export interface RunOptions extends LaboratoryOptions {
 }
 
 /** What is going on, for those who watch. */
-export interface Going {
+export interface Progress {
   readonly result: RunResult
   readonly form: Form
   readonly round: number
@@ -52,7 +52,7 @@ export interface Going {
 }
 
 /** A whole run: the naive forms until each was caught, then ours until the time is over. */
-export async function prove(options: RunOptions, watch: (going: Going) => void): Promise<RunResult> {
+export async function prove(options: RunOptions, watch: (progress: Progress) => void): Promise<RunResult> {
   const laboratory = await openLaboratory(options.scenarios, options)
   const run = new Run(options, laboratory, watch)
   try {
@@ -63,10 +63,10 @@ export async function prove(options: RunOptions, watch: (going: Going) => void):
   }
 }
 
-class Run implements Ear {
+class Run implements WorkerListener {
   readonly #options: RunOptions
   readonly #laboratory: Laboratory
-  readonly #watch: (going: Going) => void
+  readonly #watch: (progress: Progress) => void
   readonly #workers: readonly WorkerProcess[]
   readonly #scenarios: Map<string, ScenarioResult>
   readonly #faults: Map<string, FaultResult>
@@ -78,7 +78,7 @@ class Run implements Ear {
   #rounds = 0
   #lost: Error | undefined
 
-  constructor(options: RunOptions, laboratory: Laboratory, watch: (going: Going) => void) {
+  constructor(options: RunOptions, laboratory: Laboratory, watch: (progress: Progress) => void) {
     this.#options = options
     this.#laboratory = laboratory
     this.#watch = watch
@@ -115,9 +115,9 @@ class Run implements Ear {
     )
   }
 
-  entry: Ear['entry'] = (entry) => this.#round?.entry(entry)
-  answer: Ear['answer'] = (service, question) => this.#round?.answer(service, question)
-  lost: Ear['lost'] = (reason) => (this.#lost = reason)
+  entry: WorkerListener['entry'] = (entry) => this.#round?.entry(entry)
+  answer: WorkerListener['answer'] = (service, question) => this.#round?.answer(service, question)
+  lost: WorkerListener['lost'] = (reason) => (this.#lost = reason)
 
   async play(): Promise<RunResult> {
     const { forms, minutes, scenarios } = this.#options

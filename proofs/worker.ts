@@ -4,13 +4,13 @@
  */
 import { setMaxListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { CommitOutcomeUnknown } from 'pg-lockstep'
+import { CommitOutcomeUnknownError } from 'pg-lockstep'
 import { on } from 'pg-lockstep/observe'
 import type { Entry } from './history.ts'
 import type { FromWorker, RoundPlan, ToWorker, WorkerPlan } from './messages.ts'
 import { openClients } from './clients.ts'
 import { scenarios } from './scenarios/index.ts'
-import type { Hands, Operation, Play, Scenario } from './scenarios/scenario.ts'
+import type { Operation, Scenario, ScenarioForm, WorkerTools } from './scenarios/scenario.ts'
 import { random } from './seed.ts'
 import { setClock } from './faults/clock.ts'
 import { machineMicros } from './machineClock.ts'
@@ -58,7 +58,7 @@ class Round {
     )
   }
 
-  #hands(which: 'usual' | 'timid'): Hands {
+  #hands(which: 'usual' | 'timid'): WorkerTools {
     const { number, startedAt, ttlMs } = this.#plan
     return {
       ...this.#clients[which],
@@ -72,13 +72,13 @@ class Round {
   }
 
   /** What a supervisor does: a dispatcher that could not begin is begun again. */
-  async #goOn(play: Play): Promise<void> {
+  async #goOn(play: ScenarioForm): Promise<void> {
     while (play.beside !== undefined && !this.#beside.signal.aborted) {
       await play.beside(this.#beside.signal).catch(() => sleep(100))
     }
   }
 
-  async #lane(scenario: Scenario, plays: { usual: Play; timid: Play }, lane: number): Promise<void> {
+  async #lane(scenario: Scenario, plays: { usual: ScenarioForm; timid: ScenarioForm }, lane: number): Promise<void> {
     const { seed, number: round, form } = this.#plan
     for (let count = 0; !this.#draining; count++) {
       const chance = random(seed, round, plan.by, scenario.name, lane, count)
@@ -127,7 +127,7 @@ function operationOf(scenario: string, id: string, key: string, lane: number, ch
 }
 
 function isUnknown(error: unknown): boolean {
-  return error instanceof CommitOutcomeUnknown || (error instanceof Error && isUnknown(error.cause))
+  return error instanceof CommitOutcomeUnknownError || (error instanceof Error && isUnknown(error.cause))
 }
 
 /** The code first, the reason's where there is one. */

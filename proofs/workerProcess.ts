@@ -4,10 +4,10 @@ import { ENDS, type Entry } from './history.ts'
 import type { FromWorker, RoundPlan, ToWorker, WorkerPlan } from './messages.ts'
 
 /** How a worker reaches the database. */
-export type Way = 'direct' | 'proxy' | 'pooler'
+export type Route = 'direct' | 'proxy' | 'pooler'
 
 /** What the coordinator hears from workers. */
-export interface Ear {
+export interface WorkerListener {
   entry(entry: Entry): void
   answer(service: string, question: unknown): unknown
   /** A process has ended that nobody has killed: nothing that it could tell is worth anything then. */
@@ -18,10 +18,10 @@ const PROGRAM = new URL('worker.ts', import.meta.url)
 
 /** A worker as the coordinator has it: a place that is always filled, by one process after the other. */
 export class WorkerProcess {
-  readonly way: Way
+  readonly way: Route
   readonly #plan: Omit<WorkerPlan, 'by'>
   readonly #name: string
-  readonly #ear: Ear
+  readonly #ear: WorkerListener
   readonly #open = new Set<string>()
   readonly #holding = new Set<string>()
   #lives = 0
@@ -33,7 +33,7 @@ export class WorkerProcess {
   #timedOut = 0
   readonly #waiting = new Map<string, (message: FromWorker) => void>()
 
-  constructor(name: string, way: Way, plan: Omit<WorkerPlan, 'by'>, ear: Ear) {
+  constructor(name: string, way: Route, plan: Omit<WorkerPlan, 'by'>, ear: WorkerListener) {
     this.#name = name
     this.way = way
     this.#plan = plan

@@ -1,4 +1,4 @@
-import { InvalidOption } from './errors.ts'
+import { InvalidOptionError } from './errors.ts'
 import { nearest } from './nearest.ts'
 
 /**
@@ -83,17 +83,17 @@ const CALLS = {
 /** Refuses what is no function in the last place of a call. */
 export function checkFunction(where: keyof typeof CALLS, fn: unknown): void {
   if (typeof fn === 'function') return
-  throw new InvalidOption(`${where} was given no function.`, { advice: howToCall(CALLS[where]) })
+  throw new InvalidOptionError(`${where} was given no function.`, { advice: howToCall(CALLS[where]) })
 }
 
 function howToCall(call: string): string {
   return `Call ${call}. Pass {} for no options.`
 }
 
-function notAnObject(where: string, given: unknown, known: Readonly<Record<string, OptionRule>>): InvalidOption {
+function notAnObject(where: string, given: unknown, known: Readonly<Record<string, OptionRule>>): InvalidOptionError {
   const kind = given === null || given === undefined ? String(given) : `a ${typeof given}`
   const call = (CALLS as Readonly<Record<string, string>>)[where]
-  return new InvalidOption(`The options of ${where} are ${kind}, not an object.`, {
+  return new InvalidOptionError(`The options of ${where} are ${kind}, not an object.`, {
     advice: call === undefined ? listed(known) : howToCall(call),
   })
 }
@@ -115,15 +115,15 @@ const FORMER: ReadonlyMap<string, string> = new Map([
   ),
 ])
 
-function isUndefined(where: string, name: string): InvalidOption {
-  return new InvalidOption(`The option "${name}" of ${where} is undefined.`, {
+function isUndefined(where: string, name: string): InvalidOptionError {
+  return new InvalidOptionError(`The option "${name}" of ${where} is undefined.`, {
     advice: `Pass a value: it was probably forgotten. Where none is meant, leave "${name}" out.`,
   })
 }
 
-function unknownOption(where: string, name: string, known: Readonly<Record<string, OptionRule>>): InvalidOption {
+function unknownOption(where: string, name: string, known: Readonly<Record<string, OptionRule>>): InvalidOptionError {
   const meant = nearest(name, Object.keys(known))
-  return new InvalidOption(`Unknown option ${JSON.stringify(name)} of ${where}.`, {
+  return new InvalidOptionError(`Unknown option ${JSON.stringify(name)} of ${where}.`, {
     advice: FORMER.get(`${where} ${name}`) ?? (meant === undefined ? listed(known) : `Did you mean "${meant}"?`),
   })
 }

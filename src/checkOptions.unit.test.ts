@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { checkOptions, type OptionNames } from './checkOptions.ts'
-import { InvalidOption } from './errors.ts'
+import { InvalidOptionError } from './errors.ts'
 
 interface Example {
   readonly lock?: string
@@ -15,7 +15,7 @@ function refusal(options: unknown): string {
   try {
     checkOptions('example()', options, EXAMPLE)
   } catch (error) {
-    expect(error).toBeInstanceOf(InvalidOption)
+    expect(error).toBeInstanceOf(InvalidOptionError)
     return (error as Error).message
   }
   throw new Error('It was accepted.')

@@ -3,14 +3,14 @@ import { LockstepError, type LockstepErrorDetails } from './lockstepError.ts'
 export * from './lockstepError.ts'
 
 /** A key that cannot name a concept: empty, generic, too long, or holding characters that PostgreSQL cannot store. */
-export class InvalidKey extends LockstepError {
-  override readonly name = 'InvalidKey'
+export class InvalidKeyError extends LockstepError {
+  override readonly name = 'InvalidKeyError'
   readonly code = 'LOCKSTEP_INVALID_KEY'
 }
 
 /** An option with a value that makes no sense; nothing was sent to the database. */
-export class InvalidOption extends LockstepError {
-  override readonly name = 'InvalidOption'
+export class InvalidOptionError extends LockstepError {
+  override readonly name = 'InvalidOptionError'
   readonly code = 'LOCKSTEP_INVALID_OPTION'
 }
 
@@ -27,8 +27,8 @@ export interface LockHolder {
 }
 
 /** The lock was not granted within `waitMs`. Nothing is held. */
-export class LockTimeout extends LockstepError {
-  override readonly name = 'LockTimeout'
+export class LockTimeoutError extends LockstepError {
+  override readonly name = 'LockTimeoutError'
   readonly code = 'LOCKSTEP_LOCK_TIMEOUT'
   readonly waitedMs: number
   /** What the time went to: callers of this process, a connection from the pool, or the server's lock. */
@@ -50,26 +50,26 @@ export class LockTimeout extends LockstepError {
 export type WaitStage = 'process' | 'connection' | 'server'
 
 /** The caller's `signal` aborted before the transaction began. Nothing is held. `cause` is the signal's reason. */
-export class LockAborted extends LockstepError {
-  override readonly name = 'LockAborted'
+export class LockAbortedError extends LockstepError {
+  override readonly name = 'LockAbortedError'
   readonly code = 'LOCKSTEP_LOCK_ABORTED'
 }
 
 /** A transaction inside a transaction that is not a part of it, or asks for what it does not have. */
-export class NestedTransaction extends LockstepError {
-  override readonly name = 'NestedTransaction'
+export class NestedTransactionError extends LockstepError {
+  override readonly name = 'NestedTransactionError'
   readonly code = 'LOCKSTEP_NESTED_TRANSACTION'
 }
 
 /** A query through a `tx` whose transaction is over. Nothing was sent. */
-export class TransactionEnded extends LockstepError {
-  override readonly name = 'TransactionEnded'
+export class TransactionEndedError extends LockstepError {
+  override readonly name = 'TransactionEndedError'
   readonly code = 'LOCKSTEP_TRANSACTION_ENDED'
 }
 
 /** A statement would have begun or ended the transaction: that is Lockstep's to do. It was not sent. */
-export class TransactionControl extends LockstepError {
-  override readonly name = 'TransactionControl'
+export class TransactionControlError extends LockstepError {
+  override readonly name = 'TransactionControlError'
   readonly code = 'LOCKSTEP_TRANSACTION_CONTROL'
 }
 
@@ -77,21 +77,24 @@ export class TransactionControl extends LockstepError {
  * The transaction had ended before its function did, by a COMMIT or ROLLBACK that Lockstep did not send. From then on nothing was locked.
  * It is not run again.
  */
-export class TransactionEndedEarly extends LockstepError {
-  override readonly name = 'TransactionEndedEarly'
+export class TransactionEndedEarlyError extends LockstepError {
+  override readonly name = 'TransactionEndedEarlyError'
   readonly code = 'LOCKSTEP_TRANSACTION_ENDED_EARLY'
   /** What became of what was written before that, as far as the server tells. */
   readonly outcome: 'committed' | 'rolledBack' | 'unknown'
 
-  constructor(message: string, details: LockstepErrorDetails & { readonly outcome: TransactionEndedEarly['outcome'] }) {
+  constructor(
+    message: string,
+    details: LockstepErrorDetails & { readonly outcome: TransactionEndedEarlyError['outcome'] },
+  ) {
     super(message, details)
     this.outcome = details.outcome
   }
 }
 
 /** A statement of an outer tx was not sent, because a savepoint or an inner transaction is open: it would be undone with that. */
-export class SavepointOpen extends LockstepError {
-  override readonly name = 'SavepointOpen'
+export class SavepointOpenError extends LockstepError {
+  override readonly name = 'SavepointOpenError'
   readonly code = 'LOCKSTEP_SAVEPOINT_OPEN'
   /** How long it waited for the end of that; 0 where that end could not come before its own. */
   readonly waitedMs: number
@@ -103,20 +106,20 @@ export class SavepointOpen extends LockstepError {
 }
 
 /** The transaction could not be committed: a statement had failed and its error was caught. Nothing was written. */
-export class TransactionRolledBack extends LockstepError {
-  override readonly name = 'TransactionRolledBack'
+export class TransactionRolledBackError extends LockstepError {
+  override readonly name = 'TransactionRolledBackError'
   readonly code = 'LOCKSTEP_TRANSACTION_ROLLED_BACK'
 }
 
 /** The connection was lost in COMMIT and nobody can say any more whether it took effect. */
-export class CommitOutcomeUnknown extends LockstepError {
-  override readonly name = 'CommitOutcomeUnknown'
+export class CommitOutcomeUnknownError extends LockstepError {
+  override readonly name = 'CommitOutcomeUnknownError'
   readonly code = 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN'
 }
 
 /** Every attempt failed for a reason that is worth a retry; `cause` is the last one. Nothing was written. */
-export class RetriesExhausted extends LockstepError {
-  override readonly name = 'RetriesExhausted'
+export class RetriesExhaustedError extends LockstepError {
+  override readonly name = 'RetriesExhaustedError'
   readonly code = 'LOCKSTEP_RETRIES_EXHAUSTED'
   readonly attempts: number
 
@@ -127,8 +130,8 @@ export class RetriesExhausted extends LockstepError {
 }
 
 /** The server could not be reached, or the connection was lost before COMMIT was sent. Nothing was written. */
-export class ConnectionLost extends LockstepError {
-  override readonly name = 'ConnectionLost'
+export class ConnectionLostError extends LockstepError {
+  override readonly name = 'ConnectionLostError'
   readonly code = 'LOCKSTEP_CONNECTION_LOST'
 }
 
@@ -136,8 +139,8 @@ export class ConnectionLost extends LockstepError {
 export type RejectionReason = 'authentication' | 'database' | 'tls' | 'settings'
 
 /** No connection can be opened until the configuration of the pool or of the server is changed. Nothing was sent. */
-export class ConnectionRejected extends LockstepError {
-  override readonly name = 'ConnectionRejected'
+export class ConnectionRejectedError extends LockstepError {
+  override readonly name = 'ConnectionRejectedError'
   readonly code = 'LOCKSTEP_CONNECTION_REJECTED'
   readonly reason: RejectionReason
 
@@ -148,26 +151,26 @@ export class ConnectionRejected extends LockstepError {
 }
 
 /** The caller's pool was closed. Nothing was sent. */
-export class PoolClosed extends LockstepError {
-  override readonly name = 'PoolClosed'
+export class PoolClosedError extends LockstepError {
+  override readonly name = 'PoolClosedError'
   readonly code = 'LOCKSTEP_POOL_CLOSED'
 }
 
 /** `lockstep.close()` was called. Nothing was sent. */
-export class LockstepClosed extends LockstepError {
-  override readonly name = 'LockstepClosed'
+export class LockstepClosedError extends LockstepError {
+  override readonly name = 'LockstepClosedError'
   readonly code = 'LOCKSTEP_CLOSED'
 }
 
 /** `join()` or `outbox.enqueue()` was given a client in which the promise cannot be kept. Its transaction is as it was. */
-export class JoinRefused extends LockstepError {
-  override readonly name = 'JoinRefused'
+export class JoinRefusedError extends LockstepError {
+  override readonly name = 'JoinRefusedError'
   readonly code = 'LOCKSTEP_JOIN_REFUSED'
 }
 
 /** The server is a standby: locks taken there do not exclude the primary's. */
-export class StandbyRefused extends LockstepError {
-  override readonly name = 'StandbyRefused'
+export class StandbyRefusedError extends LockstepError {
+  override readonly name = 'StandbyRefusedError'
   readonly code = 'LOCKSTEP_STANDBY'
 }
 
@@ -182,8 +185,8 @@ export type LocksIneffectiveReason =
   | 'Citus worker'
 
 /** A trial showed that locks do not exclude here, because of the engine or of what lies between. Nothing was written. */
-export class LocksIneffective extends LockstepError {
-  override readonly name = 'LocksIneffective'
+export class LocksIneffectiveError extends LockstepError {
+  override readonly name = 'LocksIneffectiveError'
   readonly code = 'LOCKSTEP_LOCKS_INEFFECTIVE'
   readonly reason: LocksIneffectiveReason
 
@@ -194,50 +197,50 @@ export class LocksIneffective extends LockstepError {
 }
 
 /** The database has no Lockstep schema. */
-export class SchemaMissing extends LockstepError {
-  override readonly name = 'SchemaMissing'
+export class SchemaMissingError extends LockstepError {
+  override readonly name = 'SchemaMissingError'
   readonly code = 'LOCKSTEP_SCHEMA_MISSING'
 }
 
 /** The database's schema is older than this library needs. */
-export class SchemaTooOld extends LockstepError {
-  override readonly name = 'SchemaTooOld'
+export class SchemaTooOldError extends LockstepError {
+  override readonly name = 'SchemaTooOldError'
   readonly code = 'LOCKSTEP_SCHEMA_TOO_OLD'
 }
 
 /** The database's schema was migrated by a newer library in a way that this one cannot use. */
-export class SchemaTooNew extends LockstepError {
-  override readonly name = 'SchemaTooNew'
+export class SchemaTooNewError extends LockstepError {
+  override readonly name = 'SchemaTooNewError'
   readonly code = 'LOCKSTEP_SCHEMA_TOO_NEW'
 }
 
 /** The schema, or something in it, is in the hands of another role, whose code would run with the rights of this one. */
-export class SchemaNotOwned extends LockstepError {
-  override readonly name = 'SchemaNotOwned'
+export class SchemaNotOwnedError extends LockstepError {
+  override readonly name = 'SchemaNotOwnedError'
   readonly code = 'LOCKSTEP_SCHEMA_NOT_OWNED'
 }
 
 /** A migration could not be applied; the schema is as it was before. */
-export class MigrationFailed extends LockstepError {
-  override readonly name = 'MigrationFailed'
+export class MigrationFailedError extends LockstepError {
+  override readonly name = 'MigrationFailedError'
   readonly code = 'LOCKSTEP_MIGRATION_FAILED'
 }
 
 /** The object given to `new Lockstep()` is neither a `pg` pool nor a postgres.js `sql`, or a version that cannot be used safely. */
-export class DriverUnsupported extends LockstepError {
-  override readonly name = 'DriverUnsupported'
+export class DriverUnsupportedError extends LockstepError {
+  override readonly name = 'DriverUnsupportedError'
   readonly code = 'LOCKSTEP_DRIVER_UNSUPPORTED'
 }
 
 /** `strategy: 'table'` cannot keep the promise here. Nothing was sent. */
-export class StrategyUnsupported extends LockstepError {
-  override readonly name = 'StrategyUnsupported'
+export class StrategyUnsupportedError extends LockstepError {
+  override readonly name = 'StrategyUnsupportedError'
   readonly code = 'LOCKSTEP_STRATEGY_UNSUPPORTED'
 }
 
 /** Rows that were to be locked do not exist. */
-export class RowsMissing extends LockstepError {
-  override readonly name = 'RowsMissing'
+export class RowsMissingError extends LockstepError {
+  override readonly name = 'RowsMissingError'
   readonly code = 'LOCKSTEP_ROWS_MISSING'
   /** The table, quoted. */
   readonly table: string
@@ -252,8 +255,8 @@ export class RowsMissing extends LockstepError {
 }
 
 /** A row that was to be locked without waiting is locked by somebody else. */
-export class RowsLocked extends LockstepError {
-  override readonly name = 'RowsLocked'
+export class RowsLockedError extends LockstepError {
+  override readonly name = 'RowsLockedError'
   readonly code = 'LOCKSTEP_ROWS_LOCKED'
   /** The table, quoted. */
   readonly table: string
@@ -265,8 +268,8 @@ export class RowsLocked extends LockstepError {
 }
 
 /** `lockRows()` and another session waited for each other. `transaction()` tries again; `cause` is the server's 40P01. */
-export class RowsDeadlocked extends LockstepError {
-  override readonly name = 'RowsDeadlocked'
+export class RowsDeadlockedError extends LockstepError {
+  override readonly name = 'RowsDeadlockedError'
   readonly code = 'LOCKSTEP_ROWS_DEADLOCKED'
   /** The table, quoted. */
   readonly table: string
@@ -281,8 +284,8 @@ export class RowsDeadlocked extends LockstepError {
 }
 
 /** More calls wait than `maxQueue` allows: for their batch, for a key, or for a connection. The call was not taken. */
-export class QueueFull extends LockstepError {
-  override readonly name = 'QueueFull'
+export class QueueFullError extends LockstepError {
+  override readonly name = 'QueueFullError'
   readonly code = 'LOCKSTEP_QUEUE_FULL'
   /** How many wait already. */
   readonly waiting: number
@@ -294,14 +297,14 @@ export class QueueFull extends LockstepError {
 }
 
 /** The function of a `combine()` did not give one result for each item. Nothing was written. */
-export class BatchMismatch extends LockstepError {
-  override readonly name = 'BatchMismatch'
+export class BatchMismatchError extends LockstepError {
+  override readonly name = 'BatchMismatchError'
   readonly code = 'LOCKSTEP_BATCH_MISMATCH'
 }
 
 /** The database said, in this call, that somebody else has the lease or is ahead in line for it. */
-export class LeaseHeld extends LockstepError {
-  override readonly name = 'LeaseHeld'
+export class LeaseHeldError extends LockstepError {
+  override readonly name = 'LeaseHeldError'
   readonly code = 'LOCKSTEP_LEASE_HELD'
   /** Who has it; undefined where it is free and others are ahead in line. */
   readonly holder: string | undefined
@@ -335,8 +338,8 @@ export type LeaseLostReason = 'not renewed in time' | 'taken away' | 'held too l
  * The lease is not held any more, or it is not certain. Nothing that its transactions have not committed yet will be. `cause`: what the
  * holder's function threw after the loss.
  */
-export class LeaseLost extends LockstepError {
-  override readonly name = 'LeaseLost'
+export class LeaseLostError extends LockstepError {
+  override readonly name = 'LeaseLostError'
   readonly code = 'LOCKSTEP_LEASE_LOST'
   readonly reason: LeaseLostReason
   readonly fence: bigint
@@ -349,62 +352,62 @@ export class LeaseLost extends LockstepError {
 }
 
 /** Callers of one lease do not agree on the number of its permits. */
-export class LeasePermitsDiffer extends LockstepError {
-  override readonly name = 'LeasePermitsDiffer'
+export class LeasePermitsDifferError extends LockstepError {
+  override readonly name = 'LeasePermitsDifferError'
   readonly code = 'LOCKSTEP_LEASE_PERMITS'
 }
 
 /** A `lease.transaction()` was open longer than the lease was certain when it began. Nothing was written. */
-export class LeaseTransactionTooLong extends LockstepError {
-  override readonly name = 'LeaseTransactionTooLong'
+export class LeaseTransactionTooLongError extends LockstepError {
+  override readonly name = 'LeaseTransactionTooLongError'
   readonly code = 'LOCKSTEP_LEASE_TRANSACTION_TOO_LONG'
 }
 
 /** A lease could not be taken away: its holder has a transaction open. */
-export class LeaseBusy extends LockstepError {
-  override readonly name = 'LeaseBusy'
+export class LeaseBusyError extends LockstepError {
+  override readonly name = 'LeaseBusyError'
   readonly code = 'LOCKSTEP_LEASE_BUSY'
 }
 
 /** An event was enqueued at REPEATABLE READ or SERIALIZABLE to a stream that was not declared beforehand. */
-export class StreamNotDeclared extends LockstepError {
-  override readonly name = 'StreamNotDeclared'
+export class StreamNotDeclaredError extends LockstepError {
+  override readonly name = 'StreamNotDeclaredError'
   override readonly code = 'LOCKSTEP_STREAM_NOT_DECLARED'
 }
 
 /** An operator's verb named a stream that does not wait. */
-export class StreamNotParked extends LockstepError {
-  override readonly name = 'StreamNotParked'
+export class StreamNotParkedError extends LockstepError {
+  override readonly name = 'StreamNotParkedError'
   override readonly code = 'LOCKSTEP_STREAM_NOT_PARKED'
 }
 
 /** An event cannot be enqueued: no topic, no key, a payload that JSON cannot hold, or too large. */
-export class EventInvalid extends LockstepError {
-  override readonly name = 'EventInvalid'
+export class EventInvalidError extends LockstepError {
+  override readonly name = 'EventInvalidError'
   override readonly code = 'LOCKSTEP_EVENT_INVALID'
 }
 
 /** The cursors were made on another server, database or history: a dump that was restored, a clone, a point in time. */
-export class OutboxRebaseNeeded extends LockstepError {
-  override readonly name = 'OutboxRebaseNeeded'
+export class OutboxRebaseNeededError extends LockstepError {
+  override readonly name = 'OutboxRebaseNeededError'
   override readonly code = 'LOCKSTEP_OUTBOX_REBASE_NEEDED'
 }
 
 /** An operator has removed the dispatcher while its process was stopped or cut off. */
-export class DispatcherRemoved extends LockstepError {
-  override readonly name = 'DispatcherRemoved'
+export class DispatcherRemovedError extends LockstepError {
+  override readonly name = 'DispatcherRemovedError'
   override readonly code = 'LOCKSTEP_DISPATCHER_REMOVED'
 }
 
 /** It is not known whether the synchronous standby has what is to be sent: the wait for it was cancelled. Nothing was sent. */
-export class FlushUnconfirmed extends LockstepError {
-  override readonly name = 'FlushUnconfirmed'
+export class FlushUnconfirmedError extends LockstepError {
+  override readonly name = 'FlushUnconfirmedError'
   override readonly code = 'LOCKSTEP_FLUSH_UNCONFIRMED'
 }
 
 /** The sink of a replay did not take an event. */
-export class ReplayStopped extends LockstepError {
-  override readonly name = 'ReplayStopped'
+export class ReplayStoppedError extends LockstepError {
+  override readonly name = 'ReplayStoppedError'
   override readonly code = 'LOCKSTEP_REPLAY_STOPPED'
   /** The number and the position of the event that was not taken. */
   readonly seq: number
@@ -418,8 +421,8 @@ export class ReplayStopped extends LockstepError {
 }
 
 /** Retention removed events that a replay had not read yet. */
-export class ReplayGap extends LockstepError {
-  override readonly name = 'ReplayGap'
+export class ReplayGapError extends LockstepError {
+  override readonly name = 'ReplayGapError'
   override readonly code = 'LOCKSTEP_REPLAY_GAP'
   /** The last position that was sent. */
   readonly position: number
@@ -434,8 +437,8 @@ export class ReplayGap extends LockstepError {
 }
 
 /** An event came before the one that precedes it. */
-export class InboxGap extends LockstepError {
-  override readonly name = 'InboxGap'
+export class InboxGapError extends LockstepError {
+  override readonly name = 'InboxGapError'
   override readonly code = 'LOCKSTEP_INBOX_GAP'
   /** The number that was expected. */
   readonly expected: number
@@ -449,13 +452,13 @@ export class InboxGap extends LockstepError {
 }
 
 /** A number came again with another uuid: the producer's history is not the one that was consumed. */
-export class HistoryDiverged extends LockstepError {
-  override readonly name = 'HistoryDiverged'
+export class HistoryDivergedError extends LockstepError {
+  override readonly name = 'HistoryDivergedError'
   override readonly code = 'LOCKSTEP_HISTORY_DIVERGED'
 }
 
 /** A webhook that the holder of the secret has not sent, not now, or not like this. */
-export class WebhookUnverified extends LockstepError {
-  override readonly name = 'WebhookUnverified'
+export class WebhookUnverifiedError extends LockstepError {
+  override readonly name = 'WebhookUnverifiedError'
   override readonly code = 'LOCKSTEP_WEBHOOK_UNVERIFIED'
 }

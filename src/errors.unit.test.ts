@@ -10,5 +10,5 @@ test('every error states the name of its class, which a minifier would shorten',
   const classes = Object.keys(errors).filter((name) => name !== 'LockstepError')
   expect(stated.map(([, name]) => String(name)).toSorted()).toEqual(classes.toSorted())
   expect(stated.filter(([, name, text]) => name !== text)).toEqual([])
-  expect(new errors.InvalidKey('It is empty.', { advice: 'Name a concept.' }).name).toBe('InvalidKey')
+  expect(new errors.InvalidKeyError('It is empty.', { advice: 'Name a concept.' }).name).toBe('InvalidKeyError')
 })

@@ -74,7 +74,7 @@ export {
   type EventHeaders,
   type EventMap,
   type EventOf,
-  EventRefused,
+  EventRefusedError,
   type EventToEnqueue,
   type GiveUp,
   type OperatorOptions,

@@ -1,6 +1,6 @@
 import { checkFunction, checkOptions } from './checkOptions.ts'
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
-import { InvalidOption } from './errors.ts'
+import { InvalidOptionError } from './errors.ts'
 import {
   checkMilliseconds,
   checkNames,
@@ -26,11 +26,11 @@ import {
   RolloutInDatabase,
   RolloutTrigger,
   rowMethod,
+  ServerWaitSlots,
   ShadowWatch,
-  WaitPlaces,
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
-import { EnqueuingRoom, Outbox } from './outbox/index.ts'
+import { Outbox, OutboxEnqueuer } from './outbox/index.ts'
 import { once, onceExternal, type OnceExternalOptions, type OnceOptions, onceWithin } from './once/index.ts'
 import {
   applyGrants,
@@ -49,7 +49,7 @@ import {
   type Pool,
   type PostgresJs,
   quoteIdentifier,
-  refuseStranger,
+  refuseForeignOwner,
   SilenceWatch,
   wantedRoles,
   wantsTrial,
@@ -59,9 +59,9 @@ import {
   type CheckedTransaction,
   detached,
   type EventMap,
-  type Grounds,
   type JoinOptions,
   joinTransaction,
+  type LockstepContext,
   type OnceResult,
   planDefaults,
   planTransaction,
@@ -104,7 +104,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
   /** Events that come in: each consumer applies every event once, in order, and reports a gap. */
   readonly inbox: Inbox<ClientOf<P>, Events>
   readonly #names: NameRegistry | undefined
-  readonly #grounds: Grounds
+  readonly #context: LockstepContext
   readonly #closing = new Closing()
   readonly #combiners: Combiners = new Set()
   #running = 0
@@ -128,7 +128,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       : undefined
     const limit = new QueueLimit(options.maxQueue)
     const queue = new KeyQueue(limit)
-    const enqueuing = new EnqueuingRoom(quoteIdentifier(schema), options)
+    const enqueuing = new OutboxEnqueuer(quoteIdentifier(schema), options)
     const method = defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
     this.#check = check
@@ -136,11 +136,11 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     this.locks = {
       list: async (wanted = {}) => {
         if (this.#closing.closed) throw closedError()
-        const trust = (connection: Connection): Promise<void> => refuseStranger(connection, schema)
+        const trust = (connection: Connection): Promise<void> => refuseForeignOwner(connection, schema)
         return listLocks({ driver, schema: quoteIdentifier(schema), silence, queue, trust }, wanted)
       },
     }
-    this.#grounds = {
+    this.#context = {
       pool,
       driver,
       schema,
@@ -148,7 +148,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       lockIds: new RecentLockIds(schema, names && ((id, key) => names.note(id, key))),
       queue,
       limit,
-      places: WaitPlaces.of(pool, driver.poolSize),
+      waitSlots: ServerWaitSlots.of(pool, driver.poolSize),
       contention: new RecentContention(),
       defaults,
       silence,
@@ -158,7 +158,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       rollout,
       trigger: rollout && options.switchBack && new RolloutTrigger(schema, rollout, options.switchBack),
       shadows: new ShadowWatch(schema, driver, silence, this.#closing),
-      enqueuing,
+      enqueuer: enqueuing,
       once: onceWithin,
       slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {
@@ -167,14 +167,14 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       ready: () => check.ready(),
       know: (connection, known) => check.know(connection, known),
     }
-    this.leases = new Leases(this.#grounds)
-    this.outbox = new Outbox(this.#grounds, this.leases, enqueuing, (work) => this.#counted(work))
-    this.inbox = new Inbox(this.#grounds, (wanted, fn) => this.transaction(wanted, fn))
+    this.leases = new Leases(this.#context)
+    this.outbox = new Outbox(this.#context, this.leases, enqueuing, (work) => this.#counted(work))
+    this.inbox = new Inbox(this.#context, (wanted, fn) => this.transaction(wanted, fn))
   }
 
   /** The schema that this Lockstep works with. */
   get schema(): string {
-    return this.#grounds.schema
+    return this.#context.schema
   }
 
   /**
@@ -191,12 +191,12 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     options: CheckedTransaction<Given>,
     fn: (tx: Transaction<ClientOf<P>, Events>) => Promise<T>,
   ): Promise<T> {
-    const plan = planTransaction(this.#grounds, options)
+    const plan = planTransaction(this.#context, options)
     checkFunction('transaction()', fn)
     // Not through #counted: one function more would cost every transaction a percent.
     this.#running++
     try {
-      return await runTransaction(this.#grounds, plan, fn as unknown as (tx: Transaction) => Promise<T>)
+      return await runTransaction(this.#context, plan, fn as unknown as (tx: Transaction) => Promise<T>)
     } finally {
       if (--this.#running === 0) this.#whenIdle?.()
     }
@@ -225,7 +225,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     options: CheckedJoin<Given> = {} as CheckedJoin<Given>,
   ): Promise<Transaction<ClientOf<P>, Events>> {
     if (this.#closing.closed) throw closedError()
-    return (await joinTransaction(this.#grounds, client, options)) as unknown as Transaction<ClientOf<P>, Events>
+    return (await joinTransaction(this.#context, client, options)) as unknown as Transaction<ClientOf<P>, Events>
   }
 
   /**
@@ -238,7 +238,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   detached<T>(fn: () => T): T {
     if (typeof fn === 'function') return detached(fn)
-    throw new InvalidOption('detached() was given no function.', { advice: 'Call lockstep.detached(() => …).' })
+    throw new InvalidOptionError('detached() was given no function.', { advice: 'Call lockstep.detached(() => …).' })
   }
 
   /**
@@ -252,7 +252,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   once<Value>(key: Key, options: OnceOptions<Value, ClientOf<P>>): Promise<OnceResult<Value>> {
     const transact = <T>(wanted: TransactionOptions, fn: (tx: Transaction<ClientOf<P>>) => Promise<T>): Promise<T> => {
-      refuseInside(this.#grounds, [key], ONCE)
+      refuseInside(this.#context, [key], ONCE)
       return this.#transact(wanted, fn)
     }
     return once(transact, key, options)
@@ -281,7 +281,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
 
   /**
    * Runs the function while it holds the lease, longer than a transaction and without a connection. If another holder has it:
-   * `LeaseHeld`, at once or after `waitMs`.
+   * `LeaseHeldError`, at once or after `waitMs`.
    *
    * @example
    * await lockstep.lease(key`Instance:${id}`, { ttlMs: 30_000 }, async (lease) => {
@@ -314,12 +314,12 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    * await deposit({ to: 'alice', amount: 10 })
    */
   combine<Item, Result>(options: CombineOptions<Item, Result, ClientOf<P>>): Combined<Item, Exclude<Result, Error>> {
-    return combine(this.#grounds, this.#combiners, options as CombineOptions<Item, Result>)
+    return combine(this.#context, this.#combiners, options as CombineOptions<Item, Result>)
   }
 
   /** The number that PostgreSQL locks for a key; `lock_id('lock', key)` in the schema gives the same. */
   lockId(key: Key): bigint {
-    return lockId(this.#grounds.schema, 'lock', checkKey(key))
+    return lockId(this.#context.schema, 'lock', checkKey(key))
   }
 
   /**
@@ -330,7 +330,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   async migrate(options: MigrateOptions = {}): Promise<MigrateResult> {
     if (this.#closing.closed) throw closedError()
-    const { driver, schema } = this.#grounds
+    const { driver, schema } = this.#context
     const result = await migrate(driver, schema, lockId(schema, 'migrate', 'Migrate:global'), options)
     await this.#check.migrated()
     return result
@@ -345,7 +345,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
    */
   async grant(options: GrantOptions): Promise<string[]> {
     if (this.#closing.closed) throw closedError()
-    return applyGrants(this.#grounds.driver, this.#grounds.schema, options)
+    return applyGrants(this.#context.driver, this.#context.schema, options)
   }
 
   /**
@@ -358,7 +358,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const trial = wantsTrial(options)
     const roles = wantedRoles(options)
     if (this.#closing.closed) throw closedError()
-    const { driver, schema } = this.#grounds
+    const { driver, schema } = this.#context
     const probe = 'Doctor:lock-id'
     const tryLocks = trial ? (): Promise<boolean> => this.#check.tryAgain() : undefined
     return diagnose(driver, schema, { key: probe, id: lockId(schema, 'lock', probe), roles, tryLocks })

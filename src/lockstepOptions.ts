@@ -1,5 +1,5 @@
 import type { OptionNames } from './checkOptions.ts'
-import { InvalidOption } from './errors.ts'
+import { InvalidOptionError } from './errors.ts'
 import {
   type Rollout,
   type RolloutInDatabase,
@@ -18,7 +18,7 @@ export interface LockstepOptions {
   readonly waitMs?: number | false
   /**
    * How many calls can wait for one key in this process; for all keys and for connections together, ten times as many. One more that has
-   * to wait fails at once with `QueueFull`. The same for leases. Default 10,000.
+   * to wait fails at once with `QueueFullError`. The same for leases. Default 10,000.
    */
   readonly maxQueue?: number
   /** Default for `retry` of every call. */
@@ -61,22 +61,26 @@ export const LOCKSTEP_OPTIONS: OptionNames<LockstepOptions> = {
 
 export function checkMilliseconds(name: string, milliseconds: number): number {
   if (Number.isFinite(milliseconds) && milliseconds > 0) return milliseconds
-  throw new InvalidOption(`${name} is ${String(milliseconds)}.`, { advice: 'Use a number of milliseconds above 0.' })
+  throw new InvalidOptionError(`${name} is ${String(milliseconds)}.`, {
+    advice: 'Use a number of milliseconds above 0.',
+  })
 }
 
 export function checkNames(names: unknown = true): boolean {
   if (typeof names === 'boolean') return names
-  throw new InvalidOption(`names is ${String(names)}.`, { advice: 'Use true or false.' })
+  throw new InvalidOptionError(`names is ${String(names)}.`, { advice: 'Use true or false.' })
 }
 
 export function rolloutSource(options: LockstepOptions, inDatabase: RolloutInDatabase): RolloutSource | undefined {
   const { rollout, switchBack, strategy } = options
   if (rollout === undefined) {
     if (switchBack === undefined) return undefined
-    throw new InvalidOption('`switchBack` was given without `rollout`.', { advice: "Add rollout: 'on' or 'database'." })
+    throw new InvalidOptionError('`switchBack` was given without `rollout`.', {
+      advice: "Add rollout: 'on' or 'database'.",
+    })
   }
   if (strategy === 'table') {
-    throw new InvalidOption("`rollout` was given together with strategy 'table'.", {
+    throw new InvalidOptionError("`rollout` was given together with strategy 'table'.", {
       advice: 'Observing needs advisory locks: leave one of the two out.',
     })
   }

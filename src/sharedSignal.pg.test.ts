@@ -2,7 +2,7 @@ import { getEventListeners } from 'node:events'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { holding, workbench } from '../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../tools/server/testDatabase.ts'
-import { key, LockAborted } from './index.ts'
+import { key, LockAbortedError } from './index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -38,7 +38,7 @@ async function expectOneListener(
   expect(listenersOf(controller.signal)).toBe(1)
   controller.abort(new Error('enough'))
   for (const outcome of await outcomes) {
-    expect(outcome.status === 'rejected' && outcome.reason).toBeInstanceOf(LockAborted)
+    expect(outcome.status === 'rejected' && outcome.reason).toBeInstanceOf(LockAbortedError)
   }
   expect(listenersOf(controller.signal)).toBe(0)
   await nextTurn()

@@ -3,7 +3,16 @@ import { afterAll, describe, expect, test } from 'vitest'
 import { createConsole } from './console/index.ts'
 import { exclusive, fetchHandler, idempotent } from './http/index.ts'
 import { StreamVerifier } from './inbox/index.ts'
-import { InvalidKey, InvalidOption, key, type Key, Lockstep, lockRows, perEvent, type Transaction } from './index.ts'
+import {
+  InvalidKeyError,
+  InvalidOptionError,
+  key,
+  type Key,
+  Lockstep,
+  lockRows,
+  perEvent,
+  type Transaction,
+} from './index.ts'
 import { lockstepTelemetry } from './observe/otel.ts'
 import { lockstepMetrics } from './observe/prometheus.ts'
 import { kafkaSink } from './sinks/kafka.ts'
@@ -131,14 +140,14 @@ async function refusalOf(call: () => unknown): Promise<unknown> {
 describe('refuses a name that is not known', () => {
   test.each(CALLS)('%s %o', async (where, typo, meant, call) => {
     const error = await refusalOf(() => call(typo as Anything))
-    expect(error).toBeInstanceOf(InvalidOption)
+    expect(error).toBeInstanceOf(InvalidOptionError)
     expect((error as Error).message).toMatch(/^Unknown option "\w+" of /)
     expect((error as Error).message).toContain(meant)
   })
 
   test('also one that JavaScript knows by itself', async () => {
     const call = (): unknown => lockstep.transaction(JSON.parse('{"__proto__":1}') as object, nothing)
-    expect(await refusalOf(call)).toBeInstanceOf(InvalidOption)
+    expect(await refusalOf(call)).toBeInstanceOf(InvalidOptionError)
   })
 })
 
@@ -182,7 +191,7 @@ describe('refuses a form of before, and names the one of now', () => {
     ],
   ])('%s', async (_, call, now) => {
     const error = await refusalOf(call)
-    expect(error).toBeInstanceOf(InvalidOption)
+    expect(error).toBeInstanceOf(InvalidOptionError)
     expect((error as Error).message).toContain(now)
   })
 })
@@ -211,7 +220,7 @@ describe('refuses undefined for a key', () => {
     ['idempotent({ lock })', () => idempotent(lockstep, { scope, lock: undefined as unknown as () => Key })],
   ])('%s', async (_, call) => {
     const error = await refusalOf(call)
-    expect(error instanceof InvalidOption || error instanceof InvalidKey).toBe(true)
+    expect(error instanceof InvalidOptionError || error instanceof InvalidKeyError).toBe(true)
   })
 })
 
@@ -224,17 +233,17 @@ describe('refuses a function that returns no key', () => {
     [
       'lock of idempotent()',
       () => fetchHandler(idempotent(lockstep, { scope, lock: () => undefined as never }), ok)(request()),
-      InvalidOption,
+      InvalidOptionError,
     ],
     [
       'scope of idempotent()',
       () => fetchHandler(idempotent(lockstep, { scope: () => undefined as never }), ok)(request()),
-      InvalidOption,
+      InvalidOptionError,
     ],
     [
       'key of exclusive()',
       () => fetchHandler(exclusive(lockstep, { key: () => undefined as never }), ok)(request()),
-      InvalidKey,
+      InvalidKeyError,
     ],
   ])('%s', async (_, call, kind) => {
     expect(await refusalOf(call)).toBeInstanceOf(kind)

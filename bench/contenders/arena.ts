@@ -3,14 +3,14 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import { type AskedProcess, startAsked } from '../harness/askedProcess.ts'
+import { type RequestProcess, startRequestProcess } from '../harness/requestProcess.ts'
 import { ensurePeers, peerNode } from '../harness/peers.ts'
 import { type Spent, spentBy } from '../harness/serverCost.ts'
 import { quantile } from '../harness/spread.ts'
 import type { ContenderName } from './all.ts'
 import { createDatabase, HOLD_SNAPSHOT, HOLD_TRANSACTION, OTHERS_HERE, SHOW_VERSION } from './arena.sql.ts'
 import type { Purpose } from './contender.ts'
-import type { Done, Moment, Task, TaskIn } from './contenderProcess.ts'
+import type { Arrival, Done, Task, TaskIn } from './contenderProcess.ts'
 import { openPool } from '../harness/openPool.ts'
 
 const PROCESS = new URL('contenderProcess.ts', import.meta.url)
@@ -96,7 +96,7 @@ export class Arena {
 /** The two processes of a contender: one that writes and one that delivers, each for all of its seats. */
 class Crew {
   readonly name: ContenderName
-  readonly #processes: Partial<Record<Purpose, Promise<AskedProcess>>> = {}
+  readonly #processes: Partial<Record<Purpose, Promise<RequestProcess>>> = {}
   #turn: Promise<unknown> = Promise.resolve()
 
   constructor(name: ContenderName) {
@@ -106,7 +106,7 @@ class Crew {
   /** One after the other: an answer belongs to the question before it. */
   ask<Answer>(who: Purpose, task: TaskIn): Promise<Answer> {
     const answer = this.#turn.then(async () => {
-      this.#processes[who] ??= startAsked(peerNode(), PROCESS, [this.name])
+      this.#processes[who] ??= startRequestProcess(peerNode(), PROCESS, [this.name])
       return (await this.#processes[who]).ask<Answer>(task)
     })
     this.#turn = answer.catch(() => undefined)
@@ -174,7 +174,7 @@ export class Seat {
 
   /** From COMMIT's answer to the sink, in milliseconds, at an even pace: one process writes and another delivers. */
   async latencies(perSecond: number, warmUpMs: number, ms: number): Promise<number[]> {
-    const produce = (forMs: number): Promise<Moment[]> =>
+    const produce = (forMs: number): Promise<Arrival[]> =>
       this.#ask('enqueue', 'deliver', { task: 'produce', perSecond, ms: forMs })
     await this.#ask('deliver', 'deliver', { task: 'listen' })
     try {
@@ -188,10 +188,10 @@ export class Seat {
     }
   }
 
-  async #arrivals(committed: readonly Moment[]): Promise<Map<number, number>> {
+  async #arrivals(committed: readonly Arrival[]): Promise<Map<number, number>> {
     const arrived = new Map<number, number>()
     for (const deadline = performance.now() + LONGEST_WAIT_MS; ; await sleep(20)) {
-      for (const [number, at] of await this.#ask<Moment[]>('deliver', 'deliver', { task: 'heard' }))
+      for (const [number, at] of await this.#ask<Arrival[]>('deliver', 'deliver', { task: 'heard' }))
         arrived.set(number, at)
       if (arrived.size < committed.length && performance.now() < deadline) continue
       this.#delivered += arrived.size

@@ -28,7 +28,7 @@ export interface Done {
 }
 
 /** A moment, by the clock that all processes of a machine share. */
-export type Moment = readonly [number: number, at: number]
+export type Arrival = readonly [number: number, at: number]
 
 /** Of a backlog, so much comes before the clock starts; or as much as comes in a second. */
 const WARM_UP_SHARE = 0.1
@@ -80,8 +80,8 @@ async function drain(contender: Contender, upTo: number, longestMs: number): Pro
 }
 
 /** One event a transaction. Who is late begins the next at once. */
-async function produce(contender: Contender, perSecond: number, ms: number): Promise<Moment[]> {
-  const committed: Moment[] = []
+async function produce(contender: Contender, perSecond: number, ms: number): Promise<Arrival[]> {
+  const committed: Arrival[] = []
   const startedAt = performance.now()
   const count = Math.max(1, Math.round((perSecond * ms) / 1000))
   await onAllConnections(async (number) => {
@@ -103,7 +103,7 @@ function run(name: ContenderName): void {
     opened.set(url, contender)
     return contender
   }
-  let arrived: Moment[] = []
+  let arrived: Arrival[] = []
   let hush: (() => Promise<void>) | undefined
   const perform = async (task: TaskIn): Promise<unknown> => {
     if (task.task === 'close' && !opened.has(task.url)) return undefined

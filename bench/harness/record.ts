@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Measured, Thoroughness } from '../bench.ts'
+import type { Measured, RunSize } from '../bench.ts'
 import type { Machine } from './machine.ts'
 
 /** A bench and what it gave. */
@@ -12,7 +12,7 @@ export interface BenchRecord extends Measured {
 /** A whole run, as it is kept in `bench/results`. */
 export interface RunRecord {
   readonly date: string
-  readonly thoroughness: Thoroughness
+  readonly thoroughness: RunSize
   readonly machine: Machine
   readonly benches: readonly BenchRecord[]
 }

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { findChromium } from './chromium.ts'
-import { stageFor } from './stage.ts'
+import { browserToolsFor } from './browserTools.ts'
 
 /** Who may look, who may act, and what other pages in the same browser cannot do. */
 
@@ -16,7 +16,7 @@ const TOKEN = 'a token that nobody guesses'
 const REFUSED = /status of 40[13]/
 
 describe.skipIf(chromium === undefined)('access to the console in a browser', { timeout: 120_000 }, () => {
-  const stage = stageFor(() => database.url, chromium as string)
+  const stage = browserToolsFor(() => database.url, chromium as string)
 
   test('without the operator flag: buttons say why they do nothing, and the server refuses as well', async () => {
     const { scene } = stage

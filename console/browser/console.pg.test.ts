@@ -8,8 +8,8 @@ import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { builtPage, filesIn } from './builtPage.ts'
 import { findChromium } from './chromium.ts'
 import { REASON } from './scene.ts'
-import { stageFor } from './stage.ts'
-import { accessibility, type Visit } from './visit.ts'
+import { browserToolsFor } from './browserTools.ts'
+import { accessibility, type WatchedPage } from './watchedPage.ts'
 
 /** The console as an operator sees it: a real browser, a real server, real locks, leases and streams. */
 
@@ -20,7 +20,7 @@ const LIMIT_BYTES = 120_000
 const POLL = { timeout: 40_000, interval: 50 }
 
 describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 120_000 }, () => {
-  const stage = stageFor(() => database.url, chromium as string)
+  const stage = browserToolsFor(() => database.url, chromium as string)
 
   test('the whole page has less than 120 kB, compressed', async () => {
     const sizes = await Promise.all(
@@ -223,7 +223,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
       await page.goto(url)
     }
     const findings: string[] = []
-    const check = async ({ page }: Visit, tab: string, name: string): Promise<void> => {
+    const check = async ({ page }: WatchedPage, tab: string, name: string): Promise<void> => {
       for (const finding of await accessibility(page)) findings.push(`${tab}, ${name}: ${finding}`)
       const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)
       if (wider > 0) findings.push(`${tab}, ${name}: ${wider} px wider than the screen`)
@@ -264,7 +264,7 @@ async function nameDatabase(page: Page): Promise<void> {
   })
 }
 
-async function takePicture({ page }: Visit, name: string): Promise<void> {
+async function takePicture({ page }: WatchedPage, name: string): Promise<void> {
   const path = fileURLToPath(new URL(`../../docs/pictures/${name}`, import.meta.url))
   const picture = await page.screenshot({
     animations: 'disabled',

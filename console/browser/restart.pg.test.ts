@@ -3,7 +3,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { findChromium } from './chromium.ts'
-import { stageFor } from './stage.ts'
+import { browserToolsFor } from './browserTools.ts'
 
 /** What an operator sees while a server is restarted, and that nobody has to reload the page. */
 
@@ -20,7 +20,7 @@ describe.skipIf(chromium === undefined)('the console through restarts', { timeou
     await pool.end()
   }, 60_000)
   afterAll(() => server.stop('immediate'))
-  const stage = stageFor(() => server.url(), chromium as string)
+  const stage = browserToolsFor(() => server.url(), chromium as string)
 
   test('its own server: a banner, another attempt by itself, and what is new is shown', async () => {
     const { scene } = stage

@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals'
 import type { ComponentChildren, JSX } from 'preact'
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { Refused } from './live/request.ts'
+import { RequestRefusedError } from './live/request.ts'
 import { READ_ONLY, session } from './live/session.ts'
 
 /** The last thing that was done, told for a while. */
@@ -77,7 +77,7 @@ export function Confirm(properties: {
       say(message ?? 'Done.')
       onDone()
     } catch (error) {
-      setRefusal(error instanceof Refused ? error.problem : { title: 'It failed', detail: String(error) })
+      setRefusal(error instanceof RequestRefusedError ? error.problem : { title: 'It failed', detail: String(error) })
       setBusy(false)
     }
   }

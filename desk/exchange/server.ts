@@ -41,7 +41,7 @@ interface Answer {
   readonly body: unknown
 }
 
-class BadRequest extends Error {}
+class BadRequestError extends Error {}
 
 /** Starts the simulated exchange. */
 export async function startExchange(options: ExchangeOptions): Promise<Exchange> {
@@ -107,7 +107,7 @@ async function serve(
     }
     send(response, answer)
   } catch (error) {
-    const bad = error instanceof BadRequest
+    const bad = error instanceof BadRequestError
     send(response, { status: bad ? 400 : 500, body: { error: bad ? error.message : 'internal' } })
   }
 }
@@ -156,7 +156,7 @@ async function placeOrder(body: Record<string, unknown>, book: Book, timings: Ti
       return take(timings.closeMs, () => book.close(clientId, symbol, positionId))
     }
     default:
-      throw new BadRequest('kind must be market, stop or close')
+      throw new BadRequestError('kind must be market, stop or close')
   }
 }
 
@@ -169,7 +169,7 @@ async function take(totalMs: number, effect: () => Promise<Order>): Promise<Answ
 
 async function manualTrade(book: Book, body: Record<string, unknown>): Promise<Answer> {
   const side = text(body, 'side')
-  if (side !== 'buy' && side !== 'sell') throw new BadRequest('side must be buy or sell')
+  if (side !== 'buy' && side !== 'sell') throw new BadRequestError('side must be buy or sell')
   const quantity = Math.abs(whole(body, 'quantity'))
   const change = side === 'buy' ? quantity : -quantity
   const order = await book.trade(`manual-${randomUUID()}`, 'manual', text(body, 'symbol'), change)
@@ -179,7 +179,7 @@ async function manualTrade(book: Book, body: Record<string, unknown>): Promise<A
 function adjust(dice: FaultDice, method: string | undefined, body: Record<string, unknown>): Answer {
   if (method === 'POST') {
     const faults = readFaults(body)
-    if (typeof faults === 'string') throw new BadRequest(faults)
+    if (typeof faults === 'string') throw new BadRequestError(faults)
     dice.set(faults)
   }
   return { status: 200, body: { ...dice.faults, struck: dice.struck } }
@@ -190,29 +190,29 @@ async function readBody(request: IncomingMessage): Promise<Record<string, unknow
   let bytes = 0
   for await (const piece of request as AsyncIterable<Buffer>) {
     bytes += piece.length
-    if (bytes > BODY_LIMIT_BYTES) throw new BadRequest('the body is too large')
+    if (bytes > BODY_LIMIT_BYTES) throw new BadRequestError('the body is too large')
     pieces.push(piece)
   }
   let parsed: unknown
   try {
     parsed = JSON.parse(Buffer.concat(pieces).toString())
   } catch {
-    throw new BadRequest('the body is no JSON')
+    throw new BadRequestError('the body is no JSON')
   }
-  if (typeof parsed !== 'object' || parsed === null) throw new BadRequest('the body must be an object')
+  if (typeof parsed !== 'object' || parsed === null) throw new BadRequestError('the body must be an object')
   return parsed as Record<string, unknown>
 }
 
 function text(body: Record<string, unknown>, name: string): string {
   const value = body[name]
   if (typeof value === 'string' && value !== '' && value.length <= 100) return value
-  throw new BadRequest(`${name} must be a text`)
+  throw new BadRequestError(`${name} must be a text`)
 }
 
 function whole(body: Record<string, unknown>, name: string): number {
   const value = body[name]
   if (typeof value === 'number' && Number.isSafeInteger(value) && value !== 0) return value
-  throw new BadRequest(`${name} must be a whole number, not 0`)
+  throw new BadRequestError(`${name} must be a whole number, not 0`)
 }
 
 function send(response: ServerResponse, { status, body }: Answer): void {

@@ -7,7 +7,7 @@ import type { Desk, System } from '../desk.ts'
 import { internal, problemOf } from './errors.ts'
 import type { Metrics } from './metrics.ts'
 import { pages } from './pages.ts'
-import { Problem, PROBLEM_TYPE } from './problem.ts'
+import { PROBLEM_TYPE, ProblemError } from './problem.ts'
 import { PROCESS_HEADER } from './processHeader.ts'
 import { onlyThisMachine } from './sameSite.ts'
 
@@ -42,7 +42,7 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
       maxSize: MAX_BODY_BYTES,
       onError: (c) => {
         const detail = `A body may have ${MAX_BODY_BYTES} bytes here.`
-        return new Problem(413, 'request-too-large', 'The request is too large', detail).answer(c)
+        return new ProblemError(413, 'request-too-large', 'The request is too large', detail).answer(c)
       },
     }),
   )
@@ -56,7 +56,7 @@ export function createApp(desk: Desk, parts: AppParts): OpenAPIHono<DeskEnv> {
   app.get('/metrics', async (c) => c.body(await metrics.text(), 200, { 'content-type': metrics.contentType }))
   for (const system of systems) app.route('/', system.routes(desk))
   app.notFound((c) =>
-    new Problem(404, 'not-found', 'There is no such thing', `There is nothing at ${c.req.path}.`).answer(c),
+    new ProblemError(404, 'not-found', 'There is no such thing', `There is nothing at ${c.req.path}.`).answer(c),
   )
   app.onError((error, c) => {
     const problem = problemOf(error)
@@ -93,7 +93,7 @@ function addState(app: OpenAPIHono<DeskEnv>, { pool, processName }: Desk, { notR
   app.get('/ready', async (c) => {
     const reason = await notReady()
     if (reason !== undefined)
-      return new Problem(503, 'not-ready', 'Not ready', reason, { retryAfterSeconds: 1 }).answer(c)
+      return new ProblemError(503, 'not-ready', 'Not ready', reason, { retryAfterSeconds: 1 }).answer(c)
     return c.json({ status: 'ready', process: processName })
   })
 }
@@ -133,7 +133,7 @@ function bearer(token: string): MiddlewareHandler {
   return async (c, next) => {
     if (!timingSafeEqual(digest(c.req.header('authorization') ?? ''), wanted)) {
       const detail = 'Send the header Authorization: Bearer, and the token that the desk was started with.'
-      const refused = new Problem(401, 'token-missing', 'A token is needed', detail).answer(c)
+      const refused = new ProblemError(401, 'token-missing', 'A token is needed', detail).answer(c)
       refused.headers.set('www-authenticate', 'Bearer')
       return refused
     }

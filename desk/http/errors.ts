@@ -1,25 +1,25 @@
 import { HTTPException } from 'hono/http-exception'
 import {
-  CommitOutcomeUnknown,
-  ConnectionLost,
-  InvalidKey,
-  LeaseHeld,
-  LeaseLost,
-  LeaseTransactionTooLong,
-  LockAborted,
-  LockstepClosed,
+  CommitOutcomeUnknownError,
+  ConnectionLostError,
+  InvalidKeyError,
+  LeaseHeldError,
+  LeaseLostError,
+  LeaseTransactionTooLongError,
+  LockAbortedError,
+  LockstepClosedError,
   LockstepError,
-  LockTimeout,
-  PoolClosed,
-  QueueFull,
-  RetriesExhausted,
-  RowsLocked,
+  LockTimeoutError,
+  PoolClosedError,
+  QueueFullError,
+  RetriesExhaustedError,
+  RowsLockedError,
 } from 'pg-lockstep'
-import { Problem } from './problem.ts'
+import { ProblemError } from './problem.ts'
 
 /** What the client is told of an error; undefined where it is our own fault, and nobody else's business. */
-export function problemOf(error: unknown): Problem | undefined {
-  if (error instanceof Problem) return error
+export function problemOf(error: unknown): ProblemError | undefined {
+  if (error instanceof ProblemError) return error
   if (error instanceof HTTPException) return ofHono(error)
   if (error instanceof LockstepError) return ofLockstep(error)
   return isAway(error)
@@ -27,48 +27,60 @@ export function problemOf(error: unknown): Problem | undefined {
     : undefined
 }
 
-export function internal(): Problem {
-  return new Problem(500, 'internal', 'Something went wrong here', 'The request id in the answer finds it in the log.')
+export function internal(): ProblemError {
+  return new ProblemError(
+    500,
+    'internal',
+    'Something went wrong here',
+    'The request id in the answer finds it in the log.',
+  )
 }
 
-function ofHono(error: HTTPException): Problem {
+function ofHono(error: HTTPException): ProblemError {
   const { status, message } = error
   if (status === 400 && message.includes('JSON')) {
-    return new Problem(400, 'malformed-json', 'The body is not JSON', message)
+    return new ProblemError(400, 'malformed-json', 'The body is not JSON', message)
   }
-  return new Problem(status, `http-${status}`, 'The request was refused', message || `Status ${status}.`)
+  return new ProblemError(status, `http-${status}`, 'The request was refused', message || `Status ${status}.`)
 }
 
-const INTERRUPTIONS = [ConnectionLost, LeaseLost, LeaseTransactionTooLong, LockAborted, RetriesExhausted]
+const INTERRUPTIONS = [
+  ConnectionLostError,
+  LeaseLostError,
+  LeaseTransactionTooLongError,
+  LockAbortedError,
+  RetriesExhaustedError,
+]
 
-function ofLockstep(error: LockstepError): Problem | undefined {
-  if (error instanceof InvalidKey) return new Problem(400, 'invalid-id', 'An id cannot be used', error.message)
-  if (error instanceof LeaseHeld) return busy(Math.max(1, Math.ceil(error.leftMs / 1000)))
-  if (error instanceof LockTimeout) {
+function ofLockstep(error: LockstepError): ProblemError | undefined {
+  if (error instanceof InvalidKeyError)
+    return new ProblemError(400, 'invalid-id', 'An id cannot be used', error.message)
+  if (error instanceof LeaseHeldError) return busy(Math.max(1, Math.ceil(error.leftMs / 1000)))
+  if (error instanceof LockTimeoutError) {
     return error.waitedFor === 'connection'
       ? unavailable('There was no connection in time. Nothing was done.')
       : busy(1)
   }
-  if (error instanceof RowsLocked) return busy(1)
-  if (error instanceof QueueFull) return unavailable('Too many requests wait for this already. Nothing was done.')
-  if (error instanceof LockstepClosed || error instanceof PoolClosed)
+  if (error instanceof RowsLockedError) return busy(1)
+  if (error instanceof QueueFullError) return unavailable('Too many requests wait for this already. Nothing was done.')
+  if (error instanceof LockstepClosedError || error instanceof PoolClosedError)
     return unavailable('This process is about to end. Nothing was done.')
-  if (error instanceof CommitOutcomeUnknown) {
+  if (error instanceof CommitOutcomeUnknownError) {
     const detail = 'It may be done or not. Ask again with the same Idempotency-Key to find out.'
-    return new Problem(503, 'outcome-unknown', 'The outcome is not known', detail, { retryAfterSeconds: 1 })
+    return new ProblemError(503, 'outcome-unknown', 'The outcome is not known', detail, { retryAfterSeconds: 1 })
   }
   if (INTERRUPTIONS.some((kind) => error instanceof kind))
     return unavailable(`It was interrupted (${error.code}). Ask again, with the same Idempotency-Key.`)
   return undefined
 }
 
-function busy(retryAfterSeconds: number): Problem {
+function busy(retryAfterSeconds: number): ProblemError {
   const detail = 'Somebody else works on this just now. Try again later.'
-  return new Problem(409, 'busy', 'Somebody else is at it', detail, { retryAfterSeconds })
+  return new ProblemError(409, 'busy', 'Somebody else is at it', detail, { retryAfterSeconds })
 }
 
-function unavailable(detail: string): Problem {
-  return new Problem(503, 'unavailable', 'Not just now', detail, { retryAfterSeconds: 1 })
+function unavailable(detail: string): ProblemError {
+  return new ProblemError(503, 'unavailable', 'Not just now', detail, { retryAfterSeconds: 1 })
 }
 
 /** The server is shut down, out of connections, or has ended the session; or the network has. */

@@ -1,16 +1,23 @@
-import { CommitOutcomeUnknown, InvalidKey, InvalidOption, LeaseHeld, LockTimeout, QueueFull } from 'pg-lockstep'
+import {
+  CommitOutcomeUnknownError,
+  InvalidKeyError,
+  InvalidOptionError,
+  LeaseHeldError,
+  LockTimeoutError,
+  QueueFullError,
+} from 'pg-lockstep'
 import { describe, expect, test } from 'vitest'
 import { problemOf } from './errors.ts'
 
 const advice = 'Do something else.'
 
-function timeout(waitedFor: 'server' | 'connection'): LockTimeout {
-  return new LockTimeout('It took too long.', { advice, waitedMs: 5, waitedFor, holders: [] })
+function timeout(waitedFor: 'server' | 'connection'): LockTimeoutError {
+  return new LockTimeoutError('It took too long.', { advice, waitedMs: 5, waitedFor, holders: [] })
 }
 
-function held(leftMs: number): LeaseHeld {
+function held(leftMs: number): LeaseHeldError {
   const details = { advice, holder: 'somebody', since: new Date(), leftMs, waitedMs: 0 }
-  return new LeaseHeld('Somebody has it.', details)
+  return new LeaseHeldError('Somebody has it.', details)
 }
 
 describe('what a client is told of an error', () => {
@@ -18,9 +25,9 @@ describe('what a client is told of an error', () => {
     ['a lock that was not granted', timeout('server'), 409, 'busy', 1],
     ['no connection', timeout('connection'), 503, 'unavailable', 1],
     ['a lease that somebody has', held(2_100), 409, 'busy', 3],
-    ['too many that wait', new QueueFull('Full.', { advice, waiting: 9 }), 503, 'unavailable', 1],
-    ['a COMMIT of which nobody knows', new CommitOutcomeUnknown('Lost.', { advice }), 503, 'outcome-unknown', 1],
-    ['an id that is no key', new InvalidKey('No.', { advice }), 400, 'invalid-id', undefined],
+    ['too many that wait', new QueueFullError('Full.', { advice, waiting: 9 }), 503, 'unavailable', 1],
+    ['a COMMIT of which nobody knows', new CommitOutcomeUnknownError('Lost.', { advice }), 503, 'outcome-unknown', 1],
+    ['an id that is no key', new InvalidKeyError('No.', { advice }), 400, 'invalid-id', undefined],
     ['a session that was ended', Object.assign(new Error('ended'), { code: '57P01' }), 503, 'unavailable', 1],
     ['a server that is away', Object.assign(new Error('no'), { code: 'ECONNREFUSED' }), 503, 'unavailable', 1],
     ['a connection that was cut', new Error('Connection terminated unexpectedly'), 503, 'unavailable', 1],
@@ -35,7 +42,7 @@ describe('what a client is told of an error', () => {
 
   test.each([
     ['a mistake of ours', new TypeError('undefined is not a function')],
-    ['an option that makes no sense', new InvalidOption('No.', { advice })],
+    ['an option that makes no sense', new InvalidOptionError('No.', { advice })],
     ['SQL that is wrong', Object.assign(new Error('syntax error'), { code: '42601' })],
     ['a constraint that nobody thought of', Object.assign(new Error('duplicate key'), { code: '23505' })],
   ])('nothing of %s', (_, error) => {

@@ -12,7 +12,7 @@ export interface ProblemExtras {
  * Why a request is refused: a document as of RFC 9457. Thrown, it undoes the transaction that it was thrown in; answered, what was
  * done before it is kept, and an `Idempotency-Key` remembers the refusal.
  */
-export class Problem extends Error {
+export class ProblemError extends Error {
   override readonly name = 'Problem'
   readonly status: ContentfulStatusCode
   readonly code: string
@@ -48,6 +48,6 @@ export class Problem extends Error {
 
 export const PROBLEM_TYPE = 'application/problem+json'
 
-export function notFound(what: string, id: string): Problem {
-  return new Problem(404, 'not-found', 'There is no such thing', `There is no ${what} ${JSON.stringify(id)}.`)
+export function notFound(what: string, id: string): ProblemError {
+  return new ProblemError(404, 'not-found', 'There is no such thing', `There is no ${what} ${JSON.stringify(id)}.`)
 }

@@ -1,5 +1,5 @@
 import { OpenAPIHono, type RouteConfig, z } from '@hono/zod-openapi'
-import { Problem } from './problem.ts'
+import { ProblemError } from './problem.ts'
 
 /** Routes of a system, whose input is checked before the handler sees it. */
 export function newRoutes(): OpenAPIHono {
@@ -8,11 +8,11 @@ export function newRoutes(): OpenAPIHono {
   })
 }
 
-function invalid(target: string, { issues }: z.ZodError): Problem {
+function invalid(target: string, { issues }: z.ZodError): ProblemError {
   const where = target === 'json' ? 'body' : target
   const fields = issues.map(({ path, message }) => ({ in: where, field: path.join('.'), message }))
   const detail = fields.map(({ field, message }) => (field === '' ? message : `${field}: ${message}`)).join('; ')
-  return new Problem(400, 'invalid-request', 'The request is not valid', detail, { members: { fields } })
+  return new ProblemError(400, 'invalid-request', 'The request is not valid', detail, { members: { fields } })
 }
 
 /** What names an account, a wallet, an instance. */

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Lease } from 'pg-lockstep'
 import type pg from 'pg'
 import type { Desk } from '../desk.ts'
-import { notFound, Problem } from '../http/problem.ts'
+import { notFound, ProblemError } from '../http/problem.ts'
 import { ADVANCE, READ, RECORD, STEP_OF_REQUEST } from './instances.sql.ts'
 
 /** One step of a process: what has to be done before it counts. */
@@ -58,7 +58,7 @@ export async function takeNextStep(
   if (done === undefined) throw notFound('instance', id)
   const task = PROCESS[done]
   if (task === undefined) {
-    throw new Problem(409, 'process-ended', 'The process has ended', `The instance ${id} has taken all its steps.`)
+    throw new ProblemError(409, 'process-ended', 'The process has ended', `The instance ${id} has taken all its steps.`)
   }
   await task.run?.(lease.signal)
   const step = done + 1

@@ -1,7 +1,7 @@
 import { Agent } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { System } from '../desk.ts'
-import { type Answer, ask } from './ask.ts'
+import { type Answer, sendOnce } from './sendOnce.ts'
 import { Tally } from './tally.ts'
 
 export type SystemName = System['name']
@@ -100,7 +100,7 @@ export class Client {
     const { path, body, idempotencyKey, timeoutMs = TIMEOUT_MS } = sending
     const attempt: Try = { pid: undefined, ended: undefined }
     this.#underWay.add(attempt)
-    const answer = await ask({
+    const answer = await sendOnce({
       method,
       url: this.origin + path,
       timeoutMs,

@@ -19,7 +19,7 @@ export interface Struck {
   exchange: number
 }
 
-interface Grounds {
+interface FaultContext {
   readonly target: Target
   readonly processes: number
   readonly pool: pg.Pool
@@ -47,10 +47,10 @@ export class FaultMaker {
   readonly struck: Struck = { kills: 0, cutRequests: 0, sessions: 0, exchange: 0 }
   /** When the exchange misbehaved: from and to, as of Date.now(). */
   readonly badDays: [from: number, to: number][] = []
-  readonly #grounds: Grounds
+  readonly #context: FaultContext
 
-  constructor(grounds: Grounds) {
-    this.#grounds = grounds
+  constructor(context: FaultContext) {
+    this.#context = context
   }
 
   /** Every kind once, however long that takes; then again, until `over`. */
@@ -59,7 +59,7 @@ export class FaultMaker {
     const endSessions = (): Promise<void> => this.#endSessions(stop)
     const badDay = (until: AbortSignal): Promise<void> => this.#badDay(until)
     // What is not ours is not killed.
-    const kinds = this.#grounds.target.ours ? [kill, endSessions, badDay, endSessions] : [badDay]
+    const kinds = this.#context.target.ours ? [kill, endSessions, badDay, endSessions] : [badDay]
     for (let turn = 0; turn < kinds.length || !over.aborted; turn++) {
       if (stop.aborted) return
       const until = turn < kinds.length ? stop : over
@@ -94,7 +94,7 @@ export class FaultMaker {
 
   /** A process with requests under way, while another one is there to answer. */
   async #busyProcess(deadline: number): Promise<number | undefined> {
-    const { target, processes, random } = this.#grounds
+    const { target, processes, random } = this.#context
     let ids: readonly number[] = []
     // The last one is left alive: what is killed while nobody else answers strikes nobody.
     while (ids.length < 2) {
@@ -112,14 +112,14 @@ export class FaultMaker {
   }
 
   #triesAt(pid: number): readonly Try[] {
-    return this.#grounds.client.underWay.filter((each) => each.pid === pid)
+    return this.#context.client.underWay.filter((each) => each.pid === pid)
   }
 
   async #endSessions(stop: AbortSignal): Promise<void> {
     const deadline = performance.now() + CHANCE_MS
     let ended = 0
     while (ended === 0 && performance.now() < deadline && !stop.aborted) {
-      const { rows } = await this.#grounds.pool.query<{ ended: number }>(END_SESSIONS)
+      const { rows } = await this.#context.pool.query<{ ended: number }>(END_SESSIONS)
       ended = rows[0]?.ended ?? 0
       if (ended === 0) await sleep(SESSION_LOOK_MS)
     }
@@ -127,7 +127,7 @@ export class FaultMaker {
   }
 
   async #badDay(until: AbortSignal): Promise<void> {
-    const { exchangeUrl } = this.#grounds
+    const { exchangeUrl } = this.#context
     const from = Date.now()
     const before = await setFaults(exchangeUrl, BAD_DAY)
     await pause(BAD_DAY_MS, until)

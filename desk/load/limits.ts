@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { key, Lockstep } from 'pg-lockstep'
 import { NO_FAULTS } from '../exchange/index.ts'
-import { ask } from './ask.ts'
+import { sendOnce } from './sendOnce.ts'
 import type { Client } from './client.ts'
 import { setFaults } from './exchangeFaults.ts'
 import { ANYTHING, OPENING } from './load.sql.ts'
@@ -36,7 +36,7 @@ const LOOK_MS = 2500
 const READ_PAUSE_MS = 5
 const QUIET_READS = 100
 
-interface Grounds {
+interface LimitsContext {
   readonly client: Client
   readonly databaseUrl: string
   readonly exchangeUrl: string
@@ -45,11 +45,11 @@ interface Grounds {
 }
 
 /** Measured before the traffic begins, so that nothing else is in the way. */
-export async function measureLimits(grounds: Grounds): Promise<Limits> {
-  const pool = new pg.Pool({ connectionString: grounds.databaseUrl, max: 2, application_name: 'load' })
+export async function measureLimits(context: LimitsContext): Promise<Limits> {
+  const pool = new pg.Pool({ connectionString: context.databaseUrl, max: 2, application_name: 'load' })
   try {
     const lockMs = await measureLock(pool)
-    return { lockMs, ...(await measureReads(grounds, pool)) }
+    return { lockMs, ...(await measureReads(context, pool)) }
   } finally {
     await pool.end()
   }
@@ -76,7 +76,7 @@ async function measureLock(pool: pg.Pool): Promise<number> {
 }
 
 async function measureReads(
-  { client, exchangeUrl, processes, positions }: Grounds,
+  { client, exchangeUrl, processes, positions }: LimitsContext,
   pool: pg.Pool,
 ): Promise<Omit<Limits, 'lockMs'>> {
   const { origin } = client
@@ -132,9 +132,9 @@ async function readFor(origin: string, goesOn: () => boolean, look: (waiting: nu
   const durations = new Durations()
   while (goesOn()) {
     const began = performance.now()
-    const answer = await ask({ method: 'GET', url: `${origin}/accounts/load-reader`, timeoutMs: 10_000 })
+    const answer = await sendOnce({ method: 'GET', url: `${origin}/accounts/load-reader`, timeoutMs: 10_000 })
     if (answer.status === 200) durations.add(performance.now() - began)
-    const health = await ask({ method: 'GET', url: `${origin}/health`, timeoutMs: 10_000 })
+    const health = await sendOnce({ method: 'GET', url: `${origin}/health`, timeoutMs: 10_000 })
     if ('body' in health && health.status === 200) look((health.body['pool'] as { waiting: number }).waiting)
     await sleep(READ_PAUSE_MS)
   }

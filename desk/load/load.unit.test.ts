@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { outcomeOf } from './client.ts'
 import { Memory } from './memory.ts'
-import { parseOptions, WrongOption } from './options.ts'
+import { OptionError, parseOptions } from './options.ts'
 import { Random } from './random.ts'
 import { Durations } from './tally.ts'
 
@@ -106,8 +106,8 @@ test('options', () => {
     processes: 3,
     running: undefined,
   })
-  expect(() => parseOptions(['--rate', 'fast'], {})).toThrow(WrongOption)
-  expect(() => parseOptions(['--minuets', '2'], {})).toThrow(WrongOption)
+  expect(() => parseOptions(['--rate', 'fast'], {})).toThrow(OptionError)
+  expect(() => parseOptions(['--minuets', '2'], {})).toThrow(OptionError)
   expect(() => parseOptions(['--url', 'http://127.0.0.1:4800'], {})).toThrow(/DATABASE_URL/)
   expect(parseOptions(['--url', 'http://127.0.0.1:4800/'], { DATABASE_URL: 'postgres://x' })).toMatchObject({
     running: { origin: 'http://127.0.0.1:4800', databaseUrl: 'postgres://x' },

@@ -12,7 +12,7 @@
  */
 import { endProgress, progress } from '../../tools/judge/progress.ts'
 import { printReport } from '../../tools/judge/report.ts'
-import { type LoadOptions, parseOptions, USAGE, WrongOption } from './options.ts'
+import { type LoadOptions, OptionError, parseOptions, USAGE } from './options.ts'
 import { startOwnDesk, type Target } from './ownDesk.ts'
 import { reportOf, retryLine, violationLines } from './report.ts'
 import { run } from './run.ts'
@@ -68,6 +68,6 @@ async function open({ running, processes }: LoadOptions): Promise<Target> {
 try {
   process.exitCode = await main()
 } catch (error) {
-  console.error(error instanceof WrongOption ? error.message : error)
-  process.exitCode = error instanceof WrongOption ? 2 : 1
+  console.error(error instanceof OptionError ? error.message : error)
+  process.exitCode = error instanceof OptionError ? 2 : 1
 }

@@ -14,7 +14,7 @@ export interface LoadOptions {
   readonly running: { readonly origin: string; readonly databaseUrl: string } | undefined
 }
 
-export class WrongOption extends Error {}
+export class OptionError extends Error {}
 
 const DEFAULTS = { minutes: 1, rate: 50, contention: 0.3, processes: 3 }
 
@@ -68,17 +68,17 @@ function parse(args: readonly string[]) {
       },
     }).values
   } catch (error) {
-    throw new WrongOption(`${(error as Error).message}\n\n${USAGE}`)
+    throw new OptionError(`${(error as Error).message}\n\n${USAGE}`)
   }
 }
 
 function running(url: string | undefined, databaseUrl: string | undefined): LoadOptions['running'] {
   if (url === undefined) return undefined
   if (!URL.canParse(url) || !['http:', 'https:'].includes(new URL(url).protocol)) {
-    throw new WrongOption(`--url must be an address such as http://127.0.0.1:4800, not ${JSON.stringify(url)}.`)
+    throw new OptionError(`--url must be an address such as http://127.0.0.1:4800, not ${JSON.stringify(url)}.`)
   }
   if (!databaseUrl) {
-    throw new WrongOption('--url needs DATABASE_URL as well: what became of the requests is looked up in the database.')
+    throw new OptionError('--url needs DATABASE_URL as well: what became of the requests is looked up in the database.')
   }
   return { origin: new URL(url).origin, databaseUrl }
 }
@@ -87,11 +87,11 @@ function number(name: string, given: string | undefined, least: number, most: nu
   if (given === undefined) return undefined
   const value = Number(given)
   if (given.trim() !== '' && value >= least && value <= most) return value
-  throw new WrongOption(`--${name} must be a number from ${least} to ${most}, not ${JSON.stringify(given)}.`)
+  throw new OptionError(`--${name} must be a number from ${least} to ${most}, not ${JSON.stringify(given)}.`)
 }
 
 function whole(name: string, given: string | undefined, least: number, most: number): number | undefined {
   const value = number(name, given, least, most)
   if (value === undefined || Number.isInteger(value)) return value
-  throw new WrongOption(`--${name} must be a whole number, not ${JSON.stringify(given)}.`)
+  throw new OptionError(`--${name} must be a whole number, not ${JSON.stringify(given)}.`)
 }

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { freePort } from '../../tools/server/freePort.ts'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { startPostgres } from '../../tools/server/postgres.ts'
-import { ask } from './ask.ts'
+import { sendOnce } from './sendOnce.ts'
 
 /** A desk to load. */
 export interface Target {
@@ -93,7 +93,7 @@ async function untilAllAnswer(origin: string, processes: number, ended: () => bo
 /** The processes that answer. Each question comes on a connection of its own, and the next process gets it. */
 export async function processIds(origin: string, expected: number): Promise<number[]> {
   const answers = await Promise.all(
-    Array.from({ length: 2 * expected }, () => ask({ method: 'GET', url: `${origin}/health`, timeoutMs: 2000 })),
+    Array.from({ length: 2 * expected }, () => sendOnce({ method: 'GET', url: `${origin}/health`, timeoutMs: 2000 })),
   )
   const ids = answers.flatMap((answer) => ('body' in answer && answer.status === 200 ? Number(answer.body['pid']) : []))
   return [...new Set(ids)]

@@ -9,11 +9,11 @@ import { type Limits, measureLimits } from './limits.ts'
 import { EXCHANGE_ADDRESS, ROUNDS } from './load.sql.ts'
 import type { LoadOptions } from './options.ts'
 import type { Target } from './ownDesk.ts'
-import { untilQuiet } from './quiet.ts'
+import { untilQuiet } from './untilQuiet.ts'
 import { Random } from './random.ts'
 import { instanceSender } from './senders/instances.ts'
 import { PositionSender, type SignalDurations } from './senders/positions.ts'
-import type { Bag, Sender } from './senders/sender.ts'
+import type { Sender, SenderContext } from './senders/sender.ts'
 import { tradeSender } from './senders/trades.ts'
 import { transferSender } from './senders/transfers.ts'
 import { walletSender } from './senders/wallets.ts'
@@ -53,9 +53,15 @@ export async function run(
     const random = new Random(options.seed)
     const { url: exchangeUrl } = (await pool.query<{ url: string }>(EXCHANGE_ADDRESS)).rows[0] as { url: string }
     const prefix = `l${Date.now().toString(36)}`
-    const bag: Bag = { client, random, contention: options.contention, prefix, exchangeUrl }
-    const positions = new PositionSender(bag)
-    const senders = [tradeSender(bag), instanceSender(bag), positions, transferSender(bag), walletSender(bag)]
+    const context: SenderContext = { client, random, contention: options.contention, prefix, exchangeUrl }
+    const positions = new PositionSender(context)
+    const senders = [
+      tradeSender(context),
+      instanceSender(context),
+      positions,
+      transferSender(context),
+      walletSender(context),
+    ]
     tell('making accounts, wallets and instances')
     await orAborted(Promise.all(senders.map((sender) => sender.prepare())), signal)
     tell('measuring what a lock and signals in flight cost')

@@ -2,14 +2,14 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { checkPositions } from './check.ts'
-import { openBranch, openExchange } from './testing/positionBench.ts'
+import { openExchange, openPositionProcess } from './testing/positionBench.ts'
 
 const database = await testDatabase()
 leakGuard(database)
 const admin = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => admin.end())
 const exchange = await openExchange(database.url)
-const branch = await openBranch(database.url, exchange.url, 'one')
+const branch = await openPositionProcess(database.url, exchange.url, 'one')
 
 beforeAll(async () => {
   await branch.post('/positions', { symbol: 'AAA', side: 'long', quantity: 3 })

@@ -6,7 +6,7 @@ import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { checkPositions } from './check.ts'
 import { Reconciler } from './reconcile.ts'
-import { freshSymbol, openBranch, openExchange, reconciled, tradeByHand } from './testing/positionBench.ts'
+import { freshSymbol, openExchange, openPositionProcess, reconciled, tradeByHand } from './testing/positionBench.ts'
 import { openTollgate, type Toll } from './testing/tollgate.ts'
 
 const database = await testDatabase()
@@ -18,8 +18,8 @@ const exchange = await openExchange(database.url)
 const TTL_MS = 1500
 const tolls: Toll[] = []
 const tollgate = await openTollgate(exchange.url, tolls)
-const branch = await openBranch(database.url, exchange.url, 'survivor')
-const reconciler = new Reconciler(branch.office)
+const branch = await openPositionProcess(database.url, exchange.url, 'survivor')
+const reconciler = new Reconciler(branch.context)
 const creator = nodeArguments(new URL('./testing/creator.ts', import.meta.url))
 
 /** Runs a real process up to the toll, where it is killed. Gives what it managed to say. */

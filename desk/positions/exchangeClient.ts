@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { OpenPosition, Order } from '../exchange/index.ts'
 
 /** The exchange has said no, and will say it again: with this id, nothing is done. */
-export class ExchangeRefused extends Error {
-  override readonly name = 'ExchangeRefused'
+export class ExchangeRefusedError extends Error {
+  override readonly name = 'ExchangeRefusedError'
   readonly reason: string
 
   constructor(reason: string) {
@@ -13,8 +13,8 @@ export class ExchangeRefused extends Error {
 }
 
 /** No answer in time. What was asked for may be done, now or later. */
-export class ExchangeAway extends Error {
-  override readonly name = 'ExchangeAway'
+export class ExchangeUnavailableError extends Error {
+  override readonly name = 'ExchangeUnavailableError'
 }
 
 export type OrderRequest = { readonly clientId: string; readonly symbol: string } & (
@@ -23,25 +23,25 @@ export type OrderRequest = { readonly clientId: string; readonly symbol: string 
   | { readonly kind: 'close'; readonly positionId: number }
 )
 
-export interface Patience {
+export interface RetryBudget {
   /** For one try. An answer that is later is asked for again. */
   readonly tryMs: number
   /** For all of them. */
   readonly totalMs: number
 }
 
-const PATIENCE: Patience = { tryMs: 6000, totalMs: 15_000 }
+const DEFAULT_RETRY_BUDGET: RetryBudget = { tryMs: 6000, totalMs: 15_000 }
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 
 /** The way to the exchange. Asking again is safe, because every order has an id of ours; so it asks again until it knows. */
 export class ExchangeClient {
   readonly #url: string
-  readonly #patience: Patience
+  readonly #retryBudget: RetryBudget
 
-  constructor(url: string, patience: Patience = PATIENCE) {
+  constructor(url: string, retryBudget: RetryBudget = DEFAULT_RETRY_BUDGET) {
     this.#url = url
-    this.#patience = patience
+    this.#retryBudget = retryBudget
   }
 
   /** Places an order, or learns what became of it. */
@@ -63,15 +63,15 @@ export class ExchangeClient {
   }
 
   async #ask<T>(path: string, signal: AbortSignal, body?: unknown): Promise<T> {
-    const deadline = performance.now() + this.#patience.totalMs
+    const deadline = performance.now() + this.#retryBudget.totalMs
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
       const leftMs = Math.ceil(deadline - performance.now())
       const answer =
-        leftMs > 0 ? await this.#try(path, signal, Math.min(leftMs, this.#patience.tryMs), body) : undefined
+        leftMs > 0 ? await this.#try(path, signal, Math.min(leftMs, this.#retryBudget.tryMs), body) : undefined
       signal.throwIfAborted()
       if (answer !== undefined && answer.status < 300) return answer.body as T
-      if (answer !== undefined && answer.status < 500) throw new ExchangeRefused(reasonIn(answer.body))
-      if (performance.now() + pauseMs > deadline) throw new ExchangeAway('The exchange gives no answer.')
+      if (answer !== undefined && answer.status < 500) throw new ExchangeRefusedError(reasonIn(answer.body))
+      if (performance.now() + pauseMs > deadline) throw new ExchangeUnavailableError('The exchange gives no answer.')
       await sleep(pauseMs * (0.5 + Math.random()), undefined, { signal })
     }
   }

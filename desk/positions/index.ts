@@ -25,7 +25,7 @@
 import { key } from 'pg-lockstep'
 import type { System } from '../desk.ts'
 import { checkPositions } from './check.ts'
-import { openOffice, type PositionOptions } from './office.ts'
+import { openPositionContext, type PositionOptions } from './positionContext.ts'
 import { SCHEMA } from './positions.sql.ts'
 import { Reconciler } from './reconcile.ts'
 import { positionRoutes } from './routes.ts'
@@ -38,11 +38,11 @@ export function createPositions(options: Partial<PositionOptions> = {}): System 
   return {
     name: 'positions',
     schema: SCHEMA,
-    routes: (desk) => positionRoutes(openOffice(desk, given)),
+    routes: (desk) => positionRoutes(openPositionContext(desk, given)),
     async background(desk, signal) {
       const lead = { signal, ttlMs: given.ttlMs, holder: desk.processName }
       await desk.lockstep.leader(key`Leader:positions`, lead, (lease) =>
-        new Reconciler(openOffice(desk, given)).run(AbortSignal.any([lease.signal, signal])),
+        new Reconciler(openPositionContext(desk, given)).run(AbortSignal.any([lease.signal, signal])),
       )
     },
     check: checkPositions,

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import type { OnceResult, Transaction } from 'pg-lockstep'
 import type { OpenPosition } from '../exchange/index.ts'
-import { Problem } from '../http/problem.ts'
-import { ExchangeRefused } from './exchangeClient.ts'
-import type { Office } from './office.ts'
+import { ProblemError } from '../http/problem.ts'
+import { ExchangeRefusedError } from './exchangeClient.ts'
+import type { PositionContext } from './positionContext.ts'
 import { orderIds, positionKey, type PositionRow, sideOf, signedQuantity, type Signal, stopPrice } from './position.ts'
 import { BEGIN_ADOPTION, BEGIN_SIGNAL, FAIL, FIND_OPEN, FINISH } from './positions.sql.ts'
 
@@ -15,8 +15,12 @@ interface Opened {
 }
 
 /** The signal's way: of all that come at once, in all processes, one opens the position, and the others get what it opened. */
-export function openPosition(office: Office, signal: Signal, waitMs: number): Promise<OnceResult<PositionRow>> {
-  return open(office, signal.symbol, waitMs, async (tx) => {
+export function openPosition(
+  context: PositionContext,
+  signal: Signal,
+  waitMs: number,
+): Promise<OnceResult<PositionRow>> {
+  return open(context, signal.symbol, waitMs, async (tx) => {
     const values = [randomUUID(), signal.symbol, signal.side, signal.quantity]
     return (await tx.query<PositionRow>(BEGIN_SIGNAL, values)).rows[0] as PositionRow
   })
@@ -26,25 +30,25 @@ export function openPosition(office: Office, signal: Signal, waitMs: number): Pr
  * The reconciler's way to what it found at the exchange and not at the desk. It is the same way: where a creation was begun and
  * nobody is at it any more, that one is brought to its end instead.
  */
-export function adoptPosition(office: Office, found: OpenPosition): Promise<OnceResult<PositionRow>> {
-  return open(office, found.symbol, 0, async (tx) => {
+export function adoptPosition(context: PositionContext, found: OpenPosition): Promise<OnceResult<PositionRow>> {
+  return open(context, found.symbol, 0, async (tx) => {
     const values = [randomUUID(), found.symbol, sideOf(found), Math.abs(found.net), found.id, found.price]
     return (await tx.query<PositionRow>(BEGIN_ADOPTION, values)).rows[0] as PositionRow
   })
 }
 
 /** Brings a creation to its end that nobody is at any more. */
-export function takeOver(office: Office, { symbol }: PositionRow): Promise<OnceResult<PositionRow>> {
-  return open(office, symbol, 0, () => {
-    throw new NothingBegun()
+export function takeOver(context: PositionContext, { symbol }: PositionRow): Promise<OnceResult<PositionRow>> {
+  return open(context, symbol, 0, () => {
+    throw new NothingBegunError()
   })
 }
 
 /** It was brought to its end by somebody else meanwhile. */
-export class NothingBegun extends Error {}
+export class NothingBegunError extends Error {}
 
 function open(
-  { desk, exchange, ttlMs }: Office,
+  { desk, exchange, ttlMs }: PositionContext,
   symbol: string,
   waitMs: number,
   begin: (tx: Transaction) => Promise<PositionRow>,
@@ -70,7 +74,7 @@ function open(
       (await tx.query<PositionRow>(FINISH, [id, exchangeId, entryPrice, price])).rows[0] as PositionRow,
     // Only where it is certain that nothing is left at the exchange. Without an answer, the beginning stays for the next.
     abandon: async (tx, { id }, error) => {
-      if (error instanceof ExchangeRefused) await tx.query(FAIL, [id, error.reason])
+      if (error instanceof ExchangeRefusedError) await tx.query(FAIL, [id, error.reason])
     },
   })
 
@@ -78,13 +82,13 @@ function open(
     const order = { clientId: orderIds.entry(row), kind: 'market', symbol, change: signedQuantity(row) } as const
     const { positionId, price } = await exchange.place(order, signal)
     // It was set against something that a person had traded the other way: there is nothing left to guard.
-    if (positionId === null) throw new ExchangeRefused('came-to-nothing')
+    if (positionId === null) throw new ExchangeRefusedError('came-to-nothing')
     return { id: positionId, price }
   }
 
   async function lookAgain(row: PositionRow, signal: AbortSignal): Promise<{ id: number; price: number }> {
     const held = await exchange.position(symbol, signal)
-    if (held === undefined || held.id !== Number(row.exchange_id)) throw new ExchangeRefused('no-position')
+    if (held === undefined || held.id !== Number(row.exchange_id)) throw new ExchangeRefusedError('no-position')
     return held
   }
 
@@ -93,7 +97,7 @@ function open(
       await exchange.place({ clientId: orderIds.stop(row), kind: 'stop', symbol, positionId, price }, signal)
     } catch (error) {
       // What cannot be guarded is not kept.
-      if (error instanceof ExchangeRefused) await getOut(row, positionId, signal)
+      if (error instanceof ExchangeRefusedError) await getOut(row, positionId, signal)
       throw error
     }
   }
@@ -103,13 +107,13 @@ function open(
       await exchange.place({ clientId: orderIds.close(row), kind: 'close', symbol, positionId }, signal)
     } catch (error) {
       // Refused: it is gone already, which is what was wanted.
-      if (!(error instanceof ExchangeRefused)) throw error
+      if (!(error instanceof ExchangeRefusedError)) throw error
     }
   }
 }
 
-function isClosing(symbol: string): Problem {
-  return new Problem(409, 'closing', 'The position is being closed', `Ask for ${symbol} again in a moment.`, {
+function isClosing(symbol: string): ProblemError {
+  return new ProblemError(409, 'closing', 'The position is being closed', `Ask for ${symbol} again in a moment.`, {
     retryAfterSeconds: 1,
   })
 }

@@ -6,7 +6,14 @@ import { checkPositions } from './check.ts'
 import { createPositions } from './index.ts'
 import { positionKey } from './position.ts'
 import { Reconciler } from './reconcile.ts'
-import { freshSymbol, openBranch, openExchange, reconciled, setFaults, tradeByHand } from './testing/positionBench.ts'
+import {
+  freshSymbol,
+  openExchange,
+  openPositionProcess,
+  reconciled,
+  setFaults,
+  tradeByHand,
+} from './testing/positionBench.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -14,13 +21,13 @@ const admin = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => admin.end())
 const exchange = await openExchange(database.url)
 const [one, other] = [
-  await openBranch(database.url, exchange.url, 'one'),
-  await openBranch(database.url, exchange.url, 'other'),
+  await openPositionProcess(database.url, exchange.url, 'one'),
+  await openPositionProcess(database.url, exchange.url, 'other'),
 ]
-const impatient = await openBranch(database.url, exchange.url, 'impatient', {
-  patience: { tryMs: 1000, totalMs: 1000 },
+const impatient = await openPositionProcess(database.url, exchange.url, 'impatient', {
+  retryBudget: { tryMs: 1000, totalMs: 1000 },
 })
-const reconciler = new Reconciler(one.office)
+const reconciler = new Reconciler(one.context)
 const never = new AbortController().signal
 
 afterEach(() => setFaults(exchange, NO_FAULTS))
@@ -60,7 +67,7 @@ describe('a signal', () => {
   })
 
   test('holds no connection while the exchange is asked', async () => {
-    const small = await openBranch(database.url, exchange.url, 'small', { max: 2 })
+    const small = await openPositionProcess(database.url, exchange.url, 'small', { max: 2 })
     const symbols = Array.from({ length: 20 }, () => freshSymbol('POOL'))
     // All twenty have their row, and so wait for the exchange: with a pool of two, nobody may sit on a connection.
     await setFaults(exchange, { slowRate: 1, slowMs: 2000 })

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LeaseHeld, LeaseLost } from 'pg-lockstep'
+import { LeaseHeldError, LeaseLostError } from 'pg-lockstep'
 import type { OpenPosition } from '../exchange/index.ts'
-import { Problem } from '../http/problem.ts'
-import { ExchangeAway, ExchangeRefused } from './exchangeClient.ts'
-import type { Office } from './office.ts'
-import { adoptPosition, NothingBegun, takeOver } from './open.ts'
+import { ProblemError } from '../http/problem.ts'
+import { ExchangeRefusedError, ExchangeUnavailableError } from './exchangeClient.ts'
+import type { PositionContext } from './positionContext.ts'
+import { adoptPosition, NothingBegunError, takeOver } from './open.ts'
 import { orderIds, positionKey, type PositionRow, signedQuantity } from './position.ts'
 import { KNOWN, NOTE_ROUND } from './positions.sql.ts'
 import { repair } from './repair.ts'
@@ -28,16 +28,16 @@ export interface Round {
  * own lease, because a stop-loss takes longer than the time between two rounds.
  */
 export class Reconciler {
-  readonly #office: Office
+  readonly #context: PositionContext
   readonly #repairing = new Map<string, Promise<void>>()
 
-  constructor(office: Office) {
-    this.#office = office
+  constructor(context: PositionContext) {
+    this.#context = context
   }
 
   /** A round every `everyMs`, until the signal. Whatever goes wrong, the next round tries again. */
   async run(signal: AbortSignal): Promise<void> {
-    const { desk, everyMs } = this.#office
+    const { desk, everyMs } = this.#context
     while (!signal.aborted) {
       const began = performance.now()
       try {
@@ -59,7 +59,7 @@ export class Reconciler {
   }
 
   async round(signal: AbortSignal): Promise<Round> {
-    const { desk, exchange } = this.#office
+    const { desk, exchange } = this.#context
     const began = performance.now()
     // The exchange first: what it shows and the desk does not know was not begun by the desk before.
     const atExchange = await exchange.positions(signal)
@@ -83,23 +83,24 @@ export class Reconciler {
     atExchange: readonly OpenPosition[],
     rows: readonly PositionRow[],
   ): Generator<{ readonly symbol: string; readonly work: () => Promise<unknown> }> {
-    const office = this.#office
+    const context = this.#context
     const open = new Map(rows.filter(isOpen).map((row) => [row.symbol, row]))
     const knownIds = new Set(rows.map((row) => Number(row.exchange_id)))
     const held = new Map(atExchange.map((position) => [position.symbol, position]))
     for (const position of atExchange) {
       const { symbol } = position
-      if (!open.has(symbol) && !knownIds.has(position.id)) yield { symbol, work: () => adoptPosition(office, position) }
+      if (!open.has(symbol) && !knownIds.has(position.id))
+        yield { symbol, work: () => adoptPosition(context, position) }
     }
     for (const row of open.values()) {
       const { symbol } = row
-      if (row.status === 'opening') yield { symbol, work: () => takeOver(office, row) }
-      else if (!agrees(row, held.get(symbol))) yield { symbol, work: () => repair(office, symbol) }
+      if (row.status === 'opening') yield { symbol, work: () => takeOver(context, row) }
+      else if (!agrees(row, held.get(symbol))) yield { symbol, work: () => repair(context, symbol) }
     }
   }
 
   #begin(symbol: string, work: () => Promise<unknown>): void {
-    const { desk } = this.#office
+    const { desk } = this.#context
     const repairing = work()
       .then(
         () => undefined,
@@ -129,7 +130,12 @@ function agrees(row: PositionRow, held: OpenPosition | undefined): boolean {
 
 /** Somebody else is at it, or was, or the exchange will be asked again in the next round. */
 function isOrdinary(error: unknown): boolean {
-  return [LeaseHeld, LeaseLost, NothingBegun, Problem, ExchangeAway, ExchangeRefused].some(
-    (kind) => error instanceof kind,
-  )
+  return [
+    LeaseHeldError,
+    LeaseLostError,
+    NothingBegunError,
+    ProblemError,
+    ExchangeUnavailableError,
+    ExchangeRefusedError,
+  ].some((kind) => error instanceof kind)
 }

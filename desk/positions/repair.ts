@@ -1,8 +1,8 @@
 import type { Lease } from 'pg-lockstep'
 import type { OpenPosition } from '../exchange/index.ts'
 import { finishClosing } from './close.ts'
-import { ExchangeRefused } from './exchangeClient.ts'
-import type { Office } from './office.ts'
+import { ExchangeRefusedError } from './exchangeClient.ts'
+import type { PositionContext } from './positionContext.ts'
 import { orderIds, positionKey, type PositionRow, sideOf, signedQuantity, stopPrice } from './position.ts'
 import { CLOSED, CORRECT, FIND_OPEN, NEXT_STOP, START_CLOSING } from './positions.sql.ts'
 
@@ -10,15 +10,15 @@ import { CLOSED, CORRECT, FIND_OPEN, NEXT_STOP, START_CLOSING } from './position
  * Makes the desk's row and the exchange agree again. What made it look wrong was read without the lease, and may be old; so both
  * sides are read again under it. While somebody else has the lease, it is theirs to put right.
  */
-export async function repair(office: Office, symbol: string): Promise<void> {
-  const { desk, exchange, ttlMs } = office
+export async function repair(context: PositionContext, symbol: string): Promise<void> {
+  const { desk, exchange, ttlMs } = context
   const lease = await desk.lockstep.leases.tryAcquire(positionKey(symbol), { ttlMs, holder: desk.processName })
   if (lease === undefined) return
   try {
     const row = await lease.transaction({}, async (tx) => (await tx.query<PositionRow>(FIND_OPEN, [symbol])).rows[0])
     if (row === undefined || row.status === 'opening') return
     if (row.status === 'closing') {
-      await finishClosing(office, lease, row)
+      await finishClosing(context, lease, row)
       return
     }
     const held = await exchange.position(symbol, lease.signal)
@@ -29,7 +29,7 @@ export async function repair(office: Office, symbol: string): Promise<void> {
     if (held.net !== signedQuantity(row)) {
       await lease.transaction({}, (tx) => tx.query(CORRECT, [row.id, sideOf(held), Math.abs(held.net)]))
     }
-    await oneStop(office, lease, row, held)
+    await oneStop(context, lease, row, held)
   } finally {
     await lease.release()
   }
@@ -39,8 +39,8 @@ export async function repair(office: Office, symbol: string): Promise<void> {
 const MOST_TRIES = 3
 
 /** Exactly one, and ours. A new one is written down before it is placed, so that whoever comes next knows its id. */
-async function oneStop(office: Office, lease: Lease, row: PositionRow, held: OpenPosition): Promise<void> {
-  const { exchange } = office
+async function oneStop(context: PositionContext, lease: Lease, row: PositionRow, held: OpenPosition): Promise<void> {
+  const { exchange } = context
   let current = row
   try {
     let live = held.stops.includes(orderIds.stop(current))
@@ -53,13 +53,13 @@ async function oneStop(office: Office, lease: Lease, row: PositionRow, held: Ope
       if (!live) current = await nextStop(lease, current, price)
     }
   } catch (error) {
-    if (!(error instanceof ExchangeRefused)) throw error
+    if (!(error instanceof ExchangeRefusedError)) throw error
     // What cannot be guarded is not kept.
     const closing = await lease.transaction(
       {},
       async (tx) => (await tx.query<PositionRow>(START_CLOSING, [row.id])).rows[0] as PositionRow,
     )
-    await finishClosing(office, lease, closing)
+    await finishClosing(context, lease, closing)
     return
   }
   for (const other of held.stops) {

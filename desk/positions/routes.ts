@@ -1,9 +1,9 @@
 import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi'
-import { notFound, Problem } from '../http/problem.ts'
+import { notFound, ProblemError } from '../http/problem.ts'
 import { answers, jsonBody, newRoutes } from '../http/routes.ts'
 import { closePosition } from './close.ts'
-import { ExchangeAway, ExchangeRefused } from './exchangeClient.ts'
-import type { Office } from './office.ts'
+import { ExchangeRefusedError, ExchangeUnavailableError } from './exchangeClient.ts'
+import type { PositionContext } from './positionContext.ts'
 import { openPosition } from './open.ts'
 import type { PositionRow } from './position.ts'
 import { FIND_LAST, LIST } from './positions.sql.ts'
@@ -80,12 +80,12 @@ const closeRoute = createRoute({
   responses: answers({ 200: ['It is closed.', Position] }, [400, 404, 409, 503]),
 })
 
-export function positionRoutes(office: Office): OpenAPIHono {
-  const { pool } = office.desk
+export function positionRoutes(context: PositionContext): OpenAPIHono {
+  const { pool } = context.desk
   const routes = newRoutes()
 
   routes.openapi(openRoute, async (c) => {
-    const { value, created } = await explained(openPosition(office, c.req.valid('json'), WAIT_MS))
+    const { value, created } = await explained(openPosition(context, c.req.valid('json'), WAIT_MS))
     return c.json(shown(value), created ? 201 : 200)
   })
 
@@ -103,7 +103,7 @@ export function positionRoutes(office: Office): OpenAPIHono {
 
   routes.openapi(closeRoute, async (c) => {
     const { symbol } = c.req.valid('param')
-    return c.json(shown(await explained(closePosition(office, symbol, WAIT_MS))), 200)
+    return c.json(shown(await explained(closePosition(context, symbol, WAIT_MS))), 200)
   })
 
   return routes
@@ -114,15 +114,15 @@ async function explained<T>(work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (error) {
-    if (error instanceof ExchangeRefused) {
+    if (error instanceof ExchangeRefusedError) {
       const detail = `The exchange said ${error.reason}. There is no position, and nothing is left at the exchange.`
-      throw new Problem(422, 'refused-by-exchange', 'The exchange refused', detail, {
+      throw new ProblemError(422, 'refused-by-exchange', 'The exchange refused', detail, {
         members: { reason: error.reason },
       })
     }
-    if (error instanceof ExchangeAway) {
+    if (error instanceof ExchangeUnavailableError) {
       const detail = 'What was begun is brought to its end as soon as the exchange answers. Ask again to see it.'
-      throw new Problem(503, 'exchange-away', 'The exchange gives no answer', detail, { retryAfterSeconds: 5 })
+      throw new ProblemError(503, 'exchange-away', 'The exchange gives no answer', detail, { retryAfterSeconds: 5 })
     }
     throw error
   }

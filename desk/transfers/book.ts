@@ -1,5 +1,5 @@
 import { lockRows, type Transaction } from 'pg-lockstep'
-import { notFound, Problem } from '../http/problem.ts'
+import { notFound, ProblemError } from '../http/problem.ts'
 import { BANK, SET_BALANCES, TRANSFERS_OF_REQUESTS, WRITE_ENTRIES, WRITE_TRANSFERS } from './transfers.sql.ts'
 
 export interface Transfer {
@@ -24,7 +24,7 @@ export interface Booked extends Transfer {
  * Books transfers, one or many, in one transaction: one answer for each, in their order. Every row is locked at once and in one order,
  * each transfer is decided in memory on what those before it left, and all are written together with COMMIT.
  */
-export async function book(tx: BookTransaction, transfers: readonly Transfer[]): Promise<(Booked | Problem)[]> {
+export async function book(tx: BookTransaction, transfers: readonly Transfer[]): Promise<(Booked | ProblemError)[]> {
   const accounts = await lockRows<{ id: string; balance: string }>(
     tx,
     'lockstep_desk.accounts',
@@ -35,7 +35,7 @@ export async function book(tx: BookTransaction, transfers: readonly Transfer[]):
   // Read under the locks: a first request that was still running has committed by now, or never will.
   const known = await transfersOf(tx, transfers)
   const decided: Transfer[] = []
-  const answers = transfers.map((transfer): Booked | Problem => {
+  const answers = transfers.map((transfer): Booked | ProblemError => {
     const before = transfer.request === undefined ? undefined : known.get(transfer.request)
     if (before !== undefined) return isSame(before, transfer) ? { ...before, replayed: true } : keyReused()
     const { from, to, amount } = transfer
@@ -78,12 +78,12 @@ function isSame(one: Transfer, other: Transfer): boolean {
   return one.from === other.from && one.to === other.to && one.amount === other.amount
 }
 
-export function keyReused(): Problem {
+export function keyReused(): ProblemError {
   const detail = 'The first transfer with this key was another one. Use a new key.'
-  return new Problem(422, 'key-reused', 'Idempotency-Key was used for another request', detail)
+  return new ProblemError(422, 'key-reused', 'Idempotency-Key was used for another request', detail)
 }
 
-function insufficientFunds(account: string, balance: number, amount: number): Problem {
+function insufficientFunds(account: string, balance: number, amount: number): ProblemError {
   const detail = `The account ${account} has ${balance}, which is less than ${amount}.`
-  return new Problem(422, 'insufficient-funds', 'Not enough money', detail, { members: { balance } })
+  return new ProblemError(422, 'insufficient-funds', 'Not enough money', detail, { members: { balance } })
 }

@@ -3,7 +3,7 @@ import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi'
 import { key } from 'pg-lockstep'
 import { honoHandler } from 'pg-lockstep/http'
 import type { Desk } from '../desk.ts'
-import { notFound, Problem } from '../http/problem.ts'
+import { notFound, ProblemError } from '../http/problem.ts'
 import { retriedInTransaction } from '../http/retried.ts'
 import { Amount, answers, Id, IdInPath, jsonBody, newRoutes, RetryHeaders } from '../http/routes.ts'
 import { book, keyReused, type Transfer } from './book.ts'
@@ -121,7 +121,7 @@ export function transferRoutes({ pool, lockstep }: Desk): OpenAPIHono {
       return await honoHandler(retried, async (_, tx) => {
         const [answer] = await book(tx, [wanted])
         // Answered, not thrown: a retry is refused as well.
-        return answer instanceof Problem ? answer.answer(c) : c.json(made(answer as Transfer), 201)
+        return answer instanceof ProblemError ? answer.answer(c) : c.json(made(answer as Transfer), 201)
       })(c)
     } catch (error) {
       throw isKeyReused(error) ? keyReused() : error

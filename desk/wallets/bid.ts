@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { key, type Key, type Transaction } from 'pg-lockstep'
-import { notFound, Problem } from '../http/problem.ts'
+import { notFound, ProblemError } from '../http/problem.ts'
 import { GIVE_BACK, LEAD, NOTE_BID, READ_AUCTION, READ_WALLET, RESERVE } from './wallets.sql.ts'
 
 export interface Auction {
@@ -26,8 +26,8 @@ export interface Bid {
 }
 
 /** Between the look and the lock somebody else took the lead: other wallets have to be locked. */
-export class LeaderChanged extends Error {
-  override readonly name = 'LeaderChanged'
+export class LeaderChangedError extends Error {
+  override readonly name = 'LeaderChangedError'
 }
 
 /** Anything that runs a statement: a pool, or a transaction. */
@@ -67,9 +67,9 @@ export async function placeBid(
   tx: Queries & Pick<Transaction, 'queryAtCommit'>,
   bid: Bid,
   wanted: Wanted,
-): Promise<{ id: string } | Problem> {
+): Promise<{ id: string } | ProblemError> {
   const auction = await readAuction(tx, bid.auction)
-  if (auction.wallet !== wanted.leader) throw new LeaderChanged(`${bid.auction} is led by another wallet by now.`)
+  if (auction.wallet !== wanted.leader) throw new LeaderChangedError(`${bid.auction} is led by another wallet by now.`)
   if (auction.closed) return closed(auction)
   if (bid.amount < auction.reserve || bid.amount <= (auction.amount ?? 0)) return tooLow(auction, bid.amount)
   const wallet = await readWallet(tx, bid.wallet)
@@ -84,21 +84,21 @@ export async function placeBid(
   return { id }
 }
 
-export function closed({ id, amount }: Auction): Problem {
-  return new Problem(409, 'auction-closed', 'The auction is closed', `The auction ${id} takes no bids any more.`, {
+export function closed({ id, amount }: Auction): ProblemError {
+  return new ProblemError(409, 'auction-closed', 'The auction is closed', `The auction ${id} takes no bids any more.`, {
     members: { leading: amount },
   })
 }
 
-function tooLow({ id, reserve, amount: leading }: Auction, amount: number): Problem {
+function tooLow({ id, reserve, amount: leading }: Auction, amount: number): ProblemError {
   const detail =
     leading === null
       ? `The first bid in ${id} must be at least ${reserve}; this one is ${amount}.`
       : `A bid in ${id} must be above ${leading}; this one is ${amount}.`
-  return new Problem(409, 'bid-too-low', 'The bid is not high enough', detail, { members: { leading, reserve } })
+  return new ProblemError(409, 'bid-too-low', 'The bid is not high enough', detail, { members: { leading, reserve } })
 }
 
-function insufficientFunds({ id }: Wallet, available: number, amount: number): Problem {
+function insufficientFunds({ id }: Wallet, available: number, amount: number): ProblemError {
   const detail = `The wallet ${id} has ${available} to spend, which is less than ${amount}.`
-  return new Problem(422, 'insufficient-funds', 'Not enough money', detail, { members: { available } })
+  return new ProblemError(422, 'insufficient-funds', 'Not enough money', detail, { members: { available } })
 }

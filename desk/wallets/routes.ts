@@ -3,13 +3,13 @@ import { createRoute, type OpenAPIHono, z } from '@hono/zod-openapi'
 import { key } from 'pg-lockstep'
 import { honoHandler } from 'pg-lockstep/http'
 import type { Desk } from '../desk.ts'
-import { notFound, Problem } from '../http/problem.ts'
+import { notFound, ProblemError } from '../http/problem.ts'
 import { retriedInTransaction } from '../http/retried.ts'
 import { Amount, answers, Id, IdInPath, jsonBody, newRoutes, RetryHeaders } from '../http/routes.ts'
 import {
   type Auction,
   closed,
-  LeaderChanged,
+  LeaderChangedError,
   lookWhoLeads,
   placeBid,
   readAuction,
@@ -139,7 +139,7 @@ export function walletRoutes({ pool, lockstep }: Desk): OpenAPIHono {
       const bidding = retriedInTransaction(lockstep, { transaction, lock: () => seen.locks })
       return honoHandler(bidding, async (_, tx) => {
         const placed = await placeBid(tx, wanted, seen)
-        return placed instanceof Problem ? placed.answer(c) : c.json({ ...placed, ...wanted }, 201)
+        return placed instanceof ProblemError ? placed.answer(c) : c.json({ ...placed, ...wanted }, 201)
       })(c)
     })
   })
@@ -153,7 +153,7 @@ export function walletRoutes({ pool, lockstep }: Desk): OpenAPIHono {
       return honoHandler(closing, async (_, tx) => {
         const auction = await readAuction(tx, id)
         if (auction.closed) return closed(auction).answer(c)
-        if (auction.wallet !== leader) throw new LeaderChanged(`${id} is led by another wallet by now.`)
+        if (auction.wallet !== leader) throw new LeaderChangedError(`${id} is led by another wallet by now.`)
         await tx.query(CLOSE, [id])
         if (auction.wallet !== null) await tx.query(PAY, [auction.wallet, auction.amount])
         return c.json(shown({ ...auction, closed: true }), 200)
@@ -170,10 +170,10 @@ async function untilNobodyElseLeads(attempt: () => Promise<Response>): Promise<R
     try {
       return await attempt()
     } catch (error) {
-      if (!(error instanceof LeaderChanged)) throw error
+      if (!(error instanceof LeaderChangedError)) throw error
       if (look === LOOKS) {
         const detail = 'Too many bid at once. Nothing was done.'
-        throw new Problem(503, 'too-many-bids', 'Not just now', detail, { retryAfterSeconds: 1 })
+        throw new ProblemError(503, 'too-many-bids', 'Not just now', detail, { retryAfterSeconds: 1 })
       }
     }
   }

@@ -7,7 +7,7 @@
  * dispatcher that has lost its memory: nothing counts twice.
  */
 import pg from 'pg'
-import { EventRefused, key, Lockstep } from 'pg-lockstep'
+import { EventRefusedError, key, Lockstep } from 'pg-lockstep'
 import { postgresSink } from 'pg-lockstep/postgres-sink'
 
 interface Trade {
@@ -60,7 +60,7 @@ export async function run(pool: pg.Pool, address: string): Promise<PostgresSinkR
       const { rowCount } = await tx.query(BOOK, [event.key, quantity])
       if (rowCount !== 1) {
         refusals.push(event.key)
-        throw new EventRefused(`the portfolio ${event.key} is closed`)
+        throw new EventRefusedError(`the portfolio ${event.key} is closed`)
       }
       // Nothing is read from it: it goes together with COMMIT.
       await tx.queryAtCommit(NOTE, [event.key, event.seq])

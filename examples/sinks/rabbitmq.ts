@@ -66,7 +66,7 @@ export async function run(pool: pg.Pool, address: string): Promise<RabbitmqResul
       if (verdict === 'first') (booked[event.key] ??= []).push(event.seq)
       else again++
     } catch {
-      // Nothing was written. Back to its place: what comes before it in its stream, the inbox asks for (InboxGap).
+      // Nothing was written. Back to its place: what comes before it in its stream, the inbox asks for (InboxGapError).
       channel.nack(message, false, true)
       return
     }

@@ -10,7 +10,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type pg from 'pg'
-import { HistoryDiverged, InboxGap, key, Lockstep, WebhookUnverified } from 'pg-lockstep'
+import { HistoryDivergedError, InboxGapError, key, Lockstep, WebhookUnverifiedError } from 'pg-lockstep'
 import { verifyWebhook, webhookSink } from 'pg-lockstep/webhook'
 
 interface Trade {
@@ -63,9 +63,9 @@ export async function run(pool: pg.Pool): Promise<WebhookResult> {
       } else again++
       return 204
     } catch (error) {
-      if (error instanceof WebhookUnverified) return 401
-      if (error instanceof InboxGap) return 425
-      if (error instanceof HistoryDiverged) return 409
+      if (error instanceof WebhookUnverifiedError) return 401
+      if (error instanceof InboxGapError) return 425
+      if (error instanceof HistoryDivergedError) return 409
       return 500
     }
   }

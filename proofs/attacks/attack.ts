@@ -7,7 +7,7 @@ export interface Findings {
 }
 
 /** Tells people how far it is. */
-export type Tell = (text: string) => void
+export type ReportProgress = (text: string) => void
 
 /** A promise under attack. The same code runs at two sizes: full for `npm run attack`, small for `npm cit`. */
 export interface Attack {
@@ -16,7 +16,7 @@ export interface Attack {
   readonly about: string
   /** Needs a native build of minutes: only by its command, not in `npm cit`. */
   readonly needsBuild?: true
-  run(size: 'full' | 'small', tell: Tell): Promise<Findings>
+  run(size: 'full' | 'small', reportProgress: ReportProgress): Promise<Findings>
 }
 
 /** Makes an attack from its two sizes and the code that they share. */
@@ -25,8 +25,8 @@ export function attack<Size>(definition: {
   readonly about: string
   readonly full: Size
   readonly small: Size
-  run(size: Size, tell: Tell): Promise<Findings>
+  run(size: Size, reportProgress: ReportProgress): Promise<Findings>
 }): Attack {
   const { name, about } = definition
-  return { name, about, run: (size, tell) => definition.run(definition[size], tell) }
+  return { name, about, run: (size, reportProgress) => definition.run(definition[size], reportProgress) }
 }

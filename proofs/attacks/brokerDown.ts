@@ -6,7 +6,7 @@ import type { Broker, RunningBroker } from '../../tools/brokers/broker.ts'
 import { goal, type Goal } from '../../tools/judge/report.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { type BrokerReport, orderAtBroker } from '../checkers/brokerOrder.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { BROKERS, brokerNamed } from './sinks/brokers.ts'
 import { databaseOn } from './sinks/database.ts'
 import { Trickle } from './sinks/trickle.ts'
@@ -38,19 +38,19 @@ export const brokerDown = attack<Size>({
   about: 'brokers killed and restarted under load: nothing is lost, the order is kept, and no event is blamed',
   full: { lanes: 2, forMs: 60_000, upMs: 5000, load: { keys: 50, each: 20, everyMs: 20 } },
   small: { lanes: BROKERS.length, forMs: 0, upMs: 500, load: { keys: 20, each: 10, everyMs: 20 } },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const source = await startPostgres({ settings: { max_connections: '200' } })
     try {
       const found: Found[] = []
       const left = [...BROKERS]
       const lane = async (): Promise<void> => {
         for (let broker = left.shift(); broker !== undefined; broker = left.shift()) {
-          found.push(await besiege(source, broker, size, tell))
+          found.push(await besiege(source, broker, size, reportProgress))
         }
       }
       await Promise.all(Array.from({ length: size.lanes }, lane))
-      tell('broker-down: the control')
-      const planted = await besiege(source, brokerNamed(CONTROL), { ...size, forMs: 0 }, tell, believing)
+      reportProgress('broker-down: the control')
+      const planted = await besiege(source, brokerNamed(CONTROL), { ...size, forMs: 0 }, reportProgress, believing)
       return {
         results: [...found, { ...planted, broker: `${CONTROL}, believing` }].map((each) => ({ ...each })),
         goals: [...found.flatMap(goalsOf), controlOf(planted)],
@@ -107,7 +107,7 @@ async function besiege(
   source: PostgresServer,
   broker: Broker,
   size: Size,
-  tell: Tell,
+  reportProgress: ReportProgress,
   plant?: (sink: Sink) => Sink,
 ): Promise<Found> {
   const name = `${broker.name}_${plant === undefined ? 'down' : 'planted'}`
@@ -136,14 +136,14 @@ async function besiege(
     let kills = 0
     do {
       await sleep(size.upMs)
-      tell(`broker-down: ${name}, killed ${++kills} times`)
+      reportProgress(`broker-down: ${name}, killed ${++kills} times`)
       await running.kill()
       await sleep(downMs)
       await running.start()
     } while (performance.now() < deadline)
     await sleep(Math.min(size.upMs, 1000))
     await trickle.end()
-    tell(`broker-down: ${name}, waiting for the rest`)
+    reportProgress(`broker-down: ${name}, waiting for the rest`)
     const drainMs = plant === undefined ? DRAIN_MS : CONTROL_DRAIN_MS
     const report = await arrived(running, topic, trickle.written, drainMs)
     const parked = await waiting(lockstep, drainMs)

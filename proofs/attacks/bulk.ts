@@ -8,7 +8,7 @@ import type { BulkOrder, BulkTimes } from './outbox/bulkProcess.ts'
 import { Bystanders } from './outbox/bystanders.ts'
 import { CREATE_BYSTANDERS } from './outbox/bystanders.sql.ts'
 import { Drain } from './outbox/drain.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { FORGET_EVENTS, LOCK_EACH, WRITTEN } from './bulk.sql.ts'
 
 interface Size {
@@ -41,13 +41,13 @@ export const bulk = attack<Size>({
   about: 'the outbox with 100,000 streams and 1,000,000 events in one transaction, on a server with default settings',
   full: { streams: 100_000, rounds: 3, minRate: 0.5, slackMs: 250, events: 1_000_000 },
   small: { streams: 10_000, rounds: 1, minRate: 0.2, slackMs: 2000, events: 30_000 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab(DEFAULTS)
     const writers = { pg: startWriter(lab, 'pg'), postgres: startWriter(lab, 'postgres') }
     try {
-      const drained = await manyEvents(lab, size, writers.pg, tell)
+      const drained = await manyEvents(lab, size, writers.pg, reportProgress)
       await lab.admin.query(FORGET_EVENTS)
-      const many = await manyStreams(lab, size, writers, tell)
+      const many = await manyStreams(lab, size, writers, reportProgress)
       return { results: [...many.results, ...drained.results], goals: [...many.goals, ...drained.goals] }
     } finally {
       await Promise.all(DRIVERS.map((driver) => writers[driver].kill()))
@@ -87,7 +87,7 @@ async function manyStreams(
   lab: Lab,
   size: Size,
   writers: Readonly<Record<DriverName, BulkWriter>>,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<Findings> {
   await lab.admin.query(CREATE_BYSTANDERS)
   const bystanders = new Bystanders(lab)
@@ -95,7 +95,7 @@ async function manyStreams(
   const goals: Goal[] = []
   try {
     for (const driver of DRIVERS) {
-      const { few, many } = await play(lab, size, { driver, ...writers[driver] }, bystanders, tell)
+      const { few, many } = await play(lab, size, { driver, ...writers[driver] }, bystanders, reportProgress)
       const rate = ({ events, totalMs }: Rounds): number => (events / totalMs) * 1000
       const row = (keys: number, rounds: Rounds): ResultRow => ({
         what: `written by ${driver}`,
@@ -118,12 +118,12 @@ async function manyStreams(
         ),
       )
     }
-    for (const error of bystanders.errors.slice(0, 5)) tell(`bulk: ${String(error)}`)
+    for (const error of bystanders.errors.slice(0, 5)) reportProgress(`bulk: ${String(error)}`)
     goals.push(
       goal('errors of others', bystanders.errors.length, '=', 0),
       goal('events that others enqueued meanwhile', bystanders.enqueued, '>=', 100),
     )
-    tell('bulk: the control, a lock for each')
+    reportProgress('bulk: the control, a lock for each')
     bystanders.errors.splice(0)
     const refused = await lockEach(lab)
     goals.push(goal('control, a lock for each: refused for want of memory', refused ? 1 : 0, '=', 1))
@@ -144,7 +144,7 @@ async function play(
   size: Size,
   { driver, write }: BulkWriter & { readonly driver: DriverName },
   bystanders: Bystanders,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<{ few: Rounds; many: Rounds }> {
   const none = { events: 0, totalMs: 0, flushMs: 0, longestMs: 0, beyondMs: 0, failures: 0, misnumbered: 0 }
   const [few, many]: [Rounds, Rounds] = [{ ...none }, { ...none }]
@@ -154,7 +154,7 @@ async function play(
       [FEW, few],
       [size.streams, many],
     ] as const) {
-      tell(`bulk: ${driver}, ${round} of ${size.rounds}, ${size.streams} events over ${keys} keys`)
+      reportProgress(`bulk: ${driver}, ${round} of ${size.rounds}, ${size.streams} events over ${keys} keys`)
       const topic = `${driver}-${round}-${keys}`
       await sleep(100)
       bystanders.takeLongestMs()
@@ -162,7 +162,7 @@ async function play(
       // Whoever waits for it is served now.
       await sleep(100)
       const waitedMs = bystanders.takeLongestMs()
-      if (error !== undefined) tell(`bulk: ${error}`)
+      if (error !== undefined) reportProgress(`bulk: ${error}`)
       const { rows } = await lab.admin.query<{ events: number; streams: number; misnumbered: number }>(WRITTEN, [
         topic,
         keys,
@@ -195,23 +195,28 @@ async function lockEach(lab: Lab): Promise<boolean> {
   }
 }
 
-async function manyEvents(lab: Lab, size: Size, { write }: BulkWriter, tell: Tell): Promise<Findings> {
+async function manyEvents(
+  lab: Lab,
+  size: Size,
+  { write }: BulkWriter,
+  reportProgress: ReportProgress,
+): Promise<Findings> {
   const checker = new StreamOrderChecker()
   const drain = new Drain(lab.url('direct'), BATCH, (arrival) => checker.see(arrival))
   try {
     await write({ topic: 'warm-up', events: 1, keys: 1 })
     while (drain.events === 0) await sleep(10)
-    tell(`bulk: ${size.events} events are written`)
+    reportProgress(`bulk: ${size.events} events are written`)
     const { error } = await write({ topic: 'bulk', events: size.events, keys: FEW })
     if (error !== undefined) throw new Error(error)
     const startedAt = performance.now()
     while (drain.events < size.events + 1 && performance.now() - startedAt < DRAIN_MS) {
-      tell(`bulk: ${drain.events} of ${size.events} events`)
+      reportProgress(`bulk: ${drain.events} of ${size.events} events`)
       await sleep(100)
     }
     const tookMs = performance.now() - startedAt
     const { events, violations, diverged, examples } = checker.report()
-    for (const example of examples) tell(`bulk: ${example}`)
+    for (const example of examples) reportProgress(`bulk: ${example}`)
     const delivered = {
       what: 'delivered',
       streams: FEW,

@@ -5,7 +5,7 @@ import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks } from '../checkers/leftovers.ts'
 import { ADVISORY_LOCKS } from '../checkers/leftovers.sql.ts'
 import { type DriverName, DRIVERS, type Lab, openLab } from './lab.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { cancelFor, CREATE, NOISE, READ, SUM, WRITE } from './cancel.sql.ts'
 
 interface Size {
@@ -49,7 +49,7 @@ export const cancel = attack<Size>({
   about: 'statements cancelled at random behind a busy PgBouncer: no lock is left, and every success counts once',
   full: { durationMs: 20_000, atLeast: 50 },
   small: { durationMs: 2000, atLeast: 3 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     const bouncer = await startPgBouncer({
       postgresPort: lab.server.port,
@@ -63,7 +63,7 @@ export const cancel = attack<Size>({
       await lab.admin.query(CREATE)
       const url = bouncer.url('postgres')
       const results: ResultRow[] = []
-      const tallies = await strike({ lab, url, opened }, size, tell)
+      const tallies = await strike({ lab, url, opened }, size, reportProgress)
       // The pools are still open: PgBouncer has closed no server connection on their account.
       const tookMs = await timeUntilNoLocks(lab.admin)
       const { rowCount: left } = await lab.admin.query(ADVISORY_LOCKS)
@@ -96,7 +96,11 @@ export const cancel = attack<Size>({
   },
 })
 
-async function strike({ lab, url, opened }: Stage, size: Size, tell: Tell): Promise<Map<string, Tally>> {
+async function strike(
+  { lab, url, opened }: Stage,
+  size: Size,
+  reportProgress: ReportProgress,
+): Promise<Map<string, Tally>> {
   const tallies = new Map<string, Tally>()
   const tallyOf = (who: string): Tally => {
     const tally = tallies.get(who) ?? { done: 0, cancelled: 0, others: new Map<string, number>() }
@@ -125,7 +129,7 @@ async function strike({ lab, url, opened }: Stage, size: Size, tell: Tell): Prom
   for (let number = 0; number < NOISY; number++) working.push(() => until(noise, () => noisy.query(NOISE)))
   const all = working.map((begin) => begin())
   for (let left = size.durationMs; left > 0; left -= TELL_EVERY_MS) {
-    tell(`cancel: ${left / 1000} s left`)
+    reportProgress(`cancel: ${left / 1000} s left`)
     await lab.admin.query(cancelFor(Math.min(left, TELL_EVERY_MS)))
   }
   striking.goesOn = false

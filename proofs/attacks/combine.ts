@@ -1,7 +1,7 @@
 import { once as event } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
-import { bookErrors, ToldTransfers } from '../checkers/ledger.ts'
+import { bookErrors, ReportedTransfers } from '../checkers/ledger.ts'
 import { waitFor } from '../checkers/leftovers.ts'
 import { type KillableProcess, startProcess } from '../faults/killableProcess.ts'
 import { DRIVERS, type Lab, openLab } from './lab.ts'
@@ -26,18 +26,18 @@ export const combine = attack<Size>({
   about: 'a process is killed in the middle of a batch: every success is in the books, nothing is there twice',
   full: { kills: 40 },
   small: { kills: 2 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       await lab.admin.query(createLedger(ACCOUNTS, INITIAL))
-      const told = new ToldTransfers()
+      const told = new ReportedTransfers()
       const stages = { begun: 0, written: 0, 'in COMMIT': 0 }
       for (let kill = 0; kill < size.kills; kill++) {
-        tell(`combine: kill ${kill + 1} of ${size.kills}`)
+        reportProgress(`combine: kill ${kill + 1} of ${size.kills}`)
         stages[await killInFlight(lab, [driverOf(kill), String(kill)], told)]++
       }
-      tell('combine: with a planted bug')
-      const planted = new ToldTransfers()
+      reportProgress('combine: with a planted bug')
+      const planted = new ReportedTransfers()
       await killInFlight(lab, ['pg', 'planted', 'early'], planted)
       const { lost, twice } = await told.compare(lab.admin)
       const { off, wrong } = await bookErrors(lab.admin, ACCOUNTS, INITIAL)
@@ -84,7 +84,7 @@ function driverOf(number: number): string {
 async function killInFlight(
   lab: Lab,
   [driver, ...run]: readonly [string, ...string[]],
-  told: ToldTransfers,
+  told: ReportedTransfers,
 ): Promise<Stage> {
   const victim = startProcess(new URL('processes/combineProcess.ts', import.meta.url), [
     driver,

@@ -5,7 +5,7 @@ import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks, waitFor } from '../checkers/leftovers.ts'
 import { COMMIT_FAULTS, type CommitFault, strikeNextCommit } from '../faults/inCommit.ts'
 import { type Client, DRIVERS, type Lab, openLab } from './lab.ts'
-import { type Findings, attack, type Tell } from './attack.ts'
+import { type Findings, attack, type ReportProgress } from './attack.ts'
 import { CREATE, NOBODY_PAYS, PAID, PAY } from './commit.sql.ts'
 import { commitAndCrash } from './commitAndCrash.ts'
 
@@ -36,11 +36,11 @@ export const commit = attack<Size>({
     'a connection cut in COMMIT is resolved to what the server did; after a crash in between nobody claims to know',
   full: { cuts: 200, crashes: 12, atLeastOfEach: 40 },
   small: { cuts: 24, crashes: 4, atLeastOfEach: 4 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
-      const cuts = await cutMany(lab, size, tell)
-      const crashes = await commitAndCrash(lab, size.crashes, tell)
+      const cuts = await cutMany(lab, size, reportProgress)
+      const crashes = await commitAndCrash(lab, size.crashes, reportProgress)
       return { results: [...cuts.results, ...crashes.results], goals: [...cuts.goals, ...crashes.goals] }
     } finally {
       await lab.close()
@@ -48,7 +48,7 @@ export const commit = attack<Size>({
   },
 })
 
-async function cutMany(lab: Lab, size: Size, tell: Tell): Promise<Findings> {
+async function cutMany(lab: Lab, size: Size, reportProgress: ReportProgress): Promise<Findings> {
   await lab.admin.query(CREATE)
   const routes = await openRoutes(lab)
   const tally = new Map<CommitFault, { runs: number; committed: number; right: number; struck: number }>()
@@ -63,7 +63,9 @@ async function cutMany(lab: Lab, size: Size, tell: Tell): Promise<Findings> {
       if (verdict.firstCommitted) row.committed++
       if (verdict.right) row.right++
       tally.set(fault, row)
-      tell(`commit: ${run + 1} of ${size.cuts}, ${fault}, told ${verdict.told}${verdict.right ? '' : ' WRONGLY'}`)
+      reportProgress(
+        `commit: ${run + 1} of ${size.cuts}, ${fault}, told ${verdict.told}${verdict.right ? '' : ' WRONGLY'}`,
+      )
     }
   } finally {
     await Promise.all(routes.map((route) => route.close()))

@@ -3,7 +3,7 @@ import { type ProxyConnection, startProxy } from '../../tools/server/proxy.ts'
 import { goal } from '../../tools/judge/report.ts'
 import { isCommitRequest } from '../faults/inCommit.ts'
 import { DRIVERS, type Lab } from './lab.ts'
-import type { Findings, Tell } from './attack.ts'
+import type { Findings, ReportProgress } from './attack.ts'
 import { CREATE, NAIVE_STATUS, PAY, XID } from './commit.sql.ts'
 
 /** Enough transactions after the crash that the lost id is somebody else's. */
@@ -17,12 +17,12 @@ const TELLING: Readonly<Record<string, string>> = {
  * COMMIT is on its way when the server goes down. A crash: ids are given out again, so the server's answer would be about somebody
  * else, and the caller must be told that nobody knows. A clean restart: the answer is good, the transaction was rolled back.
  */
-export async function commitAndCrash(lab: Lab, runs: number, tell: Tell): Promise<Findings> {
+export async function commitAndCrash(lab: Lab, runs: number, reportProgress: ReportProgress): Promise<Findings> {
   const counts = { unknown: 0, misled: 0, restarts: 0, crashes: 0 }
   for (let run = 0; run < runs; run++) {
     const crash = run % 4 !== 3
     const { told, naive } = await goDownInCommit(lab, run, crash)
-    tell(
+    reportProgress(
       `commit: ${crash ? 'crash' : 'clean restart'} ${run + 1} of ${runs}, told ${told}, the id alone would say ${naive}`,
     )
     if (crash) counts.crashes++

@@ -1,8 +1,8 @@
 import { goal } from '../../tools/judge/report.ts'
 import { builtPage } from '../../console/browser/builtPage.ts'
 import { findChromium, launch } from '../../console/browser/chromium.ts'
-import { serve } from '../../console/browser/serving.ts'
-import { attack, type Tell } from './attack.ts'
+import { serve } from '../../console/browser/serve.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { CREATE_ACCOUNTS } from './console.sql.ts'
 import { costUnderLoad } from './console/cost.ts'
 import { gather } from './console/crowd.ts'
@@ -42,7 +42,7 @@ export const consoleAttack = attack<Size>({
     'a thousand locks, leases and parked streams on the screen: no long task, and under 2 % of the database’s time',
   full: { many: 1000, secondsATab: 30, secondsOfLoad: 30, longestTaskMs: 100, largestPercent: 2 },
   small: { many: 60, secondsATab: 1, secondsOfLoad: 3, longestTaskMs: 1000, largestPercent: 10 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     await builtPage()
     const lab = await openLab({
       shared_preload_libraries: 'pg_stat_statements',
@@ -50,7 +50,7 @@ export const consoleAttack = attack<Size>({
     })
     try {
       await lab.admin.query(CREATE_ACCOUNTS)
-      tell('console: the crowd gathers')
+      reportProgress('console: the crowd gathers')
       const crowd = await gather(lab, size.many)
       const url = new URL(lab.url('direct'))
       url.username = 'console'
@@ -58,9 +58,9 @@ export const consoleAttack = attack<Size>({
       const site = await serve(client.lockstep)
       try {
         const changing = crowd.change()
-        const { tabs, known } = await onScreen(site.url, size, tell)
+        const { tabs, known } = await onScreen(site.url, size, reportProgress)
         await changing.stop()
-        tell('console: what it costs')
+        reportProgress('console: what it costs')
         const cost = await costUnderLoad(lab, site.url, size.secondsOfLoad)
         return {
           results: [
@@ -95,7 +95,7 @@ export const consoleAttack = attack<Size>({
 async function onScreen(
   url: string,
   { secondsATab, longestTaskMs }: Size,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<{ tabs: [string, Seen][]; known: number }> {
   const chromium = findChromium()
   if (chromium === undefined) throw new Error('Chromium is not installed. CHROMIUM_PATH says where it is.')
@@ -110,7 +110,7 @@ async function onScreen(
     for (const [tab, table] of TABS) {
       let best: Seen | undefined
       for (let look = 1; look <= LOOKS && (best === undefined || best.longestTaskMs > longestTaskMs); look++) {
-        tell(`console: ${tab}${look === 1 ? '' : ', again'}`)
+        reportProgress(`console: ${tab}${look === 1 ? '' : ', again'}`)
         if (look > 1) await lookAt(page, 'overview', undefined, 1)
         const seen = await lookAt(page, tab, table, secondsATab)
         if (best === undefined || seen.longestTaskMs < best.longestTaskMs) best = seen

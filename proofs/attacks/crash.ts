@@ -6,7 +6,7 @@ import { type Lab, openLab } from './lab.ts'
 import { Dispatchers } from './outbox/dispatchers.ts'
 import { A_BACKEND, ALL_EVENTS, READY, WITHOUT_FLUSH } from './outbox/outbox.sql.ts'
 import { writeOnce, Writings } from './outbox/writers.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 
 interface Size {
   readonly crashes: number
@@ -33,10 +33,10 @@ export const crash = attack<Size>({
   about: 'the outbox with synchronous_commit = off, the server crashed under load: nothing that was sent is missing',
   full: { crashes: 20, loadMs: 1500, controlCrashes: 20 },
   small: { crashes: 2, loadMs: 800, controlCrashes: 12 },
-  async run(size, tell) {
-    const held = await besiege(size, tell, undefined)
-    tell('crash: the control, without the flush')
-    const planted = await besiege({ ...size, crashes: size.controlCrashes }, tell, WITHOUT_FLUSH)
+  async run(size, reportProgress) {
+    const held = await besiege(size, reportProgress, undefined)
+    reportProgress('crash: the control, without the flush')
+    const planted = await besiege({ ...size, crashes: size.controlCrashes }, reportProgress, WITHOUT_FLUSH)
     return {
       results: [
         { flush: 'before it is sent', ...held },
@@ -67,7 +67,11 @@ interface Found {
   'out of order': number
 }
 
-async function besiege(size: Size, tell: Tell, planted: string | undefined): Promise<Found & ResultRow> {
+async function besiege(
+  size: Size,
+  reportProgress: ReportProgress,
+  planted: string | undefined,
+): Promise<Found & ResultRow> {
   const lab = await openLab({ synchronous_commit: 'off', wal_writer_delay: '10s', wal_writer_flush_after: '1GB' })
   const checker = new Recorder()
   const dispatchers = new Dispatchers(lab.url('direct'), checker, { ttlMs: TTL_MS, shards: 4 })
@@ -81,12 +85,12 @@ async function besiege(size: Size, tell: Tell, planted: string | undefined): Pro
       const seen = checker.arrivals.length
       return checker.notIn((await lab.admin.query<Arrival>(ALL_EVENTS)).rows, seen) > 0
     }
-    const writings = await load(lab, size, checker, crashes, caught, tell)
-    tell('crash: waiting for the rest')
+    const writings = await load(lab, size, checker, crashes, caught, reportProgress)
+    reportProgress('crash: waiting for the rest')
     const stored = await settle(lab, checker, planted === undefined ? DRAIN_MS : CONTROL_DRAIN_MS)
     const marks = new Set(stored.map(({ mark }) => mark))
     const { events, deliveries, diverged, violations, examples } = checker.report()
-    if (planted === undefined) for (const example of examples) tell(`crash: ${example}`)
+    if (planted === undefined) for (const example of examples) reportProgress(`crash: ${example}`)
     return {
       events,
       deliveries,
@@ -125,7 +129,7 @@ async function load(
   checker: StreamOrderChecker,
   crashes: Pick<Found, '-m immediate' | 'a backend killed'>,
   caught: () => Promise<boolean>,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<Writings> {
   const writings = new Writings()
   const client = lab.client('pg', lab.url('direct'), { poolSize: WRITERS, retry: { attempts: 1 } })
@@ -137,7 +141,7 @@ async function load(
     }
   })
   for (let number = 0; number < size.crashes && !(await caught()); number++) {
-    tell(`crash: ${number + 1} of ${size.crashes}`)
+    reportProgress(`crash: ${number + 1} of ${size.crashes}`)
     await flowing(checker)
     await sleep(size.loadMs * Math.random())
     if (number % 2 === 0) {

@@ -1,6 +1,6 @@
 import { describe } from 'vitest'
 import { deliveries } from './index.ts'
-import { attackInSmall } from './small.ts'
+import { attackScaledDown } from './scaledDown.ts'
 
 const quick = deliveries.filter(({ needsBuild }) => needsBuild !== true)
-describe.each(quick)('attack $name', attackInSmall)
+describe.each(quick)('attack $name', attackScaledDown)

@@ -11,5 +11,5 @@ export const edges = attack({
   about: 'ORMs, job queues, starved pools, silent networks and engines without locks: each promise is kept or refused',
   full: FULL,
   small: SMALL,
-  run: (size, tell) => attackAll('edge', edgeList, size, tell),
+  run: (size, reportProgress) => attackAll('edge', edgeList, size, reportProgress),
 })

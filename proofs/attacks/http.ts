@@ -1,7 +1,7 @@
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type Answered, type RunningServer, simultaneous, startServers } from './http/servers.ts'
 import { type Client, openLab } from './lab.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 
 interface Size {
   readonly tries: number
@@ -17,7 +17,7 @@ export const http = attack<Size>({
   about: 'two mutating requests on one instance at once: one 200, one 409, on Express, Fastify and Hono',
   full: { tries: 1000 },
   small: { tries: 15 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     const clients: Client[] = []
     const running: RunningServer[] = []
@@ -38,10 +38,10 @@ export const http = attack<Size>({
         results.push({
           framework: server.name,
           tries: size.tries,
-          ...(await play(server, there[index], size.tries, tell)),
+          ...(await play(server, there[index], size.tries, reportProgress)),
         })
       }
-      const control = await play(here[0] as RunningServer, strange[0], 3, tell)
+      const control = await play(here[0] as RunningServer, strange[0], 3, reportProgress)
       const total = (column: 'one of each' | 'two at work'): number =>
         results.reduce((sum, row) => sum + Number(row[column]), 0)
       return {
@@ -68,11 +68,11 @@ async function play(
   server: RunningServer,
   other: RunningServer | undefined,
   tries: number,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<{ 'one of each': number; 'two at work': number }> {
   const counts = { 'one of each': 0, 'two at work': 0 }
   for (let number = 0; number < tries; number++) {
-    if (number % 50 === 0) tell(`http: ${server.name}, ${number} of ${tries}`)
+    if (number % 50 === 0) reportProgress(`http: ${server.name}, ${number} of ${tries}`)
     const answers = await simultaneous(server.url, other?.url)
     const worked = answers.filter(({ status }) => status === 200)
     const refused = answers.filter(isRefusal)

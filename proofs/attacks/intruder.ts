@@ -12,5 +12,5 @@ export const intruder = attack({
   about: 'roles that try every table and function, planted schemas, hostile names and input: each is refused',
   full: FULL,
   small: SMALL,
-  run: (size, tell) => attackAll('intrusion', intruderList, size, tell),
+  run: (size, reportProgress) => attackAll('intrusion', intruderList, size, reportProgress),
 })

@@ -7,7 +7,7 @@ import { startKafka } from '../../tools/server/kafka.ts'
 import { type FencingProxy, startFencing } from './kafka-transactions/fencing.ts'
 import { ensureClient } from './kafka-transactions/install.ts'
 import { rdkafkaProducer, type Step } from './kafka-transactions/rdkafkaProducer.ts'
-import { type Attack, attack, type Tell } from './attack.ts'
+import { type Attack, attack, type ReportProgress } from './attack.ts'
 
 interface Size {
   readonly rounds: number
@@ -29,14 +29,14 @@ export const kafkaTransactions: Attack = {
       'a dispatcher paused in the middle of a transaction: Kafka keeps out what is late (builds node-rdkafka first)',
     full: { rounds: 99 },
     small: { rounds: 3 },
-    async run({ rounds }, tell) {
+    async run({ rounds }, reportProgress) {
       ensureClient()
       const server = await startKafka()
       const broker = server.brokers[0] as string
       try {
-        const fenced = await play(broker, 'transactions', true, rounds, tell)
-        const unfenced = await play(broker, 'transactions', false, 3, tell)
-        const plain = await play(broker, 'plain', true, 3, tell)
+        const fenced = await play(broker, 'transactions', true, rounds, reportProgress)
+        const unfenced = await play(broker, 'transactions', false, 3, reportProgress)
+        const plain = await play(broker, 'plain', true, 3, reportProgress)
         return {
           results: [
             { producer: 'a transactional id for each shard', ...fenced },
@@ -79,7 +79,7 @@ async function play(
   kind: 'transactions' | 'plain',
   fence: boolean,
   rounds: number,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<Counts> {
   const counts: Counts = {
     runs: 0,
@@ -94,7 +94,7 @@ async function play(
   const proxy = await startFencing(broker, { fence })
   try {
     for (let round = 0; round < rounds; round++) {
-      tell(`kafka-transactions: ${kind}${fence ? '' : ' without the rule'}, ${round + 1} of ${rounds}`)
+      reportProgress(`kafka-transactions: ${kind}${fence ? '' : ' without the rule'}, ${round + 1} of ${rounds}`)
       const step = kind === 'plain' ? 'sending' : (STEPS[round % STEPS.length] as Step)
       await playOnce(proxy, broker, kind, step, counts)
       counts.runs++

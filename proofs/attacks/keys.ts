@@ -23,14 +23,14 @@ export const keys = attack<Size>({
   about: 'several keys in opposite orders: no deadlock; keys that collide in 32 bits do not block each other',
   full: { clients: 32, durationMs: 10_000 },
   small: { clients: 32, durationMs: 1500 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab({ deadlock_timeout: '20ms' })
     try {
-      tell(`keys: ${size.clients} clients for ${size.durationMs} ms`)
+      reportProgress(`keys: ${size.clients} clients for ${size.durationMs} ms`)
       const sorted = await withLockstep(lab, size)
-      tell('keys: the control')
+      reportProgress('keys: the control')
       const unsorted = await withoutOrder(lab, size)
-      tell('keys: a collision in 32 bits')
+      reportProgress('keys: a collision in 32 bits')
       const passed = await collidingKeysPass(lab)
       const results: ResultRow[] = [
         { locks: 'declared', transactions: sorted.done, 'deadlocks (40P01)': sorted.deadlocks },

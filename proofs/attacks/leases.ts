@@ -1,7 +1,7 @@
 import { key } from 'pg-lockstep'
 import { goal } from '../../tools/judge/report.ts'
 import { DRIVERS, type Lab, openLab } from './lab.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { ACQUIRE_001, CREATE_001 } from './leases.sql.ts'
 
 interface Size {
@@ -23,11 +23,11 @@ export const leases = attack<Size>({
   about: 'forty-eight acquirers of one lease at once: one is granted; with the query of document 001 sometimes two',
   full: { names: 1500, controlNames: 1500, controlDoubles: Infinity },
   small: { names: 60, controlNames: 2000, controlDoubles: 1 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
-      const ours = await withLeases(lab, size.names, tell)
-      const theirs = await byDocument001(lab, size, tell)
+      const ours = await withLeases(lab, size.names, reportProgress)
+      const theirs = await byDocument001(lab, size, reportProgress)
       return {
         results: [
           { way: 'lease', names: size.names, asked: size.names * ACQUIRERS, ...ours },
@@ -55,14 +55,14 @@ function count(counts: Counts, granted: number): void {
   if (granted > 1) counts['two or more']++
 }
 
-async function withLeases(lab: Lab, names: number, tell: Tell): Promise<Counts> {
+async function withLeases(lab: Lab, names: number, reportProgress: ReportProgress): Promise<Counts> {
   // Four processes' worth, two of each driver; one goes through the pooler.
   const clients = [...DRIVERS, ...DRIVERS].map((driver, index) =>
     lab.client(driver, lab.url(index === 3 ? 'pooled' : 'direct'), { poolSize: ACQUIRERS / 4 }),
   )
   const counts = { 'one holder': 0, 'two or more': 0 }
   for (let number = 0; number < names; number++) {
-    if (number % 50 === 0) tell(`leases: ${number} of ${names} names`)
+    if (number % 50 === 0) reportProgress(`leases: ${number} of ${names} names`)
     const asked = Array.from({ length: ACQUIRERS }, (_, acquirer) =>
       (clients[acquirer % clients.length] as (typeof clients)[number]).lockstep.leases.tryAcquire(
         key`Instance:${number}`,
@@ -80,7 +80,7 @@ async function withLeases(lab: Lab, names: number, tell: Tell): Promise<Counts> 
 async function byDocument001(
   lab: Lab,
   { controlNames, controlDoubles }: Size,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<Counts & { names: number }> {
   await lab.admin.query(CREATE_001)
   const pool = lab.pool(ACQUIRERS)
@@ -88,7 +88,7 @@ async function byDocument001(
   const counts = { 'one holder': 0, 'two or more': 0 }
   let number = 0
   for (; number < controlNames && counts['two or more'] < controlDoubles; number++) {
-    if (number % 50 === 0) tell(`leases: document 001, ${number} of ${controlNames} names`)
+    if (number % 50 === 0) reportProgress(`leases: document 001, ${number} of ${controlNames} names`)
     const asked = await Promise.all(Array.from({ length: ACQUIRERS }, () => pool.query(ACQUIRE_001, [number])))
     count(counts, asked.filter(({ rowCount }) => rowCount === 1).length)
   }

@@ -1,4 +1,4 @@
-import { type Isolation, key, LockAborted, LockstepError, LockTimeout } from 'pg-lockstep'
+import { type Isolation, key, LockAbortedError, LockstepError, LockTimeoutError } from 'pg-lockstep'
 import { startProxy } from '../../tools/server/proxy.ts'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks, timeUntilNoWaiters, waitFor } from '../checkers/leftovers.ts'
@@ -39,7 +39,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
   timeout: ({ victim, holder, isolation }) =>
     whileHeld(holder, async () => {
       const error = await failure(victim.lockstep.transaction({ lock: WALLET, isolation, waitMs: 60 }, nothing))
-      return error instanceof LockTimeout
+      return error instanceof LockTimeoutError
     }),
   abort: ({ lab, victim, holder, isolation }) =>
     whileHeld(holder, async () => {
@@ -48,7 +48,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
       const waiting = failure(victim.lockstep.transaction({ lock: WALLET, isolation, signal }, nothing))
       await waitFor(lab.admin, SOMEBODY_WAITS)
       controller.abort(new Error('no longer wanted'))
-      return (await waiting) instanceof LockAborted && (await timeUntilNoWaiters(lab.admin)) !== undefined
+      return (await waiting) instanceof LockAbortedError && (await timeUntilNoWaiters(lab.admin)) !== undefined
     }),
   'thrown error': async ({ victim, isolation }) => {
     const thrown = new Error('insufficient funds')
@@ -117,13 +117,13 @@ export const leftovers = attack<Size>({
   about: 'after each kind of failure no lock is left within 2 s and the pool has all its connections back',
   full: { repetitions: 10, killEverywhere: true },
   small: { repetitions: 1, killEverywhere: false },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       const results: ResultRow[] = []
       let [misfires, stranded, lame] = [0, 0, 0]
       for (const [name, fault] of Object.entries(FAULTS)) {
-        tell(`leftovers: ${name}`)
+        reportProgress(`leftovers: ${name}`)
         const row = {
           fault: name,
           runs: 0,

@@ -3,7 +3,7 @@ import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type KillableProcess, startProcess } from '../faults/killableProcess.ts'
 import type { OnceAnswer } from './processes/onceProcess.ts'
 import { type DriverName, type Lab, openLab, type Route } from './lab.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { CREATE, CREATE_TABLE, DOUBLES, FIND } from './once.sql.ts'
 import { type ExternalSize, playExternal } from './onceExternal.ts'
 
@@ -29,15 +29,15 @@ export const once = attack<Size>({
   about: 'a hundred calls of once() for one key from four processes: one creates, all get the same',
   full: { keys: 200, callersEach: 25, longKeys: 200, strikes: 40 },
   small: { keys: 4, callersEach: 25, longKeys: 6, strikes: 1 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       await lab.admin.query(CREATE_TABLE)
-      const result = await withOnce(lab, size, tell)
+      const result = await withOnce(lab, size, reportProgress)
       const doubled = (await lab.admin.query(DOUBLES)).rowCount ?? -1
-      tell('once: without the lock')
+      reportProgress('once: without the lock')
       const control = await withoutLock(lab)
-      const external = await playExternal(lab, size, tell)
+      const external = await playExternal(lab, size, reportProgress)
       const results: ResultRow[] = [{ form: 'once', ...result, 'keys with two rows': doubled }, external.row]
       return {
         results,
@@ -59,7 +59,7 @@ export const once = attack<Size>({
 async function withOnce(
   lab: Lab,
   size: Size,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<{ keys: number; calls: number; 'not one creator': number; 'different ids': number }> {
   const processes = PROCESSES.map(({ driver, route }) =>
     startProcess(new URL('processes/onceProcess.ts', import.meta.url), [
@@ -72,7 +72,7 @@ async function withOnce(
     await Promise.all(processes.map(({ child }) => event(child, 'message')))
     const result = { keys: size.keys, calls: 0, 'not one creator': 0, 'different ids': 0 }
     for (let number = 0; number < size.keys; number++) {
-      tell(`once: key ${number + 1} of ${size.keys}`)
+      reportProgress(`once: key ${number + 1} of ${size.keys}`)
       const answers = await askAll(processes, `S${number}`)
       result.calls += answers.length
       if (answers.filter(({ created }) => created).length !== 1) result['not one creator']++

@@ -4,7 +4,7 @@ import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type KillableProcess, startProcess } from '../faults/killableProcess.ts'
 import type { ExternalAnswer } from './processes/onceExternalProcess.ts'
 import { DRIVERS, type Lab } from './lab.ts'
-import type { Tell } from './attack.ts'
+import type { ReportProgress } from './attack.ts'
 import { ACTING, CREATE_LONG, LEFT_OPENING, ORDERED, TWO_ORDERS } from './once.sql.ts'
 
 export interface ExternalSize {
@@ -30,10 +30,10 @@ const STRIKE_EVERY_MS = 300
 export async function playExternal(
   lab: Lab,
   size: ExternalSize,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<{ row: ResultRow; goals: readonly Goal[] }> {
-  const ours = await play(lab, size.longKeys, size.strikes, false, tell)
-  const careless = await play(lab, 0, 0, true, tell)
+  const ours = await play(lab, size.longKeys, size.strikes, false, reportProgress)
+  const careless = await play(lab, 0, 0, true, reportProgress)
   return {
     row: { form: 'onceExternal', ...ours },
     goals: [
@@ -64,7 +64,13 @@ interface Counts {
   'left in opening': number
 }
 
-async function play(lab: Lab, keys: number, strikes: number, careless: boolean, tell: Tell): Promise<Counts> {
+async function play(
+  lab: Lab,
+  keys: number,
+  strikes: number,
+  careless: boolean,
+  reportProgress: ReportProgress,
+): Promise<Counts> {
   await lab.admin.query(CREATE_LONG)
   const crew = new Crew(lab, careless)
   const symbols: string[] = []
@@ -78,7 +84,7 @@ async function play(lab: Lab, keys: number, strikes: number, careless: boolean, 
   try {
     await crew.start()
     for (let round = 0; round < MAX_ROUNDS && !(await enough()); round++) {
-      tell(`once: onceExternal${careless ? ' with the planted bug' : ''}, ${symbols.length} of ${keys} keys`)
+      reportProgress(`once: onceExternal${careless ? ' with the planted bug' : ''}, ${symbols.length} of ${keys} keys`)
       const next = Array.from({ length: AT_A_TIME }, (_, place) => `L${round}-${place}`)
       symbols.push(...next)
       await Promise.all(next.map((symbol) => crew.openEverywhere(symbol)))

@@ -9,7 +9,7 @@ import { machineMs } from '../machineClock.ts'
 import { readNaively } from './outbox/naiveReader.ts'
 import { BEGIN, COMMIT, ENQUEUE_BY_SQL, TAKE_XID } from './outbox/outbox.sql.ts'
 import { SteadyLoad } from './outbox/steadyLoad.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { BEGIN_SNAPSHOT, CREATE_ELSEWHERE, READ_ALL } from './openWriter.sql.ts'
 
 interface Size {
@@ -48,11 +48,11 @@ export const openWriter = attack<Size>({
   full: { rounds: 2, openMs: 60_000, baselineMs: 20_000, controlMs: 20_000, ratio: 1.5, floorMs: 10 },
   // Among all the other tests a machine stands still for longer than a batch takes: but never for as long as it is open.
   small: { rounds: 1, openMs: 3000, baselineMs: 500, controlMs: 1000, ratio: 3, floorMs: 200 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       await lab.admin.query(CREATE_ELSEWHERE)
-      return await new Run(lab, size, tell).play()
+      return await new Run(lab, size, reportProgress).play()
     } finally {
       await lab.close()
     }
@@ -65,7 +65,7 @@ type Disturbance = () => Promise<() => Promise<void>>
 class Run {
   readonly #lab: Lab
   readonly #size: Size
-  readonly #tell: Tell
+  readonly #reportProgress: ReportProgress
   readonly #checker = new StreamOrderChecker()
   readonly #lockstep = new Latencies()
   readonly #naive = new Latencies()
@@ -75,10 +75,10 @@ class Run {
   #period = BETWEEN
   #triesBehind = 0
 
-  constructor(lab: Lab, size: Size, tell: Tell) {
+  constructor(lab: Lab, size: Size, reportProgress: ReportProgress) {
     this.#lab = lab
     this.#size = size
-    this.#tell = tell
+    this.#reportProgress = reportProgress
   }
 
   readonly #disturbances: Readonly<Record<string, Disturbance>> = {
@@ -126,9 +126,9 @@ class Run {
     const { rounds, openMs, baselineMs } = this.#size
     for (let round = 1; round <= rounds; round++) {
       for (const [name, open] of Object.entries(this.#disturbances)) {
-        this.#tell(`open-writer: ${round} of ${rounds}, the baseline`)
+        this.#reportProgress(`open-writer: ${round} of ${rounds}, the baseline`)
         await this.#during(BASELINE, baselineMs)
-        this.#tell(`open-writer: ${round} of ${rounds}, ${name}`)
+        this.#reportProgress(`open-writer: ${round} of ${rounds}, ${name}`)
         const close = await open()
         await this.#during(name, openMs)
         await close()
@@ -140,7 +140,7 @@ class Run {
   async #control(): Promise<void> {
     const stop = await readNaively(this.#lab.url('direct'), (mark) => this.#naive.arrived(mark, machineMs()))
     for (const name of CONTROLS) {
-      this.#tell(`open-writer: the control, ${name}`)
+      this.#reportProgress(`open-writer: the control, ${name}`)
       const close = await this.#disturbances[name]?.()
       await this.#during(controlOf(name), this.#size.controlMs)
       await close?.()
@@ -206,7 +206,7 @@ class Run {
   #goals(failures: number): Goal[] {
     const { ratio, floorMs, openMs, controlMs, rounds } = this.#size
     const { violations, diverged, examples } = this.#checker.report()
-    for (const example of examples) this.#tell(`open-writer: ${example}`)
+    for (const example of examples) this.#reportProgress(`open-writer: ${example}`)
     const p99 = (period: string): number => Math.max(floorMs, this.#lockstep.of(period).p99)
     const names = Object.keys(this.#disturbances)
     const early = [...this.#held].filter(([mark, at]) => (this.#lockstep.arrivalOf(mark) ?? Infinity) < at).length

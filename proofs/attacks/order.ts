@@ -16,7 +16,7 @@ import {
   TERMINATE_DISPATCHERS,
 } from './outbox/outbox.sql.ts'
 import { writeOnce, writeSlowly, Writings } from './outbox/writers.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 
 interface Size {
   readonly durationMs: number
@@ -52,18 +52,18 @@ export const order = attack<Size>({
   about: 'the outbox: trade #101 never overtakes #100, whatever happens to writers and dispatchers',
   full: { durationMs: 60_000, minEvents: 200_000, faultEveryMs: 700, slowMs: 5000, controlEvents: 4000, minStruck: 20 },
   small: { durationMs: 5000, minEvents: 1000, faultEveryMs: 400, slowMs: 1500, controlEvents: 2000, minStruck: 1 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab({ synchronous_commit: 'off', deadlock_timeout: '50ms' })
     try {
       const faults: Faults = { strikes: 0, killed: 0, stopped: 0, 'cut off': 0 }
-      const { checker, writings } = await besiege(lab, size, faults, tell)
+      const { checker, writings } = await besiege(lab, size, faults, reportProgress)
       const report = checker.report()
-      tell('order: the control, document 000')
+      reportProgress('order: the control, document 000')
       const control = (await document000(lab, size.controlEvents)).report()
       const row = (name: string, { deliveries, events, duplicates, violations }: typeof report): ResultRow => {
         return { outbox: name, events, deliveries, duplicates, 'out of order': violations }
       }
-      for (const example of report.examples) tell(`order: ${example}`)
+      for (const example of report.examples) reportProgress(`order: ${example}`)
       return {
         results: [{ ...row('lockstep', report), ...faults }, row('document 000', control)],
         goals: [
@@ -88,7 +88,7 @@ async function besiege(
   lab: Lab,
   size: Size,
   faults: Faults,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<{ checker: StreamOrderChecker; writings: Writings }> {
   const checker = new StreamOrderChecker()
   const writings = new Writings()
@@ -101,12 +101,14 @@ async function besiege(
     const until = performance.now() + size.durationMs
     while (performance.now() < until) {
       await sleep(size.faultEveryMs * (0.5 + Math.random()))
-      tell(`order: ${checker.report().events} events, ${Math.round((until - performance.now()) / 1000)} s left`)
+      reportProgress(
+        `order: ${checker.report().events} events, ${Math.round((until - performance.now()) / 1000)} s left`,
+      )
       await strike(lab, dispatchers, faults)
     }
     writings.over = true
     await writing
-    tell('order: waiting for the rest')
+    reportProgress('order: waiting for the rest')
     const deadline = performance.now() + DRAIN_MS
     while (checker.missing(writings.committed) > 0 && performance.now() < deadline) await sleep(100)
     return { checker, writings }

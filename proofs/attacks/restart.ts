@@ -34,12 +34,12 @@ export const restart = attack<Size>({
   about: 'the server is restarted with -m immediate while leases are held: no double holder, nobody left in the dark',
   full: { leases: 50, restarts: 6 },
   small: { leases: 50, restarts: 1 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       const row = { restarts: 0, 'kept by their holder': 0, 'lost and told': 0, 'double holders': 0, 'not told': 0 }
       for (let number = 0; number < size.restarts; number++) {
-        tell(`restart: ${number + 1} of ${size.restarts}`)
+        reportProgress(`restart: ${number + 1} of ${size.restarts}`)
         await play(lab, DRIVERS[number % DRIVERS.length] as DriverName, number, size.leases, row)
         row.restarts++
       }

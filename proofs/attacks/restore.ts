@@ -14,7 +14,7 @@ import {
   rebaseWhileRunning,
 } from './outbox/rebasing.ts'
 import { ageServer, type Dump, dumpUnderLoad } from './outbox/restoring.ts'
-import { type Findings, attack, type Tell } from './attack.ts'
+import { type Findings, attack, type ReportProgress } from './attack.ts'
 
 interface Size {
   readonly events: number
@@ -36,11 +36,11 @@ export const restore = attack<Size>({
   about: 'the outbox restored from a dump, on a standby, and after a failover: one history, nothing lost',
   full: { events: 40_000, runningDumps: 6, rebases: 40, failovers: 6 },
   small: { events: 2000, runningDumps: 1, rebases: 5, failovers: 1 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const missing = missingOf15()
     if (missing !== undefined) return skip(missing)
-    const restored = await dumpAndRestore(size, tell)
-    const promoted = await standbys(size, tell)
+    const restored = await dumpAndRestore(size, reportProgress)
+    const promoted = await standbys(size, reportProgress)
     return {
       results: [...restored.results, ...promoted.results],
       goals: [...restored.goals, ...promoted.goals],
@@ -56,7 +56,7 @@ function skip(missing: string): Findings {
   return { results: [{ outbox: told }], goals: [] }
 }
 
-async function dumpAndRestore(size: Size, tell: Tell): Promise<Findings> {
+async function dumpAndRestore(size: Size, reportProgress: ReportProgress): Promise<Findings> {
   const folder = await mkdtemp(join(tmpdir(), 'lockstep-dumps-'))
   const start = (): Promise<PostgresServer> =>
     startPostgres({ binariesFrom: SERVER_15, settings: { max_connections: '200' } })
@@ -65,15 +65,15 @@ async function dumpAndRestore(size: Size, tell: Tell): Promise<Findings> {
     const [original, other] = await Promise.all([start(), start()])
     servers.push(original, other)
     const dumpNow = async (name: string, quiet: boolean): Promise<Dump> => {
-      tell(`restore: the dump ${name}`)
+      reportProgress(`restore: the dump ${name}`)
       await ageServer(original, AGE)
       return dumpUnderLoad(original, { name, quiet, events: size.events, file: join(folder, name) })
     }
     const quiet = await dumpNow('quiet', true)
-    tell('restore: the control')
+    reportProgress('restore: the control')
     // First: the other server's ids are still behind.
     const control = await claimCursors(other, 'control', quiet)
-    tell('restore: the dump quiet, on the other server')
+    reportProgress('restore: the dump quiet, on the other server')
     const [once, twice, none, all] = await Promise.all([
       continueOn(other, 'once', quiet, join(folder, 'again')),
       continueOn(other, 'twice', quiet),
@@ -85,15 +85,16 @@ async function dumpAndRestore(size: Size, tell: Tell): Promise<Findings> {
     const running: Continued[] = []
     for (let number = 1; number <= size.runningDumps; number++) {
       const dump = await dumpNow(`running_${number}`, false)
-      tell(`restore: the dump running_${number}, on the other server`)
+      reportProgress(`restore: the dump running_${number}, on the other server`)
       running.push(await continueOn(other, `running_${number}`, dump))
       copies[`while it dispatches (${number})`] = running.at(-1) as Continued
     }
-    tell('restore: rebased while it dispatches')
+    reportProgress('restore: rebased while it dispatches')
     const rebased = await rebaseWhileRunning(other, 'rebased', size.rebases)
     const [calm, wild] = [[once, twice], running]
     for (const copy of Object.values(copies)) {
-      for (const { examples } of Object.values(copy.judgements)) for (const each of examples) tell(`restore: ${each}`)
+      for (const { examples } of Object.values(copy.judgements))
+        for (const each of examples) reportProgress(`restore: ${each}`)
     }
     return {
       results: [
@@ -185,9 +186,9 @@ function goalsOf(copies: readonly Continued[]): Goal[] {
   ]
 }
 
-async function standbys(size: Size, tell: Tell): Promise<Findings> {
-  const found = await failOver(size.failovers, tell)
-  for (const example of found.examples) tell(`restore: ${example}`)
+async function standbys(size: Size, reportProgress: ReportProgress): Promise<Findings> {
+  const found = await failOver(size.failovers, reportProgress)
+  for (const example of found.examples) reportProgress(`restore: ${example}`)
   return {
     results: [
       {

@@ -31,13 +31,13 @@ export const rollout = attack<Size>({
   about: 'observe blocks nobody and counts what the lock would have made wait; off, observe and on side by side',
   full: { pairs: 100 },
   small: { pairs: 15 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       const results: ResultRow[] = []
       const counted = new Map<RolloutMode, Counted>()
       for (const mode of ['off', 'observe', 'on'] as const) {
-        tell(`rollout: ${mode}`)
+        reportProgress(`rollout: ${mode}`)
         const row = await play(lab, mode, size.pairs)
         counted.set(mode, row)
         results.push({ mode, 'pairs that met': size.pairs, waits: row.waits, 'duplicate positions': row.duplicates })

@@ -21,12 +21,12 @@ export const silence = attack<Size>({
   about: 'the connection of a holder goes silent: its signal is aborted before anybody else has the lease',
   full: { rounds: 10, leasesEach: 10 },
   small: { rounds: 2, leasesEach: 5 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       const row = { leases: 0, 'signal first': 0, 'taken over': 0, 'least time between ms': Infinity }
       for (let round = 0; round < size.rounds; round++) {
-        tell(`silence: round ${round + 1} of ${size.rounds}`)
+        reportProgress(`silence: round ${round + 1} of ${size.rounds}`)
         const gaps = await play(lab, DRIVERS[round % DRIVERS.length] as DriverName, round, size.leasesEach)
         for (const gap of gaps) {
           row.leases++

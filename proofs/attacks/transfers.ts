@@ -1,12 +1,12 @@
 import { randomInt } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
-import { bookErrors, ToldTransfers } from '../checkers/ledger.ts'
+import { bookErrors, ReportedTransfers } from '../checkers/ledger.ts'
 import { timeUntilNoLocks } from '../checkers/leftovers.ts'
 import { type Client, DRIVERS, type Lab, openLab } from './lab.ts'
 import { ADD, BEGIN, COMMIT, createLedger, DEADLOCKS, ROLLBACK } from './ledger/ledger.sql.ts'
-import { combined, InsufficientFunds, plainly, type Transfer } from './ledger/transfers.ts'
-import { attack, type Tell } from './attack.ts'
+import { combined, InsufficientFundsError, plainly, type Transfer } from './ledger/transfers.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { TERMINATE_ONE } from './transfers.sql.ts'
 
 interface Size {
@@ -35,14 +35,14 @@ export const transfers = attack<Size>({
   about: 'money among ten accounts in random directions, plain and combined, also while sessions are terminated',
   full: { callers: 64, seconds: 20, strikes: 50 },
   small: { callers: 64, seconds: 1.5, strikes: 3 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       const results: ResultRow[] = []
       const goals: Goal[] = []
       for (const struck of [false, true]) {
         const phase = struck ? 'sessions terminated' : 'undisturbed'
-        const row = await play(lab, size, struck, tell)
+        const row = await play(lab, size, struck, reportProgress)
         results.push({ phase, ...row })
         goals.push(
           goal(`${phase}: deadlocks`, row.deadlocks, '=', 0),
@@ -57,7 +57,7 @@ export const transfers = attack<Size>({
         if (struck)
           goals.push(goal('sessions terminated in the middle of a transaction', row.struck, '>=', size.strikes))
       }
-      tell('transfers: without the order')
+      reportProgress('transfers: without the order')
       const deadlocks = await withoutOrder(lab, size)
       goals.push(goal('control, the same without the order: deadlocks', deadlocks, '>=', 1))
       return { results, goals }
@@ -67,20 +67,20 @@ export const transfers = attack<Size>({
   },
 })
 
-async function play(lab: Lab, size: Size, strikes: boolean, tell: Tell) {
+async function play(lab: Lab, size: Size, strikes: boolean, reportProgress: ReportProgress) {
   await lab.admin.query(createLedger(ACCOUNTS, INITIAL))
   const before = await deadlocksSoFar(lab)
   const clients = CLIENTS.map((driver) => lab.client(driver, lab.url('direct'), { poolSize: 8 }))
   const ways = clients.flatMap(({ lockstep }) => [plainly(lockstep), combined(lockstep)])
-  const told = new ToldTransfers()
+  const told = new ReportedTransfers()
   const until = performance.now() + size.seconds * 1000
   const callers = Array.from({ length: size.callers }, async (_, caller) => {
     const way = ways[caller % ways.length] as (transfer: Transfer) => Promise<true>
     for (let number = 0; performance.now() < until; number++) {
-      await told.make(randomTransfer(`${caller}-${number}`), way, (error) => error instanceof InsufficientFunds)
+      await told.make(randomTransfer(`${caller}-${number}`), way, (error) => error instanceof InsufficientFundsError)
     }
   })
-  const striking = strikes ? strikeUntil(lab, until, tell) : Promise.resolve(0)
+  const striking = strikes ? strikeUntil(lab, until, reportProgress) : Promise.resolve(0)
   await Promise.all(callers)
   const struck = await striking
   const locksGone = await timeUntilNoLocks(lab.admin)
@@ -108,11 +108,11 @@ function randomTransfer(id: string): Transfer {
   return { id, source, target, amount: 1 + randomInt(MAX_AMOUNT) }
 }
 
-async function strikeUntil(lab: Lab, until: number, tell: Tell): Promise<number> {
+async function strikeUntil(lab: Lab, until: number, reportProgress: ReportProgress): Promise<number> {
   let struck = 0
   while (performance.now() < until) {
     struck += (await lab.admin.query(TERMINATE_ONE)).rowCount ?? 0
-    tell(`transfers: ${struck} sessions terminated`)
+    reportProgress(`transfers: ${struck} sessions terminated`)
     await sleep(STRIKE_EVERY_MS)
   }
   return struck

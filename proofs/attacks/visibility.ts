@@ -49,14 +49,14 @@ export const visibility = attack<Size>({
   about: 'many holders and waiters: the list says what pg_locks says, by name, and who blocks whom',
   full: { holders: 50, waiters: 200, timings: 20 },
   small: { holders: 10, waiters: 30, timings: 0 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab({ max_connections: '400', deadlock_timeout: '1h' })
     let letGo = (): void => undefined
     const released = new Promise<void>((resolve) => (letGo = resolve))
     try {
       await lab.admin.query(ROWS)
       await lab.admin.query(OLD_NAMES)
-      tell(`visibility: ${size.holders} holders, ${size.waiters} waiters`)
+      reportProgress(`visibility: ${size.holders} holders, ${size.waiters} waiters`)
       const clients = DRIVERS.map((driver) => lab.client(driver, lab.url('direct'), { poolSize: size.holders }))
       const crowd = await gather(lab, clients, size, released)
       const goals: Goal[] = []

@@ -22,7 +22,7 @@ export const wallet = attack<Size>({
   about: 'SERIALIZABLE increments of one wallet under the declared lock, both drivers, direct and behind PgBouncer',
   full: { clients: 16, increments: 50 },
   small: { clients: 16, increments: 10 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       const results: ResultRow[] = []
@@ -30,7 +30,7 @@ export const wallet = attack<Size>({
       const wanted = size.clients * size.increments
       for (const driver of DRIVERS) {
         for (const route of ROUTES) {
-          tell(`wallet: ${driver}, ${route}`)
+          reportProgress(`wallet: ${driver}, ${route}`)
           const { failures, sum } = await lockFirst(lab, driver, route, size)
           results.push({
             pattern: 'declared lock',
@@ -44,7 +44,7 @@ export const wallet = attack<Size>({
           goals.push(goal(`${driver}, ${route}: sum`, sum, '=', wanted))
         }
       }
-      tell('wallet: the lock inside BEGIN SERIALIZABLE')
+      reportProgress('wallet: the lock inside BEGIN SERIALIZABLE')
       const { failures, sum } = await lockInsideBegin(lab, size)
       results.push({
         pattern: 'lock inside BEGIN',

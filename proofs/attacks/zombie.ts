@@ -4,7 +4,7 @@ import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type KillableProcess, startProcess } from '../faults/killableProcess.ts'
 import type { ZombieOrder, ZombieReport } from './processes/zombieProcess.ts'
 import { type Client, DRIVERS, type Lab, openLab } from './lab.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { CREATE_STATE, READ_STATE, WRITE_STATE } from './leases.sql.ts'
 
 interface Size {
@@ -18,7 +18,7 @@ const TTL_MS = 500
 
 /**
  * A holder is stopped (SIGSTOP) until its lease has ended, another takes the lease and writes, the first goes on (SIGCONT) and
- * writes as if nothing had happened: it must be told `LeaseLost`, its signal must be aborted, and what stays must be the other's.
+ * writes as if nothing had happened: it must be told `LeaseLostError`, its signal must be aborted, and what stays must be the other's.
  * The same with the holder stopped inside its transaction: the other must get in within the ttl. Without the guard the late write
  * must come through.
  */
@@ -27,14 +27,14 @@ export const zombie = attack<Size>({
   about: 'a holder that was stopped past its lease goes on and writes: it cannot commit',
   full: { zombies: 10, roundsEach: 20, slackMs: 400 },
   small: { zombies: 4, roundsEach: 2, slackMs: 3000 },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const lab = await openLab()
     try {
       await lab.admin.query(CREATE_STATE)
-      const guarded = await play(lab, size.zombies, size.roundsEach, tell, (round) =>
+      const guarded = await play(lab, size.zombies, size.roundsEach, reportProgress, (round) =>
         round % 2 === 0 ? 'outside' : 'inside',
       )
-      const unguarded = await play(lab, 2, 1, tell, () => 'unguarded')
+      const unguarded = await play(lab, 2, 1, reportProgress, () => 'unguarded')
       return {
         results: [
           { holder: 'with the guard', ...guarded },
@@ -43,7 +43,7 @@ export const zombie = attack<Size>({
         goals: [
           goal('runs', guarded.runs, '=', size.zombies * size.roundsEach),
           goal('late writes that came through', guarded['stale commits'], '=', 0),
-          goal('holders that were not told LeaseLost', guarded.runs - guarded['told LeaseLost'], '=', 0),
+          goal('holders that were not told LeaseLostError', guarded.runs - guarded['told LeaseLostError'], '=', 0),
           goal('holders whose signal was not aborted', guarded.runs - guarded['signal aborted'], '=', 0),
           goal('ms until the other was in, worst', guarded['other in after ms (worst)'], '<=', TTL_MS + size.slackMs),
           goal('control, without the guard: late writes that came through', unguarded['stale commits'], '>=', 1),
@@ -58,7 +58,7 @@ export const zombie = attack<Size>({
 interface Counts {
   runs: number
   'stale commits': number
-  'told LeaseLost': number
+  'told LeaseLostError': number
   'signal aborted': number
   'other in after ms (worst)': number
 }
@@ -67,13 +67,13 @@ async function play(
   lab: Lab,
   zombies: number,
   rounds: number,
-  tell: Tell,
+  reportProgress: ReportProgress,
   modeOf: (round: number) => ZombieOrder['mode'],
 ): Promise<Counts> {
   const counts: Counts = {
     runs: 0,
     'stale commits': 0,
-    'told LeaseLost': 0,
+    'told LeaseLostError': 0,
     'signal aborted': 0,
     'other in after ms (worst)': 0,
   }
@@ -88,7 +88,7 @@ async function play(
   try {
     await Promise.all(processes.map(({ child }) => once(child, 'message')))
     for (let round = 0; round < rounds; round++) {
-      tell(`zombie: round ${round + 1} of ${rounds}`)
+      reportProgress(`zombie: round ${round + 1} of ${rounds}`)
       const mode = modeOf(round)
       await Promise.all(
         processes.map((process, number) =>
@@ -122,7 +122,7 @@ async function strike(
   await lease.release()
   counts.runs++
   if (rows[0]?.owner !== 'other') counts['stale commits']++
-  if (report.outcome === ('LOCKSTEP_LEASE_LOST' satisfies LockstepError['code'])) counts['told LeaseLost']++
+  if (report.outcome === ('LOCKSTEP_LEASE_LOST' satisfies LockstepError['code'])) counts['told LeaseLostError']++
   if (report.aborted) counts['signal aborted']++
   counts['other in after ms (worst)'] = Math.max(counts['other in after ms (worst)'], Math.round(inAfterMs))
 }

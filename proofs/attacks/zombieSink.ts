@@ -3,7 +3,7 @@ import type { Broker, RunningBroker } from '../../tools/brokers/broker.ts'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { type BrokerReport, orderAtBroker } from '../checkers/brokerOrder.ts'
-import { attack, type Tell } from './attack.ts'
+import { attack, type ReportProgress } from './attack.ts'
 import { brokerNamed, GUARDED } from './sinks/brokers.ts'
 import { databaseOn } from './sinks/database.ts'
 import { Pair } from './sinks/pair.ts'
@@ -34,15 +34,15 @@ export const zombieSink = attack<Size>({
   about: 'a dispatcher stopped in the middle of a batch, overtaken and continued: the broker keeps what is late out',
   full: { runs: 100, controlRuns: 5, brokers: [...GUARDED_NAMES, 'kafka'], controls: GUARDED_NAMES },
   small: { runs: 2, controlRuns: 1, brokers: GUARDED_NAMES, controls: ['redis'] },
-  async run(size, tell) {
+  async run(size, reportProgress) {
     const source = await startPostgres({ settings: { max_connections: '200' } })
     try {
       const guards = await Promise.all(
-        size.brokers.map((name) => besiege(source, brokerNamed(name), size.runs, false, tell)),
+        size.brokers.map((name) => besiege(source, brokerNamed(name), size.runs, false, reportProgress)),
       )
-      tell('zombie-sink: the controls, without a guard')
+      reportProgress('zombie-sink: the controls, without a guard')
       const controls = await Promise.all(
-        size.controls.map((name) => besiege(source, brokerNamed(name), size.controlRuns, true, tell)),
+        size.controls.map((name) => besiege(source, brokerNamed(name), size.controlRuns, true, reportProgress)),
       )
       return {
         results: [...guards, ...controls].map(({ broker, guard, runs, ...report }): ResultRow => ({
@@ -87,7 +87,7 @@ async function besiege(
   broker: Broker,
   runs: number,
   unguarded: boolean,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<Found> {
   const name = `${broker.name}_${unguarded ? 'planted' : 'sink'}`
   const url = await databaseOn(source, name)
@@ -109,7 +109,7 @@ async function besiege(
   try {
     let struck = 0
     for (; struck < runs; struck++) {
-      tell(`zombie-sink: ${name}, ${struck + 1} of ${runs}`)
+      reportProgress(`zombie-sink: ${name}, ${struck + 1} of ${runs}`)
       await pair.strike(struck % 2 === 0 ? 'held' : 'forwarded')
     }
     await trickle.end()

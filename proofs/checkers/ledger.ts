@@ -1,10 +1,10 @@
 import type pg from 'pg'
-import { CommitOutcomeUnknown } from 'pg-lockstep'
+import { CommitOutcomeUnknownError } from 'pg-lockstep'
 import { RECORDED, TOTAL, wrongBalances } from '../attacks/ledger/ledger.sql.ts'
 import type { Transfer } from '../attacks/ledger/transfers.ts'
 
 /** What the callers were told, by the transfer's id. */
-export class ToldTransfers {
+export class ReportedTransfers {
   readonly #told = new Map<string, 'done' | 'failed' | 'unknown'>()
   /** Failures that are nobody's fault, for the report. */
   readonly surprises: unknown[] = []
@@ -20,7 +20,7 @@ export class ToldTransfers {
       this.#told.set(transfer.id, 'done')
     } catch (error) {
       if (!expected(error)) this.surprises.push(error)
-      this.#told.set(transfer.id, error instanceof CommitOutcomeUnknown ? 'unknown' : 'failed')
+      this.#told.set(transfer.id, error instanceof CommitOutcomeUnknownError ? 'unknown' : 'failed')
     }
   }
 

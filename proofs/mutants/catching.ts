@@ -35,7 +35,7 @@ export async function tryToCatch(folder: string, catcher: Catcher, seed: number)
   const ended = await runCommand(folder, args, WITHIN_MS)
   if (ended.tooLong) return failed(`no end within ${WITHIN_MS / 1000} s`)
   const report = lastObject(ended.out)
-  if (report === undefined) return failed(lastWords(ended))
+  if (report === undefined) return failed(lastServerError(ended))
   if (catcher.by === 'attack') return readAttack(catcher, report)
   if (catcher.by === 'test') return readTest(catcher, report)
   return readLab(catcher, report)
@@ -111,7 +111,7 @@ function lastObject(out: string): object | undefined {
   }
 }
 
-function lastWords({ code, out, err }: Ended): string {
+function lastServerError({ code, out, err }: Ended): string {
   const lines = stripVTControlCharacters(`${out}\n${err}`).split('\n')
   const error = lines.findLast((line) => /error/i.test(line)) ?? lines.findLast((line) => line.trim() !== '') ?? ''
   return `it ended with ${code}: ${error.trim().slice(0, 200)}`

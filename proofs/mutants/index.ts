@@ -7,5 +7,5 @@ import { roles } from './roles.sql.ts'
 /** Fewer would not break every protocol. */
 export const LEAST_MUTANTS = 14
 
-/** All of them, by the rooms that they break. */
+/** All of them, by the modules that they break. */
 export const mutants: readonly Mutant[] = [...locksAndTransactions, ...leases, ...outbox, ...roles]

@@ -81,7 +81,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'unanswered-is-held',
     why: 'A question for a lease that the database did not answer is told as held: every process skips the job, and nobody does it.',
-    file: 'src/leases/inquiry.ts',
+    file: 'src/leases/acquireProgress.ts',
     find: 'if (this.#isHeld) return leaseHeld(',
     replace: 'if (performance.now() > 0) return leaseHeld(',
     caughtBy: {
@@ -93,7 +93,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'old-answer-is-held',
     why: 'A wait that began with "held" ends with it, though nobody could ask since.',
-    file: 'src/leases/inquiry.ts',
+    file: 'src/leases/acquireProgress.ts',
     find: `
     if (this.#heard === undefined || this.#failure !== undefined) return false
     return performance.now() - this.#heard.at <= FRESH_MS`,
@@ -154,7 +154,7 @@ export const leases: readonly Mutant[] = [
   ), renewed AS (
     UPDATE :"schema".leases l
        SET token = mine.token, expires_at = clock_timestamp() + make_interval(secs => mine.ttl_ms / 1000.0)`,
-    caughtBy: { by: 'test', file: 'src/leases/takenAway.pg.test.ts', test: 'a heartbeat takes nothing back' },
+    caughtBy: { by: 'test', file: 'src/leases/forceRelease.pg.test.ts', test: 'a heartbeat takes nothing back' },
   },
   {
     name: 'no-for-key-share',
@@ -174,13 +174,13 @@ export const leases: readonly Mutant[] = [
     why: 'The time for which a holder trusts its lease is counted from the answer, not from before the question.',
     file: 'src/leases/take.ts',
     find: `
-        const row = await ask(grounds, text, { connectMs, answerMs }, () => {
-          inquiry.asking()
-          askedAt = thisMoment()
+        const row = await ask(context, text, { connectMs, answerMs }, () => {
+          progress.asking()
+          askedAt = readClocks()
         })`,
     replace: `
-        const row = await ask(grounds, text, { connectMs, answerMs }, () => inquiry.asking())
-        askedAt = thisMoment()`,
+        const row = await ask(context, text, { connectMs, answerMs }, () => progress.asking())
+        askedAt = readClocks()`,
     caughtBy: {
       by: 'test',
       file: 'src/leases/slowAnswers.pg.test.ts',
@@ -190,7 +190,7 @@ export const leases: readonly Mutant[] = [
   {
     name: 'heartbeat-trusted-from-answer',
     why: 'So is the time after a heartbeat.',
-    file: 'src/leases/keeper.ts',
+    file: 'src/leases/leaseRenewer.ts',
     find: "if (outcome === 'renewed') lease.renewed(askedAt)",
     replace: "if (outcome === 'renewed') lease.renewed(thisMoment())",
     caughtBy: { by: 'test', file: 'src/leases/slowAnswers.pg.test.ts', test: 'nor is a heartbeat' },

@@ -1,6 +1,6 @@
 import type { Mutant } from './mutant.ts'
 
-/** Of the rooms locks, transactions, rows, once and combine. */
+/** Of the modules locks, transactions, rows, once and combine. */
 export const locksAndTransactions: readonly Mutant[] = [
   {
     name: 'lock-after-snapshot',
@@ -81,7 +81,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     name: 'blind-retry-of-commit',
     why: 'A COMMIT whose answer was lost is run again without asking the server what became of it.',
     file: 'src/transactions/run.ts',
-    find: "const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(grounds, plan, result.trace)",
+    find: "const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(context, plan, result.trace)",
     replace: "const outcome = 'rolledBack' as Outcome",
     caughtBy: { by: 'lab', scenario: 'wallet', fault: 'cut-in-commit', invariant: 'linearizable register' },
   },
@@ -97,9 +97,9 @@ export const locksAndTransactions: readonly Mutant[] = [
     name: 'strangers-join',
     why: 'A transaction joins the one that is open in its async context: a job of a shared queue joins that of another request.',
     file: 'src/transactions/run.ts',
-    find: '  refuseInside(grounds, declared.allKeys)\n',
+    find: '  refuseInside(context, declared.allKeys)\n',
     replace:
-      '  const outer = openFrames().find((frame) => frame.grounds === grounds)\n  if (outer !== undefined) return outer.tx.nest((tx) => fn(tx))\n',
+      '  const outer = openFrames().find((frame) => frame.context === context)\n  if (outer !== undefined) return outer.tx.nest((tx) => fn(tx))\n',
     and: [
       {
         file: 'src/transactions/run.ts',
@@ -177,9 +177,9 @@ export const locksAndTransactions: readonly Mutant[] = [
     name: 'combined-told-too-early',
     why: 'Callers of a combined function are told their result before COMMIT.',
     file: 'src/combine/batcher.ts',
-    find: 'throw mismatch(line.key, batch.length, results)\n',
+    find: 'throw mismatch(queue.key, batch.length, results)\n',
     replace:
-      'throw mismatch(line.key, batch.length, results)\n        batch.forEach((call, index) => call.resolve(results[index] as Result))\n',
+      'throw mismatch(queue.key, batch.length, results)\n        batch.forEach((call, index) => call.resolve(results[index] as Result))\n',
     caughtBy: { by: 'lab', scenario: 'combine', fault: 'terminate', invariant: 'linearizable register' },
   },
   {

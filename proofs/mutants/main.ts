@@ -6,7 +6,7 @@ import { makeBrokenCopy, removeCopy } from './brokenCopy.ts'
 import { tryToCatch, type Verdict } from './catching.ts'
 import { endCommands } from './command.ts'
 import { LEAST_MUTANTS, mutants } from './index.ts'
-import { type Mutant, PatchDoesNotFit } from './mutant.ts'
+import { type Mutant, PatchDoesNotFitError } from './mutant.ts'
 
 const USAGE = `npm run prove:mutants -- [NAME…] [--json] [--intact]
 
@@ -112,7 +112,7 @@ try {
   process.exitCode = await main()
 } catch (error) {
   endProgress()
-  if (!(error instanceof PatchDoesNotFit)) throw error
+  if (!(error instanceof PatchDoesNotFitError)) throw error
   process.stderr.write(`${error.message}\n`)
   process.exitCode = 1
 }

@@ -44,8 +44,8 @@ export interface CatchingTest {
 }
 
 /** The patch does not fit the source any more. */
-export class PatchDoesNotFit extends Error {
-  override readonly name = 'PatchDoesNotFit'
+export class PatchDoesNotFitError extends Error {
+  override readonly name = 'PatchDoesNotFitError'
 }
 
 /** All its patches, in the order in which they are made. */
@@ -58,9 +58,11 @@ export function patched(mutant: string, text: string, { file, find, replace }: P
   const found = text.split(find).length - 1
   if (found !== 1) {
     const times = found === 0 ? 'not found' : `found ${found} times`
-    throw new PatchDoesNotFit(`${mutant}: its text is ${times} in ${file}. The source has moved on: mend the mutant.`)
+    throw new PatchDoesNotFitError(
+      `${mutant}: its text is ${times} in ${file}. The source has moved on: mend the mutant.`,
+    )
   }
   const changed = text.replace(find, () => replace)
-  if (changed === text) throw new PatchDoesNotFit(`${mutant}: it changes nothing in ${file}.`)
+  if (changed === text) throw new PatchDoesNotFitError(`${mutant}: it changes nothing in ${file}.`)
   return changed
 }

@@ -5,7 +5,7 @@ import { makeBrokenCopy, removeCopy, ROOT } from './brokenCopy.ts'
 import { readAttack, readLab, readTest } from './catching.ts'
 import { runCommand } from './command.ts'
 import { LEAST_MUTANTS, mutants } from './index.ts'
-import { type Patch, patched, patchesOf, PatchDoesNotFit } from './mutant.ts'
+import { type Patch, patched, patchesOf, PatchDoesNotFitError } from './mutant.ts'
 
 const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8')
 // Read, not imported: that would load all of them.
@@ -58,7 +58,7 @@ describe('a patch', () => {
   })
 
   test('that changes nothing is none', () => {
-    expect(() => patched('planted', 'a < b', { ...patch, replace: 'a < b' })).toThrow(PatchDoesNotFit)
+    expect(() => patched('planted', 'a < b', { ...patch, replace: 'a < b' })).toThrow(PatchDoesNotFitError)
   })
 })
 

@@ -1,6 +1,6 @@
 import type { Mutant } from './mutant.ts'
 
-/** Of the rooms outbox and inbox. */
+/** Of the modules outbox and inbox. */
 export const outbox: readonly Mutant[] = [
   {
     name: 'number-without-lock',
@@ -50,7 +50,7 @@ export const outbox: readonly Mutant[] = [
   },
   {
     name: 'enqueue-on-the-callers-path',
-    why: 'Enqueuing runs with the rights of the owner: an operator of the caller that comes before the real one would, too.',
+    why: 'Enqueuer runs with the rights of the owner: an operator of the caller that comes before the real one would, too.',
     file: 'tools/schema/outboxAppend.sql.ts',
     find: `) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET`,
@@ -156,7 +156,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     replace: '',
     caughtBy: {
       by: 'test',
-      file: 'src/outbox/removed.pg.test.ts',
+      file: 'src/outbox/removedDispatcher.pg.test.ts',
       test: 'sends nothing again and makes no cursors: run() ends with an error',
     },
   },
@@ -338,7 +338,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'slow-event-forgotten',
     why: 'An event that is under way when its stream is given up as slow is forgotten: the next try sends it a second time.',
-    file: 'src/outbox/streamsSideBySide.ts',
+    file: 'src/outbox/concurrentStreams.ts',
     find: `
     this.#pending.set(name, left)`,
     replace: '',

@@ -14,7 +14,7 @@ export const roles: readonly Mutant[] = [
     name: 'functions-left-to-the-public',
     why: 'A migration leaves its functions to every role of the database.',
     file: 'src/postgres/migrate.ts',
-    find: 'await connection.script(closeNewObjects(schema, standing.known))',
+    find: 'await connection.script(closeNewObjects(schema, state.known))',
     replace: '',
     and: [{ file: 'src/postgres/migrate.ts', find: '  closeNewObjects,\n', replace: '' }],
     caughtBy: { by: 'attack', attack: 'intruder', goal: 'functions beyond its column of the page' },

@@ -1,7 +1,7 @@
 import { ENDS, type FaultEntry } from '../history.ts'
 import { fixedWidth, placeFlags, type PlacedFlag, shorten } from './labels.ts'
 import type { Bar, Lane, Mark, Scene } from './scene.ts'
-import { faultWord } from './faultWords.ts'
+import { faultWord } from './faultNames.ts'
 import { timeScale, type TimeScale } from './timeScale.ts'
 
 /** Where everything stands. All numbers are pixels. */

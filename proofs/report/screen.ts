@@ -1,7 +1,7 @@
 import { formatTable } from '../../tools/judge/report.ts'
 import { columnsOf, type Output, paintFor } from './paint.ts'
 import type { RunResult } from './result.ts'
-import { frame, logLine, scenarioTable, type Standing } from './standing.ts'
+import { frame, logLine, type RunState, scenarioTable } from './runState.ts'
 
 /** Redrawing more often than people can see would only take time from those who race. */
 const FRAME_MS = 100
@@ -48,17 +48,17 @@ export class LiveScreen {
   }
 
   /** May be called as often as one likes. */
-  show(standing: Standing): void {
+  show(state: RunState): void {
     if (this.#hasEnded) return
     const now = this.#now()
-    const broken = standing.scenarios.reduce((sum, { forms }) => sum + forms.lockstep.violations, 0)
+    const broken = state.scenarios.reduce((sum, { forms }) => sum + forms.lockstep.violations, 0)
     // What must never happen is told at once.
     const isUrgent = broken > 0 && this.#broken === 0
     if (!isUrgent && now - this.#shownAt < (this.#isLive ? FRAME_MS : LOG_MS)) return
     this.#shownAt = now
     this.#broken = broken
-    if (this.#isLive) this.#draw(standing)
-    else this.#output.write(`${logLine(standing)}\n`)
+    if (this.#isLive) this.#draw(state)
+    else this.#output.write(`${logLine(state)}\n`)
   }
 
   /** Takes the picture away and gives the cursor back. What was found is for `finalTable`. */
@@ -72,9 +72,9 @@ export class LiveScreen {
     for (const signal of SIGNALS) process.off(signal, this.#interrupted)
   }
 
-  #draw(standing: Standing): void {
+  #draw(state: RunState): void {
     const columns = this.#output.columns || 80
-    const lines = frame(standing, columns, this.#output.rows || 24, paintFor(this.#output, this.#env))
+    const lines = frame(state, columns, this.#output.rows || 24, paintFor(this.#output, this.#env))
     const body = lines.map((line) => `${line}${CLEAR_LINE}\n`).join('')
     this.#output.write(`${BEGIN_FRAME}${HIDE_CURSOR}${this.#toTop(columns)}${body}${CLEAR_BELOW}${END_FRAME}`)
     this.#drawn = lines

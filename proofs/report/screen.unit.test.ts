@@ -5,7 +5,7 @@ import { afterEach, expect, test } from 'vitest'
 import { columnsOf, cutTo, type Output, paintFor, plain } from './paint.ts'
 import { emptyForms } from './result.ts'
 import { finalTable, LiveScreen } from './screen.ts'
-import { frame, type Standing } from './standing.ts'
+import { frame, type RunState } from './runState.ts'
 import { sampleRun } from './testing/sampleRun.ts'
 
 const manyFaults = Array.from({ length: 14 }, (_, index) => ({
@@ -15,7 +15,7 @@ const manyFaults = Array.from({ length: 14 }, (_, index) => ({
   struck: 9,
 }))
 
-function standing(isOursBroken = false): Standing {
+function standing(isOursBroken = false): RunState {
   const { scenarios } = sampleRun(isOursBroken)
   return { elapsedMs: 60_000, totalMs: 180_000, doing: 'round 7, lockstep:\nw2 killed', scenarios, faults: manyFaults }
 }

@@ -17,7 +17,7 @@ import {
   PLOT_LEFT,
   WIDTH,
 } from './layout.ts'
-import { faultWord } from './faultWords.ts'
+import { faultWord } from './faultNames.ts'
 import { withShortOps } from './opNames.ts'
 import { element, escape, textLine } from './markup.ts'
 import { type Scene, sceneOf } from './scene.ts'

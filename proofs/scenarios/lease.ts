@@ -2,7 +2,7 @@ import { key } from 'pg-lockstep'
 import { fenceOrder } from '../checkers/fenceOrder.ts'
 import { atMost } from '../checkers/mutualExclusion.ts'
 import { GIVE_TIMED, TABLES, TAKE_TIMED } from './lease.sql.ts'
-import { beActive, held, type Hands, type Operation, type Scenario } from './scenario.ts'
+import { beActive, held, type WorkerTools, type Operation, type Scenario } from './scenario.ts'
 
 const RESOURCES = [0, 1]
 const WRITES = 3
@@ -17,7 +17,12 @@ interface Write {
 }
 
 /** Writes outside, one after the other, as long as it is certain; and, where it has a fence, says which. */
-async function writeOutside(hands: Hands, operation: Operation, certain: () => boolean, fence?: bigint): Promise<void> {
+async function writeOutside(
+  hands: WorkerTools,
+  operation: Operation,
+  certain: () => boolean,
+  fence?: bigint,
+): Promise<void> {
   for (let number = 1; number <= WRITES; number++) {
     await beActive(hands, operation, 8, certain, fence)
     if (!certain()) throw new Error('the lease is lost')

@@ -5,7 +5,7 @@ import { keyOrder } from '../checkers/keyOrder.ts'
 import { nothingLost } from '../checkers/nothingLost.ts'
 import { Broker, type BrokerEvent, type Polled, type Question } from './broker.ts'
 import { FIND_PENDING, FOUND, INSERT_000, LOCK_STREAM, MARK_SENT, RECEIVE, TABLES } from './outbox.sql.ts'
-import { byHand, type Hands, type Operation, type Scenario } from './scenario.ts'
+import { byHand, type Operation, type Scenario, type WorkerTools } from './scenario.ts'
 
 const STREAMS = [0, 1, 2, 3]
 const ROLLED_BACK = 0.15
@@ -19,7 +19,7 @@ function maybeThinkBetter(operation: Operation): void {
 
 /** Takes from the broker what is not acknowledged, until the round is over: again after an error, and at the same time as others. */
 async function consume(
-  hands: Hands,
+  hands: WorkerTools,
   signal: AbortSignal,
   handle: (event: BrokerEvent) => Promise<void>,
 ): Promise<void> {
@@ -40,7 +40,7 @@ async function consume(
 }
 
 /** Document 000's dispatcher: finds what is pending, sends it, marks it. */
-async function dispatch000(hands: Hands, signal: AbortSignal): Promise<void> {
+async function dispatch000(hands: WorkerTools, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     try {
       const sent = await byHand(hands.pool, async (client) => {

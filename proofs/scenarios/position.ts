@@ -2,7 +2,7 @@ import { key } from 'pg-lockstep'
 import { onePerKey } from '../checkers/exactlyOnce.ts'
 import { noDeadlock } from '../checkers/noDeadlock.ts'
 import { BEGIN_OPENING, FIND, FINISH, FOUND, OPEN, TABLES } from './position.sql.ts'
-import { type Hands, type Operation, type Scenario } from './scenario.ts'
+import { type Operation, type Scenario, type WorkerTools } from './scenario.ts'
 
 /** For so long everybody sees the same signal. */
 const SIGNAL_MS = 150
@@ -20,9 +20,9 @@ interface Row {
 }
 
 /** What everybody wants to open at the same time. */
-const symbolNow = (hands: Hands): string => `S${hands.round}.${Math.floor(hands.elapsedMs() / SIGNAL_MS)}`
+const symbolNow = (hands: WorkerTools): string => `S${hands.round}.${Math.floor(hands.elapsedMs() / SIGNAL_MS)}`
 
-async function order(hands: Hands, operation: Operation, orderId: string): Promise<void> {
+async function order(hands: WorkerTools, operation: Operation, orderId: string): Promise<void> {
   await pause(ORDER_MS / 2)
   await hands.ask('position', { symbol: operation.key, orderId, op: operation.id } satisfies Order)
   await pause(ORDER_MS / 2)

@@ -24,7 +24,7 @@ export interface Operation {
 }
 
 /** What a worker has at hand. */
-export interface Hands {
+export interface WorkerTools {
   /** Of the driver and over the way that this worker has. */
   readonly lockstep: Lockstep
   /** Plain connections, for those who do without Lockstep. */
@@ -43,7 +43,7 @@ export interface Hands {
 }
 
 /** One form of a scenario in one worker. */
-export interface Play {
+export interface ScenarioForm {
   /** What the operation is about. */
   keyFor(random: Random): string
   /** Done when it returns, with what it was told; when it throws, it failed. */
@@ -53,7 +53,7 @@ export interface Play {
 }
 
 /** What stands outside the database, in the coordinator: it takes what comes, and the history says what it took. */
-export type Outside = (
+export type OutsideWorld = (
   question: unknown,
   take: (entry: Omit<Entry, 'at' | 'by' | 'scenario' | 'what'>) => void,
 ) => unknown
@@ -70,16 +70,16 @@ export interface Scenario {
   readonly tables: string
   /** What a round begins with. */
   prepare(round: number): { readonly text: string; readonly values: unknown[] } | undefined
-  readonly play: Readonly<Record<Form, (hands: Hands) => Play>>
+  readonly play: Readonly<Record<Form, (hands: WorkerTools) => ScenarioForm>>
   /** A service for a round, where the scenario has one. */
-  outside?(): Outside
+  outside?(): OutsideWorld
   /** Questions whose rows (key, value, op) are what stands in the database in the end. */
   found(round: number, form: Form): { readonly text: string; readonly values: unknown[] } | undefined
 }
 
 /** Holds on for a while and says, again and again, that it is certain. Stops when it is not. */
 export async function beActive(
-  hands: Hands,
+  hands: WorkerTools,
   operation: Operation,
   forMs: number,
   certain: () => boolean,

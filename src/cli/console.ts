@@ -4,7 +4,7 @@ import { type AddressInfo, isIP } from 'node:net'
 import { type ConsoleLockstep, createConsole } from '../console/index.ts'
 import { onAbort } from '../postgres/index.ts'
 import type { Call, Command } from './command.ts'
-import { numberOf } from './givenValues.ts'
+import { parseNumber } from './parseValues.ts'
 import { untilInterrupted } from './interrupt.ts'
 import { UsageError } from './usageError.ts'
 import { withDatabase } from './withDatabase.ts'
@@ -33,13 +33,13 @@ an object with the address, and with the token that it made.`,
   // The address is told while it runs.
   fillsStdout: () => true,
   run({ values }) {
-    const wanted = placeOf(values)
+    const wanted = consoleAddressOf(values)
     return withDatabase(values, async ({ lockstep }) => {
       const { address } = await untilInterrupted(async (stop) => {
         // A database that cannot be asked is told here, and not on the page.
         await lockstep.leases.list({ limit: 1 })
         const served = await serveConsole(lockstep, wanted)
-        tellAddress(served.address, wanted, values.json === 'true')
+        printAddress(served.address, wanted, values.json === 'true')
         await new Promise<void>((resolve) => void onAbort(stop, resolve))
         await served.close()
         return served
@@ -54,7 +54,7 @@ an object with the address, and with the token that it made.`,
 }
 
 /** Where a console is served, and what it may do. */
-export interface ConsolePlace {
+export interface ConsoleAddress {
   readonly host: string
   /** 0: one that is free. */
   readonly port: number
@@ -72,7 +72,7 @@ export interface ServedConsole {
 /** Serves a console on a port of its own. */
 export async function serveConsole(
   lockstep: ConsoleLockstep,
-  place: Omit<ConsolePlace, 'madeToken'>,
+  place: Omit<ConsoleAddress, 'madeToken'>,
 ): Promise<ServedConsole> {
   const { host, port, operator, token } = place
   const site = createConsole(lockstep, { operator, ...(token !== undefined && { token }) })
@@ -92,12 +92,12 @@ export async function serveConsole(
 
 function listen(server: Server, host: string, port: number): Promise<void> {
   return new Promise((resolve, reject) => {
-    server.once('error', (error: NodeJS.ErrnoException) => reject(placeTaken(error, host, port) ?? error))
+    server.once('error', (error: NodeJS.ErrnoException) => reject(portTaken(error, host, port) ?? error))
     server.listen(port, host, resolve)
   })
 }
 
-function placeTaken({ code }: NodeJS.ErrnoException, host: string, port: number): UsageError | undefined {
+function portTaken({ code }: NodeJS.ErrnoException, host: string, port: number): UsageError | undefined {
   if (code === 'EADDRINUSE')
     return new UsageError(`Port ${port} is taken.`, 'Use another with --port N, or --port 0 for any that is free.')
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
@@ -107,9 +107,9 @@ function placeTaken({ code }: NodeJS.ErrnoException, host: string, port: number)
 }
 
 /** Checked before anything is opened. */
-export function placeOf(values: Call['values'], env: NodeJS.ProcessEnv = process.env): ConsolePlace {
+export function consoleAddressOf(values: Call['values'], env: NodeJS.ProcessEnv = process.env): ConsoleAddress {
   const host = values.host ?? DEFAULT_HOST
-  const port = numberOf('port', values.port ?? DEFAULT_PORT)
+  const port = parseNumber('port', values.port ?? DEFAULT_PORT)
   if (port > 65_535) throw new UsageError(`--port cannot be ${port}.`, 'Use a number from 0 to 65535.')
   const token = values.token ?? (env[TOKEN_VARIABLE] || undefined)
   if (token === undefined && !isLoopback(host)) {
@@ -132,7 +132,7 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127(?:\.\d{1,3}){3}$/.test(host)
 }
 
-function tellAddress(address: string, { operator, token, madeToken }: ConsolePlace, json: boolean): void {
+function printAddress(address: string, { operator, token, madeToken }: ConsoleAddress, json: boolean): void {
   const told = {
     ok: true,
     command: 'console',

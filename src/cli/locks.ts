@@ -3,9 +3,9 @@ import type { Call, Command, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
 import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
-import { watching } from './watching.ts'
+import { refreshEverySecond } from './refreshEverySecond.ts'
 import { type Database, withDatabase } from './withDatabase.ts'
-import { ageOf, count, plain, shorten } from './wording.ts'
+import { count, formatAge, shorten, singleLine } from './formatting.ts'
 
 /** More than these of one lock, or behind one session, say no more; `--json` has them all. */
 const MAX_SHOWN = 10
@@ -33,7 +33,7 @@ the server: Lockstep waits in slices of two seconds at most.`,
     return withDatabase(values, (database) => look(database, values))
   },
   watch({ values }, show, stop) {
-    return withDatabase(values, (database) => watching(() => look(database, values), show, stop))
+    return withDatabase(values, (database) => refreshEverySecond(() => look(database, values), show, stop))
   },
 }
 
@@ -73,13 +73,13 @@ function rowsOf(lock: ListedLock, statements: boolean, terminal: Terminal): stri
     '',
     claim.mode,
     pidOf(claim),
-    shorten(plain(claim.application ?? '-'), APPLICATION_WIDTH),
+    shorten(singleLine(claim.application ?? '-'), APPLICATION_WIDTH),
     claim.state ?? '-',
     since,
     '',
-    ...(statements ? [plain(claim.statement ?? '-')] : []),
+    ...(statements ? [singleLine(claim.statement ?? '-')] : []),
   ]
-  const holders = lock.holders.map((holder) => row(holder, `held ${ageOf(holder.heldForMs)}`))
+  const holders = lock.holders.map((holder) => row(holder, `held ${formatAge(holder.heldForMs)}`))
   const waiters = lock.waiters.slice(0, MAX_SHOWN).map((waiter) => row(waiter, paint('yellow', waitOf(waiter))))
   const [first = [], ...others] = [...holders, ...waiters]
   first[0] = name
@@ -91,8 +91,8 @@ function rowsOf(lock: ListedLock, statements: boolean, terminal: Terminal): stri
 /** One session and those behind it. `lead` stands before its own line, `indent` before theirs. */
 function draw(node: BlockingNode, lead: string, indent: string, terminal: Terminal): string[] {
   const { waitsFor } = node
-  const who = [pidOf(node), plain(node.application ?? ''), node.state ?? ''].filter((part) => part !== '')
-  const line = `${lead}${who.join('  ')}${tellOf(node)}`
+  const who = [pidOf(node), singleLine(node.application ?? ''), node.state ?? ''].filter((part) => part !== '')
+  const line = `${lead}${who.join('  ')}${describeNode(node)}`
   const shown = node.blocks.slice(0, MAX_SHOWN)
   const hidden = node.blocks.length - shown.length
   const below = shown.flatMap((each, place) => {
@@ -103,9 +103,9 @@ function draw(node: BlockingNode, lead: string, indent: string, terminal: Termin
   return [waitsFor === undefined ? terminal.paint('red', line) : line, ...below, ...rest]
 }
 
-function tellOf({ waitsFor, heldForMs, repeated }: BlockingNode): string {
+function describeNode({ waitsFor, heldForMs, repeated }: BlockingNode): string {
   const again = repeated ? ' (see above)' : ''
-  if (waitsFor === undefined) return heldForMs === undefined ? again : `  open for ${ageOf(heldForMs)}${again}`
+  if (waitsFor === undefined) return heldForMs === undefined ? again : `  open for ${formatAge(heldForMs)}${again}`
   const { id, kind } = waitsFor
   return `  waits for ${id === undefined ? (KINDS[kind] ?? `a lock (${kind})`) : nameOf({ ...waitsFor, id })}${again}`
 }
@@ -118,7 +118,7 @@ const KINDS: Readonly<Record<string, string>> = {
 }
 
 function nameOf({ key, id }: { readonly key: string | undefined; readonly id: bigint }): string {
-  return key === undefined ? String(id) : plain(key)
+  return key === undefined ? String(id) : singleLine(key)
 }
 
 function pidOf({ pid }: { readonly pid: number }): string {
@@ -126,5 +126,5 @@ function pidOf({ pid }: { readonly pid: number }): string {
 }
 
 function waitOf({ waitedMs }: ListedWaiter): string {
-  return `waits ${ageOf(waitedMs)}`
+  return `waits ${formatAge(waitedMs)}`
 }

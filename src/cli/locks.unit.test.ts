@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { interruptGently, untilInterrupted } from './interrupt.ts'
 import { Screen } from './screen.ts'
 import { terminalOf } from './terminal.ts'
-import { ageOf, plain } from './wording.ts'
+import { formatAge, singleLine } from './formatting.ts'
 
 test.each([
   [undefined, '?'],
@@ -15,12 +15,12 @@ test.each([
   [3_600_000, '1 h 0 min'],
   [100 * 3_600_000, '100 h 0 min'],
 ])('%s ms are %s', (ms, expected) => {
-  expect(ageOf(ms)).toBe(expected)
+  expect(formatAge(ms)).toBe(expected)
 })
 
 test('what a terminal would obey is not obeyed', () => {
-  expect(plain('Key:\u001B[2J\u0007\u009Bx')).toBe('Key:\uFFFD[2J\uFFFD\uFFFDx')
-  expect(plain('SELECT 1\n\t  FROM x\u202Etxt')).toBe('SELECT 1 FROM x\uFFFDtxt')
+  expect(singleLine('Key:\u001B[2J\u0007\u009Bx')).toBe('Key:\uFFFD[2J\uFFFD\uFFFDx')
+  expect(singleLine('SELECT 1\n\t  FROM x\u202Etxt')).toBe('SELECT 1 FROM x\uFFFDtxt')
 })
 
 describe('a screen', () => {

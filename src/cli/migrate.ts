@@ -1,6 +1,6 @@
 import type { Command } from './command.ts'
 import { withDatabase } from './withDatabase.ts'
-import { numberOf } from './givenValues.ts'
+import { parseNumber } from './parseValues.ts'
 import { UsageError } from './usageError.ts'
 
 export const migrateCommand: Command = {
@@ -19,7 +19,7 @@ It may run in many places at once, and again where there is nothing left to do.`
   run({ values }) {
     const to = values.to === undefined ? undefined : versionOf(values.to)
     const limit = values['max-event-bytes']
-    const maxEventBytes = limit === undefined ? undefined : numberOf('max-event-bytes', limit)
+    const maxEventBytes = limit === undefined ? undefined : parseNumber('max-event-bytes', limit)
     return withDatabase(values, async ({ lockstep, driver }) => {
       const result = await lockstep.migrate({
         ...(to === undefined ? {} : { to }),

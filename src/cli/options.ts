@@ -1,6 +1,6 @@
 import type { OptionName } from './command.ts'
 
-export interface OptionMeaning {
+export interface OptionDescription {
   readonly type: 'string' | 'boolean'
   /** How help names its value. */
   readonly value: string
@@ -10,7 +10,7 @@ export interface OptionMeaning {
 }
 
 /** Every option with its meaning; which command takes which stands in the command. */
-export const OPTIONS: Readonly<Record<OptionName, OptionMeaning>> = {
+export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
   url: {
     type: 'string',
     value: 'URL',

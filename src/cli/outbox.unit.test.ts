@@ -1,9 +1,9 @@
 import { expect, test, vi } from 'vitest'
 import { parseCommandLine } from './commandLine.ts'
 import { commands } from './commands.ts'
-import { durationOf } from './givenValues.ts'
+import { parseDuration } from './parseValues.ts'
 import { UsageError } from './usageError.ts'
-import { sizeOf } from './wording.ts'
+import { formatSize } from './formatting.ts'
 
 async function complaint(args: readonly string[]): Promise<string> {
   // Whoever came as far as asking for a database had nothing else to complain of.
@@ -78,7 +78,7 @@ test.each([
   ['12h', 43_200_000],
   ['7d', 604_800_000],
 ])('%s are %d ms', (text, ms) => {
-  expect(durationOf('older-than', text)).toBe(ms)
+  expect(parseDuration('older-than', text)).toBe(ms)
 })
 
 test.each([
@@ -89,5 +89,5 @@ test.each([
   [5.25 * 1024 ** 3, '5.3 GB'],
   [2048 * 1024 ** 4, '2048 TB'],
 ])('%d bytes are %s', (bytes, text) => {
-  expect(sizeOf(bytes)).toBe(text)
+  expect(formatSize(bytes)).toBe(text)
 })

@@ -4,11 +4,11 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { Delivery, OutboxEvent, ReplayOptions, Sink, SinkFunction } from '../index.ts'
 import type { Call, Outcome } from './command.ts'
-import { placeOf } from './givenValues.ts'
+import { parsePosition } from './parseValues.ts'
 import { untilInterrupted } from './interrupt.ts'
 import { UsageError } from './usageError.ts'
 import { withDatabase } from './withDatabase.ts'
-import { count, plain } from './wording.ts'
+import { count, singleLine } from './formatting.ts'
 
 const STREAM =
   'A number is one of a stream: write --topic TOPIC --key KEY as well, or --from-position N for all streams.'
@@ -35,7 +35,7 @@ export async function replay({ values }: Call): Promise<Outcome> {
         lastSeq: range.key === undefined ? null : (sink.last?.seq ?? null),
         interrupted,
       },
-      text: () => toldOf(events, sink.last, interrupted, range.key !== undefined),
+      text: () => describeReplay(events, sink.last, interrupted, range.key !== undefined),
     }
   })
 }
@@ -46,7 +46,7 @@ function rangeOf(values: Call['values']): Range {
   const { topic, key } = values
   const [fromSeq, toSeq, fromPosition] = (['from-seq', 'to-seq', 'from-position'] as const).map((option) => {
     const given = values[option]
-    return given === undefined ? undefined : placeOf(option, given)
+    return given === undefined ? undefined : parsePosition(option, given)
   })
   if (key !== undefined && topic === undefined) {
     throw new UsageError('--key alone is no stream.', 'A stream is a topic and a key: write --topic TOPIC as well.')
@@ -69,10 +69,15 @@ function rangeOf(values: Call['values']): Range {
   }
 }
 
-function toldOf(events: number, last: OutboxEvent | undefined, interrupted: boolean, ofStream: boolean): string {
+function describeReplay(
+  events: number,
+  last: OutboxEvent | undefined,
+  interrupted: boolean,
+  ofStream: boolean,
+): string {
   if (last === undefined) return interrupted ? 'Interrupted before the first event.' : 'No event is retained of that.'
   const { topic, key, seq, position } = last
-  const place = `the last ${plain(topic)}/${plain(key)} #${seq} at position ${position}`
+  const place = `the last ${singleLine(topic)}/${singleLine(key)} #${seq} at position ${position}`
   if (!interrupted) return `${count(events, 'event')}, ${place}.`
   const goOn = ofStream ? `--from-seq ${seq + 1}` : `--from-position ${position}`
   return `Interrupted after ${count(events, 'event')}, ${place}. Go on with ${goOn}.`

@@ -3,9 +3,9 @@ import type { Call, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
 import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
-import { watching } from './watching.ts'
+import { refreshEverySecond } from './refreshEverySecond.ts'
 import { withDatabase } from './withDatabase.ts'
-import { ageOf, count, momentOf, plain, shorten, sizeOf } from './wording.ts'
+import { count, formatAge, formatSize, formatTime, shorten, singleLine } from './formatting.ts'
 
 const OWNER_WIDTH = 32
 
@@ -16,7 +16,7 @@ export function status({ values }: Call): Promise<Outcome> {
 
 /** The same, anew every second. */
 export function watchStatus({ values }: Call, show: (outcome: Outcome) => void, stop: AbortSignal): Promise<void> {
-  return withDatabase(values, ({ lockstep }) => watching(() => look(lockstep), show, stop))
+  return withDatabase(values, ({ lockstep }) => refreshEverySecond(() => look(lockstep), show, stop))
 }
 
 async function look(lockstep: Lockstep): Promise<Outcome> {
@@ -76,10 +76,10 @@ function shardsTable(shards: readonly ShardStatus[], { columns, paint }: Termina
     ({ dispatcher, shard, owner, lagEvents, lagEstimated, lagMs, oldestUndelivered, parkedStreams }) => [
       dispatcher,
       String(shard),
-      owner === undefined ? paint('yellow', 'nobody') : shorten(plain(owner), OWNER_WIDTH),
+      owner === undefined ? paint('yellow', 'nobody') : shorten(singleLine(owner), OWNER_WIDTH),
       `${lagEstimated ? '~' : ''}${lagEvents}`,
-      oldestUndelivered === undefined ? '-' : ageOf(lagMs),
-      oldestUndelivered === undefined ? '-' : momentOf(oldestUndelivered),
+      oldestUndelivered === undefined ? '-' : formatAge(lagMs),
+      oldestUndelivered === undefined ? '-' : formatTime(oldestUndelivered),
       parkedStreams === 0 ? '-' : paint('yellow', String(parkedStreams)),
     ],
   )
@@ -90,16 +90,16 @@ function segmentsTable(segments: readonly SegmentStatus[], { columns, paint }: T
   const head = ['SEGMENT', 'OPENED', 'LEFT', 'SIZE', ''].map((title) => paint('dim', title))
   const rows = segments.map(({ number, openedAt, leftAt, bytes, current }) => [
     String(number),
-    momentOf(openedAt),
-    leftAt === undefined ? '-' : momentOf(leftAt),
-    sizeOf(bytes),
+    formatTime(openedAt),
+    leftAt === undefined ? '-' : formatTime(leftAt),
+    formatSize(bytes),
     current ? 'current' : '',
   ])
   return table([head, ...rows], columns)
 }
 
 function verdictOf(totals: OutboxTotals): string {
-  const held = `${count(totals.segments, 'segment')}, ${sizeOf(totals.bytes)}.`
+  const held = `${count(totals.segments, 'segment')}, ${formatSize(totals.bytes)}.`
   return totals.shards === 0 ? held : `${deliveryOf(totals)}; ${held}`
 }
 
@@ -107,7 +107,7 @@ function verdictOf(totals: OutboxTotals): string {
 export function deliveryOf({ dispatchers, shards, ownerless, lagEvents, lagMs, parkedStreams }: OutboxTotals): string {
   const owned = ownerless === 0 ? '' : `, ${ownerless} without an owner`
   const behind =
-    lagEvents === 0 ? 'nothing undelivered' : `${count(lagEvents, 'event')} behind by ${ageOf(lagMs)} at most`
+    lagEvents === 0 ? 'nothing undelivered' : `${count(lagEvents, 'event')} behind by ${formatAge(lagMs)} at most`
   const waits = parkedStreams === 0 ? '' : `, ${count(parkedStreams, 'stream')} parked`
   return `${count(dispatchers, 'dispatcher')}, ${count(shards, 'shard')}${owned}; ${behind}${waits}`
 }

@@ -4,7 +4,7 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { Lockstep, type OutboxEvent, EventRefused, perEvent } from '../index.ts'
+import { Lockstep, type OutboxEvent, EventRefusedError, perEvent } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -58,7 +58,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
       // Once it is refused, it waits for an operator, or nearly so.
       backoffMs: { first: 600_000, longest: 600_000 },
       sink: perEvent({}, (event) => {
-        if (refused.has(nameOf(event))) throw new EventRefused(`no ${event.key}\u001B[2J`)
+        if (refused.has(nameOf(event))) throw new EventRefusedError(`no ${event.key}\u001B[2J`)
         sent.push(`${name} ${nameOf(event)}`)
       }),
     })

@@ -1,20 +1,20 @@
 import type { Lockstep, ParkedStream, Stream } from '../index.ts'
 import type { Call, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
-import { numberOf } from './givenValues.ts'
+import { parseNumber } from './parseValues.ts'
 import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
 import { UsageError } from './usageError.ts'
 import { userName } from './userName.ts'
 import { withDatabase } from './withDatabase.ts'
-import { ageOf, count, plain, shorten } from './wording.ts'
+import { count, formatAge, shorten, singleLine } from './formatting.ts'
 
 const NAME_WIDTH = 40
 
 /** The streams that wait. */
 export function parked({ values }: Call): Promise<Outcome> {
   const { dispatcher } = values
-  const limit = numberOf('limit', values.limit ?? '100')
+  const limit = parseNumber('limit', values.limit ?? '100')
   if (limit === 0) throw new UsageError('--limit cannot be 0.', 'Use a whole number from 1 on.')
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     const streams = await lockstep.outbox.parked({ limit, ...(dispatcher === undefined ? {} : { dispatcher }) })
@@ -65,7 +65,7 @@ export function operate(verb: OperatorVerb): (call: Call, advice: string) => Pro
       return {
         exitCode: 0,
         json: { ok: true, command: `outbox ${verb}`, schema, ...whose, ...which, reason: reason ?? null },
-        text: () => DONE[verb](nameOf(stream), plain(dispatcher)),
+        text: () => DONE[verb](nameOf(stream), singleLine(dispatcher)),
       }
     })
   }
@@ -105,7 +105,7 @@ function streamOf({ words: [, topic, key] }: Call, advice: string): Stream {
 }
 
 function nameOf({ topic, key }: Stream): string {
-  return `${plain(topic)}/${plain(key)}`
+  return `${singleLine(topic)}/${singleLine(key)}`
 }
 
 interface Asked {
@@ -115,19 +115,19 @@ interface Asked {
 }
 
 function report(streams: readonly ParkedStream[], { at, dispatcher, limit }: Asked, terminal: Terminal): string {
-  if (streams.length === 0) return `No stream${dispatcher === undefined ? '' : ` of ${plain(dispatcher)}`} waits.`
+  if (streams.length === 0) return `No stream${dispatcher === undefined ? '' : ` of ${singleLine(dispatcher)}`} waits.`
   const { columns, paint } = terminal
   const head = ['DISPATCHER', 'TOPIC', 'KEY', 'STATE', 'ATTEMPTS', 'EVENTS', 'HEAD', 'NEXT ATTEMPT', 'REASON']
   const rows = streams.map((stream) => [
-    plain(stream.dispatcher),
-    shorten(plain(stream.topic), NAME_WIDTH),
-    shorten(plain(stream.key), NAME_WIDTH),
+    singleLine(stream.dispatcher),
+    shorten(singleLine(stream.topic), NAME_WIDTH),
+    shorten(singleLine(stream.key), NAME_WIDTH),
     stateOf(stream, terminal),
     String(stream.attempts),
     String(stream.events),
     stream.head === undefined ? '-' : `#${stream.head}`,
     nextOf(stream, at),
-    plain(stream.reason ?? ''),
+    singleLine(stream.reason ?? ''),
   ])
   const events = streams.reduce((sum, each) => sum + each.events, 0)
   const more = streams.length < limit ? '' : ' There may be more: see --limit.'
@@ -144,5 +144,5 @@ function stateOf({ state }: ParkedStream, { paint }: Terminal): string {
 function nextOf({ nextAttemptAt }: ParkedStream, at: Date): string {
   if (nextAttemptAt === undefined) return '-'
   const left = nextAttemptAt.getTime() - at.getTime()
-  return left <= 0 ? 'now' : `in ${ageOf(left)}`
+  return left <= 0 ? 'now' : `in ${formatAge(left)}`
 }

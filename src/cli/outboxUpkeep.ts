@@ -1,17 +1,17 @@
 import type { Lockstep, Rebased, Retained, SegmentStatus } from '../index.ts'
 import type { Call, Outcome } from './command.ts'
 import { forJson } from './forJson.ts'
-import { durationOf } from './givenValues.ts'
+import { parseDuration } from './parseValues.ts'
 import { UsageError } from './usageError.ts'
 import { userName } from './userName.ts'
 import { withDatabase } from './withDatabase.ts'
-import { count, momentOf, plain, sizeOf } from './wording.ts'
+import { count, formatSize, formatTime, singleLine } from './formatting.ts'
 
 /** Empties old segments. */
 export function retain({ values }: Call, advice: string): Promise<Outcome> {
   const given = values['older-than']
   if (given === undefined) throw new UsageError('Older than what?', `${advice} TIME is such as 30s, 15m, 12h or 7d.`)
-  const olderThanMs = durationOf('older-than', given)
+  const olderThanMs = parseDuration('older-than', given)
   return withDatabase(values, async ({ lockstep }): Promise<Outcome> => {
     const { outbox, schema } = lockstep
     const before = await segmentsOf(lockstep)
@@ -21,7 +21,7 @@ export function retain({ values }: Call, advice: string): Promise<Outcome> {
     return {
       exitCode: 0,
       json: { ok: true, command: 'outbox retain', schema, olderThanMs, ...retained, segments: forJson({ gone }).gone },
-      text: () => toldOf(retained, gone, given),
+      text: () => describeRetained(retained, gone, given),
     }
   })
 }
@@ -30,7 +30,11 @@ async function segmentsOf({ outbox }: Lockstep): Promise<readonly SegmentStatus[
   return (await outbox.status()).segments
 }
 
-function toldOf({ dropped, readied, rotated }: Retained, gone: readonly SegmentStatus[], olderThan: string): string {
+function describeRetained(
+  { dropped, readied, rotated }: Retained,
+  gone: readonly SegmentStatus[],
+  olderThan: string,
+): string {
   const ready =
     readied === 0
       ? ''
@@ -43,7 +47,7 @@ function toldOf({ dropped, readied, rotated }: Retained, gone: readonly SegmentS
   // A dispatcher may have dropped some at the same time.
   const list = gone.map(
     ({ number, openedAt, leftAt, bytes }) =>
-      `  segment ${number}: ${momentOf(openedAt)} to ${leftAt === undefined ? 'now' : momentOf(leftAt)}, ${sizeOf(bytes)}`,
+      `  segment ${number}: ${formatTime(openedAt)} to ${leftAt === undefined ? 'now' : formatTime(leftAt)}, ${formatSize(bytes)}`,
   )
   return [`${count(dropped, 'segment')} ${dropped === 1 ? 'was' : 'were'} dropped:`, ...list].join('\n') + begun
 }
@@ -110,7 +114,7 @@ export function remove({ words: [, dispatcher], values }: Call, advice: string):
     return {
       exitCode: 0,
       json: { ok: true, command: 'outbox remove', schema: lockstep.schema, dispatcher, reason },
-      text: () => `The dispatcher ${plain(dispatcher)} is forgotten, and so is what was put aside for it.`,
+      text: () => `The dispatcher ${singleLine(dispatcher)} is forgotten, and so is what was put aside for it.`,
     }
   })
 }

@@ -1,11 +1,11 @@
 import { createReadStream } from 'node:fs'
 import { type Findings, type InboxStream, type SeenEvent, type StreamReport, StreamVerifier } from '../inbox/index.ts'
-import { InvalidOption } from '../index.ts'
+import { InvalidOptionError } from '../index.ts'
 import { codeOf } from '../postgres/index.ts'
 import type { Call, Outcome } from './command.ts'
 import { table } from './table.ts'
 import { UsageError } from './usageError.ts'
-import { count, plain } from './wording.ts'
+import { count, singleLine } from './formatting.ts'
 
 const LINE = 'Each line is a JSON object with topic, key and seq, and with id where it is known.'
 
@@ -37,7 +37,7 @@ function see(verifier: StreamVerifier, line: string, where: string): void {
   try {
     verifier.see(event)
   } catch (error) {
-    if (error instanceof InvalidOption) throw new UsageError(`${where}: ${error.message}`, LINE)
+    if (error instanceof InvalidOptionError) throw new UsageError(`${where}: ${error.message}`, LINE)
     throw error
   }
 }
@@ -85,7 +85,7 @@ function storyOf(
     ...told(
       'divergence',
       divergences,
-      ({ seq, id, knownId }) => `#${seq} came as ${plain(knownId)}, then as ${plain(id)}`,
+      ({ seq, id, knownId }) => `#${seq} came as ${singleLine(knownId)}, then as ${singleLine(id)}`,
     ),
     ...told('duplicate', duplicates, ({ seq }) => `#${seq} came again`),
   ]
@@ -99,7 +99,7 @@ function told<Found extends InboxStream>(
   { count: all, examples }: Findings<Found>,
   tell: (found: Found) => string,
 ): string[][] {
-  const rows = examples.map((each) => [kind, `${plain(each.topic)}/${plain(each.key)}: ${tell(each)}`])
+  const rows = examples.map((each) => [kind, `${singleLine(each.topic)}/${singleLine(each.key)}: ${tell(each)}`])
   return all > examples.length ? [...rows, [kind, `… ${all - examples.length} more`]] : rows
 }
 

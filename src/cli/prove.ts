@@ -1,6 +1,6 @@
 import type { Command, Outcome } from './command.ts'
 import { codeOf } from '../postgres/index.ts'
-import { DriverMissing } from './driverMissing.ts'
+import { DriverMissingError } from './driverMissingError.ts'
 import { untilInterrupted } from './interrupt.ts'
 import { UsageError } from './usageError.ts'
 
@@ -68,14 +68,14 @@ would strike others too are left out (a crash of the server, slow commits), and 
   },
 }
 
-/** In the package it stands beside this folder, in the repository it is a room of its own. */
+/** In the package it stands beside this folder, in the repository it is a folder of its own. */
 async function raceLab(): Promise<RaceLab> {
   const place = import.meta.url.endsWith('.ts') ? '../../proofs/index.ts' : '../lab/proofs/index.js'
   try {
     return (await import(new URL(place, import.meta.url).href)) as RaceLab
   } catch (error) {
     // The recipes are written for it.
-    if (codeOf(error) === 'ERR_MODULE_NOT_FOUND') throw new DriverMissing(['pg'], process.cwd())
+    if (codeOf(error) === 'ERR_MODULE_NOT_FOUND') throw new DriverMissingError(['pg'], process.cwd())
     throw error
   }
 }

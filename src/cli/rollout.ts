@@ -4,7 +4,7 @@ import { table } from './table.ts'
 import type { Terminal } from './terminal.ts'
 import { UsageError } from './usageError.ts'
 import { withDatabase } from './withDatabase.ts'
-import { momentOf } from './wording.ts'
+import { formatTime } from './formatting.ts'
 
 const SET =
   'Write `pg-lockstep rollout set PREFIX off|observe|on|N%`, with PREFIX such as Transfer: or "" for all keys.'
@@ -83,7 +83,7 @@ function report(rules: readonly StoredRolloutRule[], { columns, paint }: Termina
   if (rules.length === 0) return 'There are no rules: every key is locked.'
   const head = ['keys', 'mode', 'since', 'why'].map((title) => paint('bold', title))
   const rows = rules.map(({ prefix, mode, changedAt, reason }) => {
-    return [shown(prefix), named(mode), momentOf(changedAt), reason]
+    return [shown(prefix), named(mode), formatTime(changedAt), reason]
   })
   return table([head, ...rows], columns)
 }

@@ -6,9 +6,9 @@ import { isOfServer } from './doctor.ts'
 import { deliveryOf, type OutboxTotals, totalsOf } from './outboxStatus.ts'
 import { table } from './table.ts'
 import type { Colour, Terminal } from './terminal.ts'
-import { watching } from './watching.ts'
+import { refreshEverySecond } from './refreshEverySecond.ts'
 import { type Database, withDatabase } from './withDatabase.ts'
-import { ageOf, count } from './wording.ts'
+import { count, formatAge } from './formatting.ts'
 
 /** While it is watched, the doctor comes this often: it asks much, and what it finds hardly changes. */
 const DOCTOR_EVERY_MS = 30_000
@@ -39,7 +39,7 @@ breaks a promise, the exit code is 1.`,
   watch({ values }, show, stop) {
     return withDatabase(values, (database) => {
       const doctor = doctorOf(database)
-      return watching(() => look(database, values, doctor), show, stop)
+      return refreshEverySecond(() => look(database, values, doctor), show, stop)
     })
   },
 }
@@ -206,7 +206,7 @@ function linesOf({ place, findings, locks, leases, outbox }: Seen): Line[] {
     level: blockedByMs > LONG_HOLD_MS ? 'warn' : 'ok',
     says:
       `${held} held, ${count(waiters, 'waiter')}` +
-      (waiters === 0 ? '' : `; the longest transaction in the way is open for ${ageOf(blockedByMs)}`),
+      (waiters === 0 ? '' : `; the longest transaction in the way is open for ${formatAge(blockedByMs)}`),
     more: 'pg-lockstep locks',
   }))
   add('leases', leases, ({ held, waiters }) => ({

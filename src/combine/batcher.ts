@@ -1,19 +1,19 @@
 import { AsyncResource } from 'node:async_hooks'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { BatchMismatch, LockTimeout } from '../errors.ts'
+import { BatchMismatchError, LockTimeoutError } from '../errors.ts'
 import { Closing, type Key } from '../locks/index.ts'
 import { combineBatch } from '../observe/index.ts'
 import {
-  type Grounds,
   type Isolation,
+  LockRetention,
+  type LockstepContext,
   outsideTransactions,
   planTransaction,
   runTransaction,
-  Stay,
   type Transaction,
 } from '../transactions/index.ts'
-import { isFaultOfItems } from './fault.ts'
-import { type Call, type Crowd, Line } from './line.ts'
+import { isItemError } from './itemErrors.ts'
+import { type Call, CallQueue, type QueueTotals } from './callQueue.ts'
 
 /** The combined functions of one Lockstep that have callers: `close()` waits for them. */
 export type Combiners = Set<{ idle(): Promise<void> }>
@@ -28,17 +28,17 @@ interface Settings<Item, Result> {
 /** Those who wait while `lockstep.close()` has been called are still served. */
 const NEVER = new Closing()
 
-/** Serves the lines of one combined function: each line by one batch after the other, lines side by side. */
+/** Serves the queues of one combined function: each queue by one batch after the other, queues side by side. */
 export class Batcher<Item, Result> {
   /** How many calls wait, for all keys together. */
   get waiting(): number {
-    return this.#crowd.waiting
+    return this.#totals.waiting
   }
-  readonly #grounds: Grounds
+  readonly #context: LockstepContext
   readonly #combiners: Combiners
   readonly #settings: Settings<Item, Result>
-  readonly #lines = new Map<Key, Line<Item, Result>>()
-  readonly #crowd: Crowd = {
+  readonly #queues = new Map<Key, CallQueue<Item, Result>>()
+  readonly #totals: QueueTotals = {
     waiting: 0,
     setTimer: (fn, ms) => this.#scope.runInAsyncScope(() => setTimeout(fn, ms)),
   }
@@ -47,91 +47,91 @@ export class Batcher<Item, Result> {
   #idle: Promise<void> | undefined
   #whenIdle: (() => void) | undefined
 
-  constructor(grounds: Grounds, combiners: Combiners, settings: Settings<Item, Result>) {
-    this.#grounds = grounds
+  constructor(context: LockstepContext, combiners: Combiners, settings: Settings<Item, Result>) {
+    this.#context = context
     this.#combiners = combiners
     this.#settings = settings
   }
 
   waitingFor(key: Key): number {
-    return this.#lines.get(key)?.waiting ?? 0
+    return this.#queues.get(key)?.waiting ?? 0
   }
 
   /** Comes back when nobody waits and nothing runs. */
   async idle(): Promise<void> {
-    if (this.#lines.size === 0) return
+    if (this.#queues.size === 0) return
     this.#idle ??= new Promise<void>((resolve) => (this.#whenIdle = resolve))
     await this.#idle
   }
 
   enter(key: Key, item: Item, signal: AbortSignal | undefined): Promise<Result> {
-    const open = this.#lines.get(key)
+    const open = this.#queues.get(key)
     if (open !== undefined) return open.enter(item, signal)
-    const line = new Line<Item, Result>(key, this.#settings.waitMs, this.#crowd)
-    this.#lines.set(key, line)
+    const queue = new CallQueue<Item, Result>(key, this.#settings.waitMs, this.#totals)
+    this.#queues.set(key, queue)
     this.#combiners.add(this)
-    const result = line.enter(item, signal)
-    this.#scope.runInAsyncScope(() => outsideTransactions(() => void this.#serve(line)))
+    const result = queue.enter(item, signal)
+    this.#scope.runInAsyncScope(() => outsideTransactions(() => void this.#serve(queue)))
     return result
   }
 
-  async #serve(line: Line<Item, Result>): Promise<void> {
-    const stay = new Stay(this.#grounds)
+  async #serve(queue: CallQueue<Item, Result>): Promise<void> {
+    const retention = new LockRetention(this.#context)
     for (;;) {
-      while (line.waiting > 0) await this.#serveNext(line, stay)
-      if (!stay.holds) break
+      while (queue.waiting > 0) await this.#serveNext(queue, retention)
+      if (!retention.holds) break
       // Those who were just answered may call again at once.
       await nextTurn()
-      if (line.waiting === 0) await stay.leave()
+      if (queue.waiting === 0) await retention.leave()
     }
-    line.end()
-    this.#lines.delete(line.key)
-    if (this.#lines.size > 0) return
+    queue.end()
+    this.#queues.delete(queue.key)
+    if (this.#queues.size > 0) return
     this.#combiners.delete(this)
     this.#whenIdle?.()
     this.#idle = undefined
   }
 
   /** One batch: whoever waits when its transaction is open. */
-  async #serveNext(line: Line<Item, Result>, stay: Stay): Promise<void> {
-    const deserted = new AbortController()
-    line.onDeserted = () => deserted.abort()
+  async #serveNext(queue: CallQueue<Item, Result>, retention: LockRetention): Promise<void> {
+    const emptied = new AbortController()
+    queue.onEmpty = () => emptied.abort()
     let batch: Call<Item, Result>[] | undefined
-    const error = await this.#transact(line, stay, deserted.signal, () => {
-      line.onDeserted = undefined
-      return (batch ??= line.take(this.#settings.maxBatch))
+    const error = await this.#transact(queue, retention, emptied.signal, () => {
+      queue.onEmpty = undefined
+      return (batch ??= queue.take(this.#settings.maxBatch))
     })
-    line.onDeserted = undefined
+    queue.onEmpty = undefined
     if (error === undefined) return
-    if (batch !== undefined) return this.#afterFailure(line, stay, batch, error)
-    // A second attempt that waited long: those in line have clocks of their own.
-    if (error instanceof LockTimeout) return
-    // No transaction could be opened: there is none to be had for anybody of this line.
-    if (!deserted.signal.aborted) line.turnAllAway(error)
+    if (batch !== undefined) return this.#afterFailure(queue, retention, batch, error)
+    // A second attempt that waited long: those in the queue have clocks of their own.
+    if (error instanceof LockTimeoutError) return
+    // No transaction could be opened: there is none to be had for anybody of this queue.
+    if (!emptied.signal.aborted) queue.rejectAll(error)
   }
 
   /** Tells the callers of a failed batch, or tries its halves. */
   async #afterFailure(
-    line: Line<Item, Result>,
-    stay: Stay,
+    queue: CallQueue<Item, Result>,
+    retention: LockRetention,
     batch: Call<Item, Result>[],
     error: unknown,
   ): Promise<void> {
-    if (batch.length < 2 || !isFaultOfItems(error)) {
+    if (batch.length < 2 || !isItemError(error)) {
       for (const call of batch) call.reject(error)
       return
     }
     const middle = Math.ceil(batch.length / 2)
     for (const half of [batch.slice(0, middle), batch.slice(middle)]) {
-      const failure = await this.#transact(line, stay, undefined, () => half)
-      if (failure !== undefined) await this.#afterFailure(line, stay, half, failure)
+      const failure = await this.#transact(queue, retention, undefined, () => half)
+      if (failure !== undefined) await this.#afterFailure(queue, retention, half, failure)
     }
   }
 
   /** Runs a batch and gives its callers their results, or gives back what it failed with: then nothing was written. */
   async #transact(
-    line: Line<Item, Result>,
-    stay: Stay,
+    queue: CallQueue<Item, Result>,
+    retention: LockRetention,
     signal: AbortSignal | undefined,
     takeBatch: () => Call<Item, Result>[],
   ): Promise<unknown> {
@@ -141,9 +141,9 @@ export class Batcher<Item, Result> {
     let beganAt = 0
     try {
       const plan = planTransaction(
-        this.#grounds,
+        this.#context,
         {
-          lock: line.key,
+          lock: queue.key,
           waitMs,
           ...(isolation === undefined ? {} : { isolation }),
           ...(signal === undefined ? {} : { signal }),
@@ -152,8 +152,8 @@ export class Batcher<Item, Result> {
       )
       // Whoever waits for a batch to begin has a clock of its own; a batch that was taken, and is tried again, has none but this.
       const patient = signal === undefined ? plan : { ...plan, firstWaitMs: false as const }
-      const staying = stay.suits(plan) ? { ...patient, stay } : patient
-      await runTransaction(this.#grounds, staying, async (tx) => {
+      const retaining = retention.suits(plan) ? { ...patient, retention } : patient
+      await runTransaction(this.#context, retaining, async (tx) => {
         batch = takeBatch()
         beganAt ||= performance.now()
         if (batch.length === 0) return
@@ -161,13 +161,13 @@ export class Batcher<Item, Result> {
           tx,
           batch.map((call) => call.item),
         )
-        if (!Array.isArray(results) || results.length !== batch.length) throw mismatch(line.key, batch.length, results)
+        if (!Array.isArray(results) || results.length !== batch.length) throw mismatch(queue.key, batch.length, results)
       })
     } catch (error) {
-      if (batch.length > 0) this.#tell(line, batch, beganAt, error)
+      if (batch.length > 0) this.#report(queue, batch, beganAt, error)
       return error ?? new Error('The batch failed without a reason.')
     }
-    if (batch.length > 0) this.#tell(line, batch, beganAt, undefined)
+    if (batch.length > 0) this.#report(queue, batch, beganAt, undefined)
     batch.forEach((call, index) => {
       const result = results[index] as Result | Error
       if (result instanceof Error) call.reject(result)
@@ -176,24 +176,24 @@ export class Batcher<Item, Result> {
     return undefined
   }
 
-  #tell(line: Line<Item, Result>, batch: readonly Call<Item, Result>[], beganAt: number, error: unknown): void {
+  #report(queue: CallQueue<Item, Result>, batch: readonly Call<Item, Result>[], beganAt: number, error: unknown): void {
     if (!combineBatch.hasSubscribers) return
-    const failed = batch.length > 1 && isFaultOfItems(error) ? 'halved' : 'failed'
+    const failed = batch.length > 1 && isItemError(error) ? 'halved' : 'failed'
     combineBatch.publish({
-      schema: this.#grounds.schema,
-      key: line.key,
+      schema: this.#context.schema,
+      key: queue.key,
       size: batch.length,
-      waiting: line.waiting,
-      waitedMs: beganAt - (batch[0]?.cameAt ?? beganAt),
+      waiting: queue.waiting,
+      waitedMs: beganAt - (batch[0]?.enqueuedAt ?? beganAt),
       tookMs: performance.now() - beganAt,
       outcome: error === undefined ? 'committed' : failed,
     })
   }
 }
 
-function mismatch(key: Key, items: number, results: unknown): BatchMismatch {
+function mismatch(key: Key, items: number, results: unknown): BatchMismatchError {
   const given = Array.isArray(results) ? `${results.length} results` : 'no list'
-  return new BatchMismatch(`The function of combine() gave ${given} for ${items} items of ${key}.`, {
+  return new BatchMismatchError(`The function of combine() gave ${given} for ${items} items of ${key}.`, {
     advice: 'Return one entry for each item, in their order: a result, or an Error. Nothing was written.',
     keys: [key],
   })

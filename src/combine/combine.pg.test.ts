@@ -2,18 +2,18 @@ import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, holding, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import {
-  BatchMismatch,
+  BatchMismatchError,
   type Combined,
   type CombineOptions,
-  InvalidOption,
+  InvalidOptionError,
   key,
-  LockAborted,
+  LockAbortedError,
   lockRows,
   type Lockstep,
-  LockstepClosed,
-  LockTimeout,
-  NestedTransaction,
-  QueueFull,
+  LockstepClosedError,
+  LockTimeoutError,
+  NestedTransactionError,
+  QueueFullError,
   type Transaction,
 } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
@@ -175,9 +175,9 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
       run: async (tx, items) => (await deposit(tx, items)).slice(1),
     })
     const outcomes = await Promise.allSettled(ids(4).map((item) => call(item)))
-    expect(outcomes.every((outcome) => outcome.status === 'rejected' && outcome.reason instanceof BatchMismatch)).toBe(
-      true,
-    )
+    expect(
+      outcomes.every((outcome) => outcome.status === 'rejected' && outcome.reason instanceof BatchMismatchError),
+    ).toBe(true)
     expect(await books()).toEqual({ balance: 0, deposits: 0 })
   })
 
@@ -190,7 +190,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await bench.waiters(1)
     const later = call({ id: 3 })
     controller.abort('bored')
-    expect(await given).toBeInstanceOf(LockAborted)
+    expect(await given).toBeInstanceOf(LockAbortedError)
     expect(await given).toMatchObject({ cause: 'bored', keys: ['Account:hot'] })
     const batches = await batchesOf(async () => {
       await letGo()
@@ -213,14 +213,14 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await bench.waiters(1)
     await letGo()
     expect(await next).toBe(1)
-    await expect(call({ id: 10 }, { signal: controller.signal })).rejects.toBeInstanceOf(LockAborted)
+    await expect(call({ id: 10 }, { signal: controller.signal })).rejects.toBeInstanceOf(LockAbortedError)
   })
 
   test('waitMs ends the wait, each call by its own clock', async () => {
     const call = combined(bench.open(driver).lockstep, { waitMs: 1000 })
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const error = await failureOf(call({ id: 1 }))
-    expect(error).toBeInstanceOf(LockTimeout)
+    expect(error).toBeInstanceOf(LockTimeoutError)
     expect(error).toMatchObject({ keys: ['Account:hot'] })
     await letGo()
     expect(await call({ id: 2 })).toBe(1)
@@ -235,7 +235,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     const waiting = ids(3).map((item) => call(item))
     const error = await failureOf(call({ id: 4 }))
     stop()
-    expect(error).toBeInstanceOf(QueueFull)
+    expect(error).toBeInstanceOf(QueueFullError)
     expect(error).toMatchObject({ waiting: 3, keys: ['Account:hot'] })
     expect(refused).toEqual([{ schema: 'lockstep', key: 'Account:hot', waiting: 3 }])
     expect(await call({ id: 5, account: 'cold' })).toBe(1)
@@ -270,7 +270,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     const call = combined(lockstep, { maxBatch: 2 })
     const calls = ids(9).map((item) => call(item))
     const closed = lockstep.close()
-    await expect(call({ id: 10 })).rejects.toBeInstanceOf(LockstepClosed)
+    await expect(call({ id: 10 })).rejects.toBeInstanceOf(LockstepClosedError)
     await closed
     expect(await Promise.all(calls)).toHaveLength(9)
     expect(await books()).toEqual({ balance: 9, deposits: 9 })
@@ -282,7 +282,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     const ended = signal()
     let later: Promise<number> | undefined
     await lockstep.transaction({ lock: HOT }, async () => {
-      await expect(call({ id: 1 })).rejects.toBeInstanceOf(NestedTransaction)
+      await expect(call({ id: 1 })).rejects.toBeInstanceOf(NestedTransactionError)
       later = ended.given.then(() => call({ id: 2 }))
     })
     ended.give()
@@ -295,7 +295,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     for (const each of [lockstep, again()]) {
       await each.transaction({}, async () => {
         const error = await failureOf(call({ id: 1 }))
-        expect(error).toBeInstanceOf(NestedTransaction)
+        expect(error).toBeInstanceOf(NestedTransactionError)
         expect((error as Error).message).toContain('lockstep.detached(fn)')
       })
     }
@@ -327,7 +327,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     const wrong = combined(lockstep, {
       run: (_tx, items) => lockstep.transaction({ lock: HOT }, (inner) => deposit(inner, items)),
     })
-    expect(await failureOf(wrong({ id: 4 }))).toBeInstanceOf(NestedTransaction)
+    expect(await failureOf(wrong({ id: 4 }))).toBeInstanceOf(NestedTransactionError)
   })
 
   test('two processes’ worth of callers: nothing lost, nothing twice', async () => {
@@ -346,9 +346,9 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test('bad input', async () => {
     const { lockstep } = bench.open(driver)
-    expect(() => lockstep.combine({} as never)).toThrow(InvalidOption)
+    expect(() => lockstep.combine({} as never)).toThrow(InvalidOptionError)
     for (const bad of [{ maxBatch: 0 }, { maxQueue: 1.5 }, { waitMs: -1 }, { waitMs: 0 }]) {
-      expect(() => combined(lockstep, bad)).toThrow(InvalidOption)
+      expect(() => combined(lockstep, bad)).toThrow(InvalidOptionError)
     }
     const wrongKey = combined(lockstep, { key: (() => 'lock') as never })
     await expect(wrongKey({ id: 1 })).rejects.toMatchObject({ code: 'LOCKSTEP_INVALID_KEY' })

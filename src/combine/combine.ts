@@ -1,10 +1,10 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, LockAborted, NestedTransaction, QueueFull } from '../errors.ts'
+import { InvalidOptionError, LockAbortedError, NestedTransactionError, QueueFullError } from '../errors.ts'
 import { checkKey, closedError, type Key } from '../locks/index.ts'
 import { combineRefused } from '../observe/index.ts'
 import {
   checkWaitMs,
-  type Grounds,
+  type LockstepContext,
   type Isolation,
   isInsideTransaction,
   type Transaction,
@@ -61,19 +61,19 @@ const ALL_KEYS = 10
 
 /** Makes the function. */
 export function combine<Item, Result>(
-  grounds: Grounds,
+  context: LockstepContext,
   combiners: Combiners,
   options: CombineOptions<Item, Result>,
 ): Combined<Item, Exclude<Result, Error>> {
   checkOptions('combine()', options, COMBINE_OPTIONS)
   const { key: keyOf, run } = options
   if (typeof keyOf !== 'function' || typeof run !== 'function') {
-    throw new InvalidOption('combine() needs two functions, `key` and `run`.', {
+    throw new InvalidOptionError('combine() needs two functions, `key` and `run`.', {
       advice: 'Call combine({ key: (item) => key`Account:${item.to}`, run: async (tx, items) => … }).',
     })
   }
   const maxQueue = checkCount('maxQueue', options.maxQueue ?? DEFAULT_MAX_QUEUE)
-  const batcher = new Batcher<Item, Exclude<Result, Error>>(grounds, combiners, {
+  const batcher = new Batcher<Item, Exclude<Result, Error>>(context, combiners, {
     run: run as (tx: Transaction, items: readonly Item[]) => Promise<readonly (Exclude<Result, Error> | Error)[]>,
     maxBatch: checkCount('maxBatch', options.maxBatch ?? DEFAULT_MAX_BATCH),
     waitMs: checkWait(options.waitMs),
@@ -85,13 +85,13 @@ export function combine<Item, Result>(
     try {
       if (call !== undefined) checkOptions('a combined call', call, CALL_OPTIONS)
       const signal = call?.signal
-      if (grounds.closing.closed) throw closedError()
+      if (context.closing.closed) throw closedError()
       const key = checkKey(keyOf(item))
       if (isInsideTransaction()) throw calledInside(key)
       if (signal?.aborted === true) throw abortedBefore(key, signal)
       const waiting = batcher.waitingFor(key)
       if (waiting >= maxQueue || batcher.waiting >= maxQueue * ALL_KEYS) {
-        if (combineRefused.hasSubscribers) combineRefused.publish({ schema: grounds.schema, key, waiting })
+        if (combineRefused.hasSubscribers) combineRefused.publish({ schema: context.schema, key, waiting })
         throw queueFull(key, waiting, batcher.waiting)
       }
       return batcher.enter(key, item, signal)
@@ -107,32 +107,32 @@ async function refuse(error: unknown): Promise<never> {
 
 function checkWait(waitMs: number | false | undefined): number | false {
   if (waitMs !== 0) return checkWaitMs(waitMs, DEFAULT_WAIT_MS, 'waitMs')
-  throw new InvalidOption('waitMs is 0.', { advice: 'No batch begins at once: allow some milliseconds.' })
+  throw new InvalidOptionError('waitMs is 0.', { advice: 'No batch begins at once: allow some milliseconds.' })
 }
 
 function checkCount(name: string, count: unknown): number {
   if (typeof count === 'number' && Number.isInteger(count) && count > 0) return count
-  throw new InvalidOption(`${name} is ${String(count)}.`, { advice: 'Use a whole number above 0.' })
+  throw new InvalidOptionError(`${name} is ${String(count)}.`, { advice: 'Use a whole number above 0.' })
 }
 
-function calledInside(key: Key): NestedTransaction {
-  return new NestedTransaction(`A combined call on ${key} was made from inside a transaction.`, {
+function calledInside(key: Key): NestedTransactionError {
+  return new NestedTransactionError(`A combined call on ${key} was made from inside a transaction.`, {
     advice:
       'It is served by a transaction of its own, which could wait for this one. Call it before or after; code that does not belong to the transaction runs inside lockstep.detached(fn).',
     keys: [key],
   })
 }
 
-function abortedBefore(key: Key, signal: AbortSignal): LockAborted {
-  return new LockAborted(`The call on ${key} was not made: its signal was aborted before.`, {
+function abortedBefore(key: Key, signal: AbortSignal): LockAbortedError {
+  return new LockAbortedError(`The call on ${key} was not made: its signal was aborted before.`, {
     advice: 'Nothing was done for it; call again when it is wanted again.',
     keys: [key],
     cause: signal.reason,
   })
 }
 
-function queueFull(key: Key, waiting: number, all: number): QueueFull {
-  return new QueueFull(`${waiting} calls wait for ${key} already, ${all} for all keys together.`, {
+function queueFull(key: Key, waiting: number, all: number): QueueFullError {
+  return new QueueFullError(`${waiting} calls wait for ${key} already, ${all} for all keys together.`, {
     advice: 'Nothing was done for this call. Tell the caller to come back later, or allow a longer maxQueue.',
     keys: [key],
     waiting,

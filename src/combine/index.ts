@@ -2,10 +2,10 @@
  * Combine: one hot key, many callers, one transaction.
  *
  * **The promise.** Each call gets the result of its own item, and gets it only after the transaction that holds its effect has
- * committed. No item takes effect twice, and none that was told to have failed takes effect; `CommitOutcomeUnknown` says that nobody
+ * committed. No item takes effect twice, and none that was told to have failed takes effect; `CommitOutcomeUnknownError` says that nobody
  * knows.
  *
- * **How.** Calls on one key stand in a line in this process. While a batch of that key is in flight, the line grows; the next batch is
+ * **How.** Calls on one key wait in a queue in this process. While a batch of that key is in flight, the queue grows; the next batch is
  * all of it, up to `maxBatch`. A batch is one transaction under the key's lock, so a hot key costs one commit for many calls instead
  * of one for each. The batch is closed at the last moment, when the lock is granted and before `run` begins: whoever came while the
  * lock was waited for is in it, and whoever gave up is not.
@@ -16,7 +16,7 @@
  * - failed for a reason of its items (a constraint, something that `run` threw): the batch is **halved**, in order, each half a
  *   transaction of its own, until the culprit is alone and is told. A deferred constraint that fails at COMMIT is one such reason.
  * - failed for a reason that is nobody's (40001, 40P01, a lost connection): tried again **whole**, by `transaction()`; a COMMIT whose
- *   answer was lost is looked into there first. When that ends in `RetriesExhausted` or `CommitOutcomeUnknown`, every caller of the
+ *   answer was lost is looked into there first. When that ends in `RetriesExhaustedError` or `CommitOutcomeUnknownError`, every caller of the
  *   batch gets that error. Halving would only repeat it, and after an unknown COMMIT it could do a thing twice.
  *
  * **What `run` must do** to be free of deadlocks: lock every row that it will touch first, with one `lockRows`. An UPDATE over arrays
@@ -27,7 +27,7 @@
  *
  * **Fair.** After each batch a key gives its connection back and asks the pool again, behind whoever waits there. Callers of one key
  * are served in the order of their calls. Other processes compete for the key's lock as for any other; while they do, a process
- * whose callers come again at once **stays** for a few batches (`transactions/stay.ts`): its session keeps the lock between them, for
+ * whose callers come again at once **stays** for a few batches (`transactions/lockRetention.ts`): its session keeps the lock between them, for
  * 25 ms at most. To hand it around after every batch made four processes half as fast together.
  *
  * **Closing.** `lockstep.close()` refuses new calls and serves those that wait.

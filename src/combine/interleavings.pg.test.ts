@@ -9,14 +9,14 @@ import { DRIVERS, failureOf, holding, pidOf, signal, workbench } from '../../too
 import {
   type Combined,
   type CombineOptions,
-  CommitOutcomeUnknown,
-  InvalidOption,
+  CommitOutcomeUnknownError,
+  InvalidOptionError,
   key,
-  LockAborted,
+  LockAbortedError,
   lockRows,
   type Lockstep,
-  LockstepClosed,
-  LockTimeout,
+  LockstepClosedError,
+  LockTimeoutError,
   type Transaction,
 } from '../index.ts'
 
@@ -114,7 +114,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await call({ id: 100 })
     cutNextCommit(proxy, 'answer')
     const errors = await Promise.all(ids(5).map((item) => failureOf(call(item))))
-    expect(errors.every((error) => error instanceof CommitOutcomeUnknown)).toBe(true)
+    expect(errors.every((error) => error instanceof CommitOutcomeUnknownError)).toBe(true)
     expect(runs).toBe(2)
     expect(await done()).toEqual([100, ...numbers(5)])
     // The line goes on.
@@ -175,7 +175,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await bench.waiters(1)
     controller.abort()
     const next = call({ id: 9 })
-    for (const error of await Promise.all(gone)) expect(error).toBeInstanceOf(LockAborted)
+    for (const error of await Promise.all(gone)) expect(error).toBeInstanceOf(LockAbortedError)
     await bench.waiters(1)
     await letGo()
     expect(await next).toBe(9)
@@ -229,7 +229,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await bench.waiters(1)
     await letGo()
     await begun.given
-    await expect(call({ id: 10 })).rejects.toBeInstanceOf(LockstepClosed)
+    await expect(call({ id: 10 })).rejects.toBeInstanceOf(LockstepClosedError)
     await closed
     expect((await outcomes).map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
     expect(await done()).toEqual([1, 3, 4])
@@ -271,7 +271,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(after).toEqual(['caller 1', 'caller 2', 'caller 3'])
   })
 
-  // Once: an id that lockRows refuses is one item's fault, but InvalidOption is a LockstepError, and those are not halved: one
+  // Once: an id that lockRows refuses is one item's fault, but InvalidOptionError is a LockstepError, and those are not halved: one
   // caller with a bad id fails everybody who happens to be in its batch.
   test('an item that lockRows refuses fails alone', async () => {
     const call = combined(bench.open(driver).lockstep, async (tx, items) => {
@@ -285,11 +285,11 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     const outcomes = await Promise.allSettled([...ids(3), { id: NaN }, ...ids(3, 4)].map((item) => call(item)))
     const failed = outcomes.flatMap((outcome, index) => (outcome.status === 'rejected' ? [index] : []))
     expect(failed).toEqual([3])
-    expect(outcomes[3]).toMatchObject({ reason: expect.any(InvalidOption) as unknown })
+    expect(outcomes[3]).toMatchObject({ reason: expect.any(InvalidOptionError) as unknown })
   })
 
   // Once: `run` catches the error of one item's statement and sends another: that fails with 25P02, whose class counts as nobody's,
-  // though the failure behind it was an item's. (Caught to the end, it is halved, by way of TransactionRolledBack.)
+  // though the failure behind it was an item's. (Caught to the end, it is halved, by way of TransactionRolledBackError.)
   test('a caught error of one item that shows as 25P02 is halved like the error itself', async () => {
     await bench.admin.query('INSERT INTO done (id) VALUES (2)')
     const call = combined(bench.open(driver).lockstep, async (tx, items) => {
@@ -378,7 +378,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await begun.given
     const holder = other.transaction({ lock: HOT }, () => letGo.given)
     try {
-      await expect.poll(() => told, { interval: 20, timeout: 20_000 }).toBeInstanceOf(LockTimeout)
+      await expect.poll(() => told, { interval: 20, timeout: 20_000 }).toBeInstanceOf(LockTimeoutError)
     } finally {
       letGo.give()
       await Promise.all([answer, holder])

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, key } from '../index.ts'
+import { InvalidOptionError, key } from '../index.ts'
 import { type Answered, type Bench, bench } from './consoleBench.conformance.ts'
 import { createConsole } from './index.ts'
 
@@ -412,5 +412,5 @@ test.each([
   { base: '/a//b' },
   { base: `/${'a'.repeat(1000)}` },
 ])('%j is refused', (options) => {
-  expect(() => createConsole(work.open('pg').lockstep, options)).toThrow(InvalidOption)
+  expect(() => createConsole(work.open('pg').lockstep, options)).toThrow(InvalidOptionError)
 })

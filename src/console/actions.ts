@@ -1,8 +1,8 @@
 import type { DispatchedStream, Key, OperatorOptions } from '../index.ts'
-import { InvalidOption } from '../index.ts'
+import { InvalidOptionError } from '../index.ts'
 import type { ConsoleLockstep } from './consoleOptions.ts'
 import type { Client } from './origin.ts'
-import type { Done, OnStream, ReleaseLease, SkipEvent, Tab } from './wire.ts'
+import type { Done, ReleaseLease, SkipEvent, StreamAction, Tab } from './wire.ts'
 
 /** What operators do, by the path it is asked for under. */
 export interface Action {
@@ -54,7 +54,7 @@ export function auditName({ name = 'operator', address }: Client): string {
 }
 
 /** The stream, and what is written into the audit. An empty reason is none. */
-function audited({ reason, ...stream }: OnStream, by: string): [DispatchedStream, OperatorOptions] {
+function audited({ reason, ...stream }: StreamAction, by: string): [DispatchedStream, OperatorOptions] {
   return [stream, reason === '' ? { by } : { by, reason }]
 }
 
@@ -68,7 +68,7 @@ async function release(lockstep: ConsoleLockstep, body: unknown, by: string): Pr
 }
 
 function onStream(
-  work: (lockstep: ConsoleLockstep, stream: OnStream, by: string, body: object) => Promise<string>,
+  work: (lockstep: ConsoleLockstep, stream: StreamAction, by: string, body: object) => Promise<string>,
 ): Action {
   return {
     tab: 'outbox',
@@ -95,11 +95,11 @@ function textOf(body: unknown, name: string): string {
 
 /** Where it is not needed it may be empty. */
 function reasonOf(body: unknown, needed: boolean): string {
-  const { reason } = (body ?? {}) as Partial<OnStream>
+  const { reason } = (body ?? {}) as Partial<StreamAction>
   if (typeof reason === 'string' && (reason.trim() !== '' || !needed)) return reason.trim()
   throw malformed('reason', 'why, for those who read it later')
 }
 
-function malformed(name: string, wanted: string): InvalidOption {
-  return new InvalidOption(`\`${name}\` is missing or malformed.`, { advice: `Give ${wanted}.` })
+function malformed(name: string, wanted: string): InvalidOptionError {
+  return new InvalidOptionError(`\`${name}\` is missing or malformed.`, { advice: `Give ${wanted}.` })
 }

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, request as httpRequest, type Server
 import type { AddressInfo } from 'node:net'
 import { afterEach, expect } from 'vitest'
 import { type Console, type ConsoleLockstep, type ConsoleOptions, createConsole } from './index.ts'
-import type { Problem, Session, Snapshots, Tab, Trouble } from './wire.ts'
+import type { DatabaseProblem, Problem, Session, Snapshots, Tab } from './wire.ts'
 
 export interface Asked {
   readonly method?: string
@@ -31,7 +31,7 @@ export interface Stream {
   readonly comments: readonly string[]
   /** The next event that fits, or one that has come since the last that was asked for. */
   next<Name extends Tab>(tab: Name, fits?: (snapshot: Snapshots[Name]) => boolean): Promise<Snapshots[Name]>
-  trouble(): Promise<Trouble>
+  trouble(): Promise<DatabaseProblem>
   /** Comes back when the server has ended it. */
   readonly ended: Promise<void>
   leave(): void
@@ -175,7 +175,7 @@ function streamOf(incoming: IncomingMessage): Stream {
     comments,
     next: <Name extends Tab>(tab: Name, fits: (snapshot: Snapshots[Name]) => boolean = () => true) =>
       next<Snapshots[Name]>(tab, fits),
-    trouble: () => next<Trouble>('trouble', () => true),
+    trouble: () => next<DatabaseProblem>('trouble', () => true),
     ended,
     leave: () => void incoming.destroy(),
   }

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, type Leases, type Locks, type Outbox, type StatementResult } from '../index.ts'
+import { InvalidOptionError, type Leases, type Locks, type Outbox, type StatementResult } from '../index.ts'
 
 /** What `createConsole()` takes. */
 export interface ConsoleOptions {
@@ -53,11 +53,14 @@ export interface ConsoleLockstep {
   readonly leases: Pick<Leases, 'list' | 'history' | 'forceRelease'>
   readonly outbox: Pick<Outbox, 'status' | 'parked' | 'retry' | 'skip' | 'pause' | 'resume'>
   detached<T>(fn: () => T): T
-  transaction<T>(options: { readonly retry: false; readonly waitMs: number }, fn: (tx: Asks) => Promise<T>): Promise<T>
+  transaction<T>(
+    options: { readonly retry: false; readonly waitMs: number },
+    fn: (tx: ConsoleTransaction) => Promise<T>,
+  ): Promise<T>
 }
 
 /** A transaction, as far as the console uses one. */
-export interface Asks {
+export interface ConsoleTransaction {
   query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>>
 }
 
@@ -83,26 +86,26 @@ export function planConsole(options: ConsoleOptions = {}): ConsolePlan {
   checkOptions('createConsole()', options, CONSOLE_OPTIONS)
   const { base = '/', operator = false, token, identify, everyMs = DEFAULT_EVERY_MS, share = DEFAULT_SHARE } = options
   if (typeof operator !== 'boolean') {
-    throw new InvalidOption(`operator is ${String(operator)}.`, { advice: 'Use true or false.' })
+    throw new InvalidOptionError(`operator is ${String(operator)}.`, { advice: 'Use true or false.' })
   }
   if (operator && token === undefined) {
-    throw new InvalidOption('operator is true, and there is no token.', {
+    throw new InvalidOptionError('operator is true, and there is no token.', {
       advice:
         'Add `token`, such as what `openssl rand -hex 16` prints: without one, a proxy on this machine could open it to others.',
     })
   }
   if (identify !== undefined && typeof identify !== 'function') {
-    throw new InvalidOption('identify is not a function.', {
+    throw new InvalidOptionError('identify is not a function.', {
       advice: "Pass for example ({ headers }) => ({ address: headers.get('x-real-ip') }).",
     })
   }
   if (typeof everyMs !== 'number' || !(everyMs >= LEAST_EVERY_MS && everyMs <= MOST_EVERY_MS)) {
-    throw new InvalidOption(`everyMs is ${String(everyMs)}.`, {
+    throw new InvalidOptionError(`everyMs is ${String(everyMs)}.`, {
       advice: `Use ${LEAST_EVERY_MS} to ${MOST_EVERY_MS} milliseconds.`,
     })
   }
   if (typeof share !== 'number' || !(share > 0 && share <= 1)) {
-    throw new InvalidOption(`share is ${String(share)}.`, { advice: 'Use a number above 0, up to 1.' })
+    throw new InvalidOptionError(`share is ${String(share)}.`, { advice: 'Use a number above 0, up to 1.' })
   }
   return { base: checkBase(base), operator, token: checkToken(token), identify, everyMs, share }
 }
@@ -113,7 +116,7 @@ function checkBase(base: unknown): string {
     const path = base.endsWith('/') ? base : `${base}/`
     if (path.slice(1).split('/').slice(0, -1).every(isSegment)) return path
   }
-  throw new InvalidOption(`base is ${(JSON.stringify(base) ?? String(base)).slice(0, 100)}.`, {
+  throw new InvalidOptionError(`base is ${(JSON.stringify(base) ?? String(base)).slice(0, 100)}.`, {
     advice: `Use a path of letters, digits, -, _, ~ and dots, such as /console, of ${MOST_BASE} characters at the most.`,
   })
 }
@@ -126,7 +129,7 @@ function checkToken(token: unknown): string | undefined {
   if (token === undefined) return undefined
   if (typeof token === 'string' && token.length >= LEAST_TOKEN && token.length <= MOST_TOKEN) return token
   // Not repeated: it may be a good token for something else.
-  throw new InvalidOption('token is no text, or too short or too long.', {
+  throw new InvalidOptionError('token is no text, or too short or too long.', {
     advice: `Use ${LEAST_TOKEN} to ${MOST_TOKEN} characters that nobody can guess, such as those of \`openssl rand -hex 16\`.`,
   })
 }

@@ -1,6 +1,6 @@
 import { runInNewContext } from 'node:vm'
 import { describe, expect, test } from 'vitest'
-import { InvalidOption } from '../index.ts'
+import { InvalidOptionError } from '../index.ts'
 import { planConsole } from './consoleOptions.ts'
 
 describe('base', () => {
@@ -17,7 +17,7 @@ describe('base', () => {
   test.each(['', 'a', '//', '/a//', '/a//b', '/.', '/a/..', '/a/../b', '/a b', '/a;b', '/é', '/%2e%2e', '/a\n'])(
     'refuses %j',
     (base) => {
-      expect(() => planConsole({ base })).toThrow(InvalidOption)
+      expect(() => planConsole({ base })).toThrow(InvalidOptionError)
     },
   )
 
@@ -26,7 +26,7 @@ describe('base', () => {
     'refuses a long one without trying every way to divide it',
     (base) => {
       const check = (): boolean => {
-        expect(() => planConsole({ base })).toThrow(InvalidOption)
+        expect(() => planConsole({ base })).toThrow(InvalidOptionError)
         return true
       }
       expect(runInNewContext('check()', { check }, { timeout: 20_000 })).toBe(true)

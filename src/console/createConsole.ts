@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { type ConsoleLockstep, type ConsoleOptions, planConsole } from './consoleOptions.ts'
 import { nodeListener } from './nodeListener.ts'
-import type { Asker } from './origin.ts'
+import type { RequestSource } from './origin.ts'
 import { Site } from './site.ts'
 
 /** A console that answers requests. */
@@ -23,7 +23,7 @@ export interface Console extends AsyncDisposable {
  */
 export function createConsole(lockstep: ConsoleLockstep, options: ConsoleOptions = {}): Console {
   const site = new Site(lockstep, planConsole(options))
-  const handle = (request: Request, asker: Asker): Promise<Response> => site.handle(request, asker)
+  const handle = (request: Request, source: RequestSource): Promise<Response> => site.handle(request, source)
   const close = (): Promise<void> => site.close()
   return {
     // A router may pass more than the request.

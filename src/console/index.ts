@@ -28,6 +28,7 @@ export type { ConsoleLockstep, ConsoleOptions, Identity } from './consoleOptions
 export type {
   BlockingBranch,
   Claim,
+  DatabaseProblem,
   Done,
   LeaseHistory,
   LeaseHolderRow,
@@ -35,7 +36,6 @@ export type {
   LeasesSnapshot,
   LockRow,
   LocksSnapshot,
-  OnStream,
   OutboxSnapshot,
   OverviewSnapshot,
   ParkedRow,
@@ -46,6 +46,6 @@ export type {
   ShardRow,
   SkipEvent,
   Snapshots,
+  StreamAction,
   Tab,
-  Trouble,
 } from './wire.ts'

@@ -2,10 +2,10 @@ import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
-import { refusal } from './answers.ts'
-import type { Asker } from './origin.ts'
+import { refusal } from './responses.ts'
+import type { RequestSource } from './origin.ts'
 
-type Handle = (request: Request, asker: Asker) => Promise<Response>
+type Handle = (request: Request, source: RequestSource) => Promise<Response>
 
 /** Makes a listener of node:http of a handler of requests. */
 export function nodeListener(handle: Handle): (incoming: IncomingMessage, outgoing: ServerResponse) => void {

@@ -1,5 +1,5 @@
 /** Who asks, as far as it is known. */
-export interface Asker {
+export interface RequestSource {
   /** The address at the other end of the connection; undefined where another server took the request. */
   readonly address: string | undefined
   /** It came in HTTP/1.0, which no browser speaks, but nginx does by default towards what is behind it. */
@@ -58,7 +58,7 @@ export function isLoopbackAddress(address: string): boolean {
  * its own name; what came through a proxy came from anywhere. A proxy on this machine that sends a loopback name, speaks HTTP/1.1 and adds
  * no header cannot be told from a browser, and neither can a tunnel (ssh -L, kubectl port-forward).
  */
-export function isFromHere(request: Request, { address, oldHttp }: Asker): boolean {
+export function isFromHere(request: Request, { address, oldHttp }: RequestSource): boolean {
   const { headers } = request
   const host = headers.get('host')
   return (
@@ -75,7 +75,7 @@ function hostnameOf(host: string): string {
 }
 
 /** For what only reads: a browser says where it comes from, and other sites have no business here. */
-export function isFromElsewhere({ headers }: Request): boolean {
+export function isCrossSite({ headers }: Request): boolean {
   const site = headers.get('sec-fetch-site')
   return site !== null && site !== 'same-origin' && site !== 'none'
 }

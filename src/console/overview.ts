@@ -1,5 +1,5 @@
 import type { LeaseCountsRow, PulseRow } from './console.sql.ts'
-import type { Delivery } from './questions.ts'
+import type { Delivery } from './queries.ts'
 import type { OverviewSnapshot } from './wire.ts'
 
 /** Makes rates of counters, from one look to the next. */

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { gzipSync } from 'node:zlib'
-import { answer } from './answers.ts'
+import { answer } from './responses.ts'
 import type { PageContent } from './pageContents.ts'
 
 const CONTENT_TYPES: Readonly<Record<string, string>> = {

@@ -1,4 +1,4 @@
-import { refusal } from './answers.ts'
+import { refusal } from './responses.ts'
 
 /** What is refused, each with a stable code and what to do. */
 export const refuse = {
@@ -13,7 +13,7 @@ export const refuse = {
       'Not from here',
       'Without a token this console answers only on its own machine, under localhost or a loopback address, and not through a proxy. Start it with a token.',
     ),
-  fromElsewhere: () =>
+  crossSite: () =>
     refusal(403, 'from-elsewhere', 'From elsewhere', 'Only the console’s own page may ask this, not another site.'),
   csrfWrong: () =>
     refusal(

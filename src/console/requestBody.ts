@@ -1,4 +1,4 @@
-import { refusal } from './answers.ts'
+import { refusal } from './responses.ts'
 
 const MAX_BODY_BYTES = 16 * 1024
 

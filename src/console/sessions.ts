@@ -1,9 +1,9 @@
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Client } from './origin.ts'
-import { Tries } from './tries.ts'
+import { LoginAttempts } from './loginAttempts.ts'
 
 /** Somebody who may look. */
-export interface Visit {
+export interface LoginSession {
   /** What this visitor's POSTs have to carry. */
   readonly csrf: string
   /** Undefined where there is nothing to log out of. */
@@ -14,7 +14,7 @@ export interface Visit {
   readonly ended: boolean
 }
 
-interface Kept extends Visit {
+interface StoredSession extends LoginSession {
   readonly id: string
   usedAt: number
   ended: boolean
@@ -28,7 +28,7 @@ const IDLE_MS = 12 * 60 * 60 * 1000
 const SWEEP_MS = 60_000
 
 /** What somebody logs in with. */
-export interface Login {
+export interface Credentials {
   readonly token: unknown
   readonly name: string | undefined
   readonly path: string
@@ -43,8 +43,8 @@ export class Sessions {
   readonly #token: string | undefined
   readonly #ended: (id: string) => void
   readonly #secret = randomBytes(32)
-  readonly #sessions = new Map<string, Kept>()
-  readonly #tries = new Tries()
+  readonly #sessions = new Map<string, StoredSession>()
+  readonly #attempts = new LoginAttempts()
   /** For those who have no session: without a token, or with one in every request. */
   readonly #csrf = randomBytes(24).toString('base64url')
   #sweeping: NodeJS.Timeout | undefined
@@ -59,8 +59,8 @@ export class Sessions {
   }
 
   /** Who asks; undefined where nobody is known, `'later'` where too many guesses come from that address. */
-  async visitor({ headers }: Request, { address }: Client): Promise<Visit | 'later' | undefined> {
-    const anybody: Visit = { csrf: this.#csrf, id: undefined, name: undefined, ended: false }
+  async visitor({ headers }: Request, { address }: Client): Promise<LoginSession | 'later' | undefined> {
+    const anybody: LoginSession = { csrf: this.#csrf, id: undefined, name: undefined, ended: false }
     if (this.#token === undefined) return anybody
     // First: the holder of a session is never limited by what others guess.
     const known = this.#sessionOf(headers.get('cookie'))
@@ -75,7 +75,7 @@ export class Sessions {
   async login(
     { headers }: Request,
     { address }: Client,
-    { token, name, path, secure }: Login,
+    { token, name, path, secure }: Credentials,
   ): Promise<{ readonly cookie: string } | 'wrong' | 'later'> {
     const verdict = await this.#judge(token, address, this.#sessionOf(headers.get('cookie')) !== undefined)
     if (verdict !== 'right') return verdict
@@ -88,13 +88,13 @@ export class Sessions {
   }
 
   /** Gives the cookie that takes the other away. */
-  logout({ id }: Visit, path: string, secure: boolean): string {
+  logout({ id }: LoginSession, path: string, secure: boolean): string {
     if (id !== undefined) this.#end(id)
     return `${COOKIE}=; ${attributes(path, secure)}; Max-Age=0`
   }
 
-  isCsrf(visit: Visit, given: string | null): boolean {
-    return given !== null && this.#equal(visit.csrf, given)
+  isCsrf(session: LoginSession, given: string | null): boolean {
+    return given !== null && this.#equal(session.csrf, given)
   }
 
   close(): void {
@@ -103,7 +103,7 @@ export class Sessions {
     this.#sessions.clear()
   }
 
-  #sessionOf(cookies: string | null): Kept | undefined {
+  #sessionOf(cookies: string | null): StoredSession | undefined {
     for (const each of (cookies ?? '').split(';')) {
       const [name, id = ''] = each.trim().split('=', 2)
       const session = name === COOKIE ? this.#sessions.get(id) : undefined
@@ -121,7 +121,7 @@ export class Sessions {
     return undefined
   }
 
-  #isIdle({ usedAt }: Kept): boolean {
+  #isIdle({ usedAt }: StoredSession): boolean {
     return performance.now() - usedAt > IDLE_MS
   }
 
@@ -146,9 +146,9 @@ export class Sessions {
 
   async #judge(given: unknown, address: string | undefined, trusted: boolean): Promise<'right' | 'wrong' | 'later'> {
     // Before it is compared: otherwise guesses would be answered as quickly as they come.
-    if (!trusted && this.#tries.isFull(address)) return 'later'
+    if (!trusted && this.#attempts.isFull(address)) return 'later'
     if (this.#token !== undefined && typeof given === 'string' && this.#equal(this.#token, given)) return 'right'
-    await this.#tries.wrong(address)
+    await this.#attempts.wrong(address)
     return 'wrong'
   }
 

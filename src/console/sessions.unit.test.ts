@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { Sessions, type Visit } from './sessions.ts'
-import { networkOf } from './tries.ts'
+import { type LoginSession, Sessions } from './sessions.ts'
+import { networkOf } from './loginAttempts.ts'
 
 const TOKEN = 'a token that nobody can guess'
 const HOUR_MS = 60 * 60 * 1000
@@ -27,7 +27,7 @@ async function login(): Promise<string> {
   return opened === 'wrong' || opened === 'later' ? opened : (opened.cookie.split(';', 1)[0] ?? '')
 }
 
-async function visit(cookie: string): Promise<Visit | undefined> {
+async function visit(cookie: string): Promise<LoginSession | undefined> {
   const found = await sessions.visitor(asking(cookie), client)
   return found === 'later' ? undefined : found
 }
@@ -49,7 +49,7 @@ test('a session that nobody uses ends after twelve hours, by itself; one that is
 test('when nobody is logged in any more, nothing is looked after', async () => {
   const cookie = await login()
   expect(vi.getTimerCount()).toBe(1)
-  sessions.logout((await visit(cookie)) as Visit, '/', false)
+  sessions.logout((await visit(cookie)) as LoginSession, '/', false)
   expect(ended).toHaveLength(1)
   vi.advanceTimersByTime(60_000)
   expect(vi.getTimerCount()).toBe(0)

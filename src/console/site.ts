@@ -1,13 +1,13 @@
 import { ACTIONS, auditName } from './actions.ts'
-import { answer, done, failure, json } from './answers.ts'
+import { answer, done, failure, json } from './responses.ts'
 import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
-import { type Asker, type Client, isFromElsewhere, isFromHere, isFromOwnPage, isSecure } from './origin.ts'
+import { type Client, isCrossSite, isFromHere, isFromOwnPage, isSecure, type RequestSource } from './origin.ts'
 import { pageContents } from './pageContents.ts'
 import { PageFiles } from './pageFiles.ts'
-import { Reads } from './reads.ts'
+import { ReadRoutes } from './readRoutes.ts'
 import { refuse } from './refusals.ts'
 import { readJson } from './requestBody.ts'
-import { Sessions, type Visit } from './sessions.ts'
+import { type LoginSession, Sessions } from './sessions.ts'
 
 /** Answers requests: first who asks, then what. */
 export class Site {
@@ -15,28 +15,28 @@ export class Site {
   readonly #plan: ConsolePlan
   readonly #page = new PageFiles(pageContents)
   readonly #sessions: Sessions
-  readonly #reads: Reads
+  readonly #readRoutes: ReadRoutes
   #closed = false
 
   constructor(lockstep: ConsoleLockstep, plan: ConsolePlan) {
     this.#lockstep = lockstep
     this.#plan = plan
-    this.#reads = new Reads(lockstep, plan)
-    this.#sessions = new Sessions(plan.token, (id) => this.#reads.watch.end(id))
+    this.#readRoutes = new ReadRoutes(lockstep, plan)
+    this.#sessions = new Sessions(plan.token, (id) => this.#readRoutes.poller.end(id))
   }
 
   async close(): Promise<void> {
     this.#closed = true
     this.#sessions.close()
-    await this.#reads.watch.close()
+    await this.#readRoutes.poller.close()
   }
 
   /** Never throws. */
-  async handle(request: Request, asker: Asker): Promise<Response> {
+  async handle(request: Request, source: RequestSource): Promise<Response> {
     try {
       if (this.#closed) return refuse.closed()
-      const client = this.#clientOf(request, asker)
-      if (!this.#sessions.needsToken && !(isFromHere(request, asker) && isFromHere(request, client)))
+      const client = this.#clientOf(request, source)
+      if (!this.#sessions.needsToken && !(isFromHere(request, source) && isFromHere(request, client)))
         return refuse.notFromHere()
       const { pathname } = new URL(request.url)
       const { base } = this.#plan
@@ -49,52 +49,52 @@ export class Site {
       const path = pathname.slice(base.length)
       if (path.startsWith('api/')) return await this.#api(path.slice('api/'.length), request, client)
       if (request.method !== 'GET' && request.method !== 'HEAD') return refuse.wrongMethod('GET, HEAD')
-      return this.#page.serve(path, request, asker.keepsEncoding === true) ?? refuse.notFound()
+      return this.#page.serve(path, request, source.keepsEncoding === true) ?? refuse.notFound()
     } catch (error) {
       return failure(error)
     }
   }
 
   /** What the mount says goes before what the connection shows, which is the proxy's address where there is one. */
-  #clientOf(request: Request, { address }: Asker): Client {
+  #clientOf(request: Request, { address }: RequestSource): Client {
     const said = this.#plan.identify?.(request)
     return { name: nameFrom(said?.name), address: said?.address || address }
   }
 
   async #api(path: string, request: Request, client: Client): Promise<Response> {
-    if (isFromElsewhere(request)) return refuse.fromElsewhere()
+    if (isCrossSite(request)) return refuse.crossSite()
     if (path === 'login') return this.#login(request, client)
-    const visit = await this.#sessions.visitor(request, client)
-    if (visit === 'later') return refuse.tooManyTries()
-    if (visit === undefined || visit.ended) return refuse.tokenNeeded()
-    const read = this.#reads.at(path)
-    if (read === undefined) return this.#change(path, visit, request, client)
+    const session = await this.#sessions.visitor(request, client)
+    if (session === 'later') return refuse.tooManyTries()
+    if (session === undefined || session.ended) return refuse.tokenNeeded()
+    const read = this.#readRoutes.at(path)
+    if (read === undefined) return this.#change(path, session, request, client)
     if (request.method !== 'GET') return refuse.wrongMethod('GET')
-    return read(visit, new URL(request.url).searchParams)
+    return read(session, new URL(request.url).searchParams)
   }
 
-  async #change(path: string, visit: Visit, request: Request, client: Client): Promise<Response> {
+  async #change(path: string, session: LoginSession, request: Request, client: Client): Promise<Response> {
     const action = ACTIONS.get(path)
     if (action === undefined && path !== 'logout') return refuse.notFound()
     if (request.method !== 'POST') return refuse.wrongMethod('POST')
-    if (!isFromOwnPage(request)) return refuse.fromElsewhere()
-    if (!this.#sessions.isCsrf(visit, request.headers.get('x-lockstep-csrf'))) return refuse.csrfWrong()
-    if (action === undefined) return this.#logout(visit, request)
+    if (!isFromOwnPage(request)) return refuse.crossSite()
+    if (!this.#sessions.isCsrf(session, request.headers.get('x-lockstep-csrf'))) return refuse.csrfWrong()
+    if (action === undefined) return this.#logout(session, request)
     if (!this.#plan.operator) return refuse.operatorsOnly()
     const read = await readJson(request)
     if (read instanceof Response) return read
     // The body may have taken its time.
-    if (visit.ended) return refuse.tokenNeeded()
-    const by = auditName({ name: client.name ?? visit.name, address: client.address })
+    if (session.ended) return refuse.tokenNeeded()
+    const by = auditName({ name: client.name ?? session.name, address: client.address })
     const said = await action.run(this.#lockstep, read.body, by)
-    this.#reads.watch.hurry(action.tab)
+    this.#readRoutes.poller.hurry(action.tab)
     return json(said)
   }
 
   async #login(request: Request, client: Client): Promise<Response> {
     if (!this.#sessions.needsToken) return refuse.noToken()
     if (request.method !== 'POST') return refuse.wrongMethod('POST')
-    if (!isFromOwnPage(request)) return refuse.fromElsewhere()
+    if (!isFromOwnPage(request)) return refuse.crossSite()
     // There is no session yet that it could be of. That it is there says that no other site's form sent it.
     if (!request.headers.get('x-lockstep-csrf')) return refuse.csrfWrong()
     const read = await readJson(request)
@@ -110,8 +110,8 @@ export class Site {
     return verdict === 'wrong' ? refuse.tokenWrong() : done({ 'set-cookie': verdict.cookie })
   }
 
-  #logout(visit: Visit, request: Request): Response {
-    return done({ 'set-cookie': this.#sessions.logout(visit, this.#plan.base, isSecure(request)) })
+  #logout(session: LoginSession, request: Request): Response {
+    return done({ 'set-cookie': this.#sessions.logout(session, this.#plan.base, isSecure(request)) })
   }
 }
 

@@ -44,7 +44,7 @@ export interface Done {
 }
 
 /** The database does not answer what is asked for the tabs of this stream. It is asked again; the next snapshot is the end of it. */
-export interface Trouble {
+export interface DatabaseProblem {
   readonly message: string
 }
 
@@ -197,14 +197,14 @@ export interface ReleaseLease {
   readonly terminate: boolean
 }
 
-export interface OnStream {
+export interface StreamAction {
   readonly dispatcher: string
   readonly topic: string
   readonly key: string
   readonly reason: string
 }
 
-export interface SkipEvent extends OnStream {
+export interface SkipEvent extends StreamAction {
   readonly seq: number
   /** The id of the event that was shown. */
   readonly headId?: string | null

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, LeaseHeld } from '../errors.ts'
+import { InvalidOptionError, LeaseHeldError } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { type Lease, LEASE_OPTIONS, type LeaseOptions } from '../leases/index.ts'
 import type { Answer, Guard, HttpLockstep } from './guard.ts'
@@ -32,7 +32,7 @@ export function exclusive<Request, Client = unknown>(
   checkOptions('exclusive()', options, EXCLUSIVE_OPTIONS)
   if (options.lease !== undefined) checkOptions('`lease` of exclusive()', options.lease, LEASE_OPTIONS)
   if (typeof options.key !== 'function') {
-    throw new InvalidOption('exclusive() was given no `key`.', {
+    throw new InvalidOptionError('exclusive() was given no `key`.', {
       advice: 'Call exclusive(lockstep, { key: (request) => key`Instance:${…}` }).',
     })
   }
@@ -45,7 +45,7 @@ export function exclusive<Request, Client = unknown>(
         await lockstep.lease(key, options.lease ?? {}, (held) => work((lease = held)))
         return 'own'
       } catch (error) {
-        if (lease === undefined && error instanceof LeaseHeld) return busy(error, options.revealHolder === true)
+        if (lease === undefined && error instanceof LeaseHeldError) return busy(error, options.revealHolder === true)
         const refusal = lease === undefined ? unavailable(error) : undefined
         if (refusal !== undefined) return refusal
         // Whatever was thrown after the loss: it comes of it.
@@ -56,7 +56,7 @@ export function exclusive<Request, Client = unknown>(
   }
 }
 
-function busy({ holder, since, leftMs }: LeaseHeld, reveal: boolean): Answer {
+function busy({ holder, since, leftMs }: LeaseHeldError, reveal: boolean): Answer {
   const detail = 'Another request works on this just now. Try again later.'
   return problem('busy', detail, { retryAfterMs: leftMs, ...(reveal && { holder, since }) })
 }

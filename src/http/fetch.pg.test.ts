@@ -6,7 +6,7 @@ import express, { type Request as ExpressRequest, type Response as ExpressRespon
 import { afterEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, key, type Lockstep } from '../index.ts'
+import { InvalidOptionError, key, type Lockstep } from '../index.ts'
 import { exclusive, expressHandler, fetchHandler, idempotent } from './index.ts'
 
 const database = await testDatabase()
@@ -96,17 +96,17 @@ describe.each(DRIVERS)('fetch, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     for (const forgotten of ['', 'undefined', undefined, 'x'.repeat(256)]) {
       const handle = fetchHandler(idempotent(lockstep, { scope: () => forgotten as string }), () => new Response('ok'))
-      expect(await failureOf(handle(posted('forgotten')))).toBeInstanceOf(InvalidOption)
+      expect(await failureOf(handle(posted('forgotten')))).toBeInstanceOf(InvalidOptionError)
     }
   })
 })
 
 test('options that make no sense', () => {
   const { lockstep } = bench.open('pg')
-  expect(() => exclusive(lockstep, {} as never)).toThrow(InvalidOption)
+  expect(() => exclusive(lockstep, {} as never)).toThrow(InvalidOptionError)
   expect(() => idempotent(lockstep, {} as never)).toThrow('scope')
   for (const header of ['Set-Cookie', 'authorization', 'X-Api-Key', 'x-session-id', 'content-length', 'two words']) {
-    expect(() => idempotent(lockstep, { scope, headers: [header] })).toThrow(InvalidOption)
+    expect(() => idempotent(lockstep, { scope, headers: [header] })).toThrow(InvalidOptionError)
   }
   expect(() => idempotent(lockstep, { scope, maxBodyBytes: 0 })).toThrow('maxBodyBytes')
   expect(() => idempotent(lockstep, { scope, retainMs: 1.5 })).toThrow('retainMs')

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { key, type Key } from '../locks/index.ts'
 
 /** Why a body has no bytes to tell it by. */
-export type Unusable = 'too large' | 'too deep' | 'unread'
+export type UnusableBody = 'too large' | 'too deep' | 'unread'
 
 /** How deep arrays and objects may stand in each other. JSON of people has tens of levels; what has more is meant to overflow a stack. */
 export const MAX_DEPTH = 1000
@@ -19,7 +19,7 @@ export function lockKeyOf(scope: string, idempotencyKey: string): Key {
 }
 
 /** A body that a parser has read already. JSON with sorted keys: the same values in another order are the same request. */
-export function bytesOfParsed(body: unknown, maxBytes: number): Uint8Array | Unusable {
+export function bytesOfParsed(body: unknown, maxBytes: number): Uint8Array | UnusableBody {
   if (body === undefined || body === null) return new Uint8Array()
   if (typeof body === 'string') return Buffer.from(body)
   if (body instanceof Uint8Array) return body
@@ -30,7 +30,7 @@ export function bytesOfParsed(body: unknown, maxBytes: number): Uint8Array | Unu
 export function checkNesting(
   bytes: Uint8Array,
   header: (name: 'content-type' | 'content-encoding') => string | undefined,
-): Uint8Array | Unusable {
+): Uint8Array | UnusableBody {
   const isJson =
     JSON_TYPE.test(header('content-type') ?? '') && (header('content-encoding') ?? 'identity') === 'identity'
   return isJson && isNestedTooDeeply(bytes) ? 'too deep' : bytes
@@ -80,7 +80,7 @@ class SortedJson {
     this.#maxBytes = maxBytes
   }
 
-  write(body: unknown): Uint8Array | Unusable {
+  write(body: unknown): Uint8Array | UnusableBody {
     this.#value('', body)
     for (let level = this.#levels.at(-1); level !== undefined; level = this.#levels.at(-1)) {
       if (this.#size > this.#maxBytes) return 'too large'
@@ -156,8 +156,8 @@ function isLeftOut(value: unknown): boolean {
   return value === undefined || typeof value === 'function' || typeof value === 'symbol'
 }
 
-function notJson(): InvalidOption {
-  return new InvalidOption('The parsed body of a request holds what JSON does not.', {
+function notJson(): InvalidOptionError {
+  return new InvalidOptionError('The parsed body of a request holds what JSON does not.', {
     advice: 'Give idempotent() the option `body`, with the bytes that tell requests apart.',
   })
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { bytesOfParsed, isNestedTooDeeply, MAX_DEPTH } from './fingerprint.ts'
 
 const ENOUGH = 1024 * 1024
@@ -81,7 +81,7 @@ describe('a parsed body', () => {
 
   test('that JSON cannot hold is an error of the program', () => {
     for (const wrong of [new Map(), new URLSearchParams(), { files: new Set() }, [1n], [Object(1)]]) {
-      expect(() => textOf(wrong)).toThrow(InvalidOption)
+      expect(() => textOf(wrong)).toThrow(InvalidOptionError)
     }
   })
 })

@@ -1,7 +1,7 @@
 import type { Key } from '../locks/index.ts'
 import type { Lease, LeaseOptions } from '../leases/index.ts'
 import type { EventMap, Transaction, TransactionOptions } from '../transactions/index.ts'
-import type { Unusable } from './fingerprint.ts'
+import type { UnusableBody } from './fingerprint.ts'
 
 /** What the handlers need of a Lockstep. */
 export interface HttpLockstep<Client = unknown, Events extends object = EventMap> {
@@ -29,7 +29,7 @@ export interface Incoming<Request> {
   readonly path: string
   header(name: string): string | undefined
   /** The body's bytes, or why there are none to tell it by. */
-  body(maxBytes: number): Promise<Uint8Array | Unusable>
+  body(maxBytes: number): Promise<Uint8Array | UnusableBody>
 }
 
 /** What the handler answered, still held back. */

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import type { LeaseOptions } from '../leases/index.ts'
 import type { TransactionOptions } from '../transactions/index.ts'
@@ -131,7 +131,7 @@ const MAX_KEY_BYTES = 255
 export function planIdempotency(options: PlainOptions<never> | TransactionalOptions<never>): IdempotencyPlan {
   checkForm(options)
   if (typeof options.scope !== 'function') {
-    throw new InvalidOption('idempotent() was given no `scope`.', {
+    throw new InvalidOptionError('idempotent() was given no `scope`.', {
       advice:
         'Say whose key it is, by what the server has verified: { scope: (request) => request.user.id }. One user must not get another’s answer.',
     })
@@ -139,7 +139,7 @@ export function planIdempotency(options: PlainOptions<never> | TransactionalOpti
   const headers = (options.headers ?? []).map((name) => name.toLowerCase())
   const wrong = headers.find((name) => NEVER.test(name) || !HEADER_NAME.test(name))
   if (wrong !== undefined) {
-    throw new InvalidOption(`The header ${JSON.stringify(wrong)} is not stored.`, {
+    throw new InvalidOptionError(`The header ${JSON.stringify(wrong)} is not stored.`, {
       advice: 'Leave it out of `headers`: a secret must not be stored, nor what belongs to one connection.',
     })
   }
@@ -160,10 +160,10 @@ function checkForm(options: PlainOptions<never> | TransactionalOptions<never>): 
   }
   const { form, lock, transaction } = options
   if (form !== undefined && form !== 'transaction') {
-    throw new InvalidOption(`There is no form ${String(form)}.`, { advice: "Use 'transaction' or 'plain'." })
+    throw new InvalidOptionError(`There is no form ${String(form)}.`, { advice: "Use 'transaction' or 'plain'." })
   }
   if (lock !== undefined && typeof lock !== 'function') {
-    throw new InvalidOption('`lock` of idempotent() is no function.', {
+    throw new InvalidOptionError('`lock` of idempotent() is no function.', {
       advice: 'Pass (request) => key`Account:${…}`: each request has a key of its own.',
     })
   }
@@ -172,7 +172,7 @@ function checkForm(options: PlainOptions<never> | TransactionalOptions<never>): 
 
 function checkWhole(name: string, value: unknown, most: number): number {
   if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= most) return value
-  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from 1 to ${most}.` })
+  throw new InvalidOptionError(`${name} is ${String(value)}.`, { advice: `Use a whole number from 1 to ${most}.` })
 }
 
 /** What a forgotten value turns into: all who forgot it would share one scope. */
@@ -186,7 +186,7 @@ export function checkScope(scope: unknown): string {
     !scope.includes('\0') &&
     scope.isWellFormed()
   if (fits) return scope
-  throw new InvalidOption('`scope` gave no text, an empty or forgotten one, or one that is too long.', {
+  throw new InvalidOptionError('`scope` gave no text, an empty or forgotten one, or one that is too long.', {
     advice: `Return 1 to ${MAX_SCOPE_BYTES} bytes that name the verified user or tenant; refuse requests without one before this.`,
   })
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { type DriverName, signal, type Workbench } from '../../tools/server/testing/workbench.ts'
-import { key, NestedTransaction } from '../index.ts'
+import { key, NestedTransactionError } from '../index.ts'
 import { idempotent } from './index.ts'
 import { abandon, type Reply, type Seen, type Stage } from './site.conformance.ts'
 
@@ -253,7 +253,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     expect((await stage.post(`/pay/${right}`, { key: right })).status).toBe(200)
     expect(await stage.rows(`SELECT FROM effects WHERE id = '${right}'`)).toHaveLength(1)
     expect((await stage.post(`/wrong/${wrong}`, { key: wrong })).status).toBe(500)
-    expect(errors).toEqual([expect.any(NestedTransaction)])
+    expect(errors).toEqual([expect.any(NestedTransactionError)])
     expect(await stage.rows(`SELECT FROM effects WHERE id = '${wrong}'`)).toEqual([])
   })
 

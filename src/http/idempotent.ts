@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { InvalidOption, LeaseHeld, LockTimeout } from '../errors.ts'
+import { InvalidOptionError, LeaseHeldError, LockTimeoutError } from '../errors.ts'
 import { checkKey, key, type Key } from '../locks/index.ts'
 import type { Lease } from '../leases/index.ts'
 import type { EventMap, Transaction } from '../transactions/index.ts'
 import { lost } from './exclusive.ts'
-import { fingerprintOf, lockKeyOf, MAX_DEPTH, type Unusable } from './fingerprint.ts'
+import { fingerprintOf, lockKeyOf, MAX_DEPTH, type UnusableBody } from './fingerprint.ts'
 import type { Answer, Draft, Guard, HttpLockstep, Incoming } from './guard.ts'
 import {
   checkScope,
@@ -22,7 +22,7 @@ import { unavailable } from './unavailable.ts'
 type Verdict = Answer | 'own'
 
 /** Ends a transaction with nothing written, and says what to answer. */
-class Undone extends Error {
+class RollbackWithAnswerError extends Error {
   readonly verdict: Verdict
 
   constructor(verdict: Verdict) {
@@ -144,7 +144,7 @@ function transactionalForm<Request>(
         if (entry !== undefined && verdict === 'own') answers.noteKept()
         return verdict
       } catch (error) {
-        if (error instanceof Undone) return error.verdict
+        if (error instanceof RollbackWithAnswerError) return error.verdict
         // Not only the first attempt may find the lock taken: after a conflict another request may be quicker.
         if (error === thrown) throw error
         return refusalOf(error, answers, entry, waiting)
@@ -162,10 +162,10 @@ async function runIn(
 ): Promise<Verdict> {
   const draft = await work(tx)
   const answer = await draft.whole()
-  if (answer === undefined) throw new Undone(responseTooLarge('Nothing was done.'))
-  if (answer.status >= 500) throw new Undone('own')
+  if (answer === undefined) throw new RollbackWithAnswerError(responseTooLarge('Nothing was done.'))
+  if (answer.status >= 500) throw new RollbackWithAnswerError('own')
   // Only where the lock was left out by a rollout can somebody have been quicker.
-  if (entry !== undefined && !(await answers.keep(tx, entry, answer))) throw new Undone(running(1000))
+  if (entry !== undefined && !(await answers.keep(tx, entry, answer))) throw new RollbackWithAnswerError(running(1000))
   return 'own'
 }
 
@@ -201,7 +201,7 @@ async function bodyOf<Request>(
   incoming: Incoming<Request>,
   { maxBodyBytes }: IdempotencyPlan,
   options: IdempotentOptions<Request>,
-): Promise<Uint8Array | Unusable> {
+): Promise<Uint8Array | UnusableBody> {
   if (options.body === undefined) return incoming.body(maxBodyBytes)
   const body = await options.body(incoming.request)
   const bytes = typeof body === 'string' ? Buffer.from(body) : body
@@ -217,7 +217,7 @@ async function locksOf<Request>(request: Request, options: TransactionalOptions<
   const locks: unknown = await options.lock(request)
   if (typeof locks === 'string') return [checkKey(locks)]
   if (Array.isArray(locks)) return locks.map((each) => checkKey(each))
-  throw new InvalidOption(`\`lock\` of idempotent() returned ${locks === null ? 'null' : typeof locks}.`, {
+  throw new InvalidOptionError(`\`lock\` of idempotent() returned ${locks === null ? 'null' : typeof locks}.`, {
     advice: 'Return a key or a list of keys; [] where the request needs no lock.',
   })
 }
@@ -239,14 +239,14 @@ async function refusalOf(
 ): Promise<Answer> {
   const away = unavailable(error)
   if (away !== undefined) return away
-  if (!(error instanceof LockTimeout) && !(error instanceof LeaseHeld)) throw error
+  if (!(error instanceof LockTimeoutError) && !(error instanceof LeaseHeldError)) throw error
   try {
     const found = entry && (await answers.lookPlainly(entry))
     if (found !== undefined) return found
   } catch (failure) {
     return refusalOf(failure, answers, undefined, waited)
   }
-  if (!waited) return running(error instanceof LeaseHeld ? error.leftMs : 1000)
+  if (!waited) return running(error instanceof LeaseHeldError ? error.leftMs : 1000)
   return problem('busy', 'Another request works on this just now. Try again later.', { retryAfterMs: 1000 })
 }
 

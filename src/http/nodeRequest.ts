@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { bytesOfParsed, checkNesting, type Unusable } from './fingerprint.ts'
+import { bytesOfParsed, checkNesting, type UnusableBody } from './fingerprint.ts'
 import type { Incoming } from './guard.ts'
 
 /** What Express and Fastify requests have in common. */
@@ -29,7 +29,7 @@ export function incomingOf<R extends object>(request: R & ParsedRequest): Incomi
   }
 }
 
-function bodyOf({ headers, rawBody, body }: ParsedRequest, maxBytes: number): Uint8Array | Unusable {
+function bodyOf({ headers, rawBody, body }: ParsedRequest, maxBytes: number): Uint8Array | UnusableBody {
   const declared = Number(headers['content-length'] ?? 0)
   if (declared > maxBytes) return 'too large'
   const kept = rawBody ?? body

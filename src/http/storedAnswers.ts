@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { quoteIdentifier } from '../postgres/index.ts'
 import { outsideTransactions, readText, type Transaction } from '../transactions/index.ts'
@@ -74,10 +74,10 @@ export class StoredAnswers {
   noteKept(): void {
     if (++this.#kept % CLEAN_EVERY !== 0 || this.#cleaning) return
     this.#cleaning = true
-    outsideTransactions(() => void this.#makeRoom())
+    outsideTransactions(() => void this.#cleanUpSoon())
   }
 
-  async #makeRoom(): Promise<void> {
+  async #cleanUpSoon(): Promise<void> {
     // Another time, if not now.
     await this.#lockstep.transaction({ retry: false }, (tx) => readText(tx, this.#cleanUp)).catch(() => undefined)
     this.#cleaning = false
@@ -102,8 +102,8 @@ function keyReused(): Answer {
 }
 
 /** The handler ended, and there is nothing that could be stored. */
-export function noAnswer(what: string): InvalidOption {
-  return new InvalidOption(what, {
+export function noAnswer(what: string): InvalidOptionError {
+  return new InvalidOptionError(what, {
     advice: 'An idempotent handler answers with a whole body before its promise ends: it is stored before it is sent.',
   })
 }

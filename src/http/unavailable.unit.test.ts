@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest'
-import { LockTimeout, QueueFull } from '../errors.ts'
+import { LockTimeoutError, QueueFullError } from '../errors.ts'
 import { unavailable } from './unavailable.ts'
 
 test('a full queue is 503 with Retry-After, and a lock that is held is not', () => {
   const answer = unavailable(
-    new QueueFull('10000 calls wait already.', { advice: 'Come back later.', waiting: 10_000 }),
+    new QueueFullError('10000 calls wait already.', { advice: 'Come back later.', waiting: 10_000 }),
   )
   expect(answer?.status).toBe(503)
   expect(answer?.headers).toContainEqual(['retry-after', '1'])
   const held = { advice: 'Wait.', waitedMs: 5, waitedFor: 'server' as const, holders: [] }
-  expect(unavailable(new LockTimeout('The lock was not granted.', held))).toBeUndefined()
+  expect(unavailable(new LockTimeoutError('The lock was not granted.', held))).toBeUndefined()
 })

@@ -5,10 +5,10 @@ import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import {
   type BatchVerdict,
-  HistoryDiverged,
-  InboxGap,
+  HistoryDivergedError,
+  InboxGapError,
   type InboxEvent,
-  InvalidOption,
+  InvalidOptionError,
   type Lockstep,
 } from '../index.ts'
 
@@ -79,7 +79,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
           continue
         }
         const verdict = await one.handle(event, {}, () => undefined).catch((error: Error) => error.name)
-        if (verdict === 'InboxGap' || verdict === 'HistoryDiverged') stopped.add(event.key)
+        if (verdict === 'InboxGapError' || verdict === 'HistoryDivergedError') stopped.add(event.key)
         apart.push(verdict)
       }
       expect(together).toEqual(apart)
@@ -106,8 +106,8 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     await accept(events)
     const other = [events[1] as InboxEvent, eventOf('a', 3), eventOf('a', 4)]
     const verdicts = await lockstep.transaction({}, (tx) => lockstep.inbox.consumer(consumer).acceptMany(tx, other))
-    expect(verdicts[1]).toBeInstanceOf(HistoryDiverged)
-    expect(shown(verdicts)).toEqual(['duplicate', 'HistoryDiverged', 'held'])
+    expect(verdicts[1]).toBeInstanceOf(HistoryDivergedError)
+    expect(shown(verdicts)).toEqual(['duplicate', 'HistoryDivergedError', 'held'])
     expect(await lockstep.inbox.consumer(consumer).position(other[0] as InboxEvent)).toEqual({
       seq: 3,
       id: events[2]?.id,
@@ -118,7 +118,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     const { lockstep, consumer, accept } = open()
     const events = run('a', 5, 2)
     const verdicts = await lockstep.transaction({}, (tx) => lockstep.inbox.consumer(consumer).acceptMany(tx, events))
-    expect(verdicts[0]).toBeInstanceOf(InboxGap)
+    expect(verdicts[0]).toBeInstanceOf(InboxGapError)
     expect(verdicts[0]).toMatchObject({ expected: 1, seq: 5 })
     expect(await lockstep.inbox.consumer(consumer).position(events[0] as InboxEvent)).toBeUndefined()
     expect(await accept(events, 5)).toEqual(['first', 'first'])
@@ -200,13 +200,13 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
         [eventOf('a', 0)],
         [eventOf('a', 1, { id: 'no' })],
       ]) {
-        await expect(inbox.acceptMany(tx, events as InboxEvent[])).rejects.toBeInstanceOf(InvalidOption)
+        await expect(inbox.acceptMany(tx, events as InboxEvent[])).rejects.toBeInstanceOf(InvalidOptionError)
       }
       const event = eventOf('a', 1)
-      await expect(inbox.acceptMany(tx, [event], { start: 0 })).rejects.toBeInstanceOf(InvalidOption)
-      await expect(inbox.acceptMany(tx, [event], { start: () => 1.5 })).rejects.toBeInstanceOf(InvalidOption)
-      await expect(inbox.acceptMany(tx, [event], { idleMs: -1 })).rejects.toBeInstanceOf(InvalidOption)
-      await expect(inbox.acceptMany({} as typeof tx, [event])).rejects.toBeInstanceOf(InvalidOption)
+      await expect(inbox.acceptMany(tx, [event], { start: 0 })).rejects.toBeInstanceOf(InvalidOptionError)
+      await expect(inbox.acceptMany(tx, [event], { start: () => 1.5 })).rejects.toBeInstanceOf(InvalidOptionError)
+      await expect(inbox.acceptMany(tx, [event], { idleMs: -1 })).rejects.toBeInstanceOf(InvalidOptionError)
+      await expect(inbox.acceptMany({} as typeof tx, [event])).rejects.toBeInstanceOf(InvalidOptionError)
     })
   })
 })

@@ -1,4 +1,4 @@
-import type { HistoryDiverged, InboxGap } from '../errors.ts'
+import type { HistoryDivergedError, InboxGapError } from '../errors.ts'
 import { checkRest, checkStream, type InboxEvent } from './event.ts'
 import type { RunRow } from './inbox.sql.ts'
 
@@ -6,7 +6,7 @@ import type { RunRow } from './inbox.sql.ts'
  * What one of many events is to a consumer. An error says why it cannot be accepted; those of its stream that come after it are `held`:
  * nothing was decided about them.
  */
-export type BatchVerdict = 'first' | 'duplicate' | 'tombstone' | 'held' | InboxGap | HistoryDiverged
+export type BatchVerdict = 'first' | 'duplicate' | 'tombstone' | 'held' | InboxGapError | HistoryDivergedError
 
 /** Events of one stream with consecutive numbers, by their places in a batch. */
 export interface Run {
@@ -20,13 +20,13 @@ export interface Run {
 export type CheckedEvent = Required<InboxEvent> & { readonly tombstone: boolean }
 
 /** A batch as it will be sent: the caller may change its objects afterwards. */
-export interface Question {
+export interface BatchRequest {
   readonly events: readonly CheckedEvent[]
   /** The first run of each stream. What does not follow on it is left for another time. */
   readonly runs: readonly Run[]
 }
 
-export function questionOf(given: readonly InboxEvent[]): Question {
+export function batchRequestOf(given: readonly InboxEvent[]): BatchRequest {
   const runs = new Map<string, Run>()
   const events = given.map((event, place) => {
     const { topic, key } = event ?? ({} as InboxEvent)
@@ -43,7 +43,7 @@ export function questionOf(given: readonly InboxEvent[]): Question {
 }
 
 /** The values of the question, after the consumer's name. */
-export function valuesOf({ runs, events }: Question): string[][] {
+export function valuesOf({ runs, events }: BatchRequest): string[][] {
   return [
     runs.map(({ topic }) => topic),
     runs.map(({ key }) => key),
@@ -55,12 +55,16 @@ export function valuesOf({ runs, events }: Question): string[][] {
 
 /** What makes the errors of a verdict. */
 export interface Refusals {
-  gap(event: CheckedEvent, expected: number): InboxGap
-  diverged(event: CheckedEvent): HistoryDiverged
+  gap(event: CheckedEvent, expected: number): InboxGapError
+  diverged(event: CheckedEvent): HistoryDivergedError
 }
 
 /** The verdict on each event. */
-export function verdictsOn({ events, runs }: Question, rows: readonly RunRow[], refusals: Refusals): BatchVerdict[] {
+export function verdictsOn(
+  { events, runs }: BatchRequest,
+  rows: readonly RunRow[],
+  refusals: Refusals,
+): BatchVerdict[] {
   const verdicts: BatchVerdict[] = events.map(() => 'held')
   const told = new Map(rows.map((row) => [Number(row.place) - 1, row]))
   runs.forEach(({ first, places }, index) => {

@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 
 /** Topic, key and consumer stand in one index together, whose entries have at most 2,704 bytes. */
 const MAX_NAME_BYTES = 1000
@@ -42,13 +42,13 @@ export function checkRest(
 ): Required<InboxEvent> & { readonly tombstone: boolean } {
   checkSeq('seq', seq)
   if (typeof id !== 'string' || !UUID.test(id)) {
-    throw new InvalidOption(`The id of event ${topic}/${key} #${seq} is ${shown(id)}.`, {
+    throw new InvalidOptionError(`The id of event ${topic}/${key} #${seq} is ${shown(id)}.`, {
       advice: 'Pass the uuid that the producer gave the event.',
       keys: [`${topic}/${key}`],
     })
   }
   if (tombstone !== null && typeof tombstone !== 'boolean' && (typeof tombstone !== 'string' || tombstone === '')) {
-    throw new InvalidOption(`The tombstone of event ${topic}/${key} #${seq} is ${shown(tombstone)}.`, {
+    throw new InvalidOptionError(`The tombstone of event ${topic}/${key} #${seq} is ${shown(tombstone)}.`, {
       advice: 'Pass true or why its number was given up, or leave it out.',
       keys: [`${topic}/${key}`],
     })
@@ -59,7 +59,7 @@ export function checkRest(
 /** A number of a stream. */
 export function checkSeq(name: string, seq: unknown): asserts seq is number {
   if (Number.isSafeInteger(seq) && (seq as number) >= 1) return
-  throw new InvalidOption(`${name} is ${shown(seq)}.`, {
+  throw new InvalidOptionError(`${name} is ${shown(seq)}.`, {
     advice: 'Numbers of a stream are whole and begin with 1; turn text into a number first.',
   })
 }
@@ -71,10 +71,10 @@ export function checkConsumer(consumer: unknown): string {
 
 function checkName(name: string, value: unknown, maxBytes: number): asserts value is string {
   if (typeof value !== 'string' || value === '' || value.includes('\0') || !value.isWellFormed()) {
-    throw new InvalidOption(`The ${name} is ${shown(value)}.`, { advice: 'Pass text that is not empty.' })
+    throw new InvalidOptionError(`The ${name} is ${shown(value)}.`, { advice: 'Pass text that is not empty.' })
   }
   if (Buffer.byteLength(value) > maxBytes) {
-    throw new InvalidOption(`The ${name} has more than ${maxBytes} bytes.`, { advice: 'Use a shorter name.' })
+    throw new InvalidOptionError(`The ${name} has more than ${maxBytes} bytes.`, { advice: 'Use a shorter name.' })
   }
 }
 

@@ -3,14 +3,14 @@ import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
 import {
-  HistoryDiverged,
+  HistoryDivergedError,
   type InboxConsumer,
   type InboxEvent,
-  InboxGap,
-  InvalidOption,
+  InboxGapError,
+  InvalidOptionError,
   key,
   Lockstep,
-  NestedTransaction,
+  NestedTransactionError,
   type Transaction,
 } from '../index.ts'
 
@@ -65,7 +65,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const one = event(1)
     await inbox.handle(one, {}, noting)
     const error = await failureOf(inbox.handle(event(5), {}, () => expect.unreachable()))
-    expect(error).toBeInstanceOf(InboxGap)
+    expect(error).toBeInstanceOf(InboxGapError)
     expect(error).toMatchObject({ expected: 2, seq: 5, keys: [`trades/${one.key}`] })
     expect(await inbox.position(one)).toEqual({ seq: 1, id: one.id })
     expect(await inbox.handle(event(2), {}, noting)).toBe('first')
@@ -75,7 +75,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const { lockstep, inbox } = open()
     const event = eventsOf()
     await lockstep.transaction({}, async (tx) => {
-      await expect(inbox.accept(tx, event(2))).rejects.toBeInstanceOf(InboxGap)
+      await expect(inbox.accept(tx, event(2))).rejects.toBeInstanceOf(InboxGapError)
       expect(await inbox.accept(tx, event(1))).toBe('first')
     })
     expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
@@ -85,7 +85,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const { lockstep, inbox } = open()
     const [late, moved] = [eventsOf(), eventsOf()]
     const caught = (tx: Transaction, event: InboxEvent, options = {}): Promise<void> =>
-      expect(inbox.accept(tx, event, options)).rejects.toBeInstanceOf(InboxGap)
+      expect(inbox.accept(tx, event, options)).rejects.toBeInstanceOf(InboxGapError)
     await lockstep.transaction({}, async (tx) => {
       await caught(tx, late(7))
       await caught(tx, moved(7))
@@ -103,7 +103,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const event = eventsOf()
     const one = event(1)
     await inbox.handle(one, {}, noting)
-    await lockstep.transaction({}, (tx) => expect(inbox.accept(tx, event(3))).rejects.toBeInstanceOf(InboxGap))
+    await lockstep.transaction({}, (tx) => expect(inbox.accept(tx, event(3))).rejects.toBeInstanceOf(InboxGapError))
     expect(await inbox.position(one)).toEqual({ seq: 1, id: one.id })
   })
 
@@ -113,7 +113,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const one = event(1)
     await inbox.handle(one, {}, noting)
     const error = await failureOf(inbox.handle(event(1), {}, () => expect.unreachable()))
-    expect(error).toBeInstanceOf(HistoryDiverged)
+    expect(error).toBeInstanceOf(HistoryDivergedError)
     expect(error).toMatchObject({ code: 'LOCKSTEP_HISTORY_DIVERGED', keys: [`trades/${one.key}`] })
     await inbox.handle(event(2), {}, noting)
     // Of older ones the id is not known.
@@ -174,13 +174,13 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     const event = eventsOf()
     await lockstep.transaction({}, async () => {
       const handled = await failureOf(inbox.handle(event(1), {}, noting))
-      expect(handled).toBeInstanceOf(NestedTransaction)
+      expect(handled).toBeInstanceOf(NestedTransactionError)
       expect((handled as Error).message).toContain('consumer.accept(tx, event)')
       const asked = await failureOf(inbox.position(event(1)))
-      expect(asked).toBeInstanceOf(NestedTransaction)
+      expect(asked).toBeInstanceOf(NestedTransactionError)
       expect((asked as Error).message).toContain('consumer.position(tx, stream)')
     })
-    await expect(inbox.position({} as never, event(1))).rejects.toBeInstanceOf(InvalidOption)
+    await expect(inbox.position({} as never, event(1))).rejects.toBeInstanceOf(InvalidOptionError)
   })
 
   test('consumers, topics and keys are apart', async () => {
@@ -305,7 +305,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
       const { lockstep, inbox } = open()
       const event = eventsOf()
       for (const seq of [1, 2, 3]) await inbox.handle(event(seq), {}, async () => undefined)
-      await expect(inbox.handle(event(3), {}, noting)).rejects.toBeInstanceOf(HistoryDiverged)
+      await expect(inbox.handle(event(3), {}, noting)).rejects.toBeInstanceOf(HistoryDivergedError)
       await lockstep.transaction({}, async (tx) => {
         expect(await inbox.startAt(tx, event(1), 2, { force: true })).toBe(true)
       })
@@ -339,10 +339,13 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     ]
     for (const each of bad) {
       const event = { ...good, ...each } as InboxEvent
-      expect(await failureOf(unreachable.handle(event, {}, noting)), JSON.stringify(each)).toBeInstanceOf(InvalidOption)
-      expect(await failureOf(unreachable.accept({} as never, event))).toBeInstanceOf(InvalidOption)
+      expect(await failureOf(unreachable.handle(event, {}, noting)), JSON.stringify(each)).toBeInstanceOf(
+        InvalidOptionError,
+      )
+      expect(await failureOf(unreachable.accept({} as never, event))).toBeInstanceOf(InvalidOptionError)
     }
-    const refused = (pending: Promise<unknown>): Promise<void> => expect(pending).rejects.toBeInstanceOf(InvalidOption)
+    const refused = (pending: Promise<unknown>): Promise<void> =>
+      expect(pending).rejects.toBeInstanceOf(InvalidOptionError)
     await refused(unreachable.handle(undefined as never, {}, noting))
     await refused(unreachable.handle(good, {}, undefined as never))
     await refused(unreachable.handle(good, { start: 0 }, noting))
@@ -352,7 +355,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     await refused(unreachable.startAt(bench.admin as never, good, 5))
     await refused(unreachable.startAt({} as never, good, 0))
     for (const consumer of ['', undefined, 7, 'x'.repeat(256), '\ud800']) {
-      expect(() => lockstep.inbox.consumer(consumer as never)).toThrow(InvalidOption)
+      expect(() => lockstep.inbox.consumer(consumer as never)).toThrow(InvalidOptionError)
     }
   })
 })

@@ -1,9 +1,9 @@
 import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
-import { HistoryDiverged, InboxGap, InvalidOption } from '../errors.ts'
+import { HistoryDivergedError, InboxGapError, InvalidOptionError } from '../errors.ts'
 import {
   checkTransaction,
   type EventMap,
-  type Grounds,
+  type LockstepContext,
   readText,
   refuseInside,
   type Transaction,
@@ -11,7 +11,7 @@ import {
   type TransactionOptions,
 } from '../transactions/index.ts'
 import { checkConsumer, checkEvent, checkSeq, checkStream, type InboxEvent, type InboxStream } from './event.ts'
-import { type BatchVerdict, questionOf, valuesOf, verdictsOn } from './acceptMany.ts'
+import { batchRequestOf, type BatchVerdict, valuesOf, verdictsOn } from './acceptMany.ts'
 import { accept, acceptRuns, type AcceptRow, position, type PositionRow, type RunRow, start } from './inbox.sql.ts'
 
 /**
@@ -82,11 +82,11 @@ type Transact<Client, Events extends object> = <T>(
 
 /** The inbox of a database: each consumer has a position of its own in every stream. */
 export class Inbox<Client = unknown, Events extends object = EventMap> {
-  readonly #grounds: Grounds
+  readonly #context: LockstepContext
   readonly #transact: Transact<Client, Events>
 
-  constructor(grounds: Grounds, transact: Transact<Client, Events>) {
-    this.#grounds = grounds
+  constructor(context: LockstepContext, transact: Transact<Client, Events>) {
+    this.#context = context
     this.#transact = transact
   }
 
@@ -99,24 +99,24 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
    * await portfolios.handle(event, {}, async (tx, { payload }) => apply(tx, payload))
    */
   consumer(name: string): InboxConsumer<Client, Events> {
-    return new InboxConsumer(this.#grounds, this.#transact, name)
+    return new InboxConsumer(this.#context, this.#transact, name)
   }
 }
 
 /** A consumer of events, as `lockstep.inbox.consumer(name)` makes it. */
 export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
   readonly name: string
-  readonly #grounds: Grounds
+  readonly #context: LockstepContext
   readonly #schema: string
   readonly #accept: string
   readonly #acceptRuns: string
   readonly #transact: Transact<Client, Events>
 
   /** @internal */
-  constructor(grounds: Grounds, transact: Transact<Client, Events>, name: string) {
+  constructor(context: LockstepContext, transact: Transact<Client, Events>, name: string) {
     this.name = checkConsumer(name)
-    this.#grounds = grounds
-    this.#schema = grounds.quotedSchema
+    this.#context = context
+    this.#schema = context.quotedSchema
     this.#accept = accept(this.#schema)
     this.#acceptRuns = acceptRuns(this.#schema)
     this.#transact = transact
@@ -141,7 +141,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     checkFunction('handle()', handler)
     const values = this.#valuesOf(event, options)
     const { start: _start, ...wanted } = options
-    refuseInside(this.#grounds, [], HANDLE)
+    refuseInside(this.#context, [], HANDLE)
     return this.#transact(wanted, async (tx) => {
       const verdict = await this.#ask(tx, values)
       if (verdict === 'first') await handler(tx, event)
@@ -151,7 +151,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
 
   /**
    * Accepts an event in a transaction of the caller's: its effect goes into the same one, and only if this says `first`. Throws
-   * `InboxGap` where an event before it has not come, and `HistoryDiverged` where its number was accepted with another id.
+   * `InboxGapError` where an event before it has not come, and `HistoryDivergedError` where its number was accepted with another id.
    *
    * @example
    * await lockstep.transaction({ lock: key`Portfolio:${event.key}` }, async (tx) => {
@@ -183,22 +183,22 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     checkOptions('acceptMany()', options, ACCEPT_MANY_OPTIONS)
     const { start: first = 1, idleMs = 0 } = options
     if (!Array.isArray(events)) {
-      throw new InvalidOption('acceptMany() was given no list.', { advice: 'Call acceptMany(tx, events).' })
+      throw new InvalidOptionError('acceptMany() was given no list.', { advice: 'Call acceptMany(tx, events).' })
     }
-    const question = questionOf(events)
+    const request = batchRequestOf(events)
     if (!Number.isInteger(idleMs) || idleMs < 0 || idleMs > MAX_IDLE_MS) {
-      throw new InvalidOption(`idleMs is ${String(idleMs)}.`, { advice: `Use 0 to ${MAX_IDLE_MS} milliseconds.` })
+      throw new InvalidOptionError(`idleMs is ${String(idleMs)}.`, { advice: `Use 0 to ${MAX_IDLE_MS} milliseconds.` })
     }
     checkTransaction('acceptMany()', tx)
     if (events.length === 0) return []
-    const starts = question.runs.map(({ places: [place] }) => {
-      const begins = typeof first === 'function' ? first(question.events[place as number] as InboxEvent) : first
+    const starts = request.runs.map(({ places: [place] }) => {
+      const begins = typeof first === 'function' ? first(request.events[place as number] as InboxEvent) : first
       checkSeq('start', begins)
       return String(begins)
     })
-    const values = [this.name, ...valuesOf(question), starts, String(idleMs)]
+    const values = [this.name, ...valuesOf(request), starts, String(idleMs)]
     const { rows } = await readText(tx, this.#acceptRuns, values)
-    return verdictsOn(question, rows as unknown as RunRow[], {
+    return verdictsOn(request, rows as unknown as RunRow[], {
       gap: (event, expected) => this.#gap(event, expected),
       diverged: (event) => this.#diverged(event),
     })
@@ -212,7 +212,7 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     const { topic, key } = checkStream((second ?? first) as InboxStream)
     const ask = (tx: InboxTransaction): ReturnType<typeof readText> =>
       readText(tx, position(this.#schema), [this.name, topic, key])
-    if (second === undefined) refuseInside(this.#grounds, [], POSITION)
+    if (second === undefined) refuseInside(this.#context, [], POSITION)
     else checkTransaction('position', first)
     const { rows } = await (second === undefined ? this.#transact({}, ask) : ask(first as InboxTransaction))
     const [row] = rows as unknown as PositionRow[]
@@ -260,9 +260,9 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     throw this.#gap(event, Number(verdict.slice('gap:'.length)))
   }
 
-  #diverged({ topic, key, seq, id }: InboxEvent): HistoryDiverged {
+  #diverged({ topic, key, seq, id }: InboxEvent): HistoryDivergedError {
     const stream = `${topic}/${key}`
-    return new HistoryDiverged(
+    return new HistoryDivergedError(
       `${this.name} has accepted #${seq} of ${stream} with another id than ${id}: the producer's history is another one.`,
       {
         advice:
@@ -272,9 +272,9 @@ export class InboxConsumer<Client = unknown, Events extends object = EventMap> {
     )
   }
 
-  #gap({ topic, key, seq }: InboxEvent, expected: number): InboxGap {
+  #gap({ topic, key, seq }: InboxEvent, expected: number): InboxGapError {
     const stream = `${topic}/${key}`
-    return new InboxGap(`${this.name} expects #${expected} of ${stream}, and #${seq} came.`, {
+    return new InboxGapError(`${this.name} expects #${expected} of ${stream}, and #${seq} came.`, {
       advice: 'Do not acknowledge it: have the stream delivered again from the expected number on.',
       keys: [stream],
       expected,

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { nameOf } from '../transactions/index.ts'
 import { checkSeq, checkStream, type InboxStream } from './event.ts'
 
@@ -107,7 +107,7 @@ export class StreamVerifier {
     checkOptions('new StreamVerifier()', options, VERIFIER_OPTIONS)
     const { start = 1, examples = 10, openGaps = 1000, ids = 100 } = options
     if (start !== 1 && start !== 'first') {
-      throw new InvalidOption(`start is ${String(start)}.`, { advice: "Use 1 or 'first'." })
+      throw new InvalidOptionError(`start is ${String(start)}.`, { advice: "Use 1 or 'first'." })
     }
     this.#fromOne = start === 1
     this.#examples = checkBound('examples', examples, 0)
@@ -269,5 +269,5 @@ function sameId(one: string, other: string): boolean {
 
 function checkBound(name: string, value: number, least: number): number {
   if (Number.isSafeInteger(value) && value >= least) return value
-  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} on.` })
+  throw new InvalidOptionError(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} on.` })
 }

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { type Gap, type SeenEvent, type StreamReport, StreamVerifier, type StreamVerifierOptions } from './index.ts'
 
 function verify(events: readonly SeenEvent[], options?: StreamVerifierOptions): StreamReport {
@@ -256,10 +256,10 @@ describe('bounds', () => {
   test('nonsense is refused', () => {
     const good = { topic: 'trades', key: 'a', seq: 1 }
     for (const bad of [{ seq: 0 }, { seq: 1.5 }, { seq: '1' }, { topic: '' }, { key: undefined }]) {
-      expect(() => new StreamVerifier().see({ ...good, ...bad } as SeenEvent)).toThrow(InvalidOption)
+      expect(() => new StreamVerifier().see({ ...good, ...bad } as SeenEvent)).toThrow(InvalidOptionError)
     }
     for (const bad of [{ examples: -1 }, { openGaps: 0 }, { ids: 0.5 }, { start: 2 }]) {
-      expect(() => new StreamVerifier(bad as StreamVerifierOptions)).toThrow(InvalidOption)
+      expect(() => new StreamVerifier(bad as StreamVerifierOptions)).toThrow(InvalidOptionError)
     }
   })
 })

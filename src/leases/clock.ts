@@ -1,10 +1,10 @@
 /** A moment by this machine's own two clocks. */
-export interface Moment {
+export interface ClockReading {
   readonly monotonic: number
   readonly wall: number
 }
 
-export function thisMoment(): Moment {
+export function readClocks(): ClockReading {
   return { monotonic: performance.now(), wall: Date.now() }
 }
 
@@ -12,6 +12,6 @@ export function thisMoment(): Moment {
  * How long ago it was, at least: the larger of the two. The monotonic clock stands still while the machine sleeps; the wall clock
  * may be set back.
  */
-export function elapsedMs(since: Moment): number {
+export function elapsedMs(since: ClockReading): number {
   return Math.max(performance.now() - since.monotonic, Date.now() - since.wall)
 }

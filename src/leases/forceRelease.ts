@@ -1,8 +1,8 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, LeaseBusy } from '../errors.ts'
+import { InvalidOptionError, LeaseBusyError } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { codeOf, LOCK_NOT_AVAILABLE, SilenceWatch, withConnection } from '../postgres/index.ts'
-import { checkWaitMs, type Grounds } from '../transactions/index.ts'
+import { checkWaitMs, type LockstepContext } from '../transactions/index.ts'
 import { BEGIN_AND_PID, forceRelease as forceReleaseSql, ROLLBACK, terminateBlockers } from './leases.sql.ts'
 import { checkText } from './options.ts'
 
@@ -27,7 +27,7 @@ const DEFAULT_WAIT_MS = 5000
 const LOOK_MS = 50
 
 export async function forceRelease(
-  grounds: Grounds,
+  context: LockstepContext,
   key: Key,
   options: ForceReleaseOptions,
 ): Promise<{ readonly released: number }> {
@@ -35,24 +35,24 @@ export async function forceRelease(
   const { by, reason, terminate = false, waitMs: given } = options
   const waitMs = checkWaitMs(given, DEFAULT_WAIT_MS)
   if (waitMs === false) {
-    throw new InvalidOption('waitMs is false.', {
+    throw new InvalidOptionError('waitMs is false.', {
       advice: 'Taking a lease away has an end: use a number of milliseconds.',
     })
   }
   const text = forceReleaseSql(
-    grounds.quotedSchema,
+    context.quotedSchema,
     key,
     checkText('by', by, 255),
     checkText('reason', reason, 1000),
     waitMs,
   )
-  await grounds.ready()
+  await context.ready()
   return withConnection(
-    grounds.driver,
+    context.driver,
     async (connection) => {
       const begun = await connection.script(BEGIN_AND_PID)
       const pid = Number(begun.find((result) => result.rows.length > 0)?.rows[0]?.['pid'])
-      const stop = terminate ? endBlockers(grounds, pid) : undefined
+      const stop = terminate ? endBlockers(context, pid) : undefined
       try {
         const results = await connection.script(text)
         const row = results.find((result) => result.rows.length > 0)?.rows[0] as { released: string } | undefined
@@ -65,17 +65,17 @@ export async function forceRelease(
         stop?.()
       }
     },
-    new SilenceWatch(grounds.silence.silenceMs + waitMs),
+    new SilenceWatch(context.silence.silenceMs + waitMs),
   )
 }
 
 /** Ends whoever is in the session's way, one look at a time, until told to stop. Nobody waits for the last look. */
-function endBlockers(grounds: Grounds, pid: number): () => void {
+function endBlockers(context: LockstepContext, pid: number): () => void {
   let looking = false
   const timer = setInterval(() => {
     if (looking) return
     looking = true
-    withConnection(grounds.driver, (other) => other.script(terminateBlockers(pid)), grounds.silence).then(
+    withConnection(context.driver, (other) => other.script(terminateBlockers(pid)), context.silence).then(
       () => (looking = false),
       () => (looking = false),
     )
@@ -83,8 +83,8 @@ function endBlockers(grounds: Grounds, pid: number): () => void {
   return () => clearInterval(timer)
 }
 
-function busy(key: Key, waitMs: number, cause: unknown): LeaseBusy {
-  return new LeaseBusy(
+function busy(key: Key, waitMs: number, cause: unknown): LeaseBusyError {
+  return new LeaseBusyError(
     `The lease on ${key} could not be taken away within ${waitMs} ms: its holder has a transaction open.`,
     {
       advice: 'Allow a longer waitMs, or set `terminate` to end that session.',

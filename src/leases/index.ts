@@ -12,12 +12,12 @@
  * which follows the server's timeline: it only grows. Taking and renewing are on disk before they are answered, whatever the session's setting.
  *
  * "Held" is said by the database, in this call, or by nobody: a question without an answer is a connection error, and so is the end of a
- * wait that could not ask again (see inquiry.ts).
+ * wait that could not ask again (see acquireProgress.ts).
  *
  * **L2 Trust.** States: `held` → `lost` or `released`. The holder trusts its lease for nine tenths of the ttl, counted on its own
  * clocks from the moment *before* the question was sent that the database said yes to. A heartbeat every third of the ttl has three
  * outcomes: renewed (trust begins anew), lost (the row says so: the end), unknown (no answer, or the row was locked: tried again
- * while the trust lasts). At the end of the trust `signal` is aborted with a `LeaseLost`. A process that was stopped finds out when it
+ * while the trust lasts). At the end of the trust `signal` is aborted with a `LeaseLostError`. A process that was stopped finds out when it
  * goes on: `assertHeld()` looks at the clocks, not at a flag.
  *
  * **L3 The guard.** `lease.transaction` begins by reading its row FOR KEY SHARE, by token and fence and not expired. Whoever takes the lease must
@@ -29,7 +29,7 @@
  *
  * **L4 Waiting.** First come, first served, over all processes: each waiter has a row, kept alive by its process, and nobody who
  * comes later overtakes, not even one that finds the lease free. A waiter that is gone is passed over after six seconds. No waiter
- * has a connection (see line.ts).
+ * has a connection (see waitQueue.ts).
  *
  * **L5 The end.** Giving back is tried whatever has been aborted, and may be done twice. `forceRelease` is written down with who and
  * why; it waits for an open transaction of the holder, or ends it.
@@ -50,4 +50,4 @@ export type {
   LeaseInfo,
   LeaseWaiter,
   ListLeasesOptions,
-} from './seeing.ts'
+} from './inspect.ts'

@@ -3,7 +3,14 @@ import { describe, expect, test } from 'vitest'
 import type { ProxyConnection } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, type Lease, LeaseBusy, LeaseLost, LeasePermitsDiffer, LeaseTransactionTooLong } from '../index.ts'
+import {
+  key,
+  type Lease,
+  LeaseBusyError,
+  LeaseLostError,
+  LeasePermitsDifferError,
+  LeaseTransactionTooLongError,
+} from '../index.ts'
 import { on } from '../observe/index.ts'
 
 const database = await testDatabase()
@@ -196,7 +203,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     await work
     const error = await forced
     await lease.release()
-    expect(error).toBeInstanceOf(LeaseBusy)
+    expect(error).toBeInstanceOf(LeaseBusyError)
     expect(back).toBe(true)
   })
 
@@ -237,7 +244,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
       const error = await work
       await lease.release()
       expect(ended).toBe(true)
-      expect(error).toBeInstanceOf(LeaseTransactionTooLong)
+      expect(error).toBeInstanceOf(LeaseTransactionTooLongError)
     } finally {
       await bench.admin.query('ALTER ROLE postgres RESET transaction_timeout')
     }
@@ -282,7 +289,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     await bench.waiters(1)
     await taking.query('COMMIT')
     taking.release()
-    expect(await second).toBeInstanceOf(LeasePermitsDiffer)
+    expect(await second).toBeInstanceOf(LeasePermitsDifferError)
     expect((await one.leases.inspect(name)).holders).toHaveLength(1)
   })
 
@@ -361,7 +368,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     end.give()
     await work
     expect(await forced).toEqual({ released: 1 })
-    expect(await failureOf(lease.transaction({}, (tx) => note(tx, 'after')))).toBeInstanceOf(LeaseLost)
+    expect(await failureOf(lease.transaction({}, (tx) => note(tx, 'after')))).toBeInstanceOf(LeaseLostError)
     expect(await bench.notes()).toEqual([`before ${driver}`])
     await lease.release()
   })

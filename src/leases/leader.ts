@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
-import { LockAborted, QueueFull } from '../errors.ts'
+import { LockAbortedError, QueueFullError } from '../errors.ts'
 import { checkKey, closedError, type Key } from '../locks/index.ts'
 import type { HeldLease, Lease } from './lease.ts'
 import type { Leases } from './leases.ts'
 import { type LeaseOptions, planLease } from './options.ts'
-import { isUnreachable } from './inquiry.ts'
+import { isUnreachable } from './acquireProgress.ts'
 
 /** Options of `lockstep.leader()`: those of a lease, except `waitMs`: a candidate waits without limit, because it stands by for the leader. */
 export type LeaderOptions = Pick<LeaseOptions, 'ttlMs' | 'signal' | 'holder' | 'metadata'>
@@ -35,9 +35,9 @@ export async function leader<T, Client>(
     try {
       lease = await leases.hold(key, plan)
     } catch (error) {
-      if (error instanceof LockAborted) return undefined
+      if (error instanceof LockAbortedError) return undefined
       // Too many wait in this process just now: that passes, as a database does that is away.
-      if (!isUnreachable(error) && !(error instanceof QueueFull)) throw error
+      if (!isUnreachable(error) && !(error instanceof QueueFullError)) throw error
       await sleep(AWAY_MS * (0.5 + Math.random()))
       continue
     }

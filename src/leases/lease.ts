@@ -1,4 +1,4 @@
-import { LeaseLost, type LeaseLostReason } from '../errors.ts'
+import { LeaseLostError, type LeaseLostReason } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { leaseLost, leaseReleased } from '../observe/index.ts'
 import {
@@ -7,7 +7,7 @@ import {
   type Transaction,
   type TransactionOptions,
 } from '../transactions/index.ts'
-import { elapsedMs, type Moment, thisMoment } from './clock.ts'
+import { type ClockReading, elapsedMs, readClocks } from './clock.ts'
 import type { LeasePlan } from './options.ts'
 
 /** An open transaction of the Lockstep that the lease is of: what `transaction()` and `join()` give. */
@@ -19,11 +19,11 @@ export interface Lease<Client = unknown> {
   readonly holder: string
   /** Larger than that of every holder before. Give it to whatever must be able to refuse a late one. */
   readonly fence: bigint
-  /** Aborted when the lease is lost; the reason is a `LeaseLost`. */
+  /** Aborted when the lease is lost; the reason is a `LeaseLostError`. */
   readonly signal: AbortSignal
   /** For how long it is certain that nobody else has it. 0 when it is lost. */
   readonly trustedMs: number
-  /** Throws `LeaseLost` if it is not certain any more that the lease is held. */
+  /** Throws `LeaseLostError` if it is not certain any more that the lease is held. */
   assertHeld(): void
   /**
    * A transaction that cannot commit once another holder has the lease.
@@ -51,8 +51,8 @@ export interface Lease<Client = unknown> {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** What a lease needs of its room. */
-export interface LeaseRoom {
+/** What a lease needs of its Lockstep. */
+export interface LeaseDependencies {
   readonly schema: string
   forget(lease: HeldLease): void
   release(lease: HeldLease): Promise<void>
@@ -68,7 +68,7 @@ const RENEWALS_PER_TTL = 3
 /** What was granted, and when it was asked for. */
 export interface Grant {
   readonly fence: bigint
-  readonly askedAt: Moment
+  readonly askedAt: ClockReading
 }
 
 /** The library's side of a lease. */
@@ -77,19 +77,19 @@ export class HeldLease implements Lease {
   readonly token: string
   readonly plan: LeasePlan
   readonly fence: bigint
-  readonly since = thisMoment()
+  readonly since = readClocks()
   /** When the next heartbeat is due, by the monotonic clock. */
   renewAt: number
-  readonly #room: LeaseRoom
+  readonly #dependencies: LeaseDependencies
   readonly #controller = new AbortController()
-  #trustedFrom: Moment
+  #trustedFrom: ClockReading
   #timer: NodeJS.Timeout | undefined
   #maxHold: NodeJS.Timeout | undefined
   #state: 'held' | 'lost' | 'released' = 'held'
   #releasing: Promise<void> | undefined
 
-  constructor(room: LeaseRoom, key: Key, token: string, plan: LeasePlan, grant: Grant) {
-    this.#room = room
+  constructor(dependencies: LeaseDependencies, key: Key, token: string, plan: LeasePlan, grant: Grant) {
+    this.#dependencies = dependencies
     this.key = key
     this.token = token
     this.plan = plan
@@ -123,29 +123,29 @@ export class HeldLease implements Lease {
   }
 
   /** How it was lost; undefined while it is held, and where its holder released it. */
-  get loss(): LeaseLost | undefined {
+  get loss(): LeaseLostError | undefined {
     // A process that was stopped may come here before its timers.
     if (this.#state === 'held' && this.trustedMs <= 0) this.lose('not renewed in time')
-    return this.#state === 'lost' ? (this.signal.reason as LeaseLost) : undefined
+    return this.#state === 'lost' ? (this.signal.reason as LeaseLostError) : undefined
   }
 
   /** After a loss, whatever the holder's function threw comes of it: the loss, with that error as its cause. */
   explain(error: unknown): unknown {
     const { loss } = this
-    if (loss === undefined || (error instanceof LeaseLost && error.fence === this.fence)) return error
+    if (loss === undefined || (error instanceof LeaseLostError && error.fence === this.fence)) return error
     return this.#error(loss.reason, error)
   }
 
   transaction<T>(options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
-    return this.#room.transact(this, options, fn)
+    return this.#dependencies.transact(this, options, fn)
   }
 
   guard(tx: GuardedTransaction): Promise<void> {
-    return this.#room.guard(this, tx)
+    return this.#dependencies.guard(this, tx)
   }
 
   /** The database has confirmed it, in answer to what was asked at that moment. */
-  renewed(askedAt: Moment): void {
+  renewed(askedAt: ClockReading): void {
     // The answer to an earlier question may come later.
     if (this.#state !== 'held' || askedAt.monotonic < this.#trustedFrom.monotonic) return
     this.#trustedFrom = askedAt
@@ -157,7 +157,7 @@ export class HeldLease implements Lease {
     this.#state = 'lost'
     this.#end()
     if (leaseLost.hasSubscribers) {
-      const { schema } = this.#room
+      const { schema } = this.#dependencies
       leaseLost.publish({
         schema,
         key: this.key,
@@ -186,7 +186,7 @@ export class HeldLease implements Lease {
       this.#state = 'released'
       this.#end()
       if (leaseReleased.hasSubscribers) {
-        const { schema } = this.#room
+        const { schema } = this.#dependencies
         leaseReleased.publish({
           schema,
           key: this.key,
@@ -197,13 +197,13 @@ export class HeldLease implements Lease {
       }
     }
     // Also one that was lost: it may only have been our trust that ended.
-    await this.#room.release(this)
+    await this.#dependencies.release(this)
   }
 
   #end(): void {
     clearTimeout(this.#timer)
     clearTimeout(this.#maxHold)
-    this.#room.forget(this)
+    this.#dependencies.forget(this)
   }
 
   #watchTrust(): void {
@@ -214,8 +214,8 @@ export class HeldLease implements Lease {
     this.#timer.unref()
   }
 
-  #error(reason: LeaseLostReason, cause?: unknown): LeaseLost {
-    return new LeaseLost(`The lease on ${this.key} is lost: ${EXPLAINED[reason]}.`, {
+  #error(reason: LeaseLostReason, cause?: unknown): LeaseLostError {
+    return new LeaseLostError(`The lease on ${this.key} is lost: ${EXPLAINED[reason]}.`, {
       advice: 'Stop what needs it: no lease.transaction() can begin any more. Acquire it again to go on.',
       keys: [this.key],
       reason,

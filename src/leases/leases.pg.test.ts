@@ -3,14 +3,14 @@ import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import {
-  InvalidOption,
+  InvalidOptionError,
   key,
-  LeaseBusy,
-  LeaseHeld,
-  LeaseLost,
-  LeasePermitsDiffer,
-  LockAborted,
-  LockstepClosed,
+  LeaseBusyError,
+  LeaseHeldError,
+  LeaseLostError,
+  LeasePermitsDifferError,
+  LockAbortedError,
+  LockstepClosedError,
 } from '../index.ts'
 
 const database = await testDatabase()
@@ -30,9 +30,9 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     lease.assertHeld()
     expect(lease.trustedMs).toBeGreaterThan(25_000)
     const error = await failureOf(other.leases.acquire(name))
-    expect(error).toBeInstanceOf(LeaseHeld)
+    expect(error).toBeInstanceOf(LeaseHeldError)
     expect(error).toMatchObject({ holder: 'first', keys: [name], waitedMs: 0 })
-    expect((error as LeaseHeld).leftMs).toBeGreaterThan(28_000)
+    expect((error as LeaseHeldError).leftMs).toBeGreaterThan(28_000)
     expect(await other.leases.tryAcquire(name)).toBeUndefined()
     expect(await other.leases.inspect(name)).toMatchObject({
       held: true,
@@ -92,11 +92,11 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const next = await other.leases.acquire(name)
     expect(next.fence).toBeGreaterThan(lease.fence)
     const error = await failureOf(lease.transaction({}, (tx) => note(tx, 'late')))
-    expect(error).toBeInstanceOf(LeaseLost)
+    expect(error).toBeInstanceOf(LeaseLostError)
     expect(error).toMatchObject({ reason: 'taken away', fence: lease.fence })
     expect(lease.signal.aborted).toBe(true)
     expect(lease.signal.reason).toBe(error)
-    expect(() => lease.assertHeld()).toThrow(LeaseLost)
+    expect(() => lease.assertHeld()).toThrow(LeaseLostError)
     // Giving back what it does not have takes nothing from the next.
     await lease.release()
     next.assertHeld()
@@ -148,7 +148,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
         await note(tx, 'never')
       }),
     )
-    expect(error).toBeInstanceOf(LeaseLost)
+    expect(error).toBeInstanceOf(LeaseLostError)
     expect(error).toMatchObject({ reason: 'held too long' })
     expect(await bench.notes()).toEqual([])
     await lease.release()
@@ -179,17 +179,17 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const name = fresh()
     const lease = await one.leases.acquire(name, { holder: 'owner' })
     const late = await failureOf(other.lockstep.leases.acquire(name, { waitMs: 80 }))
-    expect(late).toBeInstanceOf(LeaseHeld)
+    expect(late).toBeInstanceOf(LeaseHeldError)
     expect(late).toMatchObject({ holder: 'owner' })
-    expect((late as LeaseHeld).waitedMs).toBeGreaterThanOrEqual(75)
+    expect((late as LeaseHeldError).waitedMs).toBeGreaterThanOrEqual(75)
     const controller = new AbortController()
     const aborted = failureOf(other.lockstep.leases.acquire(name, { waitMs: false, signal: controller.signal }))
     const closed = failureOf(other.lockstep.leases.acquire(name, { waitMs: false }))
     await expect.poll(async () => (await one.leases.inspect(name)).waiters.length, { interval: 10 }).toBe(2)
     controller.abort('bored')
-    expect(await aborted).toBeInstanceOf(LockAborted)
+    expect(await aborted).toBeInstanceOf(LockAbortedError)
     await other.lockstep.close()
-    expect(await closed).toBeInstanceOf(LockstepClosed)
+    expect(await closed).toBeInstanceOf(LockstepClosedError)
     await expect.poll(async () => (await one.leases.inspect(name)).waiters.length, { interval: 10 }).toBe(0)
     await lease.release()
   })
@@ -221,7 +221,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const held = results.filter((lease) => lease !== undefined)
     expect(held).toHaveLength(3)
     expect(new Set(held.map(({ fence }) => fence)).size).toBe(3)
-    await expect(other.leases.acquire(name, { permits: 2 })).rejects.toBeInstanceOf(LeasePermitsDiffer)
+    await expect(other.leases.acquire(name, { permits: 2 })).rejects.toBeInstanceOf(LeasePermitsDifferError)
     await held[0]?.release()
     const again = await other.leases.acquire(name, { permits: 3 })
     for (const lease of [...held, again]) await lease.release()
@@ -232,7 +232,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const name = fresh()
     const lease = await one.leases.acquire(name, { ttlMs: 600, holder: 'stuck' })
     expect(await other.leases.forceRelease(name, { by: 'operator', reason: 'it hangs' })).toEqual({ released: 1 })
-    await expect(lease.transaction({}, (tx) => note(tx, 'late'))).rejects.toBeInstanceOf(LeaseLost)
+    await expect(lease.transaction({}, (tx) => note(tx, 'late'))).rejects.toBeInstanceOf(LeaseLostError)
     expect(await bench.notes()).toEqual([])
     expect(await one.leases.history(name)).toMatchObject([
       { holder: 'stuck', ending: 'forced', by: 'operator', reason: 'it hangs', fence: lease.fence },
@@ -255,7 +255,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     )
     await open.given
     const busy = await failureOf(other.leases.forceRelease(name, { by: 'operator', reason: 'x', waitMs: 60 }))
-    expect(busy).toBeInstanceOf(LeaseBusy)
+    expect(busy).toBeInstanceOf(LeaseBusyError)
     expect(await other.leases.forceRelease(name, { by: 'operator', reason: 'x', terminate: true })).toEqual({
       released: 1,
     })
@@ -273,7 +273,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     await lockstep.close()
     expect(lease.signal.reason).toMatchObject({ code: 'LOCKSTEP_LEASE_LOST', reason: 'closed' })
     await (await other.leases.acquire(name)).release()
-    await expect(lockstep.leases.acquire(name)).rejects.toBeInstanceOf(LockstepClosed)
+    await expect(lockstep.leases.acquire(name)).rejects.toBeInstanceOf(LockstepClosedError)
   })
 
   test('a leader, and another one when the first has resigned', async () => {
@@ -304,11 +304,13 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     const bad = [{ ttlMs: 10 }, { ttlMs: 1.5 }, { permits: 0 }, { holder: '' }, { waitMs: -1 }, { maxHoldMs: 0 }]
     for (const options of [...bad, { metadata: 'x' as never }, { signal: {} as never }, null as never]) {
-      await expect(lockstep.leases.acquire(fresh(), options)).rejects.toBeInstanceOf(InvalidOption)
+      await expect(lockstep.leases.acquire(fresh(), options)).rejects.toBeInstanceOf(InvalidOptionError)
     }
     await expect(lockstep.leases.acquire('lock' as never)).rejects.toMatchObject({ code: 'LOCKSTEP_INVALID_KEY' })
-    await expect(lockstep.lease(fresh(), {}, undefined as never)).rejects.toBeInstanceOf(InvalidOption)
-    await expect(lockstep.leases.forceRelease(fresh(), { by: '', reason: 'x' })).rejects.toBeInstanceOf(InvalidOption)
-    await expect(lockstep.leases.list({ limit: 0 })).rejects.toBeInstanceOf(InvalidOption)
+    await expect(lockstep.lease(fresh(), {}, undefined as never)).rejects.toBeInstanceOf(InvalidOptionError)
+    await expect(lockstep.leases.forceRelease(fresh(), { by: '', reason: 'x' })).rejects.toBeInstanceOf(
+      InvalidOptionError,
+    )
+    await expect(lockstep.leases.list({ limit: 0 })).rejects.toBeInstanceOf(InvalidOptionError)
   })
 })

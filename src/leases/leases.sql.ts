@@ -122,8 +122,8 @@ export function terminateBlockers(pid: number): string {
 
 export const ROLLBACK = 'ROLLBACK'
 
-/** Puts waiters in line, in their order. */
-export function standInLine(
+/** Puts waiters in the queue, in their order. */
+export function enqueueWaiter(
   schema: string,
   waiters: readonly { readonly name: string; readonly token: string; readonly holder: string }[],
   keepMs: number,
@@ -167,8 +167,8 @@ export function look(
   )
 }
 
-/** Takes waiters out of the line, and wakes whoever is first now. */
-export function leaveLine(schema: string, tokens: readonly string[]): string {
+/** Takes waiters out of the queue, and wakes whoever is first now. */
+export function dequeueWaiter(schema: string, tokens: readonly string[]): string {
   return message(`SELECT ${schema}.lease_leave(${list(tokens, 'uuid')})`, 'SET LOCAL synchronous_commit = off;')
 }
 

@@ -1,17 +1,17 @@
 import { randomUUID } from 'node:crypto'
 import { checkFunction } from '../checkOptions.ts'
-import { LeaseHeld } from '../errors.ts'
-import { checkKey, closedError, type Key, Patience } from '../locks/index.ts'
+import { LeaseHeldError } from '../errors.ts'
+import { checkKey, closedError, type Key, WaitBudget } from '../locks/index.ts'
 import { leaseAcquired } from '../observe/index.ts'
 import { LONGEST_TIMER_MS, withConnection } from '../postgres/index.ts'
-import type { Grounds, Transaction, TransactionOptions } from '../transactions/index.ts'
+import type { LockstepContext, Transaction, TransactionOptions } from '../transactions/index.ts'
 import { forceRelease, type ForceReleaseOptions } from './forceRelease.ts'
-import { Keeper } from './keeper.ts'
+import { LeaseRenewer } from './leaseRenewer.ts'
 import { type Grant, type GuardedTransaction, HeldLease, type Lease } from './lease.ts'
 import { cleanUp } from './leases.sql.ts'
-import { Inquiry, leaseHeld } from './inquiry.ts'
-import { givenUp, WaitingLine } from './line.ts'
-import { Pending } from './pending.ts'
+import { AcquireProgress, leaseHeld } from './acquireProgress.ts'
+import { LeaseWaitQueue, waitAborted } from './waitQueue.ts'
+import { BackgroundTasks } from './backgroundTasks.ts'
 import { type LeaseOptions, type LeasePlan, planLease } from './options.ts'
 import {
   type HistoryEntry,
@@ -22,9 +22,9 @@ import {
   type LeaseInfo,
   listLeases,
   type ListLeasesOptions,
-} from './seeing.ts'
-import { giveBack, ONE_TRY_MS, takeLease, TRIES } from './take.ts'
-import { guardOpen, transactUnder } from './transactUnder.ts'
+} from './inspect.ts'
+import { ONE_TRY_MS, releaseLease, takeLease, TRIES } from './take.ts'
+import { guardTransaction, transactionUnderLease } from './leaseTransaction.ts'
 
 /** How many ends of leases are remembered, of all keys together. */
 const KEEP_HISTORY = 10_000
@@ -35,7 +35,7 @@ const CLEAN_EVERY = 1000
 
 /** The first answer may take a second, however short the wait. */
 const FIRST_ANSWER_MS = 1000
-/** At the end of a wait in line, the database may be asked once more. */
+/** At the end of a wait in the queue, the database may be asked once more. */
 const GRACE_MS = 100
 
 /** One call that asks for a lease. */
@@ -43,40 +43,40 @@ interface Call {
   readonly key: Key
   readonly token: string
   readonly plan: LeasePlan
-  readonly patience: Patience
-  readonly inquiry: Inquiry
+  readonly budget: WaitBudget
+  readonly progress: AcquireProgress
 }
 
 /** The leases of one Lockstep. */
 export class Leases<Client = unknown> {
-  readonly #grounds: Grounds
-  readonly #keeper: Keeper
-  readonly #line: WaitingLine
-  readonly #room
+  readonly #context: LockstepContext
+  readonly #renewer: LeaseRenewer
+  readonly #queue: LeaseWaitQueue
+  readonly #dependencies
   /** Callers that wait, and ask for the first time just now. */
-  readonly #asking = new Map<Key, { readonly inquiry: Inquiry; readonly settled: Promise<void> }>()
-  readonly #pending = new Pending()
+  readonly #asking = new Map<Key, { readonly progress: AcquireProgress; readonly settled: Promise<void> }>()
+  readonly #background = new BackgroundTasks()
   /** Calls that ask or wait, by key. */
   readonly #calls = new Map<Key, number>()
 
   /** @internal */
-  constructor(grounds: Grounds) {
-    this.#grounds = grounds
-    this.#keeper = new Keeper(grounds.driver, grounds.schema, grounds.quotedSchema)
-    this.#line = new WaitingLine(grounds, this.#pending)
-    this.#room = {
-      schema: grounds.schema,
-      forget: (lease: HeldLease) => this.#keeper.forget(lease),
+  constructor(context: LockstepContext) {
+    this.#context = context
+    this.#renewer = new LeaseRenewer(context.driver, context.schema, context.quotedSchema)
+    this.#queue = new LeaseWaitQueue(context, this.#background)
+    this.#dependencies = {
+      schema: context.schema,
+      forget: (lease: HeldLease) => this.#renewer.forget(lease),
       release: (lease: HeldLease) => this.#release(lease),
       transact: <T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>) =>
         this.#transact(lease, options, fn),
-      guard: (lease: HeldLease, tx: GuardedTransaction) => guardOpen(grounds, lease, tx),
+      guard: (lease: HeldLease, tx: GuardedTransaction) => guardTransaction(context, lease, tx),
     }
   }
 
   /**
-   * Acquires the lease, or throws `LeaseHeld` when it is not to be had in time; where the database could not be asked, `LockTimeout` or
-   * `ConnectionLost`. Give it back with `release()`, or hold it with `await using`.
+   * Acquires the lease, or throws `LeaseHeldError` when it is not to be had in time; where the database could not be asked, `LockTimeoutError` or
+   * `ConnectionLostError`. Give it back with `release()`, or hold it with `await using`.
    *
    * @example
    * await using lease = await lockstep.leases.acquire(key`Instance:${id}`, { ttlMs: 30_000 })
@@ -90,14 +90,14 @@ export class Leases<Client = unknown> {
     try {
       return await this.acquire(key, options)
     } catch (error) {
-      if (error instanceof LeaseHeld) return undefined
+      if (error instanceof LeaseHeldError) return undefined
       throw error
     }
   }
 
   /**
    * Runs the function while the lease is held, and releases it. If the lease was lost before the function had ended, that is
-   * `LeaseLost`, whatever the function returned; what it threw is the `cause`. One that the function released is not lost.
+   * `LeaseLostError`, whatever the function returned; what it threw is the `cause`. One that the function released is not lost.
    */
   async run<T>(key: Key, options: LeaseOptions, fn: (lease: Lease<Client>) => Promise<T>): Promise<T> {
     const plan = planLease(options, 'lease()')
@@ -116,22 +116,22 @@ export class Leases<Client = unknown> {
 
   /** Who holds what, and who waits; of all keys, or of those that begin with the prefix. */
   list(options: ListLeasesOptions = {}): Promise<LeaseInfo[]> {
-    return listLeases(this.#grounds, options)
+    return listLeases(this.#context, options)
   }
 
   /** Who holds this lease, and who waits for it. */
   inspect(key: Key): Promise<LeaseDetails> {
-    return inspect(this.#grounds, checkKey(key))
+    return inspect(this.#context, checkKey(key))
   }
 
   /** How this lease was held before, the last first. */
   history(key: Key, options: LeaseHistoryOptions = {}): Promise<HistoryEntry[]> {
-    return historyOf(this.#grounds, checkKey(key), options)
+    return historyOf(this.#context, checkKey(key), options)
   }
 
   /** Takes the lease away from whoever holds it. What its holder does in `lease.transaction()` can no longer commit. */
   async forceRelease(key: Key, options: ForceReleaseOptions): Promise<{ readonly released: number }> {
-    return forceRelease(this.#grounds, checkKey(key), options)
+    return forceRelease(this.#context, checkKey(key), options)
   }
 
   /**
@@ -140,24 +140,24 @@ export class Leases<Client = unknown> {
    * @internal
    */
   async hold(key: Key, plan: LeasePlan): Promise<HeldLease> {
-    const { closing, schema } = this.#grounds
+    const { closing, schema } = this.#context
     if (closing.closed) throw closedError([key])
-    const patience = new Patience(plan.waitMs, plan.signal, closing)
-    if (patience.aborted) throw givenUp(key, plan.signal)
+    const budget = new WaitBudget(plan.waitMs, plan.signal, closing)
+    if (budget.aborted) throw waitAborted(key, plan.signal)
     const token = randomUUID()
-    const inquiry = new Inquiry(schema, key, plan)
-    const grant = await this.#counted(key, () => this.#untilGivenUp({ key, token, plan, patience, inquiry }))
-    const lease = new HeldLease(this.#room, key, token, plan, grant)
-    this.#keeper.keep(lease)
+    const progress = new AcquireProgress(schema, key, plan)
+    const grant = await this.#counted(key, () => this.#untilAborted({ key, token, plan, budget, progress }))
+    const lease = new HeldLease(this.#dependencies, key, token, plan, grant)
+    this.#renewer.keep(lease)
     if (leaseAcquired.hasSubscribers) {
-      leaseAcquired.publish({ schema, key, holder: plan.holder, fence: grant.fence, waitedMs: patience.waitedMs })
+      leaseAcquired.publish({ schema, key, holder: plan.holder, fence: grant.fence, waitedMs: budget.waitedMs })
     }
     return lease
   }
 
-  /** Each call asks through a connection and may wait in line: both have an end, and so has their number. */
+  /** Each call asks through a connection and may wait in the queue: both have an end, and so has their number. */
   async #counted(key: Key, ask: () => Promise<Grant>): Promise<Grant> {
-    const { limit } = this.#grounds
+    const { limit } = this.#context
     const ahead = this.#calls.get(key) ?? 0
     const refusal = limit.begin(key, ahead)
     if (refusal !== undefined) throw refusal
@@ -174,26 +174,26 @@ export class Leases<Client = unknown> {
 
   /** How long the database may take to answer at all: as long as the caller waits; where it does not, or without an end, a few tries. */
   #firstAnswerMs({ waitMs }: LeasePlan): number {
-    if (waitMs === 0 || waitMs === false) return TRIES * Math.min(this.#grounds.silence.silenceMs, ONE_TRY_MS)
+    if (waitMs === 0 || waitMs === false) return TRIES * Math.min(this.#context.silence.silenceMs, ONE_TRY_MS)
     return Math.min(Math.max(waitMs, FIRST_ANSWER_MS) + GRACE_MS, LONGEST_TIMER_MS)
   }
 
   /** Asks, and waits. Whoever gives up is told at once, also where no answer comes; what comes too late is given back. */
-  #untilGivenUp(call: Call): Promise<Grant> {
-    const { key, token, plan, patience, inquiry } = call
+  #untilAborted(call: Call): Promise<Grant> {
+    const { key, token, plan, budget, progress } = call
     return new Promise((resolve, reject) => {
-      const forget = patience.onAbort(() => {
-        inquiry.end()
-        reject(givenUp(key, plan.signal))
+      const forget = budget.onAbort(() => {
+        progress.end()
+        reject(waitAborted(key, plan.signal))
       })
       // A wait without an end has this clock for the first answer alone.
       const timer = setTimeout(() => {
-        if (plan.waitMs !== false || !inquiry.isAnswered) reject(inquiry.giveUp(patience.waitedMs))
+        if (plan.waitMs !== false || !progress.isAnswered) reject(progress.giveUp(budget.waitedMs))
       }, this.#firstAnswerMs(plan))
       const asking = (plan.waitMs === 0 ? this.#ask(call) : this.#askOrWait(call))
         .then(
           async (grant) => {
-            if (inquiry.ended) await giveBack(this.#grounds, key, token, plan.ttlMs)
+            if (progress.ended) await releaseLease(this.#context, key, token, plan.ttlMs)
             else resolve(grant)
           },
           (error: Error) => reject(error),
@@ -202,12 +202,12 @@ export class Leases<Client = unknown> {
           clearTimeout(timer)
           forget()
         })
-      void this.#pending.track(asking)
+      void this.#background.track(asking)
     })
   }
 
   async #ask(call: Call): Promise<Grant> {
-    const taken = await takeLease(this.#grounds, this.#pending, { ...call, tries: TRIES })
+    const taken = await takeLease(this.#context, this.#background, { ...call, tries: TRIES })
     if (taken.granted) return taken.grant
     throw leaseHeld(call.key, taken.by, 0)
   }
@@ -217,21 +217,21 @@ export class Leases<Client = unknown> {
    * questions on several connections come in any order.
    */
   async #askOrWait(call: Call): Promise<Grant> {
-    const { key, plan, inquiry } = call
+    const { key, plan, progress } = call
     const first = this.#asking.get(key)
-    if (first !== undefined || this.#line.has(key)) {
+    if (first !== undefined || this.#queue.has(key)) {
       if (first !== undefined) {
-        inquiry.goBehind(first.inquiry)
+        progress.goBehind(first.progress)
         await first.settled
       }
-      return this.#line.wait(call)
+      return this.#queue.wait(call)
     }
     let waiting: Promise<Grant> | undefined
     const tries = plan.waitMs === false ? TRIES : Infinity
-    const asking = takeLease(this.#grounds, this.#pending, { ...call, tries })
+    const asking = takeLease(this.#context, this.#background, { ...call, tries })
       .then((taken) => {
         if (taken.granted) return taken.grant
-        waiting = this.#line.wait(call)
+        waiting = this.#queue.wait(call)
         return undefined
       })
       .finally(() => this.#asking.delete(key))
@@ -239,13 +239,13 @@ export class Leases<Client = unknown> {
       () => undefined,
       () => undefined,
     )
-    this.#asking.set(key, { inquiry, settled })
+    this.#asking.set(key, { progress, settled })
     return (await asking) ?? (waiting as Promise<Grant>)
   }
 
   /** @internal */
   get closed(): boolean {
-    return this.#grounds.closing.closed
+    return this.#context.closing.closed
   }
 
   /**
@@ -254,7 +254,7 @@ export class Leases<Client = unknown> {
    * @internal
    */
   onClose(listener: () => void): () => void {
-    return this.#grounds.closing.onClose(listener)
+    return this.#context.closing.onClose(listener)
   }
 
   /**
@@ -263,29 +263,29 @@ export class Leases<Client = unknown> {
    * @internal
    */
   async close(): Promise<void> {
-    await this.#pending.settled()
-    const held = [...this.#keeper.leases]
+    await this.#background.settled()
+    const held = [...this.#renewer.leases]
     for (const lease of held) lease.lose('closed')
     await Promise.all(held.map((lease) => lease.release()))
-    await this.#line.close()
-    await this.#pending.settled()
+    await this.#queue.close()
+    await this.#background.settled()
   }
 
   async #release(lease: HeldLease): Promise<void> {
-    await giveBack(this.#grounds, lease.key, lease.token, lease.plan.ttlMs)
-    this.#line.released(lease.key)
+    await releaseLease(this.#context, lease.key, lease.token, lease.plan.ttlMs)
+    this.#queue.released(lease.key)
     // By chance: processes that live for a minute would else never do it.
-    if (Math.random() < 1 / CLEAN_EVERY) void this.#pending.track(this.#cleanUp())
+    if (Math.random() < 1 / CLEAN_EVERY) void this.#background.track(this.#cleanUp())
   }
 
   async #cleanUp(): Promise<void> {
-    const { driver, quotedSchema, silence } = this.#grounds
+    const { driver, quotedSchema, silence } = this.#context
     const text = cleanUp(quotedSchema, KEEP_HISTORY, IDLE_MS)
     // Another time, if not now.
     await withConnection(driver, (connection) => connection.script(text), silence).catch(() => undefined)
   }
 
   #transact<T>(lease: HeldLease, options: TransactionOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
-    return this.#pending.track(transactUnder(this.#grounds, lease, options, fn))
+    return this.#background.track(transactionUnderLease(this.#context, lease, options, fn))
   }
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, type Lease, LeaseLost } from '../index.ts'
+import { key, type Lease, LeaseLostError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 const database = await testDatabase()
@@ -59,7 +59,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     expect(value).toBe(2)
   })
 
-  test('a leader that is closed ends with LeaseLost, and the function’s error is its cause', async () => {
+  test('a leader that is closed ends with LeaseLostError, and the function’s error is its cause', async () => {
     const { lockstep } = bench.open(driver)
     let closed: Promise<void> | undefined
     const error = await failureOf(
@@ -70,7 +70,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
       }),
     )
     await closed
-    expect(error).toBeInstanceOf(LeaseLost)
+    expect(error).toBeInstanceOf(LeaseLostError)
     expect(error).toMatchObject({ reason: 'closed', cause: { name: 'AbortError' } })
   })
 
@@ -91,7 +91,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     expect(terms).toBe(1)
   })
 
-  test('lease() is LeaseLost after a loss, with what the function threw as its cause', async () => {
+  test('lease() is LeaseLostError after a loss, with what the function threw as its cause', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const error = await failureOf(
@@ -100,11 +100,11 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
         return abortable(lease.signal)
       }),
     )
-    expect(error).toBeInstanceOf(LeaseLost)
+    expect(error).toBeInstanceOf(LeaseLostError)
     expect(error).toMatchObject({ reason: 'taken away', keys: [name], cause: { name: 'AbortError' } })
   })
 
-  test('lease() gives the LeaseLost that the function threw as it is', async () => {
+  test('lease() gives the LeaseLostError that the function threw as it is', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     let seen: Lease | undefined
@@ -123,7 +123,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     const name = fresh()
     const value = await lockstep.lease(name, {}, async (lease) => {
       await lease.release()
-      expect(() => lease.assertHeld()).toThrow(LeaseLost)
+      expect(() => lease.assertHeld()).toThrow(LeaseLostError)
       const refused = await failureOf(lease.transaction({}, (tx) => note(tx, 'never')))
       expect(refused).toMatchObject({ reason: 'released' })
       return 'done'
@@ -153,7 +153,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
       }),
     )
     for (const stop of stops) stop()
-    expect(error).toBeInstanceOf(LeaseLost)
+    expect(error).toBeInstanceOf(LeaseLostError)
     expect(error).toMatchObject({ reason: 'not renewed in time' })
     expect(events).toEqual(['lease.lost'])
   })

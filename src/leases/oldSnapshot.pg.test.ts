@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, type Lease, LeaseLost, NestedTransaction, type Transaction } from '../index.ts'
+import { key, type Lease, LeaseLostError, NestedTransactionError, type Transaction } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -59,7 +59,7 @@ describe.each(DRIVERS)('leases in transactions with an old snapshot, %s', (drive
           await guarded(lease, tx, 'late')
         }),
       )
-      expect(error).toBeInstanceOf(LeaseLost)
+      expect(error).toBeInstanceOf(LeaseLostError)
       expect(error).toMatchObject({ reason: 'taken away' })
       expect(await bench.notes()).toEqual([])
       await next?.release()
@@ -75,7 +75,7 @@ describe.each(DRIVERS)('leases in transactions with an old snapshot, %s', (drive
       await look(tx)
       const lease = await lockstep.leases.acquire(name)
       const error = await failureOf(guarded(lease, tx, 'never'))
-      expect(error).toBeInstanceOf(NestedTransaction)
+      expect(error).toBeInstanceOf(NestedTransactionError)
       expect(error).toMatchObject({ keys: [name] })
       lease.assertHeld()
       await lease.release()
@@ -90,7 +90,7 @@ describe.each(DRIVERS)('leases in transactions with an old snapshot, %s', (drive
     await lease.transaction({ isolation: 'repeatable read' }, (tx) => note(tx, `first ${driver}`))
     await other.leases.forceRelease(name, { by: 'test', reason: 'to see it' })
     const error = await failureOf(lease.transaction({ isolation: 'repeatable read' }, (tx) => note(tx, 'never')))
-    expect(error).toBeInstanceOf(LeaseLost)
+    expect(error).toBeInstanceOf(LeaseLostError)
     expect(await bench.notes()).toEqual([`first ${driver}`])
     await lease.release()
   })

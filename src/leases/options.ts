@@ -1,6 +1,6 @@
 import { hostname } from 'node:os'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { checkWaitMs } from '../transactions/index.ts'
 
@@ -61,7 +61,7 @@ const MAX_METADATA_BYTES = 4096
 export function planLease(options: LeaseOptions, where = 'a lease'): LeasePlan {
   checkOptions(where, options, LEASE_OPTIONS)
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
-    throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
+    throw new InvalidOptionError('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }
   return {
     ttlMs: checkWhole('ttlMs', options.ttlMs ?? DEFAULT_TTL_MS, MIN_TTL_MS, MAX_TTL_MS),
@@ -78,12 +78,14 @@ export function planLease(options: LeaseOptions, where = 'a lease'): LeasePlan {
 
 function checkHistory(history: unknown = true): boolean {
   if (typeof history === 'boolean') return history
-  throw new InvalidOption(`history is ${String(history)}.`, { advice: 'Use true or false.' })
+  throw new InvalidOptionError(`history is ${String(history)}.`, { advice: 'Use true or false.' })
 }
 
 function checkWhole(name: string, value: unknown, least: number, most: number): number {
   if (typeof value === 'number' && Number.isInteger(value) && value >= least && value <= most) return value
-  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} to ${most}.` })
+  throw new InvalidOptionError(`${name} is ${String(value)}.`, {
+    advice: `Use a whole number from ${least} to ${most}.`,
+  })
 }
 
 /** A text that PostgreSQL can store. */
@@ -95,7 +97,7 @@ export function checkText(name: string, text: unknown, maxBytes: number): string
     !text.includes('\0') &&
     text.isWellFormed()
   if (fits) return text
-  throw new InvalidOption(`\`${name}\` is no text, empty, or too long.`, { advice: `Use 1 to ${maxBytes} bytes.` })
+  throw new InvalidOptionError(`\`${name}\` is no text, empty, or too long.`, { advice: `Use 1 to ${maxBytes} bytes.` })
 }
 
 function checkMetadata(metadata: unknown): string {
@@ -108,7 +110,7 @@ function checkMetadata(metadata: unknown): string {
   const fits =
     text !== undefined && Buffer.byteLength(text) <= MAX_METADATA_BYTES && !/\\u(?:0000|d[89a-f])/i.test(text)
   if (fits && typeof metadata === 'object' && metadata !== null) return text as string
-  throw new InvalidOption('`metadata` is no object that JSON can hold, or too large.', {
+  throw new InvalidOptionError('`metadata` is no object that JSON can hold, or too large.', {
     advice: `Use a plain object of at most ${MAX_METADATA_BYTES} bytes as JSON.`,
   })
 }

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, type Key, type Lease, LeaseBusy, LeasePermitsDiffer } from '../index.ts'
+import { key, type Key, type Lease, LeaseBusyError, LeasePermitsDifferError } from '../index.ts'
 import { cleanUp } from './leases.sql.ts'
 
 const database = await testDatabase()
@@ -74,7 +74,7 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     const forced = await failureOf(other.leases.forceRelease(name, { by: 'x', reason: 'y', waitMs: 200 }))
     await commit()
     expect(early).toBeUndefined()
-    expect(forced).toBeInstanceOf(LeaseBusy)
+    expect(forced).toBeInstanceOf(LeaseBusyError)
     await (await other.leases.acquire(name, { permits: 2 })).release()
   })
 
@@ -100,7 +100,7 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     let next: Lease | undefined
     while (next === undefined) {
       next = await other.leases.acquire(name, { waitMs: 20_000 }).catch((error: unknown) => {
-        if (!(error instanceof LeasePermitsDiffer)) throw error
+        if (!(error instanceof LeasePermitsDifferError)) throw error
         return undefined
       })
     }

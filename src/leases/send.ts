@@ -1,4 +1,4 @@
-import { LockTimeout } from '../errors.ts'
+import { LockTimeoutError } from '../errors.ts'
 import { type Connection, type Driver, SilenceWatch, withConnection } from '../postgres/index.ts'
 
 /** How long one message may take. */
@@ -13,7 +13,7 @@ export interface Limits {
 const EARLY_MS = 2
 
 /**
- * Does a piece of work on a connection of the pool. Where none comes in time, that is `LockTimeout` for a connection: nothing was sent,
+ * Does a piece of work on a connection of the pool. Where none comes in time, that is `LockTimeoutError` for a connection: nothing was sent,
  * and the database has said nothing.
  */
 export async function send<T>(
@@ -35,8 +35,8 @@ export async function send<T>(
   }
 }
 
-function noFreeConnection(waitedMs: number, cause: unknown): LockTimeout {
-  return new LockTimeout(
+function noFreeConnection(waitedMs: number, cause: unknown): LockTimeoutError {
+  return new LockTimeoutError(
     `The pool had no free connection within ${Math.round(waitedMs)} ms, or the server did not answer.`,
     {
       advice: 'Nothing was sent. Make the pool larger, or what uses it shorter.',

@@ -1,19 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LeasePermitsDiffer, PoolClosed } from '../errors.ts'
+import { LeasePermitsDifferError, PoolClosedError } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { SilenceWatch, standbyRefused, withConnection } from '../postgres/index.ts'
-import type { Grounds } from '../transactions/index.ts'
+import type { LockstepContext } from '../transactions/index.ts'
 import { send } from './send.ts'
-import { elapsedMs, type Moment, thisMoment } from './clock.ts'
-import { type Inquiry, isUnreachable, type Obstacle } from './inquiry.ts'
+import { type ClockReading, elapsedMs, readClocks } from './clock.ts'
+import { type AcquireProgress, type Blocker, isUnreachable } from './acquireProgress.ts'
 import type { Grant } from './lease.ts'
 import { release, take, type TakeRow } from './leases.sql.ts'
 import type { LeasePlan } from './options.ts'
-import type { Pending } from './pending.ts'
+import type { BackgroundTasks } from './backgroundTasks.ts'
 
 export type Taken =
   | { readonly granted: true; readonly grant: Grant }
-  | { readonly granted: false; readonly by: Obstacle }
+  | { readonly granted: false; readonly by: Blocker }
 
 /** How often a message whose answer was lost is sent again, and the pause before, which grows. */
 export const TRIES = 4
@@ -24,11 +24,11 @@ const LONGEST_PAUSE_MS = 2000
 const LONGEST_ASKING_PAUSE_MS = 1000
 
 /** Who asks for what, and for how long. */
-export interface Question {
+export interface AcquireRequest {
   readonly key: Key
   readonly token: string
   readonly plan: LeasePlan
-  readonly inquiry: Inquiry
+  readonly progress: AcquireProgress
   /** Of a waiter. */
   readonly place?: string | undefined
   /** How often it is asked again where the database cannot be reached; without it, until the inquiry ends. */
@@ -39,11 +39,15 @@ export interface Question {
  * Asks for the lease. The token is ours: if the answer is lost, the same question finds what the first one did. Where that does not
  * come to light either, the lease is given back, in case it was granted.
  */
-export async function takeLease(grounds: Grounds, pending: Pending, question: Question): Promise<Taken> {
-  const { key, token, plan, inquiry, place, tries = Infinity } = question
+export async function takeLease(
+  context: LockstepContext,
+  background: BackgroundTasks,
+  request: AcquireRequest,
+): Promise<Taken> {
+  const { key, token, plan, progress, place, tries = Infinity } = request
   const { ttlMs, permits, holder, metadata, history } = plan
-  const text = take(grounds.quotedSchema, { name: key, token, ttlMs, permits, holder, metadata, place, history })
-  const connectMs = Math.min(grounds.silence.silenceMs, ONE_TRY_MS)
+  const text = take(context.quotedSchema, { name: key, token, ttlMs, permits, holder, metadata, place, history })
+  const connectMs = Math.min(context.silence.silenceMs, ONE_TRY_MS)
   const answerMs = Math.min(connectMs, ttlMs / 2)
   const startedAt = performance.now()
   // Whether a question was sent of which nobody knows what became.
@@ -51,19 +55,19 @@ export async function takeLease(grounds: Grounds, pending: Pending, question: Qu
   let granted = false
   try {
     for (let attempt = 1; ; attempt++) {
-      let askedAt: Moment | undefined
+      let askedAt: ClockReading | undefined
       try {
-        inquiry.connecting()
-        await grounds.ready()
-        const row = await ask(grounds, text, { connectMs, answerMs }, () => {
-          inquiry.asking()
-          askedAt = thisMoment()
+        progress.connecting()
+        await context.ready()
+        const row = await ask(context, text, { connectMs, answerMs }, () => {
+          progress.asking()
+          askedAt = readClocks()
         })
         unsure = row.verdict === 'granted'
         if (row.verdict === 'permits') throw permitsDiffer(key, permits, Number(row.permits))
         if (row.verdict !== 'granted') {
-          const by = obstacleOf(row)
-          inquiry.heard(by)
+          const by = blockerOf(row)
+          progress.heard(by)
           return { granted: false, by }
         }
         // Granted, but the answer took so long that it says nothing about now: as after a lost answer, ask again.
@@ -74,42 +78,42 @@ export async function takeLease(grounds: Grounds, pending: Pending, question: Qu
       } catch (error) {
         if (!isUnreachable(error)) throw error
         unsure ||= askedAt !== undefined
-        inquiry.failed(error)
+        progress.failed(error)
       }
-      if (inquiry.ended || attempt >= tries) throw inquiry.error(performance.now() - startedAt)
+      if (progress.ended || attempt >= tries) throw progress.error(performance.now() - startedAt)
       await sleep(Math.min(PAUSE_MS * attempt, LONGEST_ASKING_PAUSE_MS))
-      if (inquiry.ended) throw inquiry.error(performance.now() - startedAt)
+      if (progress.ended) throw progress.error(performance.now() - startedAt)
     }
   } finally {
-    if (unsure && !granted) void pending.track(giveBack(grounds, key, token, ttlMs))
+    if (unsure && !granted) void background.track(releaseLease(context, key, token, ttlMs))
   }
 }
 
 async function ask(
-  grounds: Grounds,
+  context: LockstepContext,
   text: string,
   limits: { readonly connectMs: number; readonly answerMs: number },
   onSent: () => void,
 ): Promise<TakeRow> {
-  return send(grounds.driver, limits, async (connection) => {
+  return send(context.driver, limits, async (connection) => {
     onSent()
     const results = await connection.script(text)
     const row = results.find((result) => result.rows.length > 0)?.rows[0] as unknown as TakeRow
-    if (connection.protocolPid !== undefined) grounds.route.direct = connection.protocolPid === Number(row.pid)
+    if (connection.protocolPid !== undefined) context.route.direct = connection.protocolPid === Number(row.pid)
     if (row.standby === 'true') throw standbyRefused()
     return row
   })
 }
 
 /** Gives it back. After a few tries it comes back, and goes on in the background until the lease has ended by itself. */
-export async function giveBack(grounds: Grounds, key: Key, token: string, ttlMs: number): Promise<void> {
-  const text = release(grounds.quotedSchema, key, token)
-  const silence = new SilenceWatch(Math.min(grounds.silence.silenceMs, ONE_TRY_MS))
+export async function releaseLease(context: LockstepContext, key: Key, token: string, ttlMs: number): Promise<void> {
+  const text = release(context.quotedSchema, key, token)
+  const silence = new SilenceWatch(Math.min(context.silence.silenceMs, ONE_TRY_MS))
   const givenBack = (): Promise<boolean> =>
-    withConnection(grounds.driver, (connection) => connection.script(text), silence).then(
+    withConnection(context.driver, (connection) => connection.script(text), silence).then(
       () => true,
       // To an ended pool nothing can be given.
-      (error: unknown) => error instanceof PoolClosed,
+      (error: unknown) => error instanceof PoolClosedError,
     )
   for (let attempt = 1; attempt <= TRIES; attempt++) {
     if (await givenBack()) return
@@ -119,7 +123,7 @@ export async function giveBack(grounds: Grounds, key: Key, token: string, ttlMs:
   const goOn = (pauseMs: number): void => {
     const timer = setTimeout(() => {
       void givenBack().then((done) => {
-        if (!done && performance.now() < endsAt && !grounds.closing.closed)
+        if (!done && performance.now() < endsAt && !context.closing.closed)
           goOn(Math.min(2 * pauseMs, LONGEST_PAUSE_MS))
       })
     }, pauseMs)
@@ -128,7 +132,7 @@ export async function giveBack(grounds: Grounds, key: Key, token: string, ttlMs:
   goOn(PAUSE_MS * TRIES)
 }
 
-function obstacleOf(row: TakeRow): Obstacle {
+function blockerOf(row: TakeRow): Blocker {
   return {
     holder: row.holder ?? undefined,
     since: row.since === null ? undefined : new Date(Number(row.since)),
@@ -136,8 +140,8 @@ function obstacleOf(row: TakeRow): Obstacle {
   }
 }
 
-function permitsDiffer(key: Key, wanted: number, stored: number): LeasePermitsDiffer {
-  return new LeasePermitsDiffer(`${key} is held with ${stored} permits, and ${wanted} were asked for.`, {
+function permitsDiffer(key: Key, wanted: number, stored: number): LeasePermitsDifferError {
+  return new LeasePermitsDifferError(`${key} is held with ${stored} permits, and ${wanted} were asked for.`, {
     advice: 'All callers of one key must say the same number of permits.',
     keys: [key],
   })

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import { freePort } from '../../tools/server/freePort.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { type Client, DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { ConnectionLost, key, type Lease, LeaseHeld, LockTimeout } from '../index.ts'
+import { ConnectionLostError, key, type Lease, LeaseHeldError, LockTimeoutError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 const database = await testDatabase()
@@ -34,10 +34,10 @@ async function told(calls: readonly Promise<Lease | undefined>[]): Promise<strin
   })
 }
 
-const CONNECTION_ERRORS = /^(LockTimeout|ConnectionLost)$/
+const CONNECTION_ERRORS = /^(LockTimeoutError|ConnectionLostError)$/
 
 describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (driver) => {
-  test.each([0, 300])('reports an exhausted pool as LockTimeout for a connection, waitMs %i', async (waitMs) => {
+  test.each([0, 300])('reports an exhausted pool as LockTimeoutError for a connection, waitMs %i', async (waitMs) => {
     const client = bench.open(driver, { max: 2, silenceMs: 300 })
     await client.lockstep.leases.inspect(fresh())
     const release = await exhaust(client, 2)
@@ -45,9 +45,9 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     const error = await failureOf(client.lockstep.leases.acquire(name, { waitMs }))
     const outcomes = await told([1, 2, 3].map(() => client.lockstep.leases.tryAcquire(name, { waitMs })))
     release()
-    expect(error).toBeInstanceOf(LockTimeout)
-    expect(error).toMatchObject({ waitedFor: 'connection', keys: [name] } satisfies Partial<LockTimeout>)
-    expect(outcomes).toEqual(['LockTimeout', 'LockTimeout', 'LockTimeout'])
+    expect(error).toBeInstanceOf(LockTimeoutError)
+    expect(error).toMatchObject({ waitedFor: 'connection', keys: [name] } satisfies Partial<LockTimeoutError>)
+    expect(outcomes).toEqual(['LockTimeoutError', 'LockTimeoutError', 'LockTimeoutError'])
     await (await client.lockstep.leases.acquire(name, { waitMs: 5000 })).release()
   })
 
@@ -56,7 +56,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     const release = await exhaust(client, 2)
     const outcomes = await told([client.lockstep.leases.tryAcquire(fresh(), { waitMs: 200 })])
     release()
-    expect(outcomes).toEqual(['LockTimeout'])
+    expect(outcomes).toEqual(['LockTimeoutError'])
   })
 
   test('never reports "held" over a silent network, to the first caller or to those behind it', async () => {
@@ -85,13 +85,13 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     for (const outcome of outcomes) expect(outcome).toMatch(CONNECTION_ERRORS)
   })
 
-  test.each([0, 400])('reports a server that is down as ConnectionLost, waitMs %i', async (waitMs) => {
+  test.each([0, 400])('reports a server that is down as ConnectionLostError, waitMs %i', async (waitMs) => {
     const url = new URL(database.url)
     url.port = String(await freePort())
     const { lockstep } = bench.open(driver, { url: url.href })
     const name = fresh()
     const error = await failureOf(lockstep.leases.acquire(name, { waitMs }))
-    expect(error).toBeInstanceOf(ConnectionLost)
+    expect(error).toBeInstanceOf(ConnectionLostError)
     expect(error).toMatchObject({ keys: [name] })
     expect((error as Error).cause).toBeInstanceOf(Error)
   })
@@ -141,7 +141,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     proxy.resume()
     proxy.cutAll()
     await lease.release()
-    expect(error).not.toBeInstanceOf(LeaseHeld)
+    expect(error).not.toBeInstanceOf(LeaseHeldError)
     expect((error as Error).constructor.name).toMatch(CONNECTION_ERRORS)
     expect(String(error)).toContain('worker-7')
     expect(error).toMatchObject({ keys: [name] })
@@ -211,7 +211,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
       return 'forward'
     })
     const error = await failureOf(other.leases.acquire(name, { waitMs: 900 }))
-    expect(error).toBeInstanceOf(ConnectionLost)
+    expect(error).toBeInstanceOf(ConnectionLostError)
     proxy.onClientData(undefined)
     proxy.onServerData(undefined)
     await expect.poll(async () => (await one.leases.inspect(name)).held, { timeout: 20_000 }).toBe(false)

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, LeasePermitsDiffer } from '../index.ts'
+import { key, LeasePermitsDifferError } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -55,7 +55,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     await sleep(500)
     const left = await rowsOf(name)
     for (const each of [...others, lease]) await each?.release()
-    expect(error).toBeInstanceOf(LeasePermitsDiffer)
+    expect(error).toBeInstanceOf(LeasePermitsDifferError)
     expect(left).toBe(0)
   })
 

@@ -40,7 +40,7 @@ export interface Claim extends Backend {
 }
 
 /** One lock, its waiters in the order of the queue. */
-export interface Contested {
+export interface ContestedLock {
   readonly id: bigint
   readonly key: string | undefined
   readonly holders: readonly Claim[]
@@ -58,7 +58,7 @@ export interface Edge {
  * Who waits for whom at these locks. A waiter is blocked by the holders that it does not go together with; where it goes with
  * all of them, by the nearest one before it in the queue that it does not go with: nobody overtakes at the server.
  */
-export function edgesOf(locks: readonly Contested[]): Edge[] {
+export function edgesOf(locks: readonly ContestedLock[]): Edge[] {
   return locks.flatMap(({ id, key, holders, waiters }) => {
     const wanted: Wanted = { id, key, kind: 'advisory' }
     return waiters.flatMap((waiter, place) => {

@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type BlockingNode, blockingTree, type Claim, type Contested, type Edge, edgesOf } from './blockingTree.ts'
+import { type BlockingNode, blockingTree, type Claim, type ContestedLock, type Edge, edgesOf } from './blockingTree.ts'
 
 function claim(pid: number, mode: Claim['mode'] = 'exclusive'): Claim {
   return { pid, mode, application: `app ${pid}`, state: 'active', heldForMs: pid }
 }
 
-function lock(id: number, holders: readonly Claim[], waiters: readonly Claim[]): Contested {
+function lock(id: number, holders: readonly Claim[], waiters: readonly Claim[]): ContestedLock {
   return { id: BigInt(id), key: `Key:${id}`, holders, waiters }
 }
 
@@ -19,12 +19,12 @@ function drawing(nodes: readonly BlockingNode[]): string {
     .join(' ')
 }
 
-const treeOf = (...locks: readonly Contested[]): BlockingNode[] => blockingTree(edgesOf(locks))
+const treeOf = (...locks: readonly ContestedLock[]): BlockingNode[] => blockingTree(edgesOf(locks))
 
 describe('who blocks whom', () => {
   const shared = (pid: number): Claim => claim(pid, 'shared')
 
-  test.each<[string, readonly Contested[], string]>([
+  test.each<[string, readonly ContestedLock[], string]>([
     ['nobody, where nobody waits', [lock(1, [claim(1)], []), lock(2, [shared(2), shared(3)], [])], ''],
     ['a chain of three', [lock(1, [claim(1)], [claim(2)]), lock(2, [claim(2)], [claim(3)])], '1(2(3))'],
     [

@@ -10,7 +10,7 @@
  *
  * **Waiting** happens in three places. In this process: callers of one key stand in a queue in memory and only the first goes on
  * (`KeyQueue`). At the pool: for a connection. At the server: in slices of at most two seconds, because a waiting statement holds a
- * snapshot that would hold up vacuum and CREATE INDEX CONCURRENTLY; and on at most half of the pool's connections (`WaitPlaces`),
+ * snapshot that would hold up vacuum and CREATE INDEX CONCURRENTLY; and on at most half of the pool's connections (`ServerWaitSlots`),
  * because the rest must stay free for those that hold the locks. A server's lock is granted in order of arrival; a slice that
  * ends gives the place up, so between processes the order is approximate.
  *
@@ -32,7 +32,7 @@ export {
   type BlockingNode,
   blockingTree,
   type Claim,
-  type Contested,
+  type ContestedLock,
   type Edge,
   edgesOf,
   type Wanted,
@@ -50,7 +50,7 @@ export {
   type LockListing,
   type Locks,
 } from './listLocks.ts'
-export { keyDigest, type LockDomain, lockId, lockIdOf, type NoteKey, RecentLockIds } from './lockId.ts'
+export { keyDigest, type LockDomain, lockId, lockIdOf, type OnNewKey, RecentLockIds } from './lockId.ts'
 export { lockList } from './lockList.sql.ts'
 export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
 export {
@@ -58,7 +58,7 @@ export {
   beforeWaiting,
   beforeHandOver,
   cancelBackend,
-  endHolder,
+  terminateHolder,
   listedLocks,
   sessionLock,
   tryLocksByParameter,
@@ -70,7 +70,7 @@ export {
   unlockLeftovers,
 } from './locks.sql.ts'
 export { type NameLimits, NameRegistry } from './nameRegistry.ts'
-export { AFTER_END_MS, closedError, Patience } from './patience.ts'
+export { AFTER_END_MS, closedError, WaitBudget } from './waitBudget.ts'
 export { RecentContention } from './recentContention.ts'
 export {
   checkMode,
@@ -87,7 +87,7 @@ export {
 } from './rollout.ts'
 export { RolloutInDatabase, type SetRolloutOptions, type StoredRolloutRule } from './rolloutInDatabase.ts'
 export { RolloutTrigger, type SwitchBackTriggers } from './rolloutTrigger.ts'
-export { lookForOthers, markShadows } from './rollout.sql.ts'
+export { findOtherHolders, markShadows } from './rollout.sql.ts'
 export { type Shadow, shadowOf } from './shadow.ts'
 export { ShadowWatch } from './shadowWatch.ts'
-export { WaitPlaces } from './waitPlaces.ts'
+export { ServerWaitSlots } from './serverWaitSlots.ts'

@@ -1,4 +1,4 @@
-import { InvalidKey } from '../errors.ts'
+import { InvalidKeyError } from '../errors.ts'
 
 /**
  * The name of a concept: `Operation:resource`, `Operation:res1:res2`, `Namespace:global`. A generic label such as `lock`, or a
@@ -49,13 +49,13 @@ function checkTemplate(strings: TemplateStringsArray): void {
     return begins && ends
   })
   if (!whole) {
-    throw new InvalidKey(
+    throw new InvalidKeyError(
       `A part of the key ${strings.join('${…}')} does not fill a whole segment: other parts could give the same key.`,
       { advice: 'Put colons around each part: key`Position:${symbol}:${exchange}`.' },
     )
   }
   if (strings.some((text) => ESCAPED.test(text))) {
-    throw new InvalidKey(
+    throw new InvalidKeyError(
       `The key ${strings.join('${…}')} has %25 or %3A in its text: a part could give the same key.`,
       {
         advice: 'Pass it as a part: key`Position:${symbol}`.',
@@ -67,13 +67,15 @@ function checkTemplate(strings: TemplateStringsArray): void {
 
 function escapePart(part: unknown): string {
   if (typeof part !== 'string' && typeof part !== 'number' && typeof part !== 'bigint') {
-    throw new InvalidKey(`A part of the key is ${part === null ? 'null' : `of type ${typeof part}`}.`, {
+    throw new InvalidKeyError(`A part of the key is ${part === null ? 'null' : `of type ${typeof part}`}.`, {
       advice: 'Pass a string, a number or a bigint.',
     })
   }
   if (typeof part !== 'string') return String(part)
   if (part === '') {
-    throw new InvalidKey('A part of the key is empty.', { advice: 'Check the value before it is put into the key.' })
+    throw new InvalidKeyError('A part of the key is empty.', {
+      advice: 'Check the value before it is put into the key.',
+    })
   }
   return part.replaceAll('%', '%25').replaceAll(':', '%3A')
 }
@@ -81,14 +83,14 @@ function escapePart(part: unknown): string {
 /** Refuses what cannot name a concept. Nothing has been sent when it throws. */
 export function checkKey(candidate: unknown): Key {
   if (typeof candidate !== 'string') {
-    throw new InvalidKey(`A key must be a string, not ${candidate === null ? 'null' : typeof candidate}.`, {
+    throw new InvalidKeyError(`A key must be a string, not ${candidate === null ? 'null' : typeof candidate}.`, {
       advice: 'Write `Operation:resource`, for example key`Transfer:${id}`.',
     })
   }
   const complaint = complaintAbout(candidate)
   if (complaint !== undefined) {
     const shown = candidate.length > 80 ? `${candidate.slice(0, 80)}…` : candidate
-    throw new InvalidKey(`The key ${JSON.stringify(shown)} ${complaint}.`, {
+    throw new InvalidKeyError(`The key ${JSON.stringify(shown)} ${complaint}.`, {
       advice: 'Write `Operation:resource`, for example key`Transfer:${id}`.',
       keys: [shown],
     })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { InvalidKey } from '../errors.ts'
+import { InvalidKeyError } from '../errors.ts'
 import { checkKey, key, type KeyPart, MAX_KEY_BYTES } from './key.ts'
 
 describe('a key', () => {
@@ -43,15 +43,15 @@ describe('a key', () => {
     ['a list', ['Transfer:1']],
     ['a String object', Object('Transfer:1')],
   ])('is not %s', (_, candidate) => {
-    expect(() => checkKey(candidate)).toThrow(InvalidKey)
+    expect(() => checkKey(candidate)).toThrow(InvalidKeyError)
   })
 
   test('the error names the key, cut where it is long, and says what to write', () => {
-    const failure = (candidate: unknown): InvalidKey => {
+    const failure = (candidate: unknown): InvalidKeyError => {
       try {
         checkKey(candidate)
       } catch (error) {
-        return error as InvalidKey
+        return error as InvalidKeyError
       }
       throw new Error('it was accepted')
     }
@@ -82,22 +82,22 @@ describe('key``', () => {
     ['in two without anything between them', () => key`Position:${'x'}${'y'}`],
     ['at the end of the operation', () => key`Transfer${1}:a`],
   ])('refuses a part that stands %s', (_, make) => {
-    expect(make).toThrow(InvalidKey)
+    expect(make).toThrow(InvalidKeyError)
     expect(make).toThrow('whole segment')
     // Not only the first time that the template is met.
-    expect(make).toThrow(InvalidKey)
+    expect(make).toThrow(InvalidKeyError)
   })
 
   test('refuses a text that reads like an escaped part', () => {
-    expect(() => key`Position:A%3AB`).toThrow(InvalidKey)
-    expect(() => key`Discount:50%25:${1}`).toThrow(InvalidKey)
+    expect(() => key`Position:A%3AB`).toThrow(InvalidKeyError)
+    expect(() => key`Discount:50%25:${1}`).toThrow(InvalidKeyError)
     expect(key`Discount:50%:${1}`).toBe('Discount:50%:1')
   })
 
   test.each([[undefined], [null], [''], [{}], [Symbol('s')], [true], [Promise.resolve(1)], [Number.NaN]])(
     'refuses %o as a part',
     (part) => {
-      expect(() => key`Transfer:${part as KeyPart}`).toThrow(InvalidKey)
+      expect(() => key`Transfer:${part as KeyPart}`).toThrow(InvalidKeyError)
     },
   )
 

@@ -12,8 +12,8 @@ export interface Ticket {
   release(): void
 }
 
-/** How long somebody waits: see `Patience`. */
-export interface Waiting {
+/** How long somebody waits: see `WaitBudget`. */
+export interface WaitLimit {
   onEnd(listener: () => void): () => void
 }
 
@@ -68,10 +68,10 @@ export class KeyQueue {
   }
 
   /**
-   * Enters the queues in ascending order of id. Undefined where the patience ended first, `QueueFull` where too many wait already; then
+   * Enters the queues in ascending order of id. Undefined where the wait budget ended first, `QueueFullError` where too many wait already; then
    * nothing is held.
    */
-  async enter(locks: LockSet, patience: Waiting): Promise<Ticket | undefined> {
+  async enter(locks: LockSet, budget: WaitLimit): Promise<Ticket | undefined> {
     let waited = false
     for (let index = 0; index < locks.length; index++) {
       const lock = locks[index] as LockRequest
@@ -79,7 +79,7 @@ export class KeyQueue {
       waited = true
       const refusal = this.#limit.begin(lock.key, this.#entry(lock).waiting.length)
       if (refusal === undefined) {
-        const entered = await this.#wait(lock, patience)
+        const entered = await this.#wait(lock, budget)
         this.#limit.end()
         if (entered) continue
       }
@@ -142,8 +142,8 @@ export class KeyQueue {
     return true
   }
 
-  /** Gives false where the patience ended first. */
-  #wait(lock: LockRequest, patience: Waiting): Promise<boolean> {
+  /** Gives false where the wait budget ended first. */
+  #wait(lock: LockRequest, budget: WaitLimit): Promise<boolean> {
     return new Promise((resolve) => {
       const entry = this.#entry(lock)
       let forget: (() => void) | undefined
@@ -155,7 +155,7 @@ export class KeyQueue {
         },
       }
       entry.waiting.push(waiter)
-      forget = patience.onEnd(() => {
+      forget = budget.onEnd(() => {
         entry.waiting.splice(entry.waiting.indexOf(waiter), 1)
         // The one that gives up may have been an exclusive caller with shared ones behind it.
         this.#advance(entry)
@@ -184,7 +184,7 @@ export class KeyQueue {
   #advance(entry: Entry): void {
     for (;;) {
       const next = entry.waiting[0]
-      if (next === undefined || !hasRoom(entry, next.shared)) break
+      if (next === undefined || !hasCapacity(entry, next.shared)) break
       entry.waiting.shift()
       admit(entry, next.shared)
       next.grant()
@@ -196,14 +196,14 @@ function isIdle(entry: Entry): boolean {
   return !entry.exclusive && entry.confirmed + entry.asking === 0 && entry.waiting.length === 0
 }
 
-function hasRoom(entry: Entry, shared: boolean): boolean {
+function hasCapacity(entry: Entry, shared: boolean): boolean {
   if (entry.exclusive) return false
   return shared ? entry.confirmed > 0 || entry.asking === 0 : entry.confirmed + entry.asking === 0
 }
 
 /** Nobody overtakes: whoever comes while others wait goes behind them. */
 function canEnter(entry: Entry, shared: boolean): boolean {
-  return entry.waiting.length === 0 && hasRoom(entry, shared)
+  return entry.waiting.length === 0 && hasCapacity(entry, shared)
 }
 
 function admit(entry: Entry, shared: boolean): void {

@@ -1,17 +1,17 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import type { Key } from './key.ts'
-import { KeyQueue, type Ticket, type Waiting } from './keyQueue.ts'
+import { KeyQueue, type Ticket, type WaitLimit } from './keyQueue.ts'
 import { type LockRequest, type LockSet } from './lockSet.ts'
-import { QueueFull } from '../errors.ts'
+import { QueueFullError } from '../errors.ts'
 import { QueueLimit } from './queueLimit.ts'
 
 function lock(id: number, shared = false): LockRequest {
   return { id: BigInt(id), key: `Account:${id}` as Key, shared }
 }
 
-/** A patience that ends when the test says so. */
-class Impatience implements Waiting {
+/** A budget that ends when the test says so. */
+class Impatience implements WaitLimit {
   readonly #listeners = new Set<() => void>()
   ended = false
 
@@ -40,7 +40,7 @@ function settled(): Promise<void> {
 interface Caller {
   readonly number: number
   readonly locks: LockSet
-  readonly patience: Impatience
+  readonly budget: Impatience
   state: 'waiting' | 'asking' | 'confirmed' | 'gone'
   ticket: Ticket | undefined
 }
@@ -79,9 +79,9 @@ test('in any schedule: nobody is beside an exclusive holder, nobody is forgotten
       const callers: Caller[] = []
       const enter = (number: number): void => {
         const locks = (sets[number] ?? []).toSorted((a, b) => a.id - b.id).map(({ id, shared }) => lock(id, shared))
-        const caller: Caller = { number, locks, patience: new Impatience(), state: 'waiting', ticket: undefined }
+        const caller: Caller = { number, locks, budget: new Impatience(), state: 'waiting', ticket: undefined }
         callers.push(caller)
-        void queue.enter(locks, caller.patience).then((ticket) => {
+        void queue.enter(locks, caller.budget).then((ticket) => {
           caller.ticket = ticket
           caller.state = ticket === undefined ? 'gone' : 'asking'
           return undefined
@@ -100,7 +100,7 @@ test('in any schedule: nobody is beside an exclusive holder, nobody is forgotten
           caller.state = 'confirmed'
           caller.ticket?.confirm()
         } else if (what === 'release' && caller?.ticket !== undefined) leave(caller)
-        else if (what === 'abort') caller?.patience.end()
+        else if (what === 'abort') caller?.budget.end()
         await settled()
         checkExclusion(callers)
       }
@@ -115,7 +115,7 @@ test('in any schedule: nobody is beside an exclusive holder, nobody is forgotten
       }
       expect(queue.size).toBe(0)
       expect(limit.waiting).toBe(0)
-      for (const { patience } of callers) expect(patience.listening).toBe(0)
+      for (const { budget } of callers) expect(budget.listening).toBe(0)
     }),
     { numRuns: 400 },
   )
@@ -205,7 +205,7 @@ test('giving up at the second key gives the first one back', async () => {
   expect(queue.size).toBe(0)
 })
 
-test('whose patience is over before does not wait at all', async () => {
+test('whose budget is over before does not wait at all', async () => {
   const queue = new KeyQueue()
   const holder = queue.tryEnter([lock(1)])
   const over = new Impatience()
@@ -252,7 +252,7 @@ test('one key: the caller after the last that may wait is refused at once, and h
   const holder = queue.tryEnter([lock(2)])
   const waiting = Array.from({ length: 3 }, () => queue.enter([lock(2)], new Impatience()))
   const refused = queue.enter([lock(1), lock(2)], new Impatience())
-  await expect(refused).rejects.toThrow(QueueFull)
+  await expect(refused).rejects.toThrow(QueueFullError)
   await expect(refused).rejects.toMatchObject({ code: 'LOCKSTEP_QUEUE_FULL', waiting: 3, keys: ['Account:2'] })
   expect(queue.isBusy([lock(1)])).toBe(false)
   // Another key has room, and a caller that need not wait is not counted.
@@ -269,12 +269,12 @@ test('all keys: ten times as many as for one, then who has to wait is refused, w
   const limit = new QueueLimit(2)
   const queue = new KeyQueue(limit)
   const holders = Array.from({ length: 11 }, (_, id) => queue.tryEnter([lock(id)]))
-  const patience = new Impatience()
-  const waiting = Array.from({ length: 20 }, (_, place) => queue.enter([lock(place % 10)], patience))
+  const budget = new Impatience()
+  const waiting = Array.from({ length: 20 }, (_, place) => queue.enter([lock(place % 10)], budget))
   await expect(queue.enter([lock(10)], new Impatience())).rejects.toMatchObject({ waiting: 20, keys: ['Account:10'] })
   expect(queue.tryEnter([lock(11)])).toBeDefined()
   // Those that give up make room.
-  patience.end()
+  budget.end()
   expect(await Promise.all(waiting)).toEqual(Array.from({ length: 20 }, () => undefined))
   const late = queue.enter([lock(10)], new Impatience())
   for (const holder of holders) holder?.release()
@@ -285,11 +285,11 @@ test('all keys: ten times as many as for one, then who has to wait is refused, w
 test('20,000 callers of one key: half of them wait, the rest is refused', async () => {
   const queue = new KeyQueue()
   const holder = queue.tryEnter([lock(1)])
-  const patience = new Impatience()
-  const calls = Array.from({ length: 20_000 }, () => queue.enter([lock(1)], patience).catch((error: unknown) => error))
+  const budget = new Impatience()
+  const calls = Array.from({ length: 20_000 }, () => queue.enter([lock(1)], budget).catch((error: unknown) => error))
   expect(queue.keys()).toEqual([expect.objectContaining({ waiting: 10_000 })])
-  patience.end()
-  const refused = (await Promise.all(calls)).filter((outcome) => outcome instanceof QueueFull)
+  budget.end()
+  const refused = (await Promise.all(calls)).filter((outcome) => outcome instanceof QueueFullError)
   expect(refused).toHaveLength(10_000)
   holder?.release()
 })

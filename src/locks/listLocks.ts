@@ -64,7 +64,7 @@ export interface Locks {
 }
 
 /** What the list is made with. `schema` is quoted. */
-export interface ListGrounds {
+export interface ListContext {
   readonly driver: Driver
   readonly schema: string
   readonly silence: SilenceWatch
@@ -82,15 +82,15 @@ const NAMELESS: ReadonlySet<string | undefined> = new Set([
 ])
 
 /** Asks the server, and adds what this process knows. */
-export async function listLocks(grounds: ListGrounds, options: ListLocksOptions): Promise<LockListing> {
+export async function listLocks(context: ListContext, options: ListLocksOptions): Promise<LockListing> {
   checkOptions('locks.list()', options, LIST_LOCKS_OPTIONS)
   const { statements = false } = options
   const ask = async (connection: Connection): Promise<LockListRow[]> => {
-    await grounds.trust(connection)
-    return askForRows(connection, grounds.schema, statements)
+    await context.trust(connection)
+    return askForRows(connection, context.schema, statements)
   }
-  const rows = await withConnection(grounds.driver, ask, grounds.silence)
-  return toListing(rows, grounds.queue.keys())
+  const rows = await withConnection(context.driver, ask, context.silence)
+  return toListing(rows, context.queue.keys())
 }
 
 async function askForRows(connection: Connection, schema: string, statements: boolean): Promise<LockListRow[]> {
@@ -132,11 +132,11 @@ export function toListing(rows: readonly LockListRow[], queued: readonly QueuedK
     lock.queued = waiting
   }
   const locks = [...found].map(([id, lock]) => ({ id, ...lock, operation: lock.key?.split(':', 1)[0] }))
-  return { locks: locks.toSorted(worstFirst), tree: blockingTree([...edgesOf(locks), ...edgesElsewhere(rows)]) }
+  return { locks: locks.toSorted(worstFirst), tree: blockingTree([...edgesOf(locks), ...edgesOutsideList(rows)]) }
 }
 
 /** Those who wait for something that is not in the list, as far as somebody in the list waits because of them. */
-function edgesElsewhere(rows: readonly LockListRow[]): Edge[] {
+function edgesOutsideList(rows: readonly LockListRow[]): Edge[] {
   const known = new Map<number, Backend>()
   for (const row of rows) if (row.kind === 'lock') known.set(Number(row.pid ?? 0), toBackend(row, row.pid))
   const followed = new Map<string | null, LockListRow[]>()

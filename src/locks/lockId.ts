@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { checkKey, type Key } from './key.ts'
 
-/** Rooms that take locks for different ends never share an id, even for the same key. */
+/** Modules that take locks for different ends never share an id, even for the same key. */
 export type LockDomain =
   | 'lock'
   | 'migrate'
@@ -40,16 +40,16 @@ const MAX_REMEMBERED = 1000
 const REMEMBERED_FOR_MS = 5 * 60_000
 
 /** Hears of a key that was not among the recent ones. */
-export type NoteKey = (id: bigint, key: Key) => void
+export type OnNewKey = (id: bigint, key: Key) => void
 
 /** The ids of recent keys of one schema: hashing a key and checking it cost as much as the rest of a call before it is sent. */
 export class RecentLockIds {
   readonly schema: string
-  readonly #note: NoteKey | undefined
+  readonly #note: OnNewKey | undefined
   readonly #ids = new Map<string, bigint>()
   #forgetAt = 0
 
-  constructor(schema: string, note?: NoteKey) {
+  constructor(schema: string, note?: OnNewKey) {
     this.schema = schema
     this.#note = note
   }

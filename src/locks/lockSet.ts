@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { Key } from './key.ts'
 import type { RecentLockIds } from './lockId.ts'
 
@@ -39,7 +39,7 @@ export function lockSet(ids: RecentLockIds, exclusive: Keys | undefined, shared:
     const id = ids.idOf(key)
     const other = requests.get(id)
     if (other !== undefined && !other.shared) {
-      throw new InvalidOption(`The key ${JSON.stringify(key)} is asked for both shared and exclusive.`, {
+      throw new InvalidOptionError(`The key ${JSON.stringify(key)} is asked for both shared and exclusive.`, {
         advice: 'Name it once: `lock` for exclusive, `lockShared` for shared. An exclusive lock covers reading.',
         keys: [key],
       })
@@ -47,7 +47,7 @@ export function lockSet(ids: RecentLockIds, exclusive: Keys | undefined, shared:
     requests.set(id, { id, key, shared: true })
   }
   if (requests.size > MAX_KEYS) {
-    throw new InvalidOption(`${requests.size} keys in one transaction are more than ${MAX_KEYS}.`, {
+    throw new InvalidOptionError(`${requests.size} keys in one transaction are more than ${MAX_KEYS}.`, {
       advice: 'Lock the concept that they have in common, for example `Ledger:2026-11`.',
     })
   }
@@ -58,7 +58,7 @@ function listOf(option: string, keys: Keys | undefined): readonly Key[] {
   if (keys === undefined) return []
   if (typeof keys === 'string') return [keys]
   if (Array.isArray(keys)) return keys as readonly Key[]
-  throw new InvalidOption(`\`${option}\` is neither a key nor a list of keys.`, {
+  throw new InvalidOptionError(`\`${option}\` is neither a key nor a list of keys.`, {
     advice: 'Pass a key, or an array of keys.',
   })
 }

@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { InvalidKey, InvalidOption } from '../errors.ts'
+import { InvalidKeyError, InvalidOptionError } from '../errors.ts'
 import type { Key } from './key.ts'
 import { lockId, RecentLockIds } from './lockId.ts'
 import { type Keys, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
-import { WaitPlaces } from './waitPlaces.ts'
+import { ServerWaitSlots } from './serverWaitSlots.ts'
 
 const ids = new RecentLockIds('lockstep')
 
@@ -43,29 +43,29 @@ test('one key or none needs no list', () => {
 })
 
 test('shared and exclusive for one key is refused', () => {
-  expect(() => setOf('Account:1', 'Account:1')).toThrow(InvalidOption)
-  expect(() => setOf(['Account:2', 'Account:1'], ['Account:3', 'Account:1'])).toThrow(InvalidOption)
+  expect(() => setOf('Account:1', 'Account:1')).toThrow(InvalidOptionError)
+  expect(() => setOf(['Account:2', 'Account:1'], ['Account:3', 'Account:1'])).toThrow(InvalidOptionError)
 })
 
 test('too many keys are refused; duplicates do not count', () => {
   const many = Array.from({ length: MAX_KEYS }, (_, n): Key => `Account:${n}`)
   expect(setOf([...many, ...many], undefined)).toHaveLength(MAX_KEYS)
-  expect(() => setOf(many, 'Account:another')).toThrow(InvalidOption)
+  expect(() => setOf(many, 'Account:another')).toThrow(InvalidOptionError)
 })
 
 test('what is no key is refused', () => {
-  expect(() => setOf('lock' as Key, undefined)).toThrow(InvalidKey)
-  expect(() => setOf([undefined as unknown as Key], undefined)).toThrow(InvalidKey)
-  expect(() => setOf(42 as unknown as Key, undefined)).toThrow(InvalidOption)
-  expect(() => setOf(undefined, { key: 'a' } as unknown as Key)).toThrow(InvalidOption)
+  expect(() => setOf('lock' as Key, undefined)).toThrow(InvalidKeyError)
+  expect(() => setOf([undefined as unknown as Key], undefined)).toThrow(InvalidKeyError)
+  expect(() => setOf(42 as unknown as Key, undefined)).toThrow(InvalidOptionError)
+  expect(() => setOf(undefined, { key: 'a' } as unknown as Key)).toThrow(InvalidOptionError)
 })
 
 test('an id is the same, remembered or not, over more keys than are remembered', () => {
   for (let round = 0; round < 2; round++) {
     for (let n = 0; n < 2500; n++) expect(ids.idOf(`Many:${n}`)).toBe(lockId('lockstep', 'lock', `Many:${n}`))
   }
-  expect(() => ids.idOf('lock' as Key)).toThrow(InvalidKey)
-  expect(() => ids.idOf('lock' as Key)).toThrow(InvalidKey)
+  expect(() => ids.idOf('lock' as Key)).toThrow(InvalidKeyError)
+  expect(() => ids.idOf('lock' as Key)).toThrow(InvalidKeyError)
 })
 
 test('schema, domain and key each make another id, and none can be moved into the next', () => {
@@ -82,11 +82,11 @@ test('schema, domain and key each make another id, and none can be moved into th
 
 test('places for waiting leave half of the pool free, and one connection at least', () => {
   const placesOf = (size: number): number => {
-    const places = new WaitPlaces(size)
+    const waitSlots = new ServerWaitSlots(size)
     let taken = 0
-    while (places.tryTake()) taken++
-    for (let place = 0; place < taken; place++) places.give()
-    expect(places.tryTake()).toBe(taken > 0)
+    while (waitSlots.tryTake()) taken++
+    for (let place = 0; place < taken; place++) waitSlots.release()
+    expect(waitSlots.tryTake()).toBe(taken > 0)
     return taken
   }
   expect([1, 2, 3, 4, 10, 11].map(placesOf)).toEqual([0, 1, 2, 2, 5, 6])

@@ -158,7 +158,7 @@ describe('many keys in one message', () => {
 
 test.each([true, false])(
   'the wait for several keys is bounded as a whole, though lock_timeout counts for each',
-  async (tellsWaiting) => {
+  async (reportsWaiting) => {
     const locks = locksOf('Slow:1', 'Slow:2', 'Slow:3')
     const waitMs = 450
     await withClient(async (watcher) => {
@@ -172,7 +172,7 @@ test.each([true, false])(
           const waiterPid = (waiter as unknown as { processID: number }).processID
           const startedAt = performance.now()
           const waiting = waiter
-            .query(`BEGIN; ${waitForLocks(locks, waitMs, tellsWaiting)}`)
+            .query(`BEGIN; ${waitForLocks(locks, waitMs, reportsWaiting)}`)
             .catch((error: unknown) => ({ error, tookMs: performance.now() - startedAt }))
           // Each of the first two is given up when half of the time has gone into it: three times half is more than the whole.
           for (const [n, lock] of locks.slice(0, 2).entries()) {

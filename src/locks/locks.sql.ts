@@ -55,12 +55,12 @@ function lockTimeout(waitMs: number, index: number): string {
  * what is left is computed before each from the time at which the message arrived. Where it is wanted, each tries first and so
  * tells whether it had to wait.
  */
-export function waitForLocks(locks: LockSet, waitMs: number, tellsWaiting: boolean): string {
+export function waitForLocks(locks: LockSet, waitMs: number, reportsWaiting: boolean): string {
   return locks
     .map((lock, index) => {
       const limit = lockTimeout(waitMs, index)
       const wait = call('pg_advisory_xact_lock', lock)
-      if (!tellsWaiting) return `${limit} SELECT ${wait};`
+      if (!reportsWaiting) return `${limit} SELECT ${wait};`
       const told = `CASE WHEN ${call('pg_try_advisory_xact_lock', lock)} THEN false ELSE ${wait} IS NOT NULL END`
       return `${limit} SELECT ${told} AS wait;`
     })
@@ -128,7 +128,7 @@ export function holdersOf(locks: LockSet): string {
 }
 
 /** Ends a session that holds one of these locks, unless it is at work. Gives a row where it held one. */
-export function endHolder(pid: number, locks: LockSet): string {
+export function terminateHolder(pid: number, locks: LockSet): string {
   return `
     SELECT CASE WHEN a.state LIKE 'idle%' THEN pg_terminate_backend(a.pid)::text END
       FROM pg_stat_activity a
@@ -155,7 +155,7 @@ export interface LockMethod {
   /** An expression: `granted` where all locks were free, null where one was not. */
   tryLocks(locks: LockSet, granted: string): string
   /** Statements that wait for the locks, `waitMs` at most. */
-  waitForLocks(locks: LockSet, waitMs: number, tellsWaiting: boolean): string
+  waitForLocks(locks: LockSet, waitMs: number, reportsWaiting: boolean): string
   /** An expression: how many of the locks exist at all; undefined where all of them always do. */
   existing(locks: LockSet): string | undefined
 }

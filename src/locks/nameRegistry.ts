@@ -143,7 +143,7 @@ export class NameRegistry {
    */
   #mayConnect(): boolean {
     if (!this.#isReady()) return false
-    return this.#driver.hasIdle() || (this.#failures > 0 && this.#driver.hasRoom())
+    return this.#driver.hasIdle() || (this.#failures > 0 && this.#driver.hasCapacity())
   }
 
   async #write(): Promise<boolean> {

@@ -23,7 +23,7 @@ class Pretender implements Driver {
     return this.idle
   }
 
-  hasRoom(): boolean {
+  hasCapacity(): boolean {
     return this.room
   }
 

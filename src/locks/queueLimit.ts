@@ -1,4 +1,4 @@
-import { InvalidOption, QueueFull } from '../errors.ts'
+import { InvalidOptionError, QueueFullError } from '../errors.ts'
 
 /** As of combined calls: bursts fit in, and what a process keeps of waiting callers stays in the tens of megabytes for one key. */
 const DEFAULT_MAX_QUEUE = 10_000
@@ -17,7 +17,7 @@ export class QueueLimit {
 
   constructor(maxQueue = DEFAULT_MAX_QUEUE) {
     if (!Number.isInteger(maxQueue) || maxQueue < 1) {
-      throw new InvalidOption(`maxQueue is ${String(maxQueue)}.`, { advice: 'Use a whole number above 0.' })
+      throw new InvalidOptionError(`maxQueue is ${String(maxQueue)}.`, { advice: 'Use a whole number above 0.' })
     }
     this.#perKey = maxQueue
     this.#all = maxQueue * ALL
@@ -29,7 +29,7 @@ export class QueueLimit {
   }
 
   /** Counts a call that begins to wait; `end()` takes it back. Where too many wait, nothing is counted, and it gives the error. */
-  begin(key: string | undefined, ahead: number): QueueFull | undefined {
+  begin(key: string | undefined, ahead: number): QueueFullError | undefined {
     if (key !== undefined && ahead >= this.#perKey)
       return queueFull(`${ahead} calls of this process wait for ${key} already.`, ahead, [key])
     if (this.#waiting >= this.#all) {
@@ -54,8 +54,8 @@ export class QueueLimit {
   }
 }
 
-function queueFull(message: string, waiting: number, keys: readonly string[]): QueueFull {
-  return new QueueFull(message, {
+function queueFull(message: string, waiting: number, keys: readonly string[]): QueueFullError {
+  return new QueueFullError(message, {
     advice:
       'Nothing was done for this call. Tell the caller to come back later. If it lasts: make what holds the key shorter, combine() its callers, or make the pool larger; `maxQueue` of the Lockstep is the limit.',
     keys,

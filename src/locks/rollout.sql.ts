@@ -1,4 +1,4 @@
-import { idsInTheWay, markOf, type Shadow } from './shadow.ts'
+import { blockingIds, markOf, type Shadow } from './shadow.ts'
 
 /** The rules of the rollout in the database, and the shadows of keys that are only observed. */
 
@@ -22,9 +22,9 @@ export function unsetRolloutRule(schema: string): string {
  * Looks who is there for each observed key, and says for which somebody is: by its place in the list. The look is an exclusive
  * try in a savepoint that is rolled back at once, so that it leaves nothing.
  */
-export function lookForOthers(shadows: readonly Shadow[]): string {
+export function findOtherHolders(shadows: readonly Shadow[]): string {
   const taken = shadows.map((shadow, place) => {
-    const free = idsInTheWay(shadow).map((id) => `pg_try_advisory_xact_lock(${id})`)
+    const free = blockingIds(shadow).map((id) => `pg_try_advisory_xact_lock(${id})`)
     return `CASE WHEN NOT (${free.join(' AND ')}) THEN ${place} END`
   })
   return `SAVEPOINT lockstep_shadow; SELECT concat_ws(',', ${taken.join(', ')}) AS shadows,

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { Key } from './key.ts'
 import type { LockRequest } from './lockSet.ts'
 
@@ -49,7 +49,7 @@ export function checkMode(mode: unknown): RolloutMode {
     checkOptions('a rollout by percentage', mode, PERCENT_OPTIONS)
     return mode
   }
-  throw new InvalidOption(`There is no rollout mode ${JSON.stringify(mode)}.`, {
+  throw new InvalidOptionError(`There is no rollout mode ${JSON.stringify(mode)}.`, {
     advice: "Use 'off', 'observe', 'on' or { percent: 0 to 100 }.",
   })
 }

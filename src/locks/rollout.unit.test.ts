@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { Key } from './key.ts'
 import { lockId } from './lockId.ts'
 import { checkMode, decide, longestRule, type Rollout, rolloutInProcess } from './rollout.ts'
@@ -66,10 +66,10 @@ describe('rules', () => {
   test.each([{ percent: -1 }, { percent: 101 }, { percent: Number.NaN }, 'sometimes', 3, null, undefined])(
     '%j is no mode',
     (mode) => {
-      expect(() => checkMode(mode)).toThrow(InvalidOption)
-      expect(() => rolloutInProcess({ 'Transfer:': mode as never })).toThrow(InvalidOption)
+      expect(() => checkMode(mode)).toThrow(InvalidOptionError)
+      expect(() => rolloutInProcess({ 'Transfer:': mode as never })).toThrow(InvalidOptionError)
       if (mode !== undefined)
-        expect(() => rolloutInProcess(mode as Exclude<Rollout, 'database'>)).toThrow(InvalidOption)
+        expect(() => rolloutInProcess(mode as Exclude<Rollout, 'database'>)).toThrow(InvalidOptionError)
     },
   )
 })

@@ -1,11 +1,11 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import {
   type Connection,
   type Driver,
   type OwnValue,
   quoteIdentifier,
-  refuseStranger,
+  refuseForeignOwner,
   type SilenceWatch,
   withConnection,
 } from '../postgres/index.ts'
@@ -78,7 +78,7 @@ export class RolloutInDatabase {
     const { reason = '' } = options
     const checked = checkMode(mode)
     if (typeof checked !== 'string' && !Number.isInteger(checked.percent)) {
-      throw new InvalidOption(`${checked.percent} is no whole percentage.`, { advice: 'Use 0 to 100.' })
+      throw new InvalidOptionError(`${checked.percent} is no whole percentage.`, { advice: 'Use 0 to 100.' })
     }
     const values = [
       checkPrefix(prefix),
@@ -109,7 +109,7 @@ export class RolloutInDatabase {
   /** Rules are read before anything else has looked whose schema it is. */
   async #ask(text: string, values?: readonly OwnValue[]): ReturnType<Connection['read']> {
     const work = async (connection: Connection): ReturnType<Connection['read']> => {
-      if (!this.#trusted) await refuseStranger(connection, this.#name)
+      if (!this.#trusted) await refuseForeignOwner(connection, this.#name)
       this.#trusted = true
       return connection.read(text, values)
     }
@@ -141,7 +141,7 @@ interface StoredRow {
 function checkPrefix(prefix: unknown): string {
   if (typeof prefix === 'string' && Buffer.byteLength(prefix) <= MAX_PREFIX_BYTES && !prefix.includes('\0'))
     return prefix
-  throw new InvalidOption('The prefix is no text, or too long.', {
+  throw new InvalidOptionError('The prefix is no text, or too long.', {
     advice: "Use the beginning of keys, for example 'Transfer:', or '' for all keys.",
   })
 }

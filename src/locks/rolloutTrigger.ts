@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { rolloutSwitchedBack } from '../observe/index.ts'
 import type { Key } from './key.ts'
 import { operationPrefix, type RolloutSource } from './rollout.ts'
@@ -102,5 +102,5 @@ export class RolloutTrigger {
 function checkBound(name: string, bound: number | undefined): number {
   if (bound === undefined) return Infinity
   if (typeof bound === 'number' && bound >= 0) return bound
-  throw new InvalidOption(`switchBack.${name} is ${String(bound)}.`, { advice: 'Use a number from 0.' })
+  throw new InvalidOptionError(`switchBack.${name} is ${String(bound)}.`, { advice: 'Use a number from 0.' })
 }

@@ -25,7 +25,7 @@ export function shadowOf(schema: string, { key, shared }: LockRequest): Shadow {
 }
 
 /** Whose presence would make this one wait. */
-export function idsInTheWay(shadow: Shadow): readonly bigint[] {
+export function blockingIds(shadow: Shadow): readonly bigint[] {
   return shadow.shared ? [shadow.exclusiveId] : [shadow.exclusiveId, shadow.sharedId]
 }
 

@@ -2,7 +2,7 @@ import { lockWouldWait } from '../observe/index.ts'
 import { type Driver, type SilenceWatch, withConnection } from '../postgres/index.ts'
 import type { Closing } from './closing.ts'
 import { shadowHolders } from './rollout.sql.ts'
-import { idsInTheWay, type Shadow } from './shadow.ts'
+import { blockingIds, type Shadow } from './shadow.ts'
 
 /** A caller that would have waited. */
 interface Follower {
@@ -58,7 +58,7 @@ export class ShadowWatch {
 
   async #look(): Promise<void> {
     if (!this.#driver.hasIdle()) return
-    const ids = [...new Set(this.#followers.flatMap((follower) => idsInTheWay(follower.shadow)))]
+    const ids = [...new Set(this.#followers.flatMap((follower) => blockingIds(follower.shadow)))]
     const results = await withConnection(
       this.#driver,
       (connection) => connection.script(shadowHolders(ids)),
@@ -67,7 +67,7 @@ export class ShadowWatch {
     const rows = (results.at(-1)?.rows ?? []) as { id: string; pid: string; began: string }[]
     const now = performance.now()
     this.#followers = this.#followers.filter((follower) => {
-      const theirs = idsInTheWay(follower.shadow).map(String)
+      const theirs = blockingIds(follower.shadow).map(String)
       const granted = !rows.some((row) => theirs.includes(row.id) && Number(row.began) < follower.began)
       const waitMs = now - follower.since
       if (!granted && waitMs < LONGEST_MS) return true

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import pg from 'pg'
 import { afterAll, afterEach, expect, test, vi } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LeaseHeld, LockTimeout, QueueFull } from '../errors.ts'
+import { LeaseHeldError, LockTimeoutError, QueueFullError } from '../errors.ts'
 import { Lockstep } from '../lockstep.ts'
 import { lockRows } from '../rows/index.ts'
 import { type EventName, events, on } from './events.ts'
@@ -25,7 +25,7 @@ async function work(schema: string): Promise<void> {
   await lockstep.transaction({ lock: 'Observed:1', lockShared: 'Observed:2' }, async () => {
     const other = new Lockstep(pool, { schema })
     await expect(outside(() => other.transaction({ lock: 'Observed:1', waitMs: 600 }, async () => 1))).rejects.toThrow(
-      LockTimeout,
+      LockTimeoutError,
     )
   })
 }
@@ -45,7 +45,7 @@ async function rowsAndBatches(schema: string): Promise<void> {
     maxQueue: 1,
   })
   const taken = combined(1)
-  await expect(combined(2)).rejects.toThrow(QueueFull)
+  await expect(combined(2)).rejects.toThrow(QueueFullError)
   expect(await taken).toBe(1)
 }
 
@@ -54,7 +54,7 @@ async function leases(schema: string): Promise<void> {
   const lockstep = new Lockstep(pool, { schema })
   await lockstep.migrate()
   const lease = await lockstep.leases.acquire('Leased:1', { holder: 'here', ttlMs: 300 })
-  await expect(lockstep.leases.acquire('Leased:1', { holder: 'there' })).rejects.toThrow(LeaseHeld)
+  await expect(lockstep.leases.acquire('Leased:1', { holder: 'there' })).rejects.toThrow(LeaseHeldError)
   const { trustedMs } = lease
   await expect.poll(() => lease.trustedMs, { interval: 5 }).toBeLessThan(trustedMs - 50)
   await expect.poll(() => lease.trustedMs, { interval: 5 }).toBeGreaterThan(trustedMs - 50)

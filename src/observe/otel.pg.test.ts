@@ -15,7 +15,7 @@ import {
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LeaseHeld, LockAborted, LockTimeout } from '../errors.ts'
+import { LeaseHeldError, LockAbortedError, LockTimeoutError } from '../errors.ts'
 import { perEvent } from '../outbox/index.ts'
 import { on } from './events.ts'
 import { lockstepTelemetry, traceHeaders } from './otel.ts'
@@ -159,7 +159,7 @@ test('a timeout, and a wait that its caller gives up', async () => {
   const late = inRequest('late', () =>
     failureOf(waiter.lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => undefined)),
   )
-  expect(await late).toBeInstanceOf(LockTimeout)
+  expect(await late).toBeInstanceOf(LockTimeoutError)
   expect(one('lockstep.transaction')).toMatchObject({
     status: { code: api.SpanStatusCode.ERROR },
     attributes: { 'error.type': 'LOCKSTEP_LOCK_TIMEOUT', 'lockstep.waited_for': 'server' },
@@ -172,7 +172,7 @@ test('a timeout, and a wait that its caller gives up', async () => {
   const impatient = inRequest('impatient', () => failureOf(waiter.lockstep.transaction(given, async () => undefined)))
   await bench.waiters(1)
   abort.abort()
-  expect(await impatient).toBeInstanceOf(LockAborted)
+  expect(await impatient).toBeInstanceOf(LockAbortedError)
   expect(one('lockstep.lock.wait').attributes['error.type']).toBe('LOCKSTEP_LOCK_ABORTED')
   expect(parentOf(one('lockstep.transaction'))).toBe(idOf(one('impatient')))
   leave.give()
@@ -200,7 +200,7 @@ test('a lease is held below the span of whoever took it, also where a timer find
   const [holder, other] = [bench.open('pg').lockstep, bench.open('pg').lockstep]
   const lease = await inRequest('taker', () => holder.leases.acquire('Instance:1', { ttlMs: 300 }))
   const refused = inRequest('refused', () => failureOf(other.leases.acquire('Instance:1')))
-  expect(await refused).toBeInstanceOf(LeaseHeld)
+  expect(await refused).toBeInstanceOf(LeaseHeldError)
   expect(one('refused').events).toMatchObject([{ name: 'lockstep.lease.refused' }])
   await other.leases.forceRelease('Instance:1', { by: 'the test', reason: 'to see it told' })
   await expect.poll(() => finished('lockstep.lease.hold')).toHaveLength(1)

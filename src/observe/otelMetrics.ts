@@ -4,7 +4,7 @@ import type { Attributes, GaugeCallback, OpenTelemetryMeter } from './otelApi.ts
 import { type DispatcherLag, OutboxLag, type OutboxToWatch } from './outboxLag.ts'
 
 /** Listens to one event for as long as the telemetry is on. */
-export type Hear = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void) => void
+export type Subscribe = <Name extends EventName>(name: Name, listener: (message: EventMessage<Name>) => void) => void
 
 /** The operation of a transaction that has no key. */
 const NONE = 'none'
@@ -22,7 +22,7 @@ const LATENCY_SECONDS = [...SECONDS, 60, 300, 900, 3600]
 const CALLS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
 
 /** Counts and times what locks, transactions, leases and the outbox do. */
-export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, hear: Hear): void {
+export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, subscribe: Subscribe): void {
   const metrics = makeMetrics(meter)
   const operations = new LabelBound(maxValues)
   const reasons = new LabelBound(maxValues)
@@ -33,77 +33,77 @@ export function telemetryMetrics(meter: OpenTelemetryMeter, maxValues: number, h
     return (all.size === 0 ? [NONE] : [...all]).map((operation) => ({ 'lockstep.operation': operation }))
   }
 
-  hear('lock.acquired', ({ keys, sharedKeys, waitMs }) => {
+  subscribe('lock.acquired', ({ keys, sharedKeys, waitMs }) => {
     for (const who of whose(keys, sharedKeys)) metrics.wait.record(waitMs / 1000, who)
   })
-  hear('lock.released', ({ keys, sharedKeys, holdMs, outcome }) => {
+  subscribe('lock.released', ({ keys, sharedKeys, holdMs, outcome }) => {
     for (const who of whose(keys, sharedKeys))
       metrics.hold.record(holdMs / 1000, { ...who, 'lockstep.outcome': outcome })
   })
-  hear('lock.contended', ({ keys, sharedKeys, where }) => {
+  subscribe('lock.contended', ({ keys, sharedKeys, where }) => {
     for (const who of whose(keys, sharedKeys)) metrics.contentions.add(1, { ...who, 'lockstep.where': where })
   })
-  hear('lock.timedOut', ({ keys, sharedKeys, noWait }) => {
+  subscribe('lock.timedOut', ({ keys, sharedKeys, noWait }) => {
     for (const who of whose(keys, sharedKeys)) (noWait ? metrics.busy : metrics.timeouts).add(1, who)
   })
-  hear('lock.refused', ({ keys, sharedKeys }) => {
+  subscribe('lock.refused', ({ keys, sharedKeys }) => {
     for (const who of whose(keys, sharedKeys)) metrics.lockRefused.add(1, who)
   })
-  hear('lock.abandoned', ({ keys, sharedKeys }) => {
+  subscribe('lock.abandoned', ({ keys, sharedKeys }) => {
     for (const who of whose(keys, sharedKeys)) metrics.abandoned.add(1, who)
   })
-  hear('lock.slow', ({ keys, sharedKeys }) => {
+  subscribe('lock.slow', ({ keys, sharedKeys }) => {
     for (const who of whose(keys, sharedKeys)) metrics.slow.add(1, who)
   })
-  hear('lock.wouldWait', ({ key, waitMs }) => {
+  subscribe('lock.wouldWait', ({ key, waitMs }) => {
     for (const who of whose([key])) metrics.wouldWait.record(waitMs / 1000, who)
   })
-  hear('transaction.retried', ({ keys, reason = NO_CODE }) => {
+  subscribe('transaction.retried', ({ keys, reason = NO_CODE }) => {
     const shown = reasons.bounded(reason)
     for (const who of whose(keys)) metrics.retries.add(1, { ...who, 'lockstep.reason': shown })
   })
-  hear('commit.resolved', ({ keys, outcome }) => {
+  subscribe('commit.resolved', ({ keys, outcome }) => {
     for (const who of whose(keys)) metrics.resolved.add(1, { ...who, 'lockstep.outcome': outcome })
   })
-  hear('rollout.switchedBack', ({ prefix }) =>
+  subscribe('rollout.switchedBack', ({ prefix }) =>
     metrics.switchedBack.add(1, { 'lockstep.prefix': prefixes.bounded(prefix) }),
   )
-  hear('combine.batch', ({ key, size, waitedMs }) => {
+  subscribe('combine.batch', ({ key, size, waitedMs }) => {
     for (const who of whose([key])) {
       metrics.batchSize.record(size, who)
       metrics.batchWait.record(waitedMs / 1000, who)
     }
   })
-  hear('combine.refused', ({ key }) => {
+  subscribe('combine.refused', ({ key }) => {
     for (const who of whose([key])) metrics.combineRefused.add(1, who)
   })
-  hear('lease.acquired', ({ key, waitedMs }) => {
+  subscribe('lease.acquired', ({ key, waitedMs }) => {
     for (const who of whose([key])) metrics.leaseWait.record(waitedMs / 1000, who)
   })
-  hear('lease.refused', ({ key }) => {
+  subscribe('lease.refused', ({ key }) => {
     for (const who of whose([key])) metrics.leaseRefused.add(1, who)
   })
-  hear('lease.unreachable', ({ key }) => {
+  subscribe('lease.unreachable', ({ key }) => {
     for (const who of whose([key])) metrics.leaseUnreachable.add(1, who)
   })
-  hear('lease.renewed', ({ key, outcome }) => {
+  subscribe('lease.renewed', ({ key, outcome }) => {
     for (const who of whose([key])) metrics.leaseRenewals.add(1, { ...who, 'lockstep.outcome': outcome })
   })
-  hear('lease.lost', ({ key, heldMs, reason }) => {
+  subscribe('lease.lost', ({ key, heldMs, reason }) => {
     for (const who of whose([key])) {
       metrics.leaseLost.add(1, { ...who, 'lockstep.reason': reason })
       metrics.leaseHold.record(heldMs / 1000, who)
     }
   })
-  hear('lease.released', ({ key, heldMs }) => {
+  subscribe('lease.released', ({ key, heldMs }) => {
     for (const who of whose([key])) metrics.leaseHold.record(heldMs / 1000, who)
   })
-  outboxMetrics(metrics, maxValues, hear)
+  outboxMetrics(metrics, maxValues, subscribe)
   // Not `rows.outOfOrder`: whoever listens to it makes every lockRows() ask for more columns.
 }
 
 /** The attribute is the topic, never the key: keys are without number. */
-function outboxMetrics(metrics: Metrics, maxValues: number, hear: Hear): void {
+function outboxMetrics(metrics: Metrics, maxValues: number, subscribe: Subscribe): void {
   const dispatchers = new LabelBound(maxValues)
   const topics = new LabelBound(maxValues)
   const by = (dispatcher: string): Attributes => ({ 'lockstep.dispatcher': dispatchers.bounded(dispatcher) })
@@ -111,10 +111,10 @@ function outboxMetrics(metrics: Metrics, maxValues: number, hear: Hear): void {
     ...by(dispatcher),
     'lockstep.topic': topics.bounded(topic),
   })
-  const shards = new Standing((change, dispatcher) => metrics.shards.add(change, by(dispatcher)))
-  const sinks = new Standing((change, dispatcher) => metrics.sinksDown.add(change, by(dispatcher)))
+  const shards = new CurrentState((change, dispatcher) => metrics.shards.add(change, by(dispatcher)))
+  const sinks = new CurrentState((change, dispatcher) => metrics.sinksDown.add(change, by(dispatcher)))
 
-  hear('outbox.delivered', ({ schema, dispatcher, events, tookMs }) => {
+  subscribe('outbox.delivered', ({ schema, dispatcher, events, tookMs }) => {
     const now = Date.now()
     metrics.delivery.record(tookMs / 1000, by(dispatcher))
     for (const { topic, enqueuedAt } of events) {
@@ -125,21 +125,21 @@ function outboxMetrics(metrics: Metrics, maxValues: number, hear: Hear): void {
     }
     sinks.ends(schema, dispatcher)
   })
-  hear('outbox.parked', ({ dispatcher, topic, state }) =>
+  subscribe('outbox.parked', ({ dispatcher, topic, state }) =>
     metrics.parked.add(1, { ...of(dispatcher, topic), 'lockstep.state': state }),
   )
-  hear('outbox.unparked', ({ dispatcher, topic }) => metrics.unparked.add(1, of(dispatcher, topic)))
-  hear('outbox.sinkDown', ({ schema, dispatcher }) => sinks.begins(schema, dispatcher))
-  hear('outbox.sinkUp', ({ schema, dispatcher }) => sinks.ends(schema, dispatcher))
-  hear('outbox.shardTaken', ({ schema, dispatcher, shard, fence }) =>
+  subscribe('outbox.unparked', ({ dispatcher, topic }) => metrics.unparked.add(1, of(dispatcher, topic)))
+  subscribe('outbox.sinkDown', ({ schema, dispatcher }) => sinks.begins(schema, dispatcher))
+  subscribe('outbox.sinkUp', ({ schema, dispatcher }) => sinks.ends(schema, dispatcher))
+  subscribe('outbox.shardTaken', ({ schema, dispatcher, shard, fence }) =>
     shards.begins(schema, dispatcher, `${shard}/${fence}`),
   )
-  hear('outbox.shardLeft', ({ schema, dispatcher, shard, fence }) => {
+  subscribe('outbox.shardLeft', ({ schema, dispatcher, shard, fence }) => {
     shards.ends(schema, dispatcher, `${shard}/${fence}`)
     // It is no longer seen here what the sink does.
     if (!shards.has(schema, dispatcher)) sinks.ends(schema, dispatcher)
   })
-  hear('outbox.failed', ({ dispatcher }) => metrics.failures.add(1, by(dispatcher)))
+  subscribe('outbox.failed', ({ dispatcher }) => metrics.failures.add(1, by(dispatcher)))
 }
 
 /** How far behind the dispatchers are, asked of the database when metrics are collected. The answer stops it. */
@@ -165,12 +165,12 @@ export function lagMetrics(meter: OpenTelemetryMeter, maxValues: number, outbox:
 }
 
 /** What is so at present, of which each beginning and each end may be told more than once. */
-class Standing {
-  readonly #tell: (change: 1 | -1, dispatcher: string) => void
+class CurrentState {
+  readonly #report: (change: 1 | -1, dispatcher: string) => void
   readonly #standing = new Map<string, Set<string>>()
 
-  constructor(tell: (change: 1 | -1, dispatcher: string) => void) {
-    this.#tell = tell
+  constructor(report: (change: 1 | -1, dispatcher: string) => void) {
+    this.#report = report
   }
 
   has(schema: string, dispatcher: string): boolean {
@@ -181,11 +181,11 @@ class Standing {
     const standing = this.#of(schema, dispatcher)
     if (standing.has(what)) return
     standing.add(what)
-    this.#tell(1, dispatcher)
+    this.#report(1, dispatcher)
   }
 
   ends(schema: string, dispatcher: string, what = ''): void {
-    if (this.#of(schema, dispatcher).delete(what)) this.#tell(-1, dispatcher)
+    if (this.#of(schema, dispatcher).delete(what)) this.#report(-1, dispatcher)
   }
 
   #of(schema: string, dispatcher: string): Set<string> {

@@ -9,7 +9,7 @@ import {
   type SpanLink,
   STATUS_ERROR,
 } from './otelApi.ts'
-import type { Hear } from './otelMetrics.ts'
+import type { Subscribe } from './otelMetrics.ts'
 
 type Tracer = ReturnType<OpenTelemetryTracerProvider['getTracer']>
 
@@ -38,18 +38,23 @@ interface CallSoFar {
  *
  * The events of one call have the very same list of keys in them; that is how they are put together.
  */
-export function telemetrySpans(api: OpenTelemetryApi, tracer: Tracer, withKeys: boolean, hear: Hear): () => void {
-  const teller = new Teller(api, tracer, withKeys)
-  transactionSpans(teller, hear)
-  const endLeases = leaseSpans(teller, hear)
-  const endSinks = outboxSpans(teller, hear)
+export function telemetrySpans(
+  api: OpenTelemetryApi,
+  tracer: Tracer,
+  withKeys: boolean,
+  subscribe: Subscribe,
+): () => void {
+  const writer = new SpanWriter(api, tracer, withKeys)
+  transactionSpans(writer, subscribe)
+  const endLeases = leaseSpans(writer, subscribe)
+  const endSinks = outboxSpans(writer, subscribe)
   return () => {
     endLeases()
     endSinks()
   }
 }
 
-function transactionSpans(teller: Teller, hear: Hear): void {
+function transactionSpans(writer: SpanWriter, subscribe: Subscribe): void {
   const calls = new WeakMap<readonly string[], CallSoFar>()
   const callOf = (keys: readonly string[]): CallSoFar => {
     let call = calls.get(keys)
@@ -68,81 +73,81 @@ function transactionSpans(teller: Teller, hear: Hear): void {
     const call = callOf(keys)
     const now = Date.now()
     const startedAt = now - waitMs
-    const attributes = { ...teller.who(message.schema, keys, sharedKeys), ...more }
-    const span = teller.start('lockstep.transaction', attributes, {
+    const attributes = { ...writer.who(message.schema, keys, sharedKeys), ...more }
+    const span = writer.start('lockstep.transaction', attributes, {
       startedAt,
       links: call.previous === undefined ? [] : [call.previous],
     })
-    const wait = teller.start('lockstep.lock.wait', attributes, { startedAt, below: span })
+    const wait = writer.start('lockstep.lock.wait', attributes, { startedAt, below: span })
     if (call.contended !== undefined)
       wait.addEvent('lockstep.lock.contended', { 'lockstep.where': call.contended.where }, call.contended.at)
     if (call.slow !== undefined) {
       const { at, waitedFor, pids } = call.slow
       wait.addEvent('lockstep.lock.slow', { 'lockstep.waited_for': waitedFor, 'lockstep.holder.pids': [...pids] }, at)
     }
-    if (failure !== undefined) teller.fail(wait, failure)
+    if (failure !== undefined) writer.fail(wait, failure)
     wait.end(now)
     calls.set(keys, { span, startedAt, waitMs })
     return span
   }
   const end = (message: EventMessage<'lock.requested'>, waitedMs: number, code: string, more: Attributes): void => {
     const span = begin(message, waitedMs, more, code)
-    teller.fail(span, code)
+    writer.fail(span, code)
     span.end()
     calls.delete(message.keys)
   }
 
-  hear('lock.contended', ({ keys, where }) => void (callOf(keys).contended = { at: Date.now(), where }))
-  hear('lock.slow', ({ keys, waitedFor, holders }) => {
+  subscribe('lock.contended', ({ keys, where }) => void (callOf(keys).contended = { at: Date.now(), where }))
+  subscribe('lock.slow', ({ keys, waitedFor, holders }) => {
     const call = callOf(keys)
     // It is told after the holders were asked for: the wait may be over by now.
     if (call.span !== undefined) return
     const pids = holders.flatMap(({ pid }) => (pid === undefined ? [] : [String(pid)]))
     call.slow = { at: Date.now(), waitedFor, pids }
   })
-  hear('lock.acquired', (message) => {
+  subscribe('lock.acquired', (message) => {
     const { waitMs, contended, attempt } = message
     begin(message, waitMs, { 'lockstep.contended': contended, 'lockstep.attempt': attempt })
   })
-  hear('lock.timedOut', (message) => {
+  subscribe('lock.timedOut', (message) => {
     end(message, message.waitedMs, 'LOCKSTEP_LOCK_TIMEOUT', { 'lockstep.waited_for': message.waitedFor })
   })
-  hear('lock.refused', (message) => end(message, 0, 'LOCKSTEP_QUEUE_FULL', {}))
-  hear('lock.abandoned', (message) => end(message, message.waitedMs, 'LOCKSTEP_LOCK_ABORTED', {}))
-  hear('lock.released', ({ keys, holdMs, outcome }) => {
+  subscribe('lock.refused', (message) => end(message, 0, 'LOCKSTEP_QUEUE_FULL', {}))
+  subscribe('lock.abandoned', (message) => end(message, message.waitedMs, 'LOCKSTEP_LOCK_ABORTED', {}))
+  subscribe('lock.released', ({ keys, holdMs, outcome }) => {
     const { span, startedAt = 0, waitMs = 0 } = callOf(keys)
     if (span === undefined) return
     span.setAttribute('lockstep.outcome', outcome)
-    if (outcome !== 'committed') teller.fail(span, outcome)
+    if (outcome !== 'committed') writer.fail(span, outcome)
     span.end(startedAt + waitMs + holdMs)
     // Another attempt may follow; without one, the list of keys goes, and this with it.
     calls.set(keys, { previous: { context: span.spanContext() } })
   })
-  hear('transaction.retried', ({ attempt, delayMs, reason }) => {
+  subscribe('transaction.retried', ({ attempt, delayMs, reason }) => {
     const attributes: Attributes = { 'lockstep.attempt': attempt, 'lockstep.delay_ms': delayMs }
     if (reason !== undefined) attributes['lockstep.reason'] = reason
-    teller.tellActive('lockstep.transaction.retried', attributes)
+    writer.reportOnActiveSpan('lockstep.transaction.retried', attributes)
   })
-  hear('commit.resolved', ({ schema, keys, outcome, tookMs }) => {
-    const span = teller.start(
+  subscribe('commit.resolved', ({ schema, keys, outcome, tookMs }) => {
+    const span = writer.start(
       'lockstep.commit.resolve',
-      { ...teller.who(schema, keys), 'lockstep.outcome': outcome },
+      { ...writer.who(schema, keys), 'lockstep.outcome': outcome },
       { startedAt: Date.now() - tookMs },
     )
-    if (outcome === 'unknown') teller.fail(span, 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN')
+    if (outcome === 'unknown') writer.fail(span, 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN')
     span.end()
   })
-  hear('combine.batch', ({ schema, key, size, waiting, tookMs, outcome }) => {
+  subscribe('combine.batch', ({ schema, key, size, waiting, tookMs, outcome }) => {
     const counts = { 'lockstep.batch.size': size, 'lockstep.batch.waiting': waiting, 'lockstep.outcome': outcome }
-    const attributes = { ...teller.who(schema, [key]), ...counts }
-    const span = teller.start('lockstep.combine.batch', attributes, { startedAt: Date.now() - tookMs })
-    if (outcome !== 'committed') teller.fail(span, outcome)
+    const attributes = { ...writer.who(schema, [key]), ...counts }
+    const span = writer.start('lockstep.combine.batch', attributes, { startedAt: Date.now() - tookMs })
+    if (outcome !== 'committed') writer.fail(span, outcome)
     span.end()
   })
 }
 
 /** The answer ends those that are open. */
-function leaseSpans(teller: Teller, hear: Hear): () => void {
+function leaseSpans(writer: SpanWriter, subscribe: Subscribe): () => void {
   // A lease may be lost in a timer that belongs to nobody: its span is begun where it was granted.
   const open = new Map<string, OpenTelemetrySpan>()
   const nameOf = ({ schema, key, fence }: { schema: string; key: string; fence: bigint }): string =>
@@ -153,38 +158,38 @@ function leaseSpans(teller: Teller, hear: Hear): () => void {
     return span
   }
   const about = (schema: string, key: string, holder: string): Attributes => ({
-    ...teller.who(schema, [key]),
+    ...writer.who(schema, [key]),
     'lockstep.holder': holder,
   })
 
-  hear('lease.acquired', (lease) => {
+  subscribe('lease.acquired', (lease) => {
     const { schema, key, holder, fence, waitedMs } = lease
     const attributes = { ...about(schema, key, holder), 'lockstep.fence': String(fence) }
     const now = Date.now()
-    teller.start('lockstep.lease.wait', attributes, { startedAt: now - waitedMs }).end(now)
+    writer.start('lockstep.lease.wait', attributes, { startedAt: now - waitedMs }).end(now)
     if (open.size < MAX_OPEN_LEASES)
-      open.set(nameOf(lease), teller.start('lockstep.lease.hold', attributes, { startedAt: now }))
+      open.set(nameOf(lease), writer.start('lockstep.lease.hold', attributes, { startedAt: now }))
   })
-  hear('lease.refused', ({ schema, key, holder, heldBy, leftMs, waits }) => {
+  subscribe('lease.refused', ({ schema, key, holder, heldBy, leftMs, waits }) => {
     const attributes = { ...about(schema, key, holder), 'lockstep.left_ms': leftMs, 'lockstep.waits': waits }
-    teller.tellActive(
+    writer.reportOnActiveSpan(
       'lockstep.lease.refused',
       heldBy === undefined ? attributes : { ...attributes, 'lockstep.held_by': heldBy },
     )
   })
-  hear('lease.renewed', (lease) => {
+  subscribe('lease.renewed', (lease) => {
     // Those that went well would fill the span of a long lease, and say nothing.
     if (lease.outcome === 'unknown') open.get(nameOf(lease))?.addEvent('lockstep.lease.heartbeat_unanswered')
   })
-  hear('lease.lost', (lease) => {
+  subscribe('lease.lost', (lease) => {
     const span = take(lease)
     if (span === undefined) return
     span.setAttribute('lockstep.reason', lease.reason)
     // A process that goes down in good order loses what it has: that is no failure.
-    if (lease.reason !== 'closed') teller.fail(span, 'LOCKSTEP_LEASE_LOST')
+    if (lease.reason !== 'closed') writer.fail(span, 'LOCKSTEP_LEASE_LOST')
     span.end()
   })
-  hear('lease.released', (lease) => take(lease)?.end())
+  subscribe('lease.released', (lease) => take(lease)?.end())
   return () => {
     for (const span of open.values()) span.end()
     open.clear()
@@ -192,7 +197,7 @@ function leaseSpans(teller: Teller, hear: Hear): () => void {
 }
 
 /** The answer ends those that are open. */
-function outboxSpans(teller: Teller, hear: Hear): () => void {
+function outboxSpans(writer: SpanWriter, subscribe: Subscribe): () => void {
   const down = new Map<string, OpenTelemetrySpan>()
   const by = (schema: string, dispatcher: string): Attributes => ({
     'db.system.name': 'postgresql',
@@ -204,7 +209,7 @@ function outboxSpans(teller: Teller, hear: Hear): () => void {
     down.delete(`${schema}\0${dispatcher}`)
   }
 
-  hear('outbox.delivered', (message) => {
+  subscribe('outbox.delivered', (message) => {
     const { schema, dispatcher, shard, events, tookMs } = message
     const attributes: Attributes = {
       ...by(schema, dispatcher),
@@ -214,36 +219,36 @@ function outboxSpans(teller: Teller, hear: Hear): () => void {
     }
     const topics = new Set(events.map(({ topic }) => topic))
     if (topics.size === 1) attributes['messaging.destination.name'] = [...topics].join('')
-    const links = teller.linksTo(events)
+    const links = writer.linksTo(events)
     const how = { startedAt: Date.now() - tookMs, links, kind: SPAN_KIND.producer }
-    teller.start('lockstep.outbox.deliver', attributes, how).end()
+    writer.start('lockstep.outbox.deliver', attributes, how).end()
     isUp(message)
   })
-  hear('outbox.parked', ({ schema, dispatcher, topic, key, seq, attempts, reason, state }) => {
+  subscribe('outbox.parked', ({ schema, dispatcher, topic, key, seq, attempts, reason, state }) => {
     const attributes: Attributes = {
       ...by(schema, dispatcher),
       'messaging.destination.name': topic,
       'lockstep.attempts': attempts,
       'lockstep.state': state,
-      ...teller.stream(key, seq, reason),
+      ...writer.stream(key, seq, reason),
     }
-    const span = teller.start('lockstep.outbox.parked', attributes, { startedAt: Date.now() })
-    teller.fail(span, state)
+    const span = writer.start('lockstep.outbox.parked', attributes, { startedAt: Date.now() })
+    writer.fail(span, state)
     span.end()
   })
-  hear('outbox.unparked', ({ schema, dispatcher, topic, key }) => {
-    const attributes = { ...by(schema, dispatcher), 'messaging.destination.name': topic, ...teller.stream(key) }
-    teller.start('lockstep.outbox.unparked', attributes, { startedAt: Date.now() }).end()
+  subscribe('outbox.unparked', ({ schema, dispatcher, topic, key }) => {
+    const attributes = { ...by(schema, dispatcher), 'messaging.destination.name': topic, ...writer.stream(key) }
+    writer.start('lockstep.outbox.unparked', attributes, { startedAt: Date.now() }).end()
   })
-  hear('outbox.sinkDown', ({ schema, dispatcher, sink }) => {
+  subscribe('outbox.sinkDown', ({ schema, dispatcher, sink }) => {
     const name = `${schema}\0${dispatcher}`
     if (down.has(name)) return
     const attributes = { ...by(schema, dispatcher), 'lockstep.sink': sink }
-    const span = teller.start('lockstep.outbox.sink_down', attributes, { startedAt: Date.now() })
-    teller.fail(span, 'sink_down')
+    const span = writer.start('lockstep.outbox.sink_down', attributes, { startedAt: Date.now() })
+    writer.fail(span, 'sink_down')
     down.set(name, span)
   })
-  hear('outbox.sinkUp', isUp)
+  subscribe('outbox.sinkUp', isUp)
   return () => {
     for (const span of down.values()) span.end()
     down.clear()
@@ -258,7 +263,7 @@ interface SpanDetails {
 }
 
 /** Makes spans, and knows what may be said in them. */
-class Teller {
+class SpanWriter {
   readonly #api: OpenTelemetryApi
   readonly #tracer: Tracer
   readonly #withKeys: boolean
@@ -305,7 +310,7 @@ class Teller {
   }
 
   /** Says it in the span of whoever called, if there is one. */
-  tellActive(name: string, attributes: Attributes): void {
+  reportOnActiveSpan(name: string, attributes: Attributes): void {
     this.#api.trace.getSpan(this.#api.context.active())?.addEvent(name, attributes)
   }
 

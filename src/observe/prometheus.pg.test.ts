@@ -2,7 +2,7 @@ import * as client from 'prom-client'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LeaseHeld, LockAborted, LockTimeout, QueueFull } from '../errors.ts'
+import { LeaseHeldError, LockAbortedError, LockTimeoutError, QueueFullError } from '../errors.ts'
 import { perEvent } from '../outbox/index.ts'
 import { lockstepMetrics } from './prometheus.ts'
 
@@ -89,14 +89,14 @@ test('timeout, and a wait that its caller gives up', async () => {
   // Warm, so that the time is spent at the server and not on connecting.
   await waiter.lockstep.transaction({}, async () => undefined)
   const late = failureOf(waiter.lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => undefined))
-  expect(await late).toBeInstanceOf(LockTimeout)
+  expect(await late).toBeInstanceOf(LockTimeoutError)
   expect(await counted()).toMatchObject({ contendedAtServer: 1, timeouts: 1, abandoned: 0 })
   const abort = new AbortController()
   const given = { lock: 'Order:1', signal: abort.signal } as const
   const impatient = failureOf(waiter.lockstep.transaction(given, async () => undefined))
   await bench.waiters(1)
   abort.abort()
-  expect(await impatient).toBeInstanceOf(LockAborted)
+  expect(await impatient).toBeInstanceOf(LockAbortedError)
   leave.give()
   await first
   expect(await counted()).toEqual({ ...twice, contendedAtServer: 2, timeouts: 1, abandoned: 1 })
@@ -111,7 +111,7 @@ test.each([
   const first = clients[0]?.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
   await held.given
   const tried = clients[from]?.lockstep.transaction({ lock: 'Order:1', noWait: true }, async () => undefined)
-  expect(await failureOf(tried as Promise<unknown>)).toBeInstanceOf(LockTimeout)
+  expect(await failureOf(tried as Promise<unknown>)).toBeInstanceOf(LockTimeoutError)
   leave.give()
   await first
   expect(await counted()).toMatchObject({ acquired: 1, timeouts: 0 })
@@ -184,7 +184,7 @@ test('combined calls: one batch, and one that was not taken', async () => {
   const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
   await held.given
   const calls = [1, 2, 3].map((number) => call(number))
-  expect(await failureOf(call(4))).toBeInstanceOf(QueueFull)
+  expect(await failureOf(call(4))).toBeInstanceOf(QueueFullError)
   await bench.waiters(1)
   leave.give()
   await Promise.all([first, ...calls])
@@ -198,7 +198,7 @@ test('combined calls: one batch, and one that was not taken', async () => {
 test('leases: granted, refused, kept alive, given back, taken away', async () => {
   const [one, other] = [bench.open('pg').lockstep, bench.open('pg').lockstep]
   const lease = await one.leases.acquire('Instance:1', { ttlMs: 300 })
-  expect(await failureOf(other.leases.acquire('Instance:1'))).toBeInstanceOf(LeaseHeld)
+  expect(await failureOf(other.leases.acquire('Instance:1'))).toBeInstanceOf(LeaseHeldError)
   const renewed = 'lockstep_lease_renewed_total{operation="Instance",outcome="renewed"}'
   await expect.poll(() => value(renewed)).toBeGreaterThan(0)
   await other.leases.forceRelease('Instance:1', { by: 'the test', reason: 'to see it counted' })

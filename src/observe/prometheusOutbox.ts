@@ -4,7 +4,7 @@ import type { DispatcherLag } from './outboxLag.ts'
 type Labels = Readonly<Record<string, string>>
 
 /** What the metrics of the outbox are made with. */
-export interface OutboxMetricsGrounds {
+export interface OutboxMetricsContext {
   readonly counter: (name: string, help: string, labelNames: string[]) => Labelled<{ inc(value?: number): void }>
   readonly gauge: (
     name: string,
@@ -40,11 +40,11 @@ const BUCKETS_LATENCY_SECONDS = [
 ]
 
 /** Counts and times what dispatchers do. The label is the topic, never the key: keys are without number. */
-export function outboxMetrics(grounds: OutboxMetricsGrounds): void {
-  const { hear } = grounds
-  const metrics = makeMetrics(grounds)
-  lagMetrics(grounds)
-  const table = new OutboxSeriesTable(metrics, grounds)
+export function outboxMetrics(context: OutboxMetricsContext): void {
+  const { hear } = context
+  const metrics = makeMetrics(context)
+  lagMetrics(context)
+  const table = new OutboxSeriesTable(metrics, context)
 
   hear('outbox.delivered', ({ schema, dispatcher, events, tookMs }) => {
     const here = table.dispatcher(schema, dispatcher)
@@ -78,7 +78,7 @@ export function outboxMetrics(grounds: OutboxMetricsGrounds): void {
 }
 
 /** Each is read by itself, and all from one answer. Dispatchers of one label are shown together. */
-function lagMetrics({ gauge, lag, dispatchers }: OutboxMetricsGrounds): void {
+function lagMetrics({ gauge, lag, dispatchers }: OutboxMetricsContext): void {
   const show = (
     name: string,
     help: string,
@@ -110,7 +110,7 @@ function lagMetrics({ gauge, lag, dispatchers }: OutboxMetricsGrounds): void {
 type Metrics = ReturnType<typeof makeMetrics>
 
 // Told in docs/reference/prometheus.md as well, which a test compares with this list.
-function makeMetrics({ counter, gauge, histogram }: OutboxMetricsGrounds) {
+function makeMetrics({ counter, gauge, histogram }: OutboxMetricsContext) {
   const who = ['dispatcher']
   const what = ['dispatcher', 'topic']
   return {

@@ -2,11 +2,11 @@ import { beforeAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import {
-  InvalidOption,
+  InvalidOptionError,
   key,
   type Lockstep,
   type NestedOnceOptions,
-  NestedTransaction,
+  NestedTransactionError,
   type OnceResult,
   type Transaction,
 } from '../index.ts'
@@ -136,9 +136,11 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     })
     await expect(rolledBack).rejects.toThrow('changed my mind')
     expect(await open(lockstep, symbol)).toMatchObject({ created: true })
-    await expect(lockstep.transaction({ lock: key`Other:${symbol}` }, within)).rejects.toBeInstanceOf(NestedTransaction)
+    await expect(lockstep.transaction({ lock: key`Other:${symbol}` }, within)).rejects.toBeInstanceOf(
+      NestedTransactionError,
+    )
     await expect(lockstep.transaction({ lockShared: key`Position:${symbol}` }, within)).rejects.toBeInstanceOf(
-      NestedTransaction,
+      NestedTransactionError,
     )
   })
 
@@ -183,25 +185,25 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     const symbol = symbolOf('refused')
     await lockstep.transaction({ lock: key`Position:${symbol}` }, async (tx) => {
       const error = await failureOf(open(lockstep, symbol))
-      expect(error).toBeInstanceOf(NestedTransaction)
+      expect(error).toBeInstanceOf(NestedTransactionError)
       expect((error as Error).message).toMatch(/tx\.once\(\).*lockstep\.detached\(fn\)/s)
       const { find } = position(symbol)
       const external = { find: async () => ({ done: await find(tx) }), begin: find, act: find, finish: async () => 1 }
       const nested = await failureOf(lockstep.onceExternal(key`Position:${symbol}`, external as never))
-      expect(nested).toBeInstanceOf(NestedTransaction)
+      expect(nested).toBeInstanceOf(NestedTransactionError)
       expect((nested as Error).message).toContain('committed before it acts')
       const former = await failureOf(tx.once(key`Position:${symbol}`, external as never))
-      expect(former).toBeInstanceOf(InvalidOption)
+      expect(former).toBeInstanceOf(InvalidOptionError)
       expect((former as Error).message).toContain('lockstep.onceExternal(key, {')
       const useless = { ...position(symbol), waitMs: 5 }
-      await expect(tx.once(key`Position:${symbol}`, useless)).rejects.toBeInstanceOf(InvalidOption)
+      await expect(tx.once(key`Position:${symbol}`, useless)).rejects.toBeInstanceOf(InvalidOptionError)
     })
   })
 
   test('bad input', async () => {
     const { lockstep } = bench.open(driver)
-    await expect(lockstep.once(key`Position:x`, {} as never)).rejects.toBeInstanceOf(InvalidOption)
-    await expect(lockstep.once(key`Position:x`, undefined as never)).rejects.toBeInstanceOf(InvalidOption)
+    await expect(lockstep.once(key`Position:x`, {} as never)).rejects.toBeInstanceOf(InvalidOptionError)
+    await expect(lockstep.once(key`Position:x`, undefined as never)).rejects.toBeInstanceOf(InvalidOptionError)
     await expect(lockstep.once('lock' as never, position('x'))).rejects.toMatchObject({ code: 'LOCKSTEP_INVALID_KEY' })
   })
 })

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { checkKey, type Key } from '../locks/index.ts'
 import { codeOf, findCause, UNIQUE_VIOLATION } from '../postgres/index.ts'
 import {
@@ -34,7 +34,7 @@ export async function once<Value, Client>(
   checkOptions('once()', options, ONCE_OPTIONS)
   const { find, create, ...rest } = options
   if (typeof find !== 'function' || typeof create !== 'function') {
-    throw new InvalidOption('once() needs two functions, `find` and `create`.', {
+    throw new InvalidOptionError('once() needs two functions, `find` and `create`.', {
       advice: 'Call once(key, { find: async (tx) => …, create: async (tx) => … }).',
       keys: [key],
     })

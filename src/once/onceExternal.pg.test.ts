@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { positionsOn } from '../../tools/server/testing/positions.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, key, LeaseHeld, LeaseLost } from '../index.ts'
+import { InvalidOptionError, key, LeaseHeldError, LeaseLostError } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -102,14 +102,14 @@ describe.each(DRIVERS)('onceExternal, %s', (driver) => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const lease = await one.leases.acquire(key`Position:XRP`)
     const error = await failureOf(other.onceExternal(key`Position:XRP`, { ...position('XRP'), waitMs: 50 }))
-    expect(error).toBeInstanceOf(LeaseHeld)
-    expect(error).not.toBeInstanceOf(LeaseLost)
+    expect(error).toBeInstanceOf(LeaseHeldError)
+    expect(error).not.toBeInstanceOf(LeaseLostError)
     await lease.release()
   })
 
   test('bad input', async () => {
     const { lockstep } = bench.open(driver)
     const { begin: _, ...halfDone } = position('X')
-    await expect(lockstep.onceExternal(key`Position:X`, halfDone as never)).rejects.toBeInstanceOf(InvalidOption)
+    await expect(lockstep.onceExternal(key`Position:X`, halfDone as never)).rejects.toBeInstanceOf(InvalidOptionError)
   })
 })

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, LeaseLost, NestedTransaction } from '../errors.ts'
+import { InvalidOptionError, LeaseLostError, NestedTransactionError } from '../errors.ts'
 import { checkKey, type Key } from '../locks/index.ts'
 import type { Lease, LeaseOptions, Leases } from '../leases/index.ts'
 import {
@@ -95,9 +95,9 @@ export async function onceExternal<Value, Pending, Outcome, Client>(
       return await leases.run(key, lease, async (held) => (result = await createUnder(held, options)))
     } catch (error) {
       // Lost after the last transaction had committed: it is done all the same.
-      if (error instanceof LeaseLost && result !== undefined) return result
+      if (error instanceof LeaseLostError && result !== undefined) return result
       // Somebody else is at it: what it makes is what this caller wants.
-      if (!(error instanceof LeaseLost) || error.reason === 'closed' || losses >= MAX_LOSSES) throw error
+      if (!(error instanceof LeaseLostError) || error.reason === 'closed' || losses >= MAX_LOSSES) throw error
     }
   }
 }
@@ -123,7 +123,7 @@ async function createUnder<Value, Pending, Outcome, Client>(
       .transaction({}, async (tx) => abandon?.(tx, pending, error))
       .catch((failure: unknown) => {
         // What could not be taken away is taken over by the next; why `act` failed is what the caller must know.
-        throw failure instanceof LeaseLost ? failure : error
+        throw failure instanceof LeaseLostError ? failure : error
       })
     throw error
   }
@@ -135,8 +135,8 @@ function isDone<Value, Pending>(found: Found<Value, Pending>): found is { readon
 }
 
 /** Its beginning must be committed before it acts, and the transaction would hold its connection and its locks meanwhile. */
-function calledInside(key: Key): NestedTransaction {
-  return new NestedTransaction(`onceExternal() on ${key} was called inside a transaction.`, {
+function calledInside(key: Key): NestedTransactionError {
+  return new NestedTransactionError(`onceExternal() on ${key} was called inside a transaction.`, {
     advice:
       'Its beginning must be committed before it acts. Call it before or after the transaction, or run it inside lockstep.detached(fn).',
     keys: [key],
@@ -148,7 +148,7 @@ function checkFunctions(key: Key, options: object): void {
     (name) => typeof (options as Record<string, unknown>)[name] !== 'function',
   )
   if (missing.length === 0) return
-  throw new InvalidOption(
+  throw new InvalidOptionError(
     `onceExternal() needs the functions find, begin, act and finish; missing: ${missing.join(', ')}.`,
     {
       advice: 'To create in one transaction, call once(key, { find, create }).',

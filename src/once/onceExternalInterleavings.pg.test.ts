@@ -3,7 +3,7 @@ import { strikeNextCommit } from '../../proofs/faults/inCommit.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { positionsOn } from '../../tools/server/testing/positions.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, LeaseLost } from '../index.ts'
+import { key, LeaseLostError } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -12,7 +12,7 @@ const { orders, position, stateOf } = positionsOn(bench)
 
 describe.each(DRIVERS)('interleavings of onceExternal, %s', (driver) => {
   // Once: as a part of the transaction, act would run before its beginning is committed, and when the outer one rolls back the thing
-  // is there and its id is gone. It must refuse (NestedTransaction).
+  // is there and its id is gone. It must refuse (NestedTransactionError).
   test('inside a transaction that rolls back nothing is done outside, or it is not done twice', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep
@@ -147,7 +147,7 @@ describe.each(DRIVERS)('interleavings of onceExternal, %s', (driver) => {
         },
       }),
     )
-    expect(error).toBeInstanceOf(LeaseLost)
+    expect(error).toBeInstanceOf(LeaseLostError)
     expect(acts).toBe(3)
     expect(orders.size).toBe(1)
     expect(await stateOf('THREE')).toEqual([{ state: 'opening' }])

@@ -3,7 +3,7 @@ import type { ReservedSql } from 'postgres'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { type Client, DRIVERS, type DriverName, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
-import { DriverUnsupported, JoinRefused, type Transaction, TransactionEnded } from '../index.ts'
+import { DriverUnsupportedError, JoinRefusedError, type Transaction, TransactionEndedError } from '../index.ts'
 
 /** Events in a transaction that the caller opened. Where there is none, the event would be committed by itself, whatever comes after. */
 
@@ -42,7 +42,7 @@ describe.each(DRIVERS)('%s', (driver) => {
   describe.each(ROUTES)('%s', (route) => {
     test('refuses a pool', async () => {
       const { lockstep, pool } = open(driver, route)
-      expect(await failureOf(lockstep.outbox.enqueue(pool, EVENT))).toBeInstanceOf(JoinRefused)
+      expect(await failureOf(lockstep.outbox.enqueue(pool, EVENT))).toBeInstanceOf(JoinRefusedError)
       expect(await stored()).toEqual([])
     })
 
@@ -50,7 +50,7 @@ describe.each(DRIVERS)('%s', (driver) => {
       const client = open(driver, route)
       await withClient(client, async (own) => {
         const error = await failureOf(client.lockstep.outbox.enqueue(own, EVENT))
-        expect(error).toBeInstanceOf(JoinRefused)
+        expect(error).toBeInstanceOf(JoinRefusedError)
         expect(error).toMatchObject({ code: 'LOCKSTEP_JOIN_REFUSED', cause: { code: '25P01' } })
       })
       expect(await stored()).toEqual([])
@@ -68,9 +68,9 @@ describe.each(DRIVERS)('%s', (driver) => {
         await tx.enqueue(EVENT)
         await send('COMMIT')
         const error = await failureOf(tx.enqueue(EVENT))
-        expect(error instanceof JoinRefused || error instanceof TransactionEnded).toBe(true)
+        expect(error instanceof JoinRefusedError || error instanceof TransactionEndedError).toBe(true)
         const many = await failureOf(tx.enqueueMany([EVENT, EVENT]))
-        expect(many instanceof JoinRefused || many instanceof TransactionEnded).toBe(true)
+        expect(many instanceof JoinRefusedError || many instanceof TransactionEndedError).toBe(true)
       })
       expect(await stored()).toHaveLength(1)
     })
@@ -108,7 +108,7 @@ describe.each(DRIVERS)('%s', (driver) => {
   test('refuses what is no client', async () => {
     const { lockstep } = bench.open(driver)
     for (const wrong of [undefined, null, 1, {}, 'client']) {
-      expect(await failureOf(lockstep.outbox.enqueue(wrong as never, EVENT))).toBeInstanceOf(DriverUnsupported)
+      expect(await failureOf(lockstep.outbox.enqueue(wrong as never, EVENT))).toBeInstanceOf(DriverUnsupportedError)
     }
     await lockstep.transaction({}, async (tx: Transaction) => {
       expect(await failureOf(lockstep.outbox.enqueue(tx, EVENT))).toMatchObject({

@@ -4,7 +4,7 @@ import type { OutboxEvent } from './event.ts'
 import { type BatchContext, byStream, type Delivery, type Sink } from './sink.ts'
 
 /** A stream that got no further. */
-export interface Stop {
+export interface StoppedStream {
   /** The place of the event at which it was stopped. */
   readonly place: number
   readonly reason: string
@@ -26,9 +26,9 @@ type CheckedEvent = OutboxEvent & { readonly fault?: string | undefined }
 export interface DeliveryReport {
   /** Places of the events that the other side has. */
   readonly sent: ReadonlySet<number>
-  readonly stops: readonly Stop[]
+  readonly stops: readonly StoppedStream[]
   /** Nothing got through: the sink is down, and no event is to blame. */
-  readonly down: Stop | undefined
+  readonly down: StoppedStream | undefined
 }
 
 /** So many streams are tried alone before the sink is held to be down. */
@@ -48,21 +48,21 @@ export async function deliver(
   sink: Sink,
   breaker: Breaker,
   events: readonly CheckedEvent[],
-  context: BatchContext,
+  batchContext: BatchContext,
   provenSince?: number,
 ): Promise<DeliveryReport> {
   const startedAt = performance.now()
   const sent = new Set<number>()
-  let stops: Stop[] = []
+  let stops: StoppedStream[] = []
   const { streams, faults } = sort(events)
   const places = faults.length === 0 ? [...events.keys()] : streams.flat().toSorted((one, other) => one - other)
-  const answers = await ask(sink, events, places, context)
+  const answers = await ask(sink, events, places, batchContext)
   if (Array.isArray(answers)) stops = streams.flatMap((stream) => readStream(stream, answers, sent))
   else {
     for (const stream of streams) {
-      const enough = context.signal.aborted || (sent.size === 0 && stops.length >= ENOUGH_ALONE)
+      const enough = batchContext.signal.aborted || (sent.size === 0 && stops.length >= ENOUGH_ALONE)
       if (enough) stops.push(stopAt(stream[0] as number, { unknown: NOT_TRIED }))
-      else stops.push(...(await sendAlone(sink, events, stream, context, sent)))
+      else stops.push(...(await sendAlone(sink, events, stream, batchContext, sent)))
     }
   }
   // Somebody else's success shows as well that the sink is not down.
@@ -78,9 +78,9 @@ export async function deliver(
 /** The places of each stream's events up to the first that no sink can be given, and those. */
 function sort(events: readonly CheckedEvent[]): {
   readonly streams: readonly (readonly number[])[]
-  readonly faults: readonly { readonly before: readonly number[]; readonly stop: Stop }[]
+  readonly faults: readonly { readonly before: readonly number[]; readonly stop: StoppedStream }[]
 } {
-  const faults: { before: readonly number[]; stop: Stop }[] = []
+  const faults: { before: readonly number[]; stop: StoppedStream }[] = []
   const streams: (readonly number[])[] = []
   for (const places of byStream(events).values()) {
     const at = places.findIndex((place) => events[place]?.fault !== undefined)
@@ -100,12 +100,12 @@ async function ask(
   sink: Sink,
   events: readonly OutboxEvent[],
   places: readonly number[],
-  context: BatchContext,
+  batchContext: BatchContext,
 ): Promise<readonly Delivery[] | { thrown: unknown }> {
   if (places.length === 0) return []
   try {
     const batch = places.length === events.length ? events : places.map((place) => events[place] as OutboxEvent)
-    const answers = await sink.send(batch, context)
+    const answers = await sink.send(batch, batchContext)
     if (Array.isArray(answers) && answers.length === places.length) {
       return batch === events ? (answers as readonly Delivery[]) : spread(places, answers as readonly Delivery[])
     }
@@ -118,7 +118,7 @@ async function ask(
 }
 
 /** Reads the answers for one stream. What comes after the first event that was not sent does not count, whatever is said of it. */
-function readStream(places: readonly number[], answers: readonly Delivery[], sent: Set<number>): Stop[] {
+function readStream(places: readonly number[], answers: readonly Delivery[], sent: Set<number>): StoppedStream[] {
   for (const place of places) {
     const answer = answers[place]
     if (answer === 'sent') sent.add(place)
@@ -127,7 +127,7 @@ function readStream(places: readonly number[], answers: readonly Delivery[], sen
   return []
 }
 
-function stopAt(place: number, given: Delivery | null | undefined): Stop {
+function stopAt(place: number, given: Delivery | null | undefined): StoppedStream {
   const answer = given ?? undefined
   const stop = { place, blamed: false, failed: false, alone: false, slow: false, retryAfterMs: 0 }
   if (typeof answer === 'object' && 'refused' in answer) return { ...stop, reason: clean(answer.refused), blamed: true }
@@ -148,16 +148,16 @@ async function sendAlone(
   sink: Sink,
   events: readonly OutboxEvent[],
   places: readonly number[],
-  context: BatchContext,
+  batchContext: BatchContext,
   sent: Set<number>,
-): Promise<Stop[]> {
-  const together = await ask(sink, events, places, context)
+): Promise<StoppedStream[]> {
+  const together = await ask(sink, events, places, batchContext)
   if (Array.isArray(together)) return readStream(places, together as readonly Delivery[], sent)
   const [only] = places
   if (places.length === 1) return [thrownAt(only as number, (together as { thrown: unknown }).thrown)]
   for (const place of places) {
-    if (context.signal.aborted) return [thrownAt(place, context.signal.reason)]
-    const answers = await ask(sink, events, [place], context)
+    if (batchContext.signal.aborted) return [thrownAt(place, batchContext.signal.reason)]
+    const answers = await ask(sink, events, [place], batchContext)
     if (!Array.isArray(answers)) return [thrownAt(place, (answers as { thrown: unknown }).thrown)]
     const stopped = readStream([place], answers as readonly Delivery[], sent)
     if (stopped.length > 0) return stopped
@@ -172,7 +172,7 @@ function spread(places: readonly number[], answers: readonly Delivery[]): Delive
   return all
 }
 
-function thrownAt(place: number, thrown: unknown): Stop {
+function thrownAt(place: number, thrown: unknown): StoppedStream {
   return stopAt(place, { failed: thrown instanceof Error ? thrown.message : String(thrown) })
 }
 
@@ -186,13 +186,13 @@ function clean(reason: unknown): string {
 /** Publishes what the sink has confirmed. The context is made only where somebody listens. */
 export function reportDelivered(
   schema: string,
-  owner: { readonly context: BatchContext },
+  owner: { readonly batchContext: BatchContext },
   batch: readonly OutboxEvent[],
   report: DeliveryReport,
   startedAt: number,
 ): void {
   if (!outboxDelivered.hasSubscribers || report.sent.size === 0) return
   const events = batch.filter((_, place) => report.sent.has(place))
-  const { dispatcher, shard } = owner.context
+  const { dispatcher, shard } = owner.batchContext
   outboxDelivered.publish({ schema, dispatcher, shard, events, tookMs: performance.now() - startedAt })
 }

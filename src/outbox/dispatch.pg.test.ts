@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, type Lockstep } from '../index.ts'
+import { InvalidOptionError, type Lockstep } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** What dispatchers deliver, and in which order. */
@@ -245,12 +245,14 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
       { sink, name: 'a b' },
       { sink, giveUp: 'no' },
     ]
-    for (const options of bad) expect(() => lockstep.outbox.dispatcher(options as never)).toThrow(InvalidOption)
+    for (const options of bad) expect(() => lockstep.outbox.dispatcher(options as never)).toThrow(InvalidOptionError)
     const run = dispatching(lockstep, { name, shards: 2 })
     await enqueue(lockstep, 'a')
     await run.until(1)
     await run.stop()
-    expect(await failureOf(lockstep.outbox.dispatcher({ sink, name, shards: 4 }).run())).toBeInstanceOf(InvalidOption)
+    expect(await failureOf(lockstep.outbox.dispatcher({ sink, name, shards: 4 }).run())).toBeInstanceOf(
+      InvalidOptionError,
+    )
   })
 
   test('close() ends a dispatcher', async () => {

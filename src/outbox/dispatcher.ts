@@ -1,20 +1,20 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { DispatcherRemoved, InvalidOption, OutboxRebaseNeeded } from '../errors.ts'
+import { DispatcherRemovedError, InvalidOptionError, OutboxRebaseNeededError } from '../errors.ts'
 import type { Lease, Leases } from '../leases/index.ts'
 import { closedError, type Key } from '../locks/index.ts'
 import { outboxFailed, outboxShardLeft, outboxShardTaken, outboxSinkDown, outboxSinkUp } from '../observe/index.ts'
-import { type Incarnation, meansNoConnection, onAbort, readIncarnation } from '../postgres/index.ts'
-import { type Grounds, outsideTransactions, tellsOfLostConnection } from '../transactions/index.ts'
+import { meansNoConnection, onAbort, readServerEpoch, type ServerEpoch } from '../postgres/index.ts'
+import { type LockstepContext, outsideTransactions, reportsLostConnection } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
 import { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
-import { madeElsewhere, madeLater } from './elsewhere.ts'
+import { cursorsAheadOfServer, cursorsOfAnotherServer } from './cursorErrors.ts'
 import { onPrimary } from './onPrimary.ts'
 import { registerDispatcher } from './outbox.sql.ts'
 import { Reader } from './reader.ts'
-import { rowsIn } from './rowsIn.ts'
+import { resultRows } from './resultRows.ts'
 import { retain } from './retain.ts'
 import { Shard } from './shard.ts'
 import type { ShardSetting } from './shardSetting.ts'
@@ -53,8 +53,8 @@ export interface DispatcherRunOptions {
 const RUN_OPTIONS: OptionNames<DispatcherRunOptions> = { signal: true }
 
 /** What a dispatcher needs of its Lockstep. */
-export interface DispatcherRoom {
-  readonly grounds: Grounds
+export interface DispatcherDependencies {
+  readonly context: LockstepContext
   readonly leases: Leases
   /** Told when events were committed in this process; the answer takes it back. */
   onCommitted(listener: () => void): () => void
@@ -64,27 +64,27 @@ export interface DispatcherRoom {
 
 export class RunningDispatcher implements Dispatcher {
   readonly name: string
-  readonly #room: DispatcherRoom
+  readonly #dependencies: DispatcherDependencies
   readonly #plan: DispatcherPlan
   #running = false
 
-  constructor(room: DispatcherRoom, plan: DispatcherPlan) {
-    this.#room = room
+  constructor(dependencies: DispatcherDependencies, plan: DispatcherPlan) {
+    this.#dependencies = dependencies
     this.#plan = plan
     this.name = plan.name
   }
 
   /** It delivers for all: a transaction around the call that started it has nothing to do with it. */
   run(options: DispatcherRunOptions = {}): Promise<void> {
-    return outsideTransactions(() => this.#room.counted(() => this.#run(options)))
+    return outsideTransactions(() => this.#dependencies.counted(() => this.#run(options)))
   }
 
   async #run(options: DispatcherRunOptions): Promise<void> {
     checkOptions('dispatcher.run()', options, RUN_OPTIONS)
-    const { grounds } = this.#room
-    if (grounds.closing.closed) throw closedError()
+    const { context } = this.#dependencies
+    if (context.closing.closed) throw closedError()
     if (this.#running) {
-      throw new InvalidOption(`The dispatcher ${this.name} runs already.`, {
+      throw new InvalidOptionError(`The dispatcher ${this.name} runs already.`, {
         advice: 'Make another one for each run().',
       })
     }
@@ -92,7 +92,7 @@ export class RunningDispatcher implements Dispatcher {
     const stopping = new AbortController()
     const stop = (): void => stopping.abort()
     const forgetSignal = options.signal && onAbort(options.signal, stop)
-    const forget = grounds.closing.onClose(stop)
+    const forget = context.closing.onClose(stop)
     try {
       const shards = await this.#registered(stopping.signal)
       if (shards === undefined) return
@@ -110,7 +110,7 @@ export class RunningDispatcher implements Dispatcher {
   }
 
   #failed(error: unknown): void {
-    const { schema } = this.#room.grounds
+    const { schema } = this.#dependencies.context
     if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema, dispatcher: this.name, error })
   }
 
@@ -119,9 +119,9 @@ export class RunningDispatcher implements Dispatcher {
     const until = performance.now() + START_WITHIN_MS
     for (let failures = 1; ; failures++) {
       try {
-        return await register(this.#room, this.#plan)
+        return await register(this.#dependencies, this.#plan)
       } catch (error) {
-        if (!(tellsOfLostConnection(error) || meansNoConnection(error)) || performance.now() > until) throw error
+        if (!(reportsLostConnection(error) || meansNoConnection(error)) || performance.now() > until) throw error
         this.#failed(error)
         const pauseMs = backoffMs(failures, BALANCE_MS / 10, LONGEST_PAUSE_MS)
         await sleep(pauseMs, undefined, { signal: stopping }).catch(() => undefined)
@@ -131,17 +131,17 @@ export class RunningDispatcher implements Dispatcher {
   }
 
   async #dispatch(plan: DispatcherPlan, stopping: AbortSignal): Promise<void> {
-    const { grounds, leases } = this.#room
+    const { context, leases } = this.#dependencies
     const failed = (error: unknown): void => this.#failed(error)
-    const reader = new Reader(grounds, { dispatcher: plan.name, shards: plan.shards, batch: plan.batch, failed })
+    const reader = new Reader(context, { dispatcher: plan.name, shards: plan.shards, batch: plan.batch, failed })
     const breaker = new Breaker((open, reason) => {
       const channel = open ? outboxSinkDown : outboxSinkUp
       if (!channel.hasSubscribers) return
-      channel.publish({ schema: grounds.schema, dispatcher: plan.name, sink: plan.sink.name, reason })
+      channel.publish({ schema: context.schema, dispatcher: plan.name, sink: plan.sink.name, reason })
     })
-    const owned = new Ownership(leases, plan, { grounds, plan, reader, breaker })
+    const owned = new Ownership(leases, plan, { context, plan, reader, breaker })
     const ending = AbortSignal.any([stopping, owned.refused])
-    const unlisten = this.#room.onCommitted(() => reader.wake())
+    const unlisten = this.#dependencies.onCommitted(() => reader.wake())
     const retainEveryMs = retentionPauseMs(plan.retainMs)
     let [failures, retainAt] = [0, performance.now() + retainEveryMs * Math.random()]
     try {
@@ -151,7 +151,7 @@ export class RunningDispatcher implements Dispatcher {
           failures = 0
           if (plan.retainMs !== false && performance.now() >= retainAt && owned.has(0)) {
             retainAt = performance.now() + retainEveryMs
-            const { more } = await retain(grounds, 'as registered', RETAIN_WITHIN_MS)
+            const { more } = await retain(context, 'as registered', RETAIN_WITHIN_MS)
             if (more) retainAt = 0
           }
         } catch (error) {
@@ -175,16 +175,16 @@ function retentionPauseMs(retainMs: number | false): number {
 }
 
 /** Writes the dispatcher down, and refuses cursors that were made elsewhere. Gives the number of its shards. */
-async function register({ grounds }: DispatcherRoom, plan: DispatcherPlan): Promise<number> {
-  await grounds.ready()
-  return onPrimary(grounds, async (connection) => {
-    const here = await readIncarnation(connection, grounds.quotedSchema)
-    const [row] = rowsIn(await connection.script(registerDispatcher(grounds.quotedSchema, plan, here)))
+async function register({ context }: DispatcherDependencies, plan: DispatcherPlan): Promise<number> {
+  await context.ready()
+  return onPrimary(context, async (connection) => {
+    const here = await readServerEpoch(connection, context.quotedSchema)
+    const [row] = resultRows(await connection.script(registerDispatcher(context.quotedSchema, plan, here)))
     const there = row as unknown as { shards: string; system: string; database: string; timeline: string }
-    refuseElsewhere(plan.name, here, there)
+    refuseAnotherServer(plan.name, here, there)
     const shards = Number(there.shards)
     if (plan.shardsStated && shards !== plan.shards) {
-      throw new InvalidOption(`The dispatcher ${plan.name} has ${shards} shards, not ${plan.shards}.`, {
+      throw new InvalidOptionError(`The dispatcher ${plan.name} has ${shards} shards, not ${plan.shards}.`, {
         advice: 'Leave `shards` out, or use another name: cursors of another number of shards cannot be read.',
       })
     }
@@ -192,13 +192,13 @@ async function register({ grounds }: DispatcherRoom, plan: DispatcherPlan): Prom
   })
 }
 
-function refuseElsewhere(
+function refuseAnotherServer(
   name: string,
-  here: Incarnation,
+  here: ServerEpoch,
   there: { system: string; database: string; timeline: string },
 ): void {
-  if (here.system !== there.system || here.database !== there.database) throw madeElsewhere(name)
-  if (parseInt(here.timeline, 16) < Number(there.timeline)) throw madeLater(name)
+  if (here.system !== there.system || here.database !== there.database) throw cursorsOfAnotherServer(name)
+  if (parseInt(here.timeline, 16) < Number(there.timeline)) throw cursorsAheadOfServer(name)
 }
 
 /** The shards that this process has, and its share of them. */
@@ -263,12 +263,12 @@ class Ownership {
   }
 
   #history(): Promise<string> {
-    const { grounds } = this.#setting
-    return onPrimary(grounds, async (connection) => (await readIncarnation(connection, grounds.quotedSchema)).value)
+    const { context } = this.#setting
+    return onPrimary(context, async (connection) => (await readServerEpoch(connection, context.quotedSchema)).value)
   }
 
   async #take(number: number, history: string): Promise<void> {
-    const { grounds, plan } = this.#setting
+    const { context, plan } = this.#setting
     const lease = await this.#leases.tryAcquire(this.#keyOf(number), this.#options())
     if (lease === undefined) return
     const shard = new Shard(this.#setting, number, lease, history)
@@ -276,13 +276,14 @@ class Ownership {
     this.#running.add(shard)
     // What it still sends is up to it; the shard can be had again, here or elsewhere.
     onAbort(lease.signal, () => this.#forget(shard))
-    const message = { schema: grounds.schema, dispatcher: plan.name, shard: number, fence: lease.fence }
+    const message = { schema: context.schema, dispatcher: plan.name, shard: number, fence: lease.fence }
     if (outboxShardTaken.hasSubscribers) outboxShardTaken.publish(message)
     void shard.ended
       .catch((error: unknown) => {
-        if (error instanceof OutboxRebaseNeeded || error instanceof DispatcherRemoved) this.#refused.abort(error)
+        if (error instanceof OutboxRebaseNeededError || error instanceof DispatcherRemovedError)
+          this.#refused.abort(error)
         else if (outboxFailed.hasSubscribers)
-          outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
+          outboxFailed.publish({ schema: context.schema, dispatcher: plan.name, error })
       })
       .finally(() => {
         this.#forget(shard)

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type Sink, type SinkFunction, sinkOf } from './sink.ts'
 
@@ -94,13 +94,13 @@ export function planDispatcher(options: DispatcherOptions): DispatcherPlan {
   checkOptions('dispatcher()', options, DISPATCHER_OPTIONS)
   if (options.backoffMs !== undefined) checkOptions('backoffMs', options.backoffMs, BACKOFF_OPTIONS)
   if (options.sink === undefined) {
-    throw new InvalidOption('dispatcher() was given no sink.', {
+    throw new InvalidOptionError('dispatcher() was given no sink.', {
       advice: 'Call dispatcher({ sink: async (events) => … }).',
     })
   }
   const shards = options.shards ?? 8
   if (!SHARDS.includes(shards)) {
-    throw new InvalidOption(`shards is ${String(options.shards)}.`, { advice: `Use one of ${SHARDS.join(', ')}.` })
+    throw new InvalidOptionError(`shards is ${String(options.shards)}.`, { advice: `Use one of ${SHARDS.join(', ')}.` })
   }
   return {
     sink: checkSink(options.sink),
@@ -125,7 +125,7 @@ function checkSink(given: unknown): Sink {
   const usable =
     typeof given === 'function' || (typeof given === 'object' && given !== null && 'send' in given && 'name' in given)
   if (usable) return sinkOf(given as Sink | SinkFunction)
-  throw new InvalidOption('`sink` is neither a sink nor a function.', {
+  throw new InvalidOptionError('`sink` is neither a sink nor a function.', {
     advice: 'Pass a function that gets batches of events, perEvent(…), or one of the sinks of the package.',
   })
 }
@@ -133,7 +133,7 @@ function checkSink(given: unknown): Sink {
 /** It becomes part of keys and of broker ids. */
 function checkName(name: unknown): string {
   if (typeof name === 'string' && /^[A-Za-z0-9_.-]{1,60}$/.test(name)) return name
-  throw new InvalidOption(`The name of a dispatcher is ${JSON.stringify(name)}.`, {
+  throw new InvalidOptionError(`The name of a dispatcher is ${JSON.stringify(name)}.`, {
     advice: 'Use up to 60 letters, digits, points, dashes and underscores.',
   })
 }
@@ -141,7 +141,7 @@ function checkName(name: unknown): string {
 function checkGiveUp(given: GiveUp | Readonly<Record<string, GiveUp>>): (topic: string) => GiveUp {
   const all = typeof given === 'string' ? [given] : Object.values(given ?? {})
   if (all.length === 0 || all.some((each) => !GIVE_UP.includes(each))) {
-    throw new InvalidOption(`giveUp is ${JSON.stringify(given)}.`, {
+    throw new InvalidOptionError(`giveUp is ${JSON.stringify(given)}.`, {
       advice: "Use 'block', 'skip' or 'deadLetter', or an object of topics: { trades: 'block', mails: 'deadLetter' }.",
     })
   }

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { EventInvalid, key, Lockstep, StreamNotDeclared } from '../index.ts'
+import { EventInvalidError, key, Lockstep, StreamNotDeclaredError } from '../index.ts'
 
 /** How events get their numbers: every way in, at every isolation. */
 
@@ -126,7 +126,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
       const { lockstep } = bench.open(driver)
       const streams = [{ topic: 'trades', key: 'b' }]
       const undeclared = lockstep.transaction({ isolation, streams }, (tx) => tx.enqueue(trade('a')))
-      expect(await failureOf(undeclared)).toBeInstanceOf(StreamNotDeclared)
+      expect(await failureOf(undeclared)).toBeInstanceOf(StreamNotDeclaredError)
       const bySql = lockstep.transaction({ isolation }, (tx) => tx.query(`SELECT lockstep.enqueue('trades', 'a', '1')`))
       expect(await failureOf(bySql)).toMatchObject({ code: '0A000' })
       expect(await stored()).toEqual([])
@@ -224,7 +224,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
       { ...trade('k'.repeat(1001)) },
     ]
     await lockstep.transaction({}, async (tx) => {
-      for (const event of bad) expect(await failureOf(tx.enqueue(event as never))).toBeInstanceOf(EventInvalid)
+      for (const event of bad) expect(await failureOf(tx.enqueue(event as never))).toBeInstanceOf(EventInvalidError)
       await tx.enqueue(trade('a', 'good'))
     })
     expect(await stored()).toMatchObject([{ seq: 1, payload: 'good' }])

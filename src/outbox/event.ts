@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { EventInvalid } from '../errors.ts'
+import { EventInvalidError } from '../errors.ts'
 import type { EventToEnqueue, PreparedEvent } from '../transactions/index.ts'
 
 /** What a payload and its headers may have, together. */
@@ -39,7 +39,7 @@ export interface OutboxEvent<Payload = unknown> {
 }
 
 /** By which right an event is sent: the fence of its shard's owner, and the history in which that was given out. */
-export interface SentUnder {
+export interface DeliveryFence {
   readonly fence: bigint
   readonly history: string
 }
@@ -58,7 +58,7 @@ export function prepareEvent(event: EventToEnqueue, maxBytes: number, eventHeade
   const headersJson = headers === undefined ? null : headersToJson(topic, key, headers)
   const size = (bytes?.length ?? Buffer.byteLength(json as string)) + Buffer.byteLength(headersJson ?? '')
   if (size > maxBytes) {
-    throw new EventInvalid(`The event of ${topic}/${key} has ${size} bytes, more than ${maxBytes}.`, {
+    throw new EventInvalidError(`The event of ${topic}/${key} has ${size} bytes, more than ${maxBytes}.`, {
       advice: 'Store what is large elsewhere and send a reference, or raise maxEventBytes.',
     })
   }
@@ -67,12 +67,12 @@ export function prepareEvent(event: EventToEnqueue, maxBytes: number, eventHeade
 
 function checkName(name: string, value: unknown): asserts value is string {
   if (typeof value !== 'string' || value === '' || value.includes('\0') || !value.isWellFormed()) {
-    throw new EventInvalid(`The ${name} of an event is ${JSON.stringify(value) ?? String(value)}.`, {
+    throw new EventInvalidError(`The ${name} of an event is ${JSON.stringify(value) ?? String(value)}.`, {
       advice: "Enqueue { topic: 'trades', key: portfolioId, payload }; both are text and neither is empty.",
     })
   }
   if (Buffer.byteLength(value) > MAX_NAME_BYTES) {
-    throw new EventInvalid(`The ${name} of an event has more than ${MAX_NAME_BYTES} bytes.`, {
+    throw new EventInvalidError(`The ${name} of an event has more than ${MAX_NAME_BYTES} bytes.`, {
       advice: 'Use a name, and put the rest into the payload.',
     })
   }
@@ -87,7 +87,7 @@ function toJson(topic: string, key: string, payload: unknown): string {
     cause = error
   }
   if (json !== undefined) return json
-  throw new EventInvalid(`The payload of an event of ${topic}/${key} is nothing that JSON can hold.`, {
+  throw new EventInvalidError(`The payload of an event of ${topic}/${key} is nothing that JSON can hold.`, {
     advice: 'Pass an object, text, a number, a boolean or null; or a Buffer for bytes.',
     cause,
   })
@@ -95,7 +95,7 @@ function toJson(topic: string, key: string, payload: unknown): string {
 
 function headersToJson(topic: string, key: string, headers: unknown): string {
   if (headersFault(headers) === undefined) return JSON.stringify(headers)
-  throw new EventInvalid(`The headers of an event of ${topic}/${key} are not all text.`, {
+  throw new EventInvalidError(`The headers of an event of ${topic}/${key} are not all text.`, {
     advice: "Pass an object whose values are text: { 'content-language': 'en' }.",
   })
 }
@@ -160,7 +160,7 @@ export class FetchedEvent implements OutboxEvent {
   readonly #headers: string | null
   #parsed: unknown
 
-  constructor(given: EventValues, { fence, history }: SentUnder) {
+  constructor(given: EventValues, { fence, history }: DeliveryFence) {
     this.topic = given.topic
     this.key = given.key
     this.seq = given.seq
@@ -178,7 +178,7 @@ export class FetchedEvent implements OutboxEvent {
     this.#headers = given.tombstone === undefined ? given.headers : null
   }
 
-  static ofRow(row: EventRow, under: SentUnder): FetchedEvent {
+  static ofRow(row: EventRow, under: DeliveryFence): FetchedEvent {
     const { topic, key, uuid: id, payload: json, hex, headers } = row
     const [seq, position, enqueuedMs] = [Number(row.seq), Number(row.event_id), Number(row.enqueued_ms)]
     const tombstone = row.tombstone ?? undefined

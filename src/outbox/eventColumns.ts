@@ -1,4 +1,4 @@
-import { FetchedEvent, type SentUnder } from './event.ts'
+import { type DeliveryFence, FetchedEvent } from './event.ts'
 
 /** The events of one shard as `outbox_read()` gives them: each column has the values of all, in their order. Null where there are none. */
 export interface EventColumns {
@@ -20,7 +20,10 @@ const BYTES_FOLLOW = '\u001d'
 const SIZE_FOLLOWS = '\u001c'
 
 /** The events, and the places of those whose stream waits. */
-export function eventsIn(columns: EventColumns, under: SentUnder): { events: FetchedEvent[]; waiting: Set<number> } {
+export function eventsIn(
+  columns: EventColumns,
+  under: DeliveryFence,
+): { events: FetchedEvent[]; waiting: Set<number> } {
   const events: FetchedEvent[] = []
   const waiting = new Set<number>()
   if (columns.ids === null) return { events, waiting }

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
-import { EventInvalid, InvalidOption, type Lockstep, type OutboxEvent, ReplayStopped } from '../index.ts'
+import { EventInvalidError, InvalidOptionError, type Lockstep, type OutboxEvent, ReplayStoppedError } from '../index.ts'
 
 /** Every event has a payload of a bounded size, and every read has a bounded size. */
 
@@ -119,7 +119,9 @@ describe('the limit of a schema', () => {
 
   test.each([0, -1, 1.5, Number.NaN, 64 * 1024 * 1024 + 1, '5'])('refuses %s', async (maxEventBytes) => {
     const { lockstep } = bench.open('pg')
-    expect(await failureOf(lockstep.migrate({ maxEventBytes: maxEventBytes as number }))).toBeInstanceOf(InvalidOption)
+    expect(await failureOf(lockstep.migrate({ maxEventBytes: maxEventBytes as number }))).toBeInstanceOf(
+      InvalidOptionError,
+    )
   })
 
   test('counts headers in bytes, as the schema does', async () => {
@@ -127,7 +129,7 @@ describe('the limit of a schema', () => {
     const event = (text: string): object => ({ topic: 't', key: 'k', payload: 1, headers: { name: text } })
     const enqueue = (text: string): Promise<void> => lockstep.transaction({}, (tx) => tx.enqueue(event(text) as never))
     await enqueue('1234567890')
-    expect(await failureOf(enqueue('12345678é9'))).toBeInstanceOf(EventInvalid)
+    expect(await failureOf(enqueue('12345678é9'))).toBeInstanceOf(EventInvalidError)
   })
 })
 
@@ -197,7 +199,7 @@ describe.each(DRIVERS)('reading, %s', (driver) => {
       sink: (events) => void replayed.push(...events.map(({ seq }) => String(seq))),
     })
     const failure = await failureOf(replaying)
-    expect(failure).toBeInstanceOf(ReplayStopped)
+    expect(failure).toBeInstanceOf(ReplayStoppedError)
     expect(failure).toMatchObject({ seq: 2 })
     expect(replayed).toEqual(['1'])
   })

@@ -3,7 +3,7 @@ import postgres from 'postgres'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { failureOf } from '../../tools/server/testing/workbench.ts'
-import { FlushUnconfirmed, Lockstep } from '../index.ts'
+import { FlushUnconfirmedError, Lockstep } from '../index.ts'
 import { driverFor, withConnection } from '../postgres/index.ts'
 import { flush } from './flushToDisk.ts'
 
@@ -38,7 +38,7 @@ test.each(['pg', 'postgres'])('a cancelled wait for the standby is no flush, %s'
     let waiting: { pid: number }[] = []
     await expect.poll(async () => (waiting = (await admin.query<{ pid: number }>(WAITING)).rows).length, SOON).toBe(1)
     await admin.query('SELECT pg_cancel_backend($1)', [waiting[0]?.pid])
-    expect(await flushing).toBeInstanceOf(FlushUnconfirmed)
+    expect(await flushing).toBeInstanceOf(FlushUnconfirmedError)
   } finally {
     await sql.end({ timeout: 1 })
   }

@@ -1,7 +1,7 @@
-import { FlushUnconfirmed } from '../errors.ts'
+import { FlushUnconfirmedError } from '../errors.ts'
 import type { Connection } from '../postgres/index.ts'
 import { flushToDisk, isReplicated } from './outbox.sql.ts'
-import { rowsIn } from './rowsIn.ts'
+import { resultRows } from './resultRows.ts'
 
 /** The place in PostgreSQL that warns of a cancelled wait. Its text depends on the server's language, and its code is that of any warning. */
 const WAIT_FOR_STANDBY = 'SyncRepWaitForLSN'
@@ -15,20 +15,20 @@ export async function flush(connection: Connection, schema: string): Promise<str
   let cancelled = false
   const stopHearing = connection.hearing?.(({ routine }) => (cancelled ||= routine === WAIT_FOR_STANDBY))
   const results = await connection.script(flushToDisk(schema)).finally(stopHearing)
-  const { life = null, place = null } = rowsIn(results)[0] ?? {}
+  const { life = null, place = null } = resultRows(results)[0] ?? {}
   if (cancelled) throw waitCancelled()
   if (stopHearing !== undefined || place === null) return life
-  const replicated = rowsIn(await connection.script(isReplicated(schema, place)))[0]?.['replicated']
+  const replicated = resultRows(await connection.script(isReplicated(schema, place)))[0]?.['replicated']
   if (replicated === 'true') return life
   if (replicated === 'false') throw waitCancelled()
-  throw new FlushUnconfirmed('It cannot be seen whether the synchronous standby has what is to be sent.', {
+  throw new FlushUnconfirmedError('It cannot be seen whether the synchronous standby has what is to be sent.', {
     advice:
       'With postgres.js, GRANT pg_read_all_stats to the owner of the schema, or dispatch with pg. Until then nothing is sent, and nothing is lost.',
   })
 }
 
-function waitCancelled(): FlushUnconfirmed {
-  return new FlushUnconfirmed('The wait for the synchronous standby was cancelled.', {
+function waitCancelled(): FlushUnconfirmedError {
+  return new FlushUnconfirmedError('The wait for the synchronous standby was cancelled.', {
     advice: 'Nothing was sent, and it is tried again. Do not cancel statements with outbox_flush in them.',
   })
 }

@@ -32,7 +32,7 @@
  *
  * **Slow receivers.** A shard waits for its batch. Where streams have receivers of their own, each has `slowAfterMs` in a batch; one that
  * takes longer is put aside as slow, and goes on beside the others at the pace of its receiver. Nothing counts against it. Its event
- * that is under way is not sent again: the next try takes the answer of the first (StreamsSideBySide).
+ * that is under way is not sent again: the next try takes the answer of the first (ConcurrentStreams).
  *
  * **O7 Retention.** Events are kept in segments, which are emptied as a whole, the oldest first: after the longest time that a registered
  * dispatcher asks for, and when every cursor is past them. Before that, in short steps, the last numbers of their streams are written
@@ -55,9 +55,9 @@ export type { BackoffOptions, DispatcherOptions, GiveUp } from './dispatcherOpti
 export { type EventHeaders, type OutboxEvent } from './event.ts'
 export {
   type DispatchedStream,
-  EnqueuingRoom,
   type OperatorOptions,
   Outbox,
+  OutboxEnqueuer,
   type Rebased,
   type RebaseOptions,
   type RetainOptions,
@@ -65,8 +65,8 @@ export {
 } from './outbox.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
 export type { OutboxStatus, ParkedOptions, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
-export { type BatchContext, byStream, type Delivery, EventRefused, type Sink, type SinkFunction } from './sink.ts'
+export { type BatchContext, byStream, type Delivery, EventRefusedError, type Sink, type SinkFunction } from './sink.ts'
 export { perEvent, type PerEventOptions } from './perEvent.ts'
-export { type SendOne, type SideBySideOptions, StreamsSideBySide } from './streamsSideBySide.ts'
+export { ConcurrentStreams, type ConcurrentStreamsOptions, type SendOne } from './concurrentStreams.ts'
 export type { Retained } from './retain.ts'
 export type { EventMap, EventOf, EventToEnqueue, Stream } from '../transactions/index.ts'

@@ -2,7 +2,7 @@ import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { type DispatcherOptions, type Lockstep, type OutboxEvent, OutboxRebaseNeeded } from '../index.ts'
+import { type DispatcherOptions, type Lockstep, type OutboxEvent, OutboxRebaseNeededError } from '../index.ts'
 
 /**
  * Interleavings that break what the outbox promises. Each is told and played; Mended since.
@@ -262,7 +262,7 @@ describe('a restored dump', () => {
     await before.stop()
     await comesFromABusierServer()
     await enqueue('a')
-    expect(await dispatch(lockstep, takeAll).ended).toBeInstanceOf(OutboxRebaseNeeded)
+    expect(await dispatch(lockstep, takeAll).ended).toBeInstanceOf(OutboxRebaseNeededError)
     await lockstep.outbox.rebase({ deliver: 'undelivered' })
     const after = dispatch(lockstep, takeAll)
     await expect.poll(() => after.names, SOON).toEqual(['a#2'])
@@ -297,7 +297,7 @@ describe('a restored dump', () => {
     await enqueue('a')
     const { names, ended } = dispatch(lockstep, takeAll, { shards: 1 })
     let refused = false
-    void ended.then((error) => (refused = error instanceof OutboxRebaseNeeded))
+    void ended.then((error) => (refused = error instanceof OutboxRebaseNeededError))
     await expect.poll(() => names.length > 0 || refused, SOON).toBe(true)
     expect(names[0] ?? 'a#1').toBe('a#1')
   })

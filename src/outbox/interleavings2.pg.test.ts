@@ -46,8 +46,8 @@ function dispatch(
     retainMs: false,
     shards: 1,
     ...options,
-    sink: async (batch, context) => {
-      const answers = (await sink(batch, context)) ?? batch.map(() => 'sent' as const)
+    sink: async (batch, batchContext) => {
+      const answers = (await sink(batch, batchContext)) ?? batch.map(() => 'sent' as const)
       batch.forEach((event, place) => {
         if (answers[place] !== 'sent') return
         names.push(`${event.key}#${event.seq}`)

@@ -6,7 +6,7 @@ import {
   type DispatcherOptions,
   type Lockstep,
   type OutboxEvent,
-  OutboxRebaseNeeded,
+  OutboxRebaseNeededError,
   type Retained,
   type SinkFunction,
 } from '../index.ts'
@@ -51,8 +51,8 @@ function dispatch(
     retainMs: false,
     shards: 1,
     ...options,
-    sink: async (batch, context) => {
-      const answers = (await sink(batch, context)) ?? batch.map(() => 'sent' as const)
+    sink: async (batch, batchContext) => {
+      const answers = (await sink(batch, batchContext)) ?? batch.map(() => 'sent' as const)
       batch.forEach((event, place) => {
         if (answers[place] !== 'sent') return
         names.push(`${event.key}#${event.seq}`)
@@ -65,7 +65,7 @@ function dispatch(
   const stop = async (): Promise<void> => {
     controller.abort()
     const error = await ended
-    if (error instanceof Error && !(error instanceof OutboxRebaseNeeded)) throw error
+    if (error instanceof Error && !(error instanceof OutboxRebaseNeededError)) throw error
   }
   stops.push(stop)
   return { names, events, ended, stop }
@@ -233,7 +233,7 @@ describe('a restored dump under a dispatcher that runs', () => {
     await enqueue('a')
     await expect.poll(() => names, SOON).toEqual(['a#1'])
     await bench.admin.query(`UPDATE lockstep.${table} SET system = '1'`)
-    expect(await ended).toBeInstanceOf(OutboxRebaseNeeded)
+    expect(await ended).toBeInstanceOf(OutboxRebaseNeededError)
   })
 
   test('a batch in hand does not move the cursor', async () => {
@@ -249,7 +249,7 @@ describe('a restored dump under a dispatcher that runs', () => {
     await bench.admin.query(RESTORED)
     await enqueue('a')
     goOn.give()
-    expect(await ended).toBeInstanceOf(OutboxRebaseNeeded)
+    expect(await ended).toBeInstanceOf(OutboxRebaseNeededError)
     expect(names).toEqual(['a#1'])
     expect(await cursor()).toEqual(before)
   })

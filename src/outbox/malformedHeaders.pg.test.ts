@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
-import { type OutboxEvent, perEvent, ReplayStopped } from '../index.ts'
+import { type OutboxEvent, perEvent, ReplayStoppedError } from '../index.ts'
 
 /** Headers are an object of text. SQL refuses all else; what the owner of the tables writes past it stops its own stream alone. */
 
@@ -115,7 +115,7 @@ describe.each(DRIVERS)('an event with malformed headers in the table, %s', (driv
     const taken: string[] = []
     const sink = perEvent({}, ({ key, seq }) => void taken.push(`${key}${seq}`))
     const error = await failureOf(lockstep.outbox.replay({ sink }))
-    expect(error).toBeInstanceOf(ReplayStopped)
+    expect(error).toBeInstanceOf(ReplayStoppedError)
     expect(error).toMatchObject({ seq: 2, message: expect.stringContaining('trades/bad #2') })
     expect(taken.toSorted()).toEqual(['a1', 'b1', 'bad1'])
   })

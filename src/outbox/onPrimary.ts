@@ -6,7 +6,7 @@ import {
   standbyRefused,
   withConnection,
 } from '../postgres/index.ts'
-import type { Grounds } from '../transactions/index.ts'
+import type { LockstepContext } from '../transactions/index.ts'
 import { ROLL_BACK_AND_ASK } from './outbox.sql.ts'
 
 /** What a standby says to somebody who writes, and to somebody who reads a table that is not logged. */
@@ -16,7 +16,10 @@ const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEAT
  * Lends a connection for work that a standby cannot do, and tells it as that. Whether the server is one was asked before the first
  * transaction; since then its address may lead to another, and a primary can say the same for other reasons.
  */
-export function onPrimary<T>({ driver, silence }: Grounds, work: (connection: Connection) => Promise<T>): Promise<T> {
+export function onPrimary<T>(
+  { driver, silence }: LockstepContext,
+  work: (connection: Connection) => Promise<T>,
+): Promise<T> {
   return withConnection(
     driver,
     async (connection) => {

@@ -13,12 +13,12 @@ import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
 import { type Standby, startStandby } from '../../tools/server/standby.ts'
 import { signal } from '../../tools/server/testing/workbench.ts'
 import {
-  FlushUnconfirmed,
+  FlushUnconfirmedError,
   Lockstep,
   type OutboxEvent,
-  OutboxRebaseNeeded,
+  OutboxRebaseNeededError,
   type Retained,
-  StandbyRefused,
+  StandbyRefusedError,
 } from '../index.ts'
 import { on } from '../observe/index.ts'
 
@@ -159,7 +159,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
       address.leadTo(copy)
       const there = open(copy.url()).lockstep
       await enqueue(there, 'a')
-      expect(await run.ended).toBeInstanceOf(OutboxRebaseNeeded)
+      expect(await run.ended).toBeInstanceOf(OutboxRebaseNeededError)
       expect(run.names).toHaveLength(20)
       await there.outbox.rebase({ deliver: 'undelivered' })
       const again = dispatch(open(address.url).lockstep)
@@ -421,7 +421,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
         for (const pid of flushing) await pool.query('SELECT pg_cancel_backend($1)', [pid])
         await expect.poll(() => run.names.length > 1 || failures.length > cancelled, SOON).toBe(true)
       }
-      expect(failures.every((error) => error instanceof FlushUnconfirmed)).toBe(true)
+      expect(failures.every((error) => error instanceof FlushUnconfirmedError)).toBe(true)
       goOn()
       await expect.poll(() => run.names, SOON).toEqual(['a#1', 'a#2'])
     },
@@ -444,7 +444,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
     const told: unknown[] = []
     ends.push(on('outbox.failed', ({ error }) => void told.push(error)))
     address.leadTo(standby.server)
-    await expect.poll(() => told.some((error) => error instanceof StandbyRefused), SOON).toBe(true)
+    await expect.poll(() => told.some((error) => error instanceof StandbyRefusedError), SOON).toBe(true)
     run.stop()
     expect(await run.ended).toBe(undefined)
     const { outbox } = lockstep
@@ -457,7 +457,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
       () => outbox.pause(stream),
       () => outbox.removeDispatcher('default', { reason: 'a test' }),
     ]) {
-      await expect(call()).rejects.toBeInstanceOf(StandbyRefused)
+      await expect(call()).rejects.toBeInstanceOf(StandbyRefusedError)
     }
     address.leadTo(primary)
     const again = dispatch(lockstep)

@@ -1,4 +1,4 @@
-import { incarnationExpression, quoteLiteral } from '../postgres/index.ts'
+import { quoteLiteral, serverEpochExpression } from '../postgres/index.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 
 /** The SQL of the outbox. Schema names arrive here already quoted; everything that decides is a function of the schema. */
@@ -37,7 +37,7 @@ export interface Advance {
 }
 
 /** What one shard wants in one message. */
-export interface ShardQuestion {
+export interface ShardRequest {
   readonly shard: number
   readonly fence: bigint
   /** The history in which the fence was given out. */
@@ -79,7 +79,7 @@ export const ROLL_BACK_AND_ASK = 'ROLLBACK; SELECT pg_is_in_recovery()::text AS 
 const textArray = (values: readonly string[]): string => `ARRAY[${values.map(quoteLiteral).join(', ')}]::text[]`
 
 /** Where nothing is put aside, all cursors are moved at once. */
-function moved(schema: string, name: string, questions: readonly ShardQuestion[]): string[] {
+function moved(schema: string, name: string, questions: readonly ShardRequest[]): string[] {
   const moves = questions.flatMap(({ shard, fence, advance }) =>
     advance === undefined ? [] : [{ shard, fence, ...advance }],
   )
@@ -114,7 +114,7 @@ function moved(schema: string, name: string, questions: readonly ShardQuestion[]
 export function moveAndFetch(
   schema: string,
   dispatcher: string,
-  questions: readonly ShardQuestion[],
+  questions: readonly ShardRequest[],
   shards: number,
 ): string {
   const name = quoteLiteral(dispatcher)
@@ -193,7 +193,7 @@ export type Age = { readonly olderThanMs: number; readonly rotateMs: number } | 
  * Each step a transaction of its own: a slot is made known before it is used, and sealed after it was left. What is emptied was made
  * ready by an earlier round; that comes last, see below.
  */
-export function turnSegments(schema: string, age: Age): string {
+export function rotateSegments(schema: string, age: Age): string {
   const [rotate, old] = age === 'as registered' ? ['NULL', 'NULL'] : [interval(age.rotateMs), interval(age.olderThanMs)]
   const steps = [
     `outbox_prepare_segment(${rotate}) AS prepared`,
@@ -321,7 +321,7 @@ export function eventsAfter(
 /** How far ids have been given out, and a transaction that comes after all to whom they were. */
 export function positionNow(schema: string): string {
   return `SELECT ${schema}.outbox_position()::text AS position, pg_current_xact_id()::text AS after,
-                 ${incarnationExpression(schema)} AS history`
+                 ${serverEpochExpression(schema)} AS history`
 }
 
 /** Whether every transaction before that one has ended. */

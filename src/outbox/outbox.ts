@@ -1,19 +1,19 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, StreamNotParked } from '../errors.ts'
+import { InvalidOptionError, StreamNotParkedError } from '../errors.ts'
 import type { Leases } from '../leases/index.ts'
-import { quoteLiteral, readIncarnation, type TextRow } from '../postgres/index.ts'
+import { quoteLiteral, readServerEpoch, type TextRow } from '../postgres/index.ts'
 import {
-  type Enqueuing,
+  type Enqueuer,
   type EventMap,
   type EventOf,
   type EventToEnqueue,
-  type Grounds,
+  type LockstepContext,
   type PreparedEvent,
   type Stream,
   wrapCallersClient,
   writeInCallersTransaction,
 } from '../transactions/index.ts'
-import { type Dispatcher, type DispatcherRoom, RunningDispatcher } from './dispatcher.ts'
+import { type Dispatcher, type DispatcherDependencies, RunningDispatcher } from './dispatcher.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
 import { DEFAULT_MAX_BYTES, type EventHeaders, prepareEvent } from './event.ts'
@@ -22,7 +22,7 @@ import { onPrimary } from './onPrimary.ts'
 import { type Audited, eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
 import { retain, type Retained } from './retain.ts'
-import { rowsIn } from './rowsIn.ts'
+import { resultRows } from './resultRows.ts'
 import { type OutboxStatus, type ParkedOptions, parkedStreams, type ParkedStream, statusOf } from './status.ts'
 
 /** Who does something to the outbox, and why. Both are written into the audit. */
@@ -94,7 +94,7 @@ export interface Rebased {
 }
 
 /** How a transaction's events are written, and who hears of it. */
-export class EnqueuingRoom implements Enqueuing {
+export class OutboxEnqueuer implements Enqueuer {
   readonly #schema: string
   readonly #maxBytes: number
   readonly #eventHeaders: EventHeaders | undefined
@@ -106,7 +106,7 @@ export class EnqueuingRoom implements Enqueuing {
     this.#maxBytes = maxBytes
     this.#eventHeaders = eventHeaders
     if (!Number.isInteger(maxBytes) || maxBytes < 1) {
-      throw new InvalidOption(`maxEventBytes is ${String(maxBytes)}.`, { advice: 'Use a whole number of bytes.' })
+      throw new InvalidOptionError(`maxEventBytes is ${String(maxBytes)}.`, { advice: 'Use a whole number of bytes.' })
     }
   }
 
@@ -117,12 +117,12 @@ export class EnqueuingRoom implements Enqueuing {
   flush(
     events: readonly PreparedEvent[],
     numbers: ReadonlyMap<string, number> | undefined,
-  ): ReturnType<Enqueuing['flush']> {
+  ): ReturnType<Enqueuer['flush']> {
     return flushEvents(this.#schema, events, numbers as Map<string, number> | undefined)
   }
 
   /** One event of a transaction that is the caller's: there may be any number of others. */
-  append(event: PreparedEvent): ReturnType<Enqueuing['flush']> {
+  append(event: PreparedEvent): ReturnType<Enqueuer['flush']> {
     return flushEvents(this.#schema, [event], undefined, null)
   }
 
@@ -138,17 +138,22 @@ export class EnqueuingRoom implements Enqueuing {
 
 /** The outbox of a database: what is in it, and what operators do with it. */
 export class Outbox<Events extends object = EventMap> {
-  readonly #grounds: Grounds
+  readonly #context: LockstepContext
   readonly #leases: Leases
-  readonly #enqueuing: EnqueuingRoom
-  readonly #counted: DispatcherRoom['counted']
+  readonly #enqueuing: OutboxEnqueuer
+  readonly #counted: DispatcherDependencies['counted']
 
   /**
    * `counted`: the end of the Lockstep waits for what runs in it.
    * @internal
    */
-  constructor(grounds: Grounds, leases: Leases, enqueuing: EnqueuingRoom, counted: DispatcherRoom['counted']) {
-    this.#grounds = grounds
+  constructor(
+    context: LockstepContext,
+    leases: Leases,
+    enqueuing: OutboxEnqueuer,
+    counted: DispatcherDependencies['counted'],
+  ) {
+    this.#context = context
     this.#leases = leases
     this.#enqueuing = enqueuing
     this.#counted = counted
@@ -163,7 +168,7 @@ export class Outbox<Events extends object = EventMap> {
   dispatcher(options: DispatcherOptions): Dispatcher {
     return new RunningDispatcher(
       {
-        grounds: this.#grounds,
+        context: this.#context,
         leases: this.#leases,
         onCommitted: (listener) => this.#enqueuing.onCommitted(listener),
         counted: this.#counted,
@@ -174,7 +179,7 @@ export class Outbox<Events extends object = EventMap> {
 
   /**
    * Puts an event into the outbox inside a transaction that the caller opened on a client of its own, READ COMMITTED. It gets its number
-   * at once, and its stream is locked until the caller's COMMIT. A pool, or a client without BEGIN, is `JoinRefused`.
+   * at once, and its stream is locked until the caller's COMMIT. A pool, or a client without BEGIN, is `JoinRefusedError`.
    *
    * @example
    * await client.query('BEGIN')
@@ -183,7 +188,7 @@ export class Outbox<Events extends object = EventMap> {
    */
   async enqueue(client: object, event: EventOf<Events>): Promise<{ readonly seq: number }> {
     const prepared = this.#enqueuing.prepare(event)
-    const connection = wrapCallersClient(this.#grounds, client, 'outbox.enqueue()')
+    const connection = wrapCallersClient(this.#context, client, 'outbox.enqueue()')
     try {
       const statements = this.#enqueuing.append(prepared)
       const written = await writeInCallersTransaction(connection, statements, 'outbox.enqueue()')
@@ -195,12 +200,12 @@ export class Outbox<Events extends object = EventMap> {
 
   /** How far each dispatcher is, who owns its shards, and what waits. */
   status(): Promise<OutboxStatus> {
-    return statusOf(this.#grounds, this.#leases)
+    return statusOf(this.#context, this.#leases)
   }
 
   /** The streams that wait: for another try, or for an operator. */
   parked(options: ParkedOptions = {}): Promise<ParkedStream[]> {
-    return parkedStreams(this.#grounds, options)
+    return parkedStreams(this.#context, options)
   }
 
   /** Has a stream that waits tried again now. */
@@ -231,14 +236,14 @@ export class Outbox<Events extends object = EventMap> {
 
   /** Sends retained events again, to a sink of the caller's choice, in order. Live dispatch does not notice. */
   replay(options: ReplayOptions): Promise<Replayed> {
-    return replay(this.#grounds, options)
+    return replay(this.#context, options)
   }
 
   /** Takes the payloads of a stream away, delivered or not. Numbers and order stay. */
   async erase(stream: Stream, options: OperatorOptions = {}): Promise<{ readonly erased: number }> {
     checkOptions('outbox.erase()', stream, STREAM)
     checkOptions('outbox.erase()', options, OPERATOR_OPTIONS)
-    const [row] = await this.#rows(eraseStream(this.#grounds.quotedSchema, stream, audited(options)))
+    const [row] = await this.#rows(eraseStream(this.#context.quotedSchema, stream, audited(options)))
     return { erased: Number(row?.['erased']) }
   }
 
@@ -251,10 +256,10 @@ export class Outbox<Events extends object = EventMap> {
     const { olderThanMs, rotateMs = olderThanMs / 6 } = options
     for (const [name, value] of Object.entries({ olderThanMs, rotateMs })) {
       if (Number.isFinite(value) && value >= 0) continue
-      throw new InvalidOption(`${name} is ${String(value)}.`, { advice: 'Use a number of milliseconds.' })
+      throw new InvalidOptionError(`${name} is ${String(value)}.`, { advice: 'Use a number of milliseconds.' })
     }
-    await this.#grounds.ready()
-    const { dropped, readied, rotated } = await retain(this.#grounds, { olderThanMs, rotateMs })
+    await this.#context.ready()
+    const { dropped, readied, rotated } = await retain(this.#context, { olderThanMs, rotateMs })
     return { dropped, readied, rotated }
   }
 
@@ -268,10 +273,10 @@ export class Outbox<Events extends object = EventMap> {
   async removeDispatcher(dispatcher: string, options: OperatorOptions & { readonly reason: string }): Promise<void> {
     checkOptions('outbox.removeDispatcher()', options, OPERATOR_OPTIONS)
     checkReason('removeDispatcher', options.reason)
-    const [row] = await this.#rows(removeDispatcher(this.#grounds.quotedSchema, dispatcher, audited(options)))
+    const [row] = await this.#rows(removeDispatcher(this.#context.quotedSchema, dispatcher, audited(options)))
     const answer = row?.['answer']
     if (answer === 'done') return
-    throw new InvalidOption(
+    throw new InvalidOptionError(
       answer === 'running' ? `The dispatcher ${dispatcher} is running.` : `There is no dispatcher ${dispatcher}.`,
       { advice: answer === 'running' ? 'Stop its processes first.' : 'Look at `npx pg-lockstep outbox status`.' },
     )
@@ -280,11 +285,11 @@ export class Outbox<Events extends object = EventMap> {
   /** After a restore: decides what of the restored outbox is delivered, and makes the cursors good for this server. */
   async rebase(options: RebaseOptions): Promise<Rebased> {
     checkOptions('outbox.rebase()', options, REBASE_OPTIONS)
-    const { quotedSchema } = this.#grounds
+    const { quotedSchema } = this.#context
     const who = audited(options)
-    await this.#grounds.ready()
-    return onPrimary(this.#grounds, async (connection) => {
-      const here = await readIncarnation(connection, quotedSchema)
+    await this.#context.ready()
+    return onPrimary(this.#context, async (connection) => {
+      const here = await readServerEpoch(connection, quotedSchema)
       const results = await connection.script(rebase(quotedSchema, options.deliver, here, who))
       const told = (name: string): string | undefined =>
         results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name] ?? undefined
@@ -305,11 +310,13 @@ export class Outbox<Events extends object = EventMap> {
       checkReason(verb, options.reason)
       checkNumber('seq', seq, 1)
       if (headId !== undefined && !UUID.test(headId)) {
-        throw new InvalidOption(`headId is ${JSON.stringify(headId)}.`, { advice: 'Pass the `headId` of parked().' })
+        throw new InvalidOptionError(`headId is ${JSON.stringify(headId)}.`, {
+          advice: 'Pass the `headId` of parked().',
+        })
       }
     }
     const seen = { topic, key, seq, headId }
-    const [row] = await this.#rows(operate(this.#grounds.quotedSchema, verb, dispatcher, seen, audited(options)))
+    const [row] = await this.#rows(operate(this.#context.quotedSchema, verb, dispatcher, seen, audited(options)))
     const answer = String(row?.['answer'])
     if (answer === 'done') return
     const advice: Readonly<Record<string, string>> = {
@@ -320,12 +327,12 @@ export class Outbox<Events extends object = EventMap> {
       paused: 'It was paused by an operator: resume it.',
       'not paused': 'Use retry for a stream that was not paused.',
     }
-    throw new StreamNotParked(`${verb} ${topic}/${key}: ${answer}.`, { advice: advice[answer] ?? '' })
+    throw new StreamNotParkedError(`${verb} ${topic}/${key}: ${answer}.`, { advice: advice[answer] ?? '' })
   }
 
   async #rows(text: string): Promise<TextRow[]> {
-    await this.#grounds.ready()
-    return rowsIn(await onPrimary(this.#grounds, (connection) => connection.script(text)))
+    await this.#context.ready()
+    return resultRows(await onPrimary(this.#context, (connection) => connection.script(text)))
   }
 }
 
@@ -334,17 +341,19 @@ const LONGEST_BY = 255
 /** A parked stream has a reason of its own, why it is parked. Any other `reason` here was meant for the audit. */
 function refuseReasonOf(verb: string, stream: object): void {
   if (!('reason' in stream) || 'state' in stream) return
-  throw new InvalidOption(`outbox.${verb}() was given a reason as a part of the stream.`, {
+  throw new InvalidOptionError(`outbox.${verb}() was given a reason as a part of the stream.`, {
     advice: `Call outbox.${verb}(stream, { reason, by }).`,
   })
 }
 
 function audited({ reason, by }: OperatorOptions): Audited {
   if (by === undefined || (typeof by === 'string' && by.length <= LONGEST_BY && by.trim() !== '')) return { reason, by }
-  throw new InvalidOption('`by` is not a text of 1 to 255 characters.', { advice: 'Pass the operator’s name.' })
+  throw new InvalidOptionError('`by` is not a text of 1 to 255 characters.', { advice: 'Pass the operator’s name.' })
 }
 
 function checkReason(verb: string, reason: unknown): void {
   if (typeof reason === 'string' && reason.trim() !== '') return
-  throw new InvalidOption(`${verb}() was given no reason.`, { advice: 'Say why: it is written down with who did it.' })
+  throw new InvalidOptionError(`${verb}() was given no reason.`, {
+    advice: 'Say why: it is written down with who did it.',
+  })
 }

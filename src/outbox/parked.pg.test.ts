@@ -2,7 +2,14 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { type Delivery, InvalidOption, type Lockstep, type OutboxEvent, perEvent, StreamNotParked } from '../index.ts'
+import {
+  type Delivery,
+  InvalidOptionError,
+  type Lockstep,
+  type OutboxEvent,
+  perEvent,
+  StreamNotParkedError,
+} from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** An event that nobody takes stops its own stream, and nothing else. */
@@ -186,14 +193,18 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     await eventually(() => of(run.delivered, 'b').length === 6)
     await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name }))[0]?.events === 5)
     expect(of(run.delivered, 'a')).toEqual(['1'])
-    expect(await failureOf(lockstep.outbox.retry(stream))).toBeInstanceOf(StreamNotParked)
+    expect(await failureOf(lockstep.outbox.retry(stream))).toBeInstanceOf(StreamNotParkedError)
     await lockstep.outbox.resume(stream)
     await eventually(() => of(run.delivered, 'a').length === 6)
     await run.stop()
     expect(of(run.delivered, 'a')).toEqual(upTo(6))
-    expect(await failureOf(lockstep.outbox.resume(stream))).toBeInstanceOf(StreamNotParked)
-    expect(await failureOf(lockstep.outbox.retry({ ...stream, dispatcher: 'nobody' }))).toBeInstanceOf(StreamNotParked)
-    expect(await failureOf(lockstep.outbox.skip({ ...stream, seq: 1 }, { reason: ' ' }))).toBeInstanceOf(InvalidOption)
+    expect(await failureOf(lockstep.outbox.resume(stream))).toBeInstanceOf(StreamNotParkedError)
+    expect(await failureOf(lockstep.outbox.retry({ ...stream, dispatcher: 'nobody' }))).toBeInstanceOf(
+      StreamNotParkedError,
+    )
+    expect(await failureOf(lockstep.outbox.skip({ ...stream, seq: 1 }, { reason: ' ' }))).toBeInstanceOf(
+      InvalidOptionError,
+    )
   })
 
   test('10,000 events behind a parked one drain in order, also into another owner’s hands', async () => {

@@ -4,10 +4,10 @@ import type { Lease } from '../leases/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import { nameOf, type Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
-import { deliver, type DeliveryReport, reportDelivered, type Stop } from './deliver.ts'
-import { type EventRow, FetchedEvent, type SentUnder } from './event.ts'
+import { deliver, type DeliveryReport, reportDelivered, type StoppedStream } from './deliver.ts'
+import { type DeliveryFence, type EventRow, FetchedEvent } from './event.ts'
 import { type OwnedShard, parkedDue, parkedTried } from './outbox.sql.ts'
-import { rowsIn } from './rowsIn.ts'
+import { resultRows } from './resultRows.ts'
 import type { ShardSetting } from './shardSetting.ts'
 import { type BatchContext, byStream } from './sink.ts'
 
@@ -30,9 +30,9 @@ const LONGEST_FAILURE_MS = 10_000
 const PROVEN_MS = 60_000
 
 /** What parked streams need of the shard that owns them. */
-interface ParkingShard extends SentUnder {
+interface ParkingShard extends DeliveryFence {
   readonly lease: Lease
-  readonly context: BatchContext
+  readonly batchContext: BatchContext
   readonly identity: OwnedShard
   readonly over: boolean
 }
@@ -101,7 +101,7 @@ export class ParkedStreams {
       for (const name of heads.keys()) left.delete(name)
       const rows = [...heads.values()]
       const events = rows.map((row) => FetchedEvent.ofRow(row, this.#shard))
-      await this.#settle(rows, events, await this.#deliver(events, { ...this.#shard.context, slowAfterMs }))
+      await this.#settle(rows, events, await this.#deliver(events, { ...this.#shard.batchContext, slowAfterMs }))
     }
   }
 
@@ -124,8 +124,8 @@ export class ParkedStreams {
   }
 
   #failed(error: unknown): void {
-    const { grounds, plan } = this.#setting
-    if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema: grounds.schema, dispatcher: plan.name, error })
+    const { context, plan } = this.#setting
+    if (outboxFailed.hasSubscribers) outboxFailed.publish({ schema: context.schema, dispatcher: plan.name, error })
   }
 
   async #try(): Promise<void> {
@@ -135,7 +135,7 @@ export class ParkedStreams {
       if (rows.length === 0 || this.#shard.over) return
       const filled = rows.filter(isFilled)
       const events = filled.map((row) => FetchedEvent.ofRow(row, this.#shard))
-      const report = events.length === 0 ? undefined : await this.#deliver(events, this.#shard.context)
+      const report = events.length === 0 ? undefined : await this.#deliver(events, this.#shard.batchContext)
       if (report !== undefined) await this.#settle(filled, events, report)
       this.#caughtUp(rows, events, report)
       if (this.caughtUp.length > 0) return
@@ -146,11 +146,11 @@ export class ParkedStreams {
    * Tried by themselves, streams that fail say little about the sink: it is not held to be down for their sake. Others that got
    * through not long ago, or the sink's own word, show whose fault it is.
    */
-  async #deliver(events: readonly FetchedEvent[], context: BatchContext): Promise<DeliveryReport> {
-    const { breaker, grounds, plan } = this.#setting
+  async #deliver(events: readonly FetchedEvent[], batchContext: BatchContext): Promise<DeliveryReport> {
+    const { breaker, context, plan } = this.#setting
     const startedAt = performance.now()
-    const report = await deliver(plan.sink, breaker, events, { ...context, beside: true }, startedAt - PROVEN_MS)
-    reportDelivered(grounds.schema, this.#shard, events, report, startedAt)
+    const report = await deliver(plan.sink, breaker, events, { ...batchContext, beside: true }, startedAt - PROVEN_MS)
+    reportDelivered(context.schema, this.#shard, events, report, startedAt)
     if (report.down === undefined) return report
     const healthy = plan.sink.healthy === undefined ? false : await plan.sink.healthy().catch(() => false)
     const stops = report.stops.map((stop) => ({ ...stop, blamed: stop.blamed || (healthy && stop.failed) }))
@@ -158,10 +158,10 @@ export class ParkedStreams {
   }
 
   async #due(): Promise<DueRow[]> {
-    const { grounds } = this.#setting
-    const text = parkedDue(grounds.quotedSchema, this.#shard.identity, MAX_STREAMS, MAX_EVENTS)
-    const results = await withConnection(grounds.driver, (connection) => connection.script(text), grounds.silence)
-    return rowsIn(results) as unknown as DueRow[]
+    const { context } = this.#setting
+    const text = parkedDue(context.quotedSchema, this.#shard.identity, MAX_STREAMS, MAX_EVENTS)
+    const results = await withConnection(context.driver, (connection) => connection.script(text), context.silence)
+    return resultRows(results) as unknown as DueRow[]
   }
 
   /** Streams of which everything was sent, or that had nothing. Whether that is so is looked at again when they are taken out. */
@@ -169,18 +169,18 @@ export class ParkedStreams {
     const stopped = new Set(report?.stops.map(({ place }) => nameOf(events[place] as FetchedEvent)))
     for (const row of rows) if (row.more !== null) stopped.add(nameOf(row))
     const streams = new Map(rows.map(({ topic, key }) => [nameOf({ topic, key }), { topic, key }]))
-    const { grounds, plan } = this.#setting
+    const { context, plan } = this.#setting
     for (const [name, { topic, key }] of streams) {
       if (stopped.has(name)) continue
       this.caughtUp.push({ topic, key })
       if (outboxUnparked.hasSubscribers) {
-        outboxUnparked.publish({ schema: grounds.schema, dispatcher: plan.name, topic, key })
+        outboxUnparked.publish({ schema: context.schema, dispatcher: plan.name, topic, key })
       }
     }
   }
 
   async #settle(rows: readonly DueRow[], events: readonly FetchedEvent[], report: DeliveryReport): Promise<void> {
-    const { grounds } = this.#setting
+    const { context } = this.#setting
     const outcomes = [...byStream(events).values()].map((places) => {
       const [first] = places
       const { topic, key } = events[first as number] as FetchedEvent
@@ -194,8 +194,8 @@ export class ParkedStreams {
       const before = sent.length === 0 ? Number(rows[stop.place]?.attempts ?? 0) : 0
       return { ...went, ...this.#judge(events[stop.place] as FetchedEvent, stop, before, sent.length > 0) }
     })
-    const text = parkedTried(grounds.quotedSchema, this.#shard.identity, JSON.stringify(outcomes))
-    await withConnection(grounds.driver, (connection) => connection.script(text), grounds.silence)
+    const text = parkedTried(context.quotedSchema, this.#shard.identity, JSON.stringify(outcomes))
+    await withConnection(context.driver, (connection) => connection.script(text), context.silence)
   }
 
   /** Until a slow stream is asked for again: at once if it got something through, otherwise its event is under way for a while. */
@@ -207,8 +207,8 @@ export class ParkedStreams {
   }
 
   /** What follows from another failure of the event at a stream's head. */
-  #judge(event: FetchedEvent, stop: Stop, before: number, moved: boolean): object {
-    const { grounds, plan } = this.#setting
+  #judge(event: FetchedEvent, stop: StoppedStream, before: number, moved: boolean): object {
+    const { context, plan } = this.#setting
     const { topic, key, seq, id } = event
     const attempts = before + (stop.blamed ? 1 : 0)
     const spent = stop.blamed && attempts >= plan.attempts
@@ -222,7 +222,7 @@ export class ParkedStreams {
     const state = giveUp === 'block' ? 'blocked' : 'parked'
     // That a stream is still slow is no news.
     if (outboxParked.hasSubscribers && !stop.slow) {
-      const { schema } = grounds
+      const { schema } = context
       outboxParked.publish({ schema, dispatcher: plan.name, topic, key, seq, attempts, reason: stop.reason, state })
     }
     const wasTombstone = event.tombstone !== undefined

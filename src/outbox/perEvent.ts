@@ -1,7 +1,7 @@
 import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import type { OutboxEvent } from './event.ts'
 import type { BatchContext, Sink } from './sink.ts'
-import { StreamsSideBySide } from './streamsSideBySide.ts'
+import { ConcurrentStreams } from './concurrentStreams.ts'
 
 /** What `perEvent()` takes before the function. */
 export interface PerEventOptions {
@@ -13,7 +13,7 @@ const PER_EVENT_OPTIONS: OptionNames<PerEventOptions> = { concurrency: true, nam
 
 /**
  * A sink that handles one event at a time: streams side by side, the events of a stream one after the other. To throw means that it
- * failed: its stream waits, or, where nothing gets through at all, everything does. Throw `new EventRefused(reason)` where it is the
+ * failed: its stream waits, or, where nothing gets through at all, everything does. Throw `new EventRefusedError(reason)` where it is the
  * event that cannot be taken.
  *
  * @example
@@ -26,7 +26,7 @@ export function perEvent(
   checkOptions('perEvent()', options, PER_EVENT_OPTIONS)
   checkFunction('perEvent()', handler)
   const { concurrency = 16, name = 'perEvent' } = options
-  const streams = new StreamsSideBySide({ concurrency })
+  const streams = new ConcurrentStreams({ concurrency })
   return {
     name,
     send(events, context) {

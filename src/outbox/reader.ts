@@ -1,9 +1,9 @@
 import { setImmediate as immediately, setTimeout as sleep } from 'node:timers/promises'
-import { FlushUnconfirmed } from '../errors.ts'
-import { readIncarnation, type StatementResult, withConnection } from '../postgres/index.ts'
-import { type Grounds, type Stream, tellsOfLostConnection } from '../transactions/index.ts'
+import { FlushUnconfirmedError } from '../errors.ts'
+import { readServerEpoch, type StatementResult, withConnection } from '../postgres/index.ts'
+import { type LockstepContext, reportsLostConnection, type Stream } from '../transactions/index.ts'
 import { backoffMs } from './backoff.ts'
-import { madeElsewhere } from './elsewhere.ts'
+import { cursorsOfAnotherServer } from './cursorErrors.ts'
 import { eventsIn, type EventColumns } from './eventColumns.ts'
 import type { FetchedEvent } from './event.ts'
 import { onPrimary } from './onPrimary.ts'
@@ -80,7 +80,7 @@ const PLENTY = 200
  * those that wait. What it has read is what the shards' rows say; nothing is remembered between two messages but the pace.
  */
 export class Reader {
-  readonly #grounds: Grounds
+  readonly #context: LockstepContext
   readonly #dispatcher: string
   readonly #shards: number
   readonly #batch: number
@@ -99,10 +99,10 @@ export class Reader {
   #failures = 0
 
   constructor(
-    grounds: Grounds,
+    context: LockstepContext,
     setting: { dispatcher: string; shards: number; batch: number; failed: (error: unknown) => void },
   ) {
-    this.#grounds = grounds
+    this.#context = context
     this.#dispatcher = setting.dispatcher
     this.#shards = setting.shards
     this.#batch = setting.batch
@@ -167,7 +167,7 @@ export class Reader {
           const impatient = performance.now()
           for (const request of requests) {
             // It may have been too much for the server.
-            const ofServer = tellsOfLostConnection(error) || error instanceof FlushUnconfirmed
+            const ofServer = reportsLostConnection(error) || error instanceof FlushUnconfirmedError
             if (!ofServer) this.#askForLess(request.shard.number)
             if (request.until <= impatient) request.resolve('lost')
             else this.#waiting.push(request)
@@ -210,26 +210,26 @@ export class Reader {
   }
 
   async #ask(requests: Request[]): Promise<void> {
-    const { driver, quotedSchema, silence } = this.#grounds
+    const { driver, quotedSchema, silence } = this.#context
     const questions = requests.map(({ shard, advance }) => {
       const most = this.#most.get(shard.number) ?? this.#batch
       const { number, fence, history } = shard
       return { shard: number, fence, history, advance, unpark: [...shard.caughtUp], most }
     })
     const text = moveAndFetch(quotedSchema, this.#dispatcher, questions, this.#shards)
-    const rows = await onPrimary(this.#grounds, async (connection) => rowsOf(await connection.script(text)))
+    const rows = await onPrimary(this.#context, async (connection) => rowsOf(await connection.script(text)))
     // Whatever was to be moved has been, or the rows tell where they are instead.
     requests.forEach((request, index) => {
       request.advance = undefined
       request.shard.caughtUp.splice(0, questions[index]?.unpark.length)
     })
     if (rows[0]?.verdict === 'elsewhere') {
-      for (const request of requests) request.reject(madeElsewhere(this.#dispatcher))
+      for (const request of requests) request.reject(cursorsOfAnotherServer(this.#dispatcher))
       return
     }
     const read = this.#sort(requests, rows)
-    if (read.newLife || (read.visible && !(await this.#flush(read.windows)))) {
-      await withConnection(driver, (connection) => readIncarnation(connection, quotedSchema), silence)
+    if (read.newEpoch || (read.visible && !(await this.#flush(read.windows)))) {
+      await withConnection(driver, (connection) => readServerEpoch(connection, quotedSchema), silence)
       this.#waiting.push(...requests)
       return
     }
@@ -251,7 +251,7 @@ export class Reader {
 
   /** False where the server has had a crash since the windows were read: what is in them may be gone. */
   async #flush(windows: ReadonlyMap<number, Window | 'lost'>): Promise<boolean> {
-    const { driver, quotedSchema, silence } = this.#grounds
+    const { driver, quotedSchema, silence } = this.#context
     const life = await withConnection(driver, (connection) => flush(connection, quotedSchema), silence)
     return [...windows.values()].every((window) => window === 'lost' || window.life === life)
   }
@@ -259,15 +259,15 @@ export class Reader {
   #sort(
     requests: readonly Request[],
     rows: readonly FetchRow[],
-  ): { windows: Map<number, Window | 'lost'>; newLife: boolean; visible: boolean; events: number; lastId: string } {
+  ): { windows: Map<number, Window | 'lost'>; newEpoch: boolean; visible: boolean; events: number; lastId: string } {
     const windows = new Map<number, Window | 'lost'>()
     const shards = new Map(requests.map(({ shard }) => [shard.number, shard]))
-    let [newLife, visible, total, lastId] = [false, false, 0, this.#lastId]
+    let [newEpoch, visible, total, lastId] = [false, false, 0, this.#lastId]
     for (const row of rows) {
       const shard = Number(row.shard)
       const reading = shards.get(shard) as ReadingShard
       if (row.verdict === 'lost') windows.set(shard, 'lost')
-      else if (row.life === null) newLife = true
+      else if (row.life === null) newEpoch = true
       // The fence was given out before a crash or a failover: a shard is owned within one history.
       else if (row.life !== reading.history) windows.set(shard, 'lost')
       else {
@@ -283,7 +283,7 @@ export class Reader {
         windows.set(shard, { events, waiting, life, prev, next, version, whole, parkedDueMs, stale, seenId })
       }
     }
-    return { windows, newLife, visible, events: total, lastId }
+    return { windows, newEpoch, visible, events: total, lastId }
   }
 
   #askForLess(shard: number): void {

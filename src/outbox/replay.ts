@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, ReplayGap, ReplayStopped } from '../errors.ts'
+import { InvalidOptionError, ReplayGapError, ReplayStoppedError } from '../errors.ts'
 import { type StatementResult, type TextRow, withConnection } from '../postgres/index.ts'
-import type { Grounds } from '../transactions/index.ts'
+import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type EventRow, FetchedEvent } from './event.ts'
 import { eventsAfter, eventsOfStream, hasEnded, positionNow } from './outbox.sql.ts'
-import { rowsIn } from './rowsIn.ts'
+import { resultRows } from './resultRows.ts'
 import { type Delivery, type Sink, type SinkFunction, sinkOf } from './sink.ts'
 
 /** How long a replay waits for transactions that are older than it. */
@@ -50,7 +50,7 @@ export interface Replayed {
 }
 
 /** Sends retained events again, in order, until the end that they had when it began. Stops at the first that is not taken. */
-export async function replay(grounds: Grounds, options: ReplayOptions): Promise<Replayed> {
+export async function replay(context: LockstepContext, options: ReplayOptions): Promise<Replayed> {
   checkOptions('replay()', options, REPLAY_OPTIONS)
   const { topic, key, fromSeq = 1, toSeq, batch = 500, signal } = options
   checkNumber('fromSeq', fromSeq, 1)
@@ -58,27 +58,27 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
   checkNumber('fromPosition', options.fromPosition ?? 0, 0)
   checkNumber('batch', batch, 1, 10_000)
   if (key !== undefined && topic === undefined) {
-    throw new InvalidOption('replay() was given a key and no topic.', {
+    throw new InvalidOptionError('replay() was given a key and no topic.', {
       advice: 'A stream is topic and key: name both.',
     })
   }
   if (key === undefined ? options.fromSeq !== undefined || toSeq !== undefined : options.fromPosition !== undefined) {
-    throw new InvalidOption('replay() was given numbers without a stream, or a position with one.', {
+    throw new InvalidOptionError('replay() was given numbers without a stream, or a position with one.', {
       advice: 'Use fromSeq and toSeq with topic and key, fromPosition without a key.',
     })
   }
   const sink = sinkOf(options.sink)
-  await grounds.ready()
-  const { driver, quotedSchema, silence } = grounds
+  await context.ready()
+  const { driver, quotedSchema, silence } = context
   const ask = (text: string): Promise<StatementResult<TextRow>[]> =>
     withConnection(driver, (connection) => connection.script(text), silence)
-  const [here] = rowsIn(await ask(positionNow(quotedSchema))) as unknown as [
+  const [here] = resultRows(await ask(positionNow(quotedSchema))) as unknown as [
     { position: string; after: string; history: string },
   ]
   const upTo = Number(here.position)
   // Nobody owns a shard for a replay.
   const under = { fence: 0n, history: here.history }
-  const settled = await untilSettled(async () => rowsIn(await ask(hasEnded(here.after)))[0]?.['ended'] === 'true')
+  const settled = await untilSettled(async () => resultRows(await ask(hasEnded(here.after)))[0]?.['ended'] === 'true')
   let [events, position, nextSeq] = [0, options.fromPosition ?? 0, fromSeq]
   const retention = new Retention(topic === undefined || key === undefined ? undefined : `${topic}/${key}`)
   await sink.open?.()
@@ -95,10 +95,10 @@ export async function replay(grounds: Grounds, options: ReplayOptions): Promise<
       const ended = (toSeq !== undefined && nextSeq > toSeq) || position >= upTo
       retention.check(rowsWith(results, 'emptied')[0] as unknown as EmptiedRow, { position, nextSeq, ended })
       if (last === undefined) break
-      const context = { dispatcher: 'replay', shard: 0, ...under, signal: signal ?? new AbortController().signal }
+      const batchContext = { dispatcher: 'replay', shard: 0, ...under, signal: signal ?? new AbortController().signal }
       const wrong = fetched.find(({ fault }) => fault !== undefined)
       const sound = wrong === undefined ? fetched : fetched.slice(0, fetched.indexOf(wrong))
-      const answers = sound.length === 0 ? [] : await sink.send(sound, context)
+      const answers = sound.length === 0 ? [] : await sink.send(sound, batchContext)
       if (answers.length !== sound.length) {
         throw notTaken(sound[0] as FetchedEvent, {
           unknown: `${answers.length} answers for ${sound.length} events`,
@@ -145,7 +145,7 @@ class Retention {
       this.#stream === undefined
         ? `events after position ${position}, up to ${emptied}`
         : `${this.#stream} #${nextSeq} and perhaps later ones`
-    throw new ReplayGap(`Retention removed ${what}, before the replay had read them.`, {
+    throw new ReplayGapError(`Retention removed ${what}, before the replay had read them.`, {
       advice: 'Everything before was sent. Replay from the oldest event that is left, and retain events for longer.',
       position,
       ...(this.#stream === undefined ? {} : { seq: nextSeq }),
@@ -171,9 +171,9 @@ function isAborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted ?? false
 }
 
-function notTaken({ topic, key, seq, position }: FetchedEvent, answer: Delivery): ReplayStopped {
+function notTaken({ topic, key, seq, position }: FetchedEvent, answer: Delivery): ReplayStoppedError {
   const reason = reasonOf(answer)
-  return new ReplayStopped(`The sink did not take ${topic}/${key} #${seq} at position ${position}: ${reason}.`, {
+  return new ReplayStoppedError(`The sink did not take ${topic}/${key} #${seq} at position ${position}: ${reason}.`, {
     advice: 'Everything before it was sent. Go on from there when the sink takes it.',
     cause: answer === 'sent' ? undefined : answer.cause,
     seq,

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { leakGuard, testServer } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, type Lockstep, ReplayStopped } from '../index.ts'
+import { InvalidOptionError, type Lockstep, ReplayStoppedError } from '../index.ts'
 
 /** Segments that come and go, and what of them is sent again. */
 
@@ -126,7 +126,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     await enqueue(lockstep, key)
     await eventually(() => [run, old].every((each) => each?.delivered.includes(`trades/${key}#1`)))
     const removing = (): Promise<void> => lockstep.outbox.removeDispatcher('old', { reason: 'replaced' })
-    expect(await failureOf(removing())).toBeInstanceOf(InvalidOption)
+    expect(await failureOf(removing())).toBeInstanceOf(InvalidOptionError)
     await old?.stop()
     await enqueue(lockstep, key)
     await eventually(() => run?.delivered.includes(`trades/${key}#2`) ?? false)
@@ -138,13 +138,13 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
       return (await stored(key)).length === 0
     })
     await run?.stop()
-    expect(await failureOf(removing())).toBeInstanceOf(InvalidOption)
+    expect(await failureOf(removing())).toBeInstanceOf(InvalidOptionError)
   })
 
   test('times that are none are refused', async () => {
     const { lockstep } = bench.open(driver)
     for (const olderThanMs of [Number.NaN, -1, '1' as never]) {
-      expect(await failureOf(lockstep.outbox.retain({ olderThanMs }))).toBeInstanceOf(InvalidOption)
+      expect(await failureOf(lockstep.outbox.retain({ olderThanMs }))).toBeInstanceOf(InvalidOptionError)
     }
   })
 })
@@ -170,11 +170,11 @@ describe.each(DRIVERS)('replay, %s', (driver) => {
       key: a,
       sink: (events) => events.map(() => ({ refused: 'no' })),
     })
-    expect(await failureOf(refusing)).toBeInstanceOf(ReplayStopped)
+    expect(await failureOf(refusing)).toBeInstanceOf(ReplayStoppedError)
     const short = lockstep.outbox.replay({ topic: 'trades', key: a, sink: () => [] })
-    expect(await failureOf(short)).toBeInstanceOf(ReplayStopped)
+    expect(await failureOf(short)).toBeInstanceOf(ReplayStoppedError)
     for (const options of [{ key: a }, { fromSeq: 2 }, { topic: 'trades', key: a, fromPosition: 1 }]) {
-      expect(await failureOf(lockstep.outbox.replay({ ...options, sink }))).toBeInstanceOf(InvalidOption)
+      expect(await failureOf(lockstep.outbox.replay({ ...options, sink }))).toBeInstanceOf(InvalidOptionError)
     }
   })
 })

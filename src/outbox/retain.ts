@@ -1,7 +1,7 @@
-import type { Grounds } from '../transactions/index.ts'
+import type { LockstepContext } from '../transactions/index.ts'
 import { onPrimary } from './onPrimary.ts'
-import { type Age, keepNumbers, turnSegments } from './outbox.sql.ts'
-import { rowsIn } from './rowsIn.ts'
+import { type Age, keepNumbers, rotateSegments } from './outbox.sql.ts'
+import { resultRows } from './resultRows.ts'
 
 /** What a round of retention did. */
 export interface Retained {
@@ -14,7 +14,7 @@ export interface Retained {
 }
 
 /** A round, and whether there is more to be made ready than there was time for. */
-export interface Round extends Retained {
+export interface RetentionRound extends Retained {
   readonly more: boolean
 }
 
@@ -24,16 +24,16 @@ export interface Round extends Retained {
  * numbers of its streams, so that a dump which is being made has them, and the second empties it. Writing them down is done in short
  * steps, each a transaction, for `withinMs` at the most: the next round goes on.
  */
-export async function retain(grounds: Grounds, age: Age, withinMs = Infinity): Promise<Round> {
+export async function retain(context: LockstepContext, age: Age, withinMs = Infinity): Promise<RetentionRound> {
   const until = performance.now() + withinMs
-  const turning = turnSegments(grounds.quotedSchema, age)
-  const results = await onPrimary(grounds, (connection) => connection.script(turning))
+  const turning = rotateSegments(context.quotedSchema, age)
+  const results = await onPrimary(context, (connection) => connection.script(turning))
   const told = (name: string): unknown =>
     results.find(({ rows }) => rows[0] !== undefined && name in rows[0])?.rows[0]?.[name]
-  const keeping = keepNumbers(grounds.quotedSchema, age)
+  const keeping = keepNumbers(context.quotedSchema, age)
   let [readied, more] = [0, true]
   while (more && performance.now() < until) {
-    const [kept] = rowsIn(await onPrimary(grounds, (connection) => connection.script(keeping)))
+    const [kept] = resultRows(await onPrimary(context, (connection) => connection.script(keeping)))
     readied += Number(kept?.['readied'])
     more = kept?.['more'] === 'true'
   }

@@ -5,7 +5,7 @@ import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { workbench } from '../../tools/server/testing/workbench.ts'
 import { lockId, type LockDomain } from '../locks/index.ts'
 import { locksOfStreams } from '../transactions/streamLocks.ts'
-import type { Stream } from '../transactions/enqueuing.ts'
+import type { Stream } from '../transactions/enqueuer.ts'
 
 /**
  * What is decided both in the library and in the schema, or by several functions of the schema: each rule stands in one place in

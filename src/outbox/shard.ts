@@ -3,13 +3,13 @@ import type { Lease } from '../leases/index.ts'
 import { outboxParked } from '../observe/index.ts'
 import { withConnection } from '../postgres/index.ts'
 import { backoffMs } from './backoff.ts'
-import { deliver, type DeliveryReport, reportDelivered, type Stop } from './deliver.ts'
-import { dispatcherRemoved, madeElsewhere } from './elsewhere.ts'
+import { deliver, type DeliveryReport, reportDelivered, type StoppedStream } from './deliver.ts'
+import { cursorsOfAnotherServer, dispatcherRemoved } from './cursorErrors.ts'
 import type { FetchedEvent, OutboxEvent } from './event.ts'
 import { type Advance, type OwnedShard, takeShard } from './outbox.sql.ts'
 import type { Stream } from '../transactions/index.ts'
 import { ParkedStreams } from './parkedStreams.ts'
-import { rowsIn } from './rowsIn.ts'
+import { resultRows } from './resultRows.ts'
 import type { ReadingShard, Window } from './reader.ts'
 import type { ShardSetting } from './shardSetting.ts'
 import { type BatchContext, byStream } from './sink.ts'
@@ -48,7 +48,7 @@ export class Shard implements ReadingShard {
     return this.lease.fence
   }
 
-  get context(): BatchContext {
+  get batchContext(): BatchContext {
     const { lease } = this
     const owned = (): boolean => lease.trustedMs > 0
     const { slowAfterMs } = this.#setting.plan
@@ -96,11 +96,11 @@ export class Shard implements ReadingShard {
   }
 
   async #run(): Promise<void> {
-    const { grounds, plan, reader } = this.#setting
-    const taking = takeShard(grounds.quotedSchema, this.identity, plan.shards)
-    const answers = await withConnection(grounds.driver, (connection) => connection.script(taking), grounds.silence)
-    const taken = rowsIn(answers)[0]?.['taken']
-    if (taken === 'elsewhere') throw madeElsewhere(plan.name)
+    const { context, plan, reader } = this.#setting
+    const taking = takeShard(context.quotedSchema, this.identity, plan.shards)
+    const answers = await withConnection(context.driver, (connection) => connection.script(taking), context.silence)
+    const taken = resultRows(answers)[0]?.['taken']
+    if (taken === 'elsewhere') throw cursorsOfAnotherServer(plan.name)
     if (taken === 'removed') throw dispatcherRemoved(plan.name)
     if (taken !== 'taken') return
     let advance: Advance | undefined
@@ -142,7 +142,7 @@ export class Shard implements ReadingShard {
 
   /** Sends what is in the window. The answer is where the cursor is to go; undefined: nowhere, the sink is down. */
   async #deliver(window: Window): Promise<Advance | undefined> {
-    const { breaker, plan, grounds } = this.#setting
+    const { breaker, plan, context } = this.#setting
     // A process that was stopped may come here long after its lease has gone.
     if (this.lease.trustedMs <= 0) return undefined
     const places: number[] = []
@@ -152,8 +152,8 @@ export class Shard implements ReadingShard {
     const batch = places.map((place) => window.events[place] as FetchedEvent)
     const startedAt = performance.now()
     const report: DeliveryReport =
-      batch.length === 0 ? NOTHING_TO_SEND : await deliver(plan.sink, breaker, batch, this.context)
-    reportDelivered(grounds.schema, this, batch, report, startedAt)
+      batch.length === 0 ? NOTHING_TO_SEND : await deliver(plan.sink, breaker, batch, this.batchContext)
+    reportDelivered(context.schema, this, batch, report, startedAt)
     if (report.down !== undefined || this.lease.signal.aborted) {
       for (const place of report.sent) this.#sent.add((batch[place] as OutboxEvent).position)
       // What was not sent because the shard was lost says nothing about the sink.
@@ -169,15 +169,15 @@ export class Shard implements ReadingShard {
   /** The events that are not sent now: of streams that wait already, and of those that were stopped just now. */
   #putAside(window: Window, batch: readonly OutboxEvent[], report: DeliveryReport): string | undefined {
     if (window.waiting.size === 0 && report.stops.length === 0) return undefined
-    const { plan, grounds } = this.#setting
-    const stopped = new Map<string, Stop>()
+    const { plan, context } = this.#setting
+    const stopped = new Map<string, StoppedStream>()
     for (const stop of report.stops) {
       const event = batch[stop.place] as OutboxEvent
       stopped.set(`${event.topic}\0${event.key}`, stop)
       if (stop.slow) this.#parked.noteSlow(event)
       if (outboxParked.hasSubscribers) {
         const { topic, key, seq } = event
-        const { schema } = grounds
+        const { schema } = context
         outboxParked.publish({
           schema,
           dispatcher: plan.name,

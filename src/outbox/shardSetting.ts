@@ -1,11 +1,11 @@
-import type { Grounds } from '../transactions/index.ts'
+import type { LockstepContext } from '../transactions/index.ts'
 import type { Breaker } from './breaker.ts'
 import type { DispatcherPlan } from './dispatcherOptions.ts'
 import type { Reader } from './reader.ts'
 
 /** What the shards of one dispatcher share. */
 export interface ShardSetting {
-  readonly grounds: Grounds
+  readonly context: LockstepContext
   readonly plan: DispatcherPlan
   readonly reader: Reader
   readonly breaker: Breaker

@@ -34,7 +34,7 @@ export interface BatchContext {
   readonly owned?: () => boolean
   /**
    * How long a stream may take in this batch: the others of its shard wait for the batch. A sink whose streams have different receivers
-   * answers `slow` for what takes longer, see `StreamsSideBySide`. Left out: as long as it takes.
+   * answers `slow` for what takes longer, see `ConcurrentStreams`. Left out: as long as it takes.
    */
   readonly slowAfterMs?: number
   /** Whether these streams were put aside before: no other stream waits for this batch. */
@@ -73,8 +73,8 @@ export function sinkOf(given: Sink | SinkFunction): Sink {
 }
 
 /** Thrown by a handler for an event that will not be taken, however often it comes. */
-export class EventRefused extends Error {
-  override readonly name = 'EventRefused'
+export class EventRefusedError extends Error {
+  override readonly name = 'EventRefusedError'
 }
 
 /** The places of each stream's events in a batch. */

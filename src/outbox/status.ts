@@ -1,9 +1,9 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import type { Leases } from '../leases/index.ts'
 import { withConnection } from '../postgres/index.ts'
-import type { Grounds } from '../transactions/index.ts'
+import type { LockstepContext } from '../transactions/index.ts'
 import { checkNumber } from './checkNumber.ts'
-import { rowsIn } from './rowsIn.ts'
+import { resultRows } from './resultRows.ts'
 import { outboxSegments, outboxStatus, parkedList } from './outbox.sql.ts'
 
 /** How far one shard is. */
@@ -77,9 +77,9 @@ interface SegmentRow {
   readonly bytes: string
 }
 
-export async function statusOf(grounds: Grounds, leases: Leases): Promise<OutboxStatus> {
-  await grounds.ready()
-  const { driver, quotedSchema, silence } = grounds
+export async function statusOf(context: LockstepContext, leases: Leases): Promise<OutboxStatus> {
+  await context.ready()
+  const { driver, quotedSchema, silence } = context
   const owners = new Map(
     (await leases.list({ prefix: 'Outbox:', limit: 10_000 })).map(({ key, holders }) => [key, holders[0]?.holder]),
   )
@@ -140,15 +140,15 @@ export interface ParkedOptions {
 
 const PARKED_OPTIONS: OptionNames<ParkedOptions> = { dispatcher: true, limit: true }
 
-export async function parkedStreams(grounds: Grounds, options: ParkedOptions): Promise<ParkedStream[]> {
+export async function parkedStreams(context: LockstepContext, options: ParkedOptions): Promise<ParkedStream[]> {
   checkOptions('outbox.parked()', options, PARKED_OPTIONS)
   const { dispatcher, limit = 100 } = options
   checkNumber('limit', limit, 1)
-  await grounds.ready()
-  const { driver, quotedSchema, silence } = grounds
+  await context.ready()
+  const { driver, quotedSchema, silence } = context
   const text = parkedList(quotedSchema, dispatcher, limit)
   const results = await withConnection(driver, (connection) => connection.script(text), silence)
-  return (rowsIn(results) as unknown as ParkedRow[]).map((row) => ({
+  return (resultRows(results) as unknown as ParkedRow[]).map((row) => ({
     dispatcher: row.dispatcher,
     topic: row.topic,
     key: row.key,

@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { Driver } from './connection.ts'
 import { grantsFor, type GrantOptions } from './roles.ts'
 import { ROLLBACK } from './postgres.sql.ts'
@@ -14,7 +14,7 @@ export async function applyGrants(driver: Driver, schema: string, options: Grant
     } catch (error) {
       if (!connection.lost) await connection.script(ROLLBACK)
       if (codeOf(error) !== INVALID_GRANT_OPERATION) throw error
-      throw new InvalidOption(`grant() cannot do that: ${(error as Error).message}.`, {
+      throw new InvalidOptionError(`grant() cannot do that: ${(error as Error).message}.`, {
         advice: 'An owner needs no grants. Name the role that the application connects as.',
         cause: error,
       })

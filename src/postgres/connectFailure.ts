@@ -1,13 +1,19 @@
-import { ConnectionLost, ConnectionRejected, LockstepError, LockTimeout, type RejectionReason } from '../errors.ts'
+import {
+  ConnectionLostError,
+  ConnectionRejectedError,
+  LockstepError,
+  LockTimeoutError,
+  type RejectionReason,
+} from '../errors.ts'
 import { codeOf, isSqlState } from './sqlstate.ts'
 
 /**
  * Why a pool gave no connection. Each driver passes every rejection of its `connect()` through here, so that all of Lockstep meets the
  * same three errors. Nothing was sent on a connection that was never open, so another try is always safe; it is pointless only where a
  * person has to change something first:
- * - `ConnectionRejected`, final: the password, the role, the database, a setting of the connection, the certificate.
- * - `LockTimeout` with `waitedFor: 'connection'`, final: the pool is exhausted, and the driver's own timeout ended the wait.
- * - `ConnectionLost`, retried: everything else. The server is away, restarts, has no connection left, or something between is down.
+ * - `ConnectionRejectedError`, final: the password, the role, the database, a setting of the connection, the certificate.
+ * - `LockTimeoutError` with `waitedFor: 'connection'`, final: the pool is exhausted, and the driver's own timeout ended the wait.
+ * - `ConnectionLostError`, retried: everything else. The server is away, restarts, has no connection left, or something between is down.
  *
  * Told by SQLSTATE, errno and the pool's counters, never by the text.
  */
@@ -77,8 +83,8 @@ const ADVICE: Readonly<Record<RejectionReason, string>> = {
 }
 
 /** The error for a connection that cannot be opened until a person changes something. */
-export function rejected(reason: RejectionReason, cause: unknown): ConnectionRejected {
-  return new ConnectionRejected(`The connection was refused: ${wordsOf(cause)}.`, {
+export function rejected(reason: RejectionReason, cause: unknown): ConnectionRejectedError {
+  return new ConnectionRejectedError(`The connection was refused: ${wordsOf(cause)}.`, {
     advice: ADVICE[reason],
     reason,
     cause,
@@ -86,17 +92,17 @@ export function rejected(reason: RejectionReason, cause: unknown): ConnectionRej
 }
 
 /** The error for a server that is not there now. */
-export function unreachable(cause: unknown): ConnectionLost {
-  return new ConnectionLost(`No connection could be opened: ${wordsOf(cause)}.`, {
+export function unreachable(cause: unknown): ConnectionLostError {
+  return new ConnectionLostError(`No connection could be opened: ${wordsOf(cause)}.`, {
     advice: 'Nothing was sent; it can be done again. Look at the server, and at what is between.',
     cause,
   })
 }
 
 /** The error for a pool whose connections are all in use. */
-export function poolExhausted(waitedMs: number, cause?: unknown): LockTimeout {
+export function poolExhausted(waitedMs: number, cause?: unknown): LockTimeoutError {
   const waited = Math.round(waitedMs)
-  return new LockTimeout(`All connections of the pool were in use for ${waited} ms.`, {
+  return new LockTimeoutError(`All connections of the pool were in use for ${waited} ms.`, {
     advice: 'Nothing was sent. Make the pool larger, or the transactions shorter.',
     waitedMs: waited,
     waitedFor: 'connection',
@@ -107,17 +113,18 @@ export function poolExhausted(waitedMs: number, cause?: unknown): LockTimeout {
 
 /** The same failure, for a call that names keys. */
 export function withKeys(error: unknown, keys: readonly string[]): unknown {
-  if (keys.length === 0 || !(error instanceof ConnectionLost || error instanceof ConnectionRejected)) return error
+  if (keys.length === 0 || !(error instanceof ConnectionLostError || error instanceof ConnectionRejectedError))
+    return error
   const { advice, cause } = error
   const message = error.message.slice(0, -advice.length - 1)
-  return error instanceof ConnectionLost
-    ? new ConnectionLost(message, { advice, keys, cause })
-    : new ConnectionRejected(message, { advice, keys, cause, reason: error.reason })
+  return error instanceof ConnectionLostError
+    ? new ConnectionLostError(message, { advice, keys, cause })
+    : new ConnectionRejectedError(message, { advice, keys, cause, reason: error.reason })
 }
 
 /** True for an error that says: there was no connection to be had, so nothing is known and nothing was done. */
 export function meansNoConnection(error: unknown): boolean {
-  return error instanceof ConnectionLost || (error instanceof LockTimeout && error.waitedFor === 'connection')
+  return error instanceof ConnectionLostError || (error instanceof LockTimeoutError && error.waitedFor === 'connection')
 }
 
 function wordsOf(error: unknown): string {

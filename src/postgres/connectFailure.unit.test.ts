@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { ConnectionLost, ConnectionRejected, LockTimeout, PoolClosed } from '../errors.ts'
+import { ConnectionLostError, ConnectionRejectedError, LockTimeoutError, PoolClosedError } from '../errors.ts'
 import { connectFailure, meansNoConnection, poolExhausted, withKeys } from './connectFailure.ts'
 
 function coded(code: string): Error {
@@ -28,10 +28,10 @@ describe('the error of a connect', () => {
     'XX000',
     // Not known to anybody.
     'EWHATEVER',
-  ])('%s is ConnectionLost', (code) => {
+  ])('%s is ConnectionLostError', (code) => {
     const cause = coded(code)
     const failure = connectFailure(cause)
-    expect(failure).toBeInstanceOf(ConnectionLost)
+    expect(failure).toBeInstanceOf(ConnectionLostError)
     expect(failure).toMatchObject({ cause, keys: [] })
     expect(failure.message).toBe(`No connection could be opened: it said ${code}. ${failure.advice}`)
     expect(meansNoConnection(failure)).toBe(true)
@@ -54,16 +54,16 @@ describe('the error of a connect', () => {
     ['ERR_TLS_CERT_ALTNAME_INVALID', 'tls'],
     ['ERR_SSL_WRONG_VERSION_NUMBER', 'tls'],
     ['EPROTO', 'tls'],
-  ])('%s is ConnectionRejected: %s', (code, reason) => {
+  ])('%s is ConnectionRejectedError: %s', (code, reason) => {
     const failure = connectFailure(coded(code))
-    expect(failure).toBeInstanceOf(ConnectionRejected)
+    expect(failure).toBeInstanceOf(ConnectionRejectedError)
     expect(failure).toMatchObject({ code: 'LOCKSTEP_CONNECTION_REJECTED', reason, cause: { code } })
     expect(meansNoConnection(failure)).toBe(false)
   })
 
-  test('without a code is ConnectionLost, whatever its text says', () => {
+  test('without a code is ConnectionLostError, whatever its text says', () => {
     const failure = connectFailure(new Error('password authentication failed'))
-    expect(failure).toBeInstanceOf(ConnectionLost)
+    expect(failure).toBeInstanceOf(ConnectionLostError)
   })
 
   test('of several addresses names all of them', () => {
@@ -74,7 +74,7 @@ describe('the error of a connect', () => {
   })
 
   test('that is ours already is left as it is', () => {
-    const closed = new PoolClosed('The pool was ended.', { advice: 'Make another.' })
+    const closed = new PoolClosedError('The pool was ended.', { advice: 'Make another.' })
     expect(connectFailure(closed)).toBe(closed)
   })
 })
@@ -83,11 +83,11 @@ describe('withKeys', () => {
   test.each([connectFailure(coded('ECONNREFUSED')), connectFailure(coded('28P01'))])(
     'names the keys: %s',
     (failure) => {
-      const named = withKeys(failure, ['Order:1']) as ConnectionRejected
+      const named = withKeys(failure, ['Order:1']) as ConnectionRejectedError
       expect(named.constructor).toBe(failure.constructor)
       const { message, advice, cause } = failure
       expect(named).toMatchObject({ message, advice, cause, keys: ['Order:1'] })
-      expect(named.reason).toBe((failure as ConnectionRejected).reason)
+      expect(named.reason).toBe((failure as ConnectionRejectedError).reason)
     },
   )
 
@@ -98,9 +98,9 @@ describe('withKeys', () => {
   })
 })
 
-test('an exhausted pool is LockTimeout for a connection', () => {
+test('an exhausted pool is LockTimeoutError for a connection', () => {
   const failure = poolExhausted(49.6)
-  expect(failure).toBeInstanceOf(LockTimeout)
+  expect(failure).toBeInstanceOf(LockTimeoutError)
   expect(failure).toMatchObject({ waitedFor: 'connection', waitedMs: 50, holders: [], keys: [] })
   expect(meansNoConnection(failure)).toBe(true)
 })

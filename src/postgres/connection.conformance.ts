@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { PoolClosed } from '../errors.ts'
+import { PoolClosedError } from '../errors.ts'
 import { connectionBench, type Setting } from './connectionBench.conformance.ts'
 import { driverFor } from './driver.ts'
 
-/** What every driver promises to the rooms above, in whatever setting. */
+/** What every driver promises to the modules above, in whatever setting. */
 export function describeConnection(setting: Setting, adminUrl: string): void {
   describe(setting.name, () => {
     // What makes no sense where the pooler's sessions are not ours.
@@ -188,21 +188,21 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
     test('an ended pool says so, whether it was used before or not', async () => {
       const unused = open()
       await unused.end()
-      await expect(unused.driver.connect()).rejects.toBeInstanceOf(PoolClosed)
+      await expect(unused.driver.connect()).rejects.toBeInstanceOf(PoolClosedError)
       const used = open()
       const connection = await connect(used.driver)
       await connection.script('SELECT 1')
       connection.release()
       await used.end()
-      await expect(used.driver.connect()).rejects.toBeInstanceOf(PoolClosed)
+      await expect(used.driver.connect()).rejects.toBeInstanceOf(PoolClosedError)
       const endedBefore = setting.open(1, setting.url)
       await endedBefore.end()
-      await expect(driverFor(endedBefore.pool).connect()).rejects.toBeInstanceOf(PoolClosed)
+      await expect(driverFor(endedBefore.pool).connect()).rejects.toBeInstanceOf(PoolClosedError)
     })
 
     test('a wrapped client stays its owner’s', async () => {
       const { driver, borrow } = open(1)
-      const { client, giveBack } = await borrow()
+      const { client, returnToPool } = await borrow()
       const wrapped = driver.wrap(client)
       const results = await wrapped.script('BEGIN; SELECT pg_backend_pid() AS pid')
       wrapped.release()
@@ -212,7 +212,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       expect(String(rows[0]?.pid)).toBe(results.at(-1)?.rows[0]?.['pid'])
       expect(await again.script('COMMIT')).toMatchObject([{ command: 'COMMIT' }])
       again.release()
-      giveBack()
+      returnToPool()
       expect(await (await connect(driver)).script('SELECT 1 AS n')).toMatchObject([{ rows: [{ n: '1' }] }])
     })
 
@@ -227,13 +227,13 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
           await connection.script('SELECT 1')
           connection.release()
         }
-        const { client, giveBack } = await borrow()
+        const { client, returnToPool } = await borrow()
         for (let round = 0; round < 30; round++) {
           const wrapped = driver.wrap(client)
           await wrapped.script('SELECT 1')
           wrapped.release()
         }
-        giveBack()
+        returnToPool()
         // Node emits warnings in the next tick.
         await new Promise((resolve) => setImmediate(resolve))
         expect(warnings).toEqual([])

@@ -1,4 +1,4 @@
-import { ConnectionLost, TransactionEnded } from '../errors.ts'
+import { ConnectionLostError, TransactionEndedError } from '../errors.ts'
 import type { VirtualSession } from './virtualClient.ts'
 
 /** What one statement gave back. */
@@ -41,7 +41,7 @@ export interface Commit {
  * read through it once (the incarnation) need not be read again.
  */
 export interface ConnectionMemory {
-  incarnation?: string
+  serverEpoch?: string
   pooled?: boolean
   /** What the server process keeps of ours, by its text. */
   kept?: Map<string, KeptStatement>
@@ -98,7 +98,7 @@ export interface Connection {
   ): Promise<StatementResult<Row>>
   /**
    * Several statements in one round trip, of which the last one gives one row of text, with these columns. Undefined where `script()`
-   * is as quick. Rejects with a StatementForgotten where the same may be asked once more, after a rollback.
+   * is as quick. Rejects with a StatementForgottenError where the same may be asked once more, after a rollback.
    */
   ask?(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined
   /**
@@ -154,7 +154,7 @@ export interface Driver {
   /** Whether a connection can be had at once; false where the driver does not tell. */
   hasIdle(): boolean
   /** Whether the pool would open another connection and nobody waits for it, as far as the driver tells. */
-  hasRoom(): boolean
+  hasCapacity(): boolean
   /** Whether all connections that the pool may have are in use, and none is being opened, as far as the driver tells. */
   isExhausted(): boolean
   /** Rejects with a `LockstepError` only: see connectFailure.ts. */
@@ -169,15 +169,15 @@ export interface Driver {
 }
 
 /** The error for using a connection after it was given back: by now it may serve somebody else. */
-export function alreadyReturned(): TransactionEnded {
-  return new TransactionEnded('The transaction of this connection has ended.', {
+export function alreadyReturned(): TransactionEndedError {
+  return new TransactionEndedError('The transaction of this connection has ended.', {
     advice: 'Await everything inside the function; start a new transaction for what comes after it.',
   })
 }
 
 /** The error for using a connection after its end was seen. */
-export function alreadyLost(cause?: unknown): ConnectionLost {
-  return new ConnectionLost('The connection was lost.', {
+export function alreadyLost(cause?: unknown): ConnectionLostError {
+  return new ConnectionLostError('The connection was lost.', {
     advice: 'Let this error out of the function: nothing was written, and the transaction is tried again.',
     cause,
   })

@@ -14,7 +14,7 @@ export interface OpenPool {
 /** A client in its owner's hands. */
 export interface Borrowed {
   readonly client: object
-  giveBack(this: void): void
+  returnToPool(this: void): void
 }
 
 /** One way to configure a driver. */

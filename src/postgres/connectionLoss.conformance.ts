@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { startRelay } from '../../tools/server/relay.ts'
-import { ConnectionLost } from '../errors.ts'
+import { ConnectionLostError } from '../errors.ts'
 import { connectionBench, type Setting } from './connectionBench.conformance.ts'
 
 /** What every driver promises of connections that end without having been asked to. */
@@ -16,8 +16,8 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       await connection.script('BEGIN')
       await terminate(connection.protocolPid ?? 0)
       await lost(connection)
-      await expect(connection.script('SELECT 1')).rejects.toBeInstanceOf(ConnectionLost)
-      await expect(connection.query('SELECT $1::int', [1])).rejects.toBeInstanceOf(ConnectionLost)
+      await expect(connection.script('SELECT 1')).rejects.toBeInstanceOf(ConnectionLostError)
+      await expect(connection.query('SELECT $1::int', [1])).rejects.toBeInstanceOf(ConnectionLostError)
       connection.release()
       const next = await connect(driver)
       expect(await next.script('SELECT 2 AS n')).toMatchObject([{ rows: [{ n: '2' }] }])

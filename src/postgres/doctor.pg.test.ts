@@ -3,7 +3,7 @@ import postgres from 'postgres'
 import { afterAll, describe, expect, inject, test, vi } from 'vitest'
 import { pgBouncerAvailable, startPgBouncer } from '../../tools/server/pgbouncer.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { SchemaMissing } from '../errors.ts'
+import { SchemaMissingError } from '../errors.ts'
 import { lockId } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import { diagnose } from './doctor.ts'
@@ -138,7 +138,7 @@ describe('the schema', () => {
       found: expect.stringContaining('refer') as string,
     })
     await expect(new Lockstep(pool, { schema: 'after' }).transaction({}, async () => 1)).rejects.toBeInstanceOf(
-      SchemaMissing,
+      SchemaMissingError,
     )
     expect(pool.idleCount).toBe(pool.totalCount)
     expect((await pool.query('SELECT 1 AS n')).rows).toEqual([{ n: 1 }])

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { LockstepError, LocksIneffective, type LocksIneffectiveReason, StandbyRefused } from '../errors.ts'
+import { LockstepError, LocksIneffectiveError, type LocksIneffectiveReason, StandbyRefusedError } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
 import { describeSchemaOn } from './describeSchema.ts'
 import {
@@ -18,7 +18,7 @@ import { KNOWN_VERSION } from './migrations.ts'
 import { connects } from './doctorConnects.ts'
 import type { Finding } from './doctorFinding.ts'
 import { grantsFinding } from './doctorGrants.ts'
-import { strangersSchema } from './ownership.ts'
+import { foreignOwnerError } from './ownership.ts'
 import { checkReadinessOn } from './readiness.ts'
 import { checkRoleName, type RoleName } from './roles.ts'
 import { schemaDigest } from './sqlFiles.ts'
@@ -84,7 +84,7 @@ export interface Probe {
   readonly key: string
   readonly id: bigint
   readonly roles?: readonly RoleName[] | undefined
-  /** Tries the locks: whether two connections took part. Rejects with a `LocksIneffective` where they do not exclude. */
+  /** Tries the locks: whether two connections took part. Rejects with a `LocksIneffectiveError` where they do not exclude. */
   tryLocks?: (() => Promise<boolean>) | undefined
 }
 
@@ -96,7 +96,7 @@ export async function diagnose(
   oldAfterMs: number = OLD_AFTER_MS,
 ): Promise<Finding[]> {
   const grants = await withConnection(driver, async (connection) => {
-    const stranger = await strangersSchema(connection, schema)
+    const stranger = await foreignOwnerError(connection, schema)
     if (stranger === undefined) return grantsFinding(connection, schema, probe.roles)
     return { findings: [{ name: 'schema', level: 'fail' as const, ...withoutAdvice(stranger) }], usable: false }
   })
@@ -165,15 +165,15 @@ function standby(settings: Settings): Finding {
 }
 
 /** What a trial of the locks gave: what is wrong with them, or whether two connections took part. */
-type Tried = LocksIneffective | boolean | undefined
+type Tried = LocksIneffectiveError | boolean | undefined
 
 async function trialOf(probe: Probe): Promise<Tried> {
   try {
     return await probe.tryLocks?.()
   } catch (error) {
-    if (error instanceof LocksIneffective) return error
+    if (error instanceof LocksIneffectiveError) return error
     // It is a finding of its own.
-    if (error instanceof StandbyRefused) return undefined
+    if (error instanceof StandbyRefusedError) return undefined
     throw error
   }
 }
@@ -208,7 +208,7 @@ async function schemaFindings(
 ): Promise<Finding[]> {
   if (settings.standby === 'true') return []
   // Each question may reach another server, or none.
-  if (tried instanceof LocksIneffective && NO_TRANSACTIONS.has(tried.reason)) return []
+  if (tried instanceof LocksIneffectiveError && NO_TRANSACTIONS.has(tried.reason)) return []
   try {
     await checkReadinessOn(connection, schema)
   } catch (error) {
@@ -243,7 +243,7 @@ async function schemaFindings(
 const NO_TRANSACTIONS: ReadonlySet<LocksIneffectiveReason> = new Set(['statements split', 'transactions refused'])
 
 async function pooler(driver: Driver, connection: Connection, pooled: boolean, tried: Tried): Promise<Finding> {
-  if (tried instanceof LocksIneffective && NO_TRANSACTIONS.has(tried.reason)) {
+  if (tried instanceof LocksIneffectiveError && NO_TRANSACTIONS.has(tried.reason)) {
     const found =
       tried.reason === 'statements split'
         ? 'a balancer that sends statements of one transaction to several servers'

@@ -1,4 +1,4 @@
-import { DriverUnsupported } from '../errors.ts'
+import { DriverUnsupportedError } from '../errors.ts'
 import type { Driver } from './connection.ts'
 import type { PgPool } from './pgClient.ts'
 import { pgDriver } from './pgDriver.ts'
@@ -14,9 +14,13 @@ export const DEFAULT_SILENCE_MS = 30_000
 export function driverFor(pool: unknown, silenceMs: number = DEFAULT_SILENCE_MS): Driver {
   if (isPostgresJs(pool)) return postgresJsDriver(pool, silenceMs)
   if (isPgPool(pool)) return pgDriver(pool, silenceMs)
-  throw new DriverUnsupported('new Lockstep() was given something that is neither a pg.Pool nor a postgres.js sql.', {
-    advice: 'Pass `new pg.Pool(…)` or `postgres(…)`; a single pg.Client cannot serve callers that wait for each other.',
-  })
+  throw new DriverUnsupportedError(
+    'new Lockstep() was given something that is neither a pg.Pool nor a postgres.js sql.',
+    {
+      advice:
+        'Pass `new pg.Pool(…)` or `postgres(…)`; a single pg.Client cannot serve callers that wait for each other.',
+    },
+  )
 }
 
 /** Whether it hands out clients, and is none itself. */

@@ -3,7 +3,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DriverUnsupported } from '../errors.ts'
+import { DriverUnsupportedError } from '../errors.ts'
 import { describeConnection } from './connection.conformance.ts'
 import type { Setting } from './connectionBench.conformance.ts'
 import { describeConnectionLoss } from './connectionLoss.conformance.ts'
@@ -23,7 +23,7 @@ function pgSetting(name: string, pooled: boolean, url: string, options: pg.PoolC
         pool,
         async borrow() {
           const client = await pool.connect()
-          return { client, giveBack: () => client.release() }
+          return { client, returnToPool: () => client.release() }
         },
         async end() {
           if (!pool.ending) await pool.end()
@@ -47,7 +47,7 @@ function postgresJsSetting(name: string, pooled: boolean, url: string, options: 
           // Without fetch_types a reserve() that has to open a connection never returns.
           await sql.unsafe('SELECT 1')
           const client = await sql.reserve()
-          return { client, giveBack: () => client.release() }
+          return { client, returnToPool: () => client.release() }
         },
         end: () => sql.end({ timeout: 1 }),
       }
@@ -146,6 +146,6 @@ describe('postgres.js as its owner configured it', () => {
 
 test('what is neither of the two drivers is refused', () => {
   for (const wrong of [undefined, null, {}, () => undefined, new pg.Client(), 'postgres://localhost']) {
-    expect(() => driverFor(wrong)).toThrow(DriverUnsupported)
+    expect(() => driverFor(wrong)).toThrow(DriverUnsupportedError)
   }
 })

@@ -108,7 +108,7 @@ function retries(): { count: number; reached: (count: number) => Promise<void> }
 }
 
 describe.each(DRIVERS)('a server that cannot be reached, %s', (driver) => {
-  test('is ConnectionLost, retried, where the port is closed', async () => {
+  test('is ConnectionLostError, retried, where the port is closed', async () => {
     const heard = retries()
     const { lockstep } = open(driver, { url: at(await freePort()) })
     expect(await failureOf(transact(lockstep))).toMatchObject({
@@ -120,7 +120,7 @@ describe.each(DRIVERS)('a server that cannot be reached, %s', (driver) => {
     expect(heard.count).toBe(1)
   })
 
-  test('is ConnectionLost, retried, where the host is unknown', async () => {
+  test('is ConnectionLostError, retried, where the host is unknown', async () => {
     const { lockstep } = open(driver, { url: at(5432, 'no-such-host.invalid') })
     expect(await failureOf(transact(lockstep))).toMatchObject({
       code: 'LOCKSTEP_RETRIES_EXHAUSTED',
@@ -128,7 +128,7 @@ describe.each(DRIVERS)('a server that cannot be reached, %s', (driver) => {
     })
   })
 
-  test('is ConnectionLost, retried, where the connect is never answered', async () => {
+  test('is ConnectionLostError, retried, where the connect is never answered', async () => {
     const { url } = await port(() => undefined)
     const { lockstep } = open(driver, { url, max: 1, connectMs: 100 })
     const failures = await Promise.all([failureOf(transact(lockstep)), failureOf(transact(lockstep))])
@@ -158,7 +158,7 @@ describe.each(DRIVERS)('a server that cannot be reached, %s', (driver) => {
     expect(await Promise.all(pending)).toEqual(['ran', 'ran'])
   })
 
-  test.each(OTHERS)('is ConnectionLost to %s', async (_, ask) => {
+  test.each(OTHERS)('is ConnectionLostError to %s', async (_, ask) => {
     const { lockstep } = open(driver, { url: at(await freePort()) })
     const failure = await failureOf(ask(lockstep))
     expect(failure).toMatchObject({ code: 'LOCKSTEP_CONNECTION_LOST' })
@@ -183,7 +183,7 @@ describe.each(DRIVERS)('a server that cannot be reached, %s', (driver) => {
 })
 
 describe('pg: a proxy that accepts and closes', () => {
-  test('is ConnectionLost, retried', async () => {
+  test('is ConnectionLostError, retried', async () => {
     const heard = retries()
     const { url, count } = await port((socket) => socket.destroy())
     const { lockstep } = open('pg', { url })
@@ -196,7 +196,7 @@ describe('pg: a proxy that accepts and closes', () => {
     expect(count()).toBeGreaterThanOrEqual(3)
   })
 
-  test.each(OTHERS)('is ConnectionLost to %s', async (_, ask) => {
+  test.each(OTHERS)('is ConnectionLostError to %s', async (_, ask) => {
     const { url } = await port((socket) => socket.destroy())
     const { lockstep } = open('pg', { url })
     expect(await failureOf(ask(lockstep))).toMatchObject({ code: 'LOCKSTEP_CONNECTION_LOST' })
@@ -206,7 +206,7 @@ describe('pg: a proxy that accepts and closes', () => {
 describe('pg: an exhausted pool with connectionTimeoutMillis', () => {
   const exhausted = { code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'connection' }
 
-  test('is LockTimeout for a connection, and not retried', async () => {
+  test('is LockTimeoutError for a connection, and not retried', async () => {
     const heard = retries()
     const { lockstep, pool } = open('pg', { max: 1, connectMs: 50 })
     await transact(lockstep)
@@ -220,7 +220,7 @@ describe('pg: an exhausted pool with connectionTimeoutMillis', () => {
     expect(await transact(lockstep)).toBe('ran')
   })
 
-  test.each(OTHERS)('is LockTimeout for a connection to %s', async (_, ask) => {
+  test.each(OTHERS)('is LockTimeoutError for a connection to %s', async (_, ask) => {
     const { lockstep, pool } = open('pg', { max: 1, connectMs: 50 })
     await transact(lockstep)
     const client = await (pool as pg.Pool).connect()

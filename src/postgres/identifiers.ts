@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 
 /** PostgreSQL cuts identifiers at 63 bytes without a word; two long names would become one. */
 const MAX_IDENTIFIER_BYTES = 63
@@ -32,13 +32,14 @@ function literalOf(value: unknown): string {
 /** Refuses a name that the server would refuse or cut. */
 export function checkIdentifier(what: string, name: unknown, more = ''): string {
   const advice = `Use a name of 1 to ${MAX_IDENTIFIER_BYTES} bytes${more}.`
-  if (typeof name !== 'string') throw new InvalidOption(`The ${what} name is not a string: ${typeof name}.`, { advice })
+  if (typeof name !== 'string')
+    throw new InvalidOptionError(`The ${what} name is not a string: ${typeof name}.`, { advice })
   const bytes = Buffer.byteLength(name)
   if (bytes === 0 || bytes > MAX_IDENTIFIER_BYTES) {
-    throw new InvalidOption(`The ${what} name has ${bytes} bytes.`, { advice })
+    throw new InvalidOptionError(`The ${what} name has ${bytes} bytes.`, { advice })
   }
   if (name.includes('\0') || !name.isWellFormed()) {
-    throw new InvalidOption(`The ${what} name ${JSON.stringify(name)} cannot be used.`, { advice })
+    throw new InvalidOptionError(`The ${what} name ${JSON.stringify(name)} cannot be used.`, { advice })
   }
   return name
 }
@@ -50,7 +51,7 @@ export function checkSchemaName(given: unknown): string {
   // Scripts quote bodies with dollars, ours and those that people write around the schema: a name with one could end such a body.
   if (schema.startsWith('pg_') || schema.includes('$')) {
     const advice = `Use a name of 1 to ${MAX_IDENTIFIER_BYTES} bytes${more}.`
-    throw new InvalidOption(`The schema name ${JSON.stringify(schema)} cannot be used.`, { advice })
+    throw new InvalidOptionError(`The schema name ${JSON.stringify(schema)} cannot be used.`, { advice })
   }
   return schema
 }

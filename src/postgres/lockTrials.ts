@@ -1,9 +1,9 @@
 import { hostname } from 'node:os'
 import type { Connection, StatementResult } from './connection.ts'
-import type { Incarnation } from './incarnation.ts'
+import type { ServerEpoch } from './serverEpoch.ts'
 import {
   ANSWERING_PROCESS,
-  ensureIncarnation,
+  ensureServerEpoch,
   forgetTrials as forgetting,
   rememberedTrials,
   rememberTrial as remembering,
@@ -27,7 +27,7 @@ const UNTRIED: TriedKinds = { direct: 0, pooled: 0 }
 
 /** The server behind a connection. */
 export interface KnownServer {
-  readonly incarnation: Incarnation
+  readonly serverEpoch: ServerEpoch
   /** Of the connection that was asked. */
   readonly kind: ConnectionKind
   readonly tried: TriedKinds
@@ -47,19 +47,19 @@ export async function readServer(
   const route = routeOf(connection)
   const trials = route === undefined ? [] : [rememberedTrials(quotedSchema, strategy, route, TRIAL_VERSION)]
   const results = await connection
-    .script(ensureIncarnation(quotedSchema, [ANSWERING_PROCESS, ...trials]))
+    .script(ensureServerEpoch(quotedSchema, [ANSWERING_PROCESS, ...trials]))
     .catch(async (error: unknown): Promise<StatementResult[]> => {
       if (connection.lost) throw error
       await connection.script(ROLLBACK)
       // The role may use locks and not read the trials: then it tries once in every process.
       if (codeOf(error) !== INSUFFICIENT_PRIVILEGE) throw error
-      return connection.script(ensureIncarnation(quotedSchema, [ANSWERING_PROCESS]))
+      return connection.script(ensureServerEpoch(quotedSchema, [ANSWERING_PROCESS]))
     })
-  const row = results[1]?.rows[0] as Omit<Incarnation, 'epoch'> & { epoch: string; pid: string; trials?: string | null }
+  const row = results[1]?.rows[0] as Omit<ServerEpoch, 'epoch'> & { epoch: string; pid: string; trials?: string | null }
   const { epoch, pid, trials: found, ...rest } = row
   const remembered = (found ?? '').split(',').map((each) => each.split(' '))
   return {
-    incarnation: { ...rest, epoch: BigInt(epoch) },
+    serverEpoch: { ...rest, epoch: BigInt(epoch) },
     kind: kindOf(connection, pid),
     tried: { ...UNTRIED, ...Object.fromEntries(remembered.map(([kind, connections]) => [kind, Number(connections)])) },
   }

@@ -4,7 +4,13 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { InvalidOption, MigrationFailed, SchemaMissing, SchemaTooNew, SchemaTooOld } from '../errors.ts'
+import {
+  InvalidOptionError,
+  MigrationFailedError,
+  SchemaMissingError,
+  SchemaTooNewError,
+  SchemaTooOldError,
+} from '../errors.ts'
 import { key, lockId } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import type { EventMap } from '../outbox/index.ts'
@@ -107,7 +113,9 @@ test('an upgrade in place keeps what is there; until then the library refuses to
   const lockstep = new Lockstep(pool, { schema })
   expect(await lockstep.migrate({ to: 1 })).toMatchObject({ from: 0, to: 1, applied: [{ version: 1 }] })
   const before = await migrationRows(schema)
-  await expect(lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)).rejects.toBeInstanceOf(SchemaTooOld)
+  await expect(lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)).rejects.toBeInstanceOf(
+    SchemaTooOldError,
+  )
   expect(await lockstep.doctor()).toContainEqual(expect.objectContaining({ name: 'schema', level: 'fail' }))
   expect(await lockstep.migrate()).toMatchObject({ from: 1, to: KNOWN_VERSION })
   expect((await migrationRows(schema)).slice(0, 1)).toEqual(before)
@@ -119,7 +127,7 @@ test('an upgrade in place keeps what is there; until then the library refuses to
 test('without a schema the library says how to get one', async () => {
   const lockstep = new Lockstep(pool, { schema: freshName() })
   await expect(lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)).rejects.toBeInstanceOf(
-    SchemaMissing,
+    SchemaMissingError,
   )
   await lockstep.migrate()
   expect(await lockstep.transaction({ lock: 'Transfer:1' }, async () => 'works')).toBe('works')
@@ -127,7 +135,7 @@ test('without a schema the library says how to get one', async () => {
 
 test.each([0, -1, 1.5, KNOWN_VERSION + 1, Number.NaN])('to: %d is refused', async (to) => {
   const schema = freshName()
-  await expect(new Lockstep(pool, { schema }).migrate({ to })).rejects.toBeInstanceOf(InvalidOption)
+  await expect(new Lockstep(pool, { schema }).migrate({ to })).rejects.toBeInstanceOf(InvalidOptionError)
   expect(await exists(schema)).toBe(false)
 })
 
@@ -152,9 +160,9 @@ describe('a newer library was here', () => {
 
   test('in a way that this one cannot: it refuses to migrate and to run', async () => {
     const lockstep = await migratedBeyond(KNOWN_VERSION + 1)
-    await expect(lockstep.migrate()).rejects.toBeInstanceOf(SchemaTooNew)
+    await expect(lockstep.migrate()).rejects.toBeInstanceOf(SchemaTooNewError)
     await expect(lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)).rejects.toBeInstanceOf(
-      SchemaTooNew,
+      SchemaTooNewError,
     )
     expect(await lockstep.doctor()).toContainEqual(expect.objectContaining({ name: 'schema', level: 'fail' }))
   })
@@ -184,7 +192,7 @@ describe('other migrations than ours', () => {
     const schema = freshName()
     const files = filesWith({ [`${next}_broken.sql`]: broken })
     const failure = await migrateFrom(schema, files).catch((error: unknown) => error)
-    expect(failure).toBeInstanceOf(MigrationFailed)
+    expect(failure).toBeInstanceOf(MigrationFailedError)
     expect(failure).toMatchObject({ cause: { code: '22012' } })
     expect(await exists(schema)).toBe(false)
   })
@@ -194,7 +202,7 @@ describe('other migrations than ours', () => {
     const lockstep = new Lockstep(pool, { schema })
     await lockstep.migrate()
     const files = filesWith({ [`${next}_broken.sql`]: broken })
-    await expect(migrateFrom(schema, files)).rejects.toBeInstanceOf(MigrationFailed)
+    await expect(migrateFrom(schema, files)).rejects.toBeInstanceOf(MigrationFailedError)
     expect(await migrationRows(schema)).toHaveLength(KNOWN_VERSION)
     expect((await pool.query(`SELECT to_regclass('${schema}.half') AS half`)).rows).toEqual([{ half: null }])
     expect(await lockstep.transaction({ lock: 'Transfer:1' }, async () => 'works')).toBe('works')
@@ -309,7 +317,7 @@ describe('other migrations than ours', () => {
         'lock_id.sql': changed,
         'wrong.sql': 'CREATE FUNCTION :"schema".wrong() RETURNS missing LANGUAGE sql AS $$ SELECT 1 $$;',
       })
-      await expect(migrateFrom(schema, files)).rejects.toBeInstanceOf(MigrationFailed)
+      await expect(migrateFrom(schema, files)).rejects.toBeInstanceOf(MigrationFailedError)
       expect(await versions(schema)).toEqual(before)
       expect(await migrationRows(schema)).toHaveLength(KNOWN_VERSION)
     })
@@ -351,7 +359,7 @@ test('a connection that is lost in the middle is told, and the next try does it'
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
     await expect.poll(async () => (await pool.query(waiting)).rowCount, { interval: 5 }).toBe(1)
     await pool.query(`SELECT pg_terminate_backend(pid) FROM (${waiting}) waiting`)
-    expect(await migrating).toBeInstanceOf(MigrationFailed)
+    expect(await migrating).toBeInstanceOf(MigrationFailedError)
     await holder.query('ROLLBACK')
     expect(await lockstep.migrate()).toMatchObject({ from: 0, to: KNOWN_VERSION })
   } finally {

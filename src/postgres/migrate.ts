@@ -1,11 +1,11 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import {
-  InvalidOption,
+  InvalidOptionError,
   LockstepError,
-  MigrationFailed,
-  SchemaNotOwned,
-  SchemaTooNew,
-  StandbyRefused,
+  MigrationFailedError,
+  SchemaNotOwnedError,
+  SchemaTooNewError,
+  StandbyRefusedError,
 } from '../errors.ts'
 import { migrationApplied } from '../observe/index.ts'
 import type { Connection, Driver } from './connection.ts'
@@ -68,7 +68,7 @@ const LARGEST_EVENT_BYTES = 64 * 1024 * 1024
 /** The function that holds the limit: its body is a setting of the schema. */
 const LIMIT_FUNCTION = 'outbox_max_event_bytes'
 
-interface Standing {
+interface SchemaState {
   version: string | null
   floor: string | null
 }
@@ -93,7 +93,7 @@ export async function migrate(
   const functions = functionsIn(files)
   const target = options.to ?? migrations.length
   if (!Number.isInteger(target) || target < 1 || target > migrations.length) {
-    throw new InvalidOption(`There is no migration ${String(options.to)}.`, {
+    throw new InvalidOptionError(`There is no migration ${String(options.to)}.`, {
       advice: `Use 1 to ${migrations.length}.`,
     })
   }
@@ -101,14 +101,14 @@ export async function migrate(
   if (maxEventBytes !== undefined) checkMaxEventBytes(maxEventBytes, target, migrations.length)
   const connection = await driver.connect()
   try {
-    const standing = await begin(connection, schema, lockId, target)
-    const from = Number(standing.version ?? 0)
-    if (Number(standing.floor ?? 0) > migrations.length) throw tooNew(schema, standing, migrations.length)
+    const state = await begin(connection, schema, lockId, target)
+    const from = Number(state.version ?? 0)
+    if (Number(state.floor ?? 0) > migrations.length) throw tooNew(schema, state, migrations.length)
     const pending = migrations.filter((migration) => migration.version > from && migration.version <= target)
-    if (standing.owned && from <= migrations.length) {
+    if (state.owned && from <= migrations.length) {
       const due = target === migrations.length ? functions : functions.filter(({ name }) => name === VERSION_FUNCTION)
       await apply(connection, schema, pending, due)
-      await connection.script(closeNewObjects(schema, standing.known))
+      await connection.script(closeNewObjects(schema, state.known))
     }
     if (maxEventBytes !== undefined) await limit(connection, schema, maxEventBytes)
     await connection.script(COMMIT)
@@ -121,7 +121,7 @@ export async function migrate(
   } catch (error) {
     await giveUp(connection)
     if (error instanceof LockstepError) throw error
-    throw new MigrationFailed(`The schema "${schema}" could not be migrated: ${messageOf(error)}.`, {
+    throw new MigrationFailedError(`The schema "${schema}" could not be migrated: ${messageOf(error)}.`, {
       advice: 'Nothing was changed. Read the cause, and run it again.',
       cause: error,
     })
@@ -165,20 +165,20 @@ async function limit(connection: Connection, schema: string, bytes: number): Pro
 
 function checkMaxEventBytes(bytes: unknown, target: number, newest: number): void {
   if (target < newest) {
-    throw new InvalidOption(`maxEventBytes was given with to: ${target}.`, {
+    throw new InvalidOptionError(`maxEventBytes was given with to: ${target}.`, {
       advice: `The schema has the limit at version ${newest}.`,
     })
   }
   if (Number.isInteger(bytes) && Number(bytes) >= 1 && Number(bytes) <= LARGEST_EVENT_BYTES) return
-  throw new InvalidOption(`maxEventBytes is ${String(bytes)}.`, {
+  throw new InvalidOptionError(`maxEventBytes is ${String(bytes)}.`, {
     advice: `Use a whole number of bytes from 1 to ${LARGEST_EVENT_BYTES}.`,
   })
 }
 
 /** The error for a schema that a newer library has changed beyond what this one can use. */
-export function tooNew(schema: string, standing: Standing, known: number): SchemaTooNew {
-  return new SchemaTooNew(
-    `The schema "${schema}" is at version ${standing.version}, and works only with libraries that know version ${standing.floor}; this one knows ${known}.`,
+export function tooNew(schema: string, state: SchemaState, known: number): SchemaTooNewError {
+  return new SchemaTooNewError(
+    `The schema "${schema}" is at version ${state.version}, and works only with libraries that know version ${state.floor}; this one knows ${known}.`,
     { advice: 'Upgrade pg-lockstep here.' },
   )
 }
@@ -193,7 +193,7 @@ async function begin(
   schema: string,
   lockId: bigint,
   target: number,
-): Promise<Standing & { readonly known: string; readonly owned: boolean }> {
+): Promise<SchemaState & { readonly known: string; readonly owned: boolean }> {
   const quoted = quoteIdentifier(schema)
   const ask = async (text: string): Promise<Record<string, unknown> | undefined> =>
     (await connection.script(text)).at(-1)?.rows[0]
@@ -203,39 +203,39 @@ async function begin(
     if (found.owned === 'true' && found.trusted === 'true' && found.foreign === null) {
       if (found.creators !== null) throw othersCreate(schema, found.creators)
       if (found.present === 'false') await connection.script(createSchema(quoted))
-      const standing = (await ask(createMigrations(quoted))) as unknown as Standing
-      return { ...standing, known: found.known, owned: true }
+      const state = (await ask(createMigrations(quoted))) as unknown as SchemaState
+      return { ...state, known: found.known, owned: true }
     }
     // A superuser has every owner's rights, and calls nothing of a role that it cannot trust.
     if (found.owned === 'true' || found.safeVersion === 'false') throw notOwned(schema, found)
-    const standing = (await ask(schemaVersion(quoted))) as unknown as Standing
-    if (Number(standing.version ?? 0) < target) throw notOwned(schema, found)
-    return { ...standing, known: found.known, owned: false }
+    const state = (await ask(schemaVersion(quoted))) as unknown as SchemaState
+    if (Number(state.version ?? 0) < target) throw notOwned(schema, found)
+    return { ...state, known: found.known, owned: false }
   } catch (error) {
     if (codeOf(error) !== READ_ONLY_TRANSACTION) throw error
     throw standbyCannotMigrate(error)
   }
 }
 
-function notOwned(schema: string, { role, owner, owned, trusted, foreign }: SchemaOwnership): SchemaNotOwned {
+function notOwned(schema: string, { role, owner, owned, trusted, foreign }: SchemaOwnership): SchemaNotOwnedError {
   const others = foreign === null ? '' : ` In it: ${foreign}.`
   const whose =
     owned === 'true' && trusted === 'true'
       ? `has objects of other roles.${others}`
       : `belongs to the role "${owner}".${others}`
-  return new SchemaNotOwned(`The role "${role}" cannot migrate the schema "${schema}": it ${whose}`, {
+  return new SchemaNotOwnedError(`The role "${role}" cannot migrate the schema "${schema}": it ${whose}`, {
     advice: `Code in it would run with the rights of "${role}". Migrate as the owner if you know that role; otherwise drop what it made, or choose another schema.`,
   })
 }
 
-function othersCreate(schema: string, creators: string): SchemaNotOwned {
-  return new SchemaNotOwned(`The schema "${schema}" cannot be migrated: others can create in it (${creators}).`, {
+function othersCreate(schema: string, creators: string): SchemaNotOwnedError {
+  return new SchemaNotOwnedError(`The schema "${schema}" cannot be migrated: others can create in it (${creators}).`, {
     advice: `A function of theirs could run with the rights of the schema's owner. Run: ${revokeCreate(quoteIdentifier(schema), creators)};`,
   })
 }
 
-function standbyCannotMigrate(cause?: unknown): StandbyRefused {
-  return new StandbyRefused('The server is a standby and cannot be migrated.', {
+function standbyCannotMigrate(cause?: unknown): StandbyRefusedError {
+  return new StandbyRefusedError('The server is a standby and cannot be migrated.', {
     advice: 'Connect to the primary.',
     cause,
   })

@@ -31,15 +31,15 @@ function listen(signal: AbortSignal): FanOut {
   const listeners = new Set<() => void>()
   const stop = (): void => {
     fanOuts.delete(signal)
-    signal.removeEventListener('abort', tellAll)
+    signal.removeEventListener('abort', notifyAll)
   }
-  const tellAll = (): void => {
+  const notifyAll = (): void => {
     stop()
     const all = [...listeners]
     listeners.clear()
     for (const listener of all) listener()
   }
-  signal.addEventListener('abort', tellAll)
+  signal.addEventListener('abort', notifyAll)
   const fanOut = { listeners, stop }
   fanOuts.set(signal, fanOut)
   return fanOut

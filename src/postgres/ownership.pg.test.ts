@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { SchemaNotOwned } from '../errors.ts'
+import { SchemaNotOwnedError } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import { KNOWN_VERSION } from './migrations.ts'
@@ -70,7 +70,7 @@ describe.each([
 
   test('refuses an empty schema of another role', async () => {
     await malloryPool.query('CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO PUBLIC')
-    await expect(migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+    await expect(migrate()).rejects.toBeInstanceOf(SchemaNotOwnedError)
   })
 
   test('refuses its own schema with a table of another role, and names both', async () => {
@@ -92,14 +92,14 @@ describe.each([
     await malloryPool.query(
       'CREATE TRIGGER t BEFORE INSERT ON planted.migrations FOR EACH ROW EXECUTE FUNCTION planted.evil()',
     )
-    await expect(migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+    await expect(migrate()).rejects.toBeInstanceOf(SchemaNotOwnedError)
     expect(await ran()).toBe(false)
   })
 
   test('calls no function of another role with its own rights', async () => {
     await malloryPool.query(`CREATE SCHEMA planted; GRANT ALL ON SCHEMA planted TO PUBLIC;
       CREATE FUNCTION planted.schema_version(OUT version int, OUT compatible_from int) LANGUAGE sql AS 'SELECT 99 + nextval(''public.ran'')::int, 1'`)
-    await expect(migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+    await expect(migrate()).rejects.toBeInstanceOf(SchemaNotOwnedError)
     expect(await ran()).toBe(false)
   })
 
@@ -143,7 +143,7 @@ test('a role that does not own the schema finds that there is nothing to do, and
   await admin.query(
     `GRANT USAGE ON SCHEMA planted TO ${deployer}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA planted TO ${deployer}`,
   )
-  await expect(new Lockstep(deployerPool, { schema: 'planted' }).migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+  await expect(new Lockstep(deployerPool, { schema: 'planted' }).migrate()).rejects.toBeInstanceOf(SchemaNotOwnedError)
   await owner.migrate()
   await owner.grant({ to: deployer, as: 'observer' })
   const { from, applied } = await new Lockstep(deployerPool, { schema: 'planted' }).migrate()
@@ -187,7 +187,7 @@ describe.each([
   ])('%s refuses', async (__, call) => {
     await malloryPool.query(`${MALLORYS}; ${script}`)
     const lockstep = new Lockstep(admin, { schema: 'planted' })
-    await expect(call(lockstep)).rejects.toBeInstanceOf(SchemaNotOwned)
+    await expect(call(lockstep)).rejects.toBeInstanceOf(SchemaNotOwnedError)
     await lockstep.close()
     expect(await ran()).toBe(false)
   })
@@ -300,7 +300,7 @@ describe('a schema in which others can create', () => {
     const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
     await deployerPool.query(`CREATE SCHEMA planted; GRANT CREATE ON SCHEMA planted TO ${who}`)
     const error: unknown = await lockstep.migrate().catch((reason: unknown) => reason)
-    expect(error).toBeInstanceOf(SchemaNotOwned)
+    expect(error).toBeInstanceOf(SchemaNotOwnedError)
     expect(error).toMatchObject({ advice: expect.stringContaining(revoke(who)) })
     await deployerPool.query(revoke(who))
     await lockstep.migrate()
@@ -309,7 +309,7 @@ describe('a schema in which others can create', () => {
     expect((await lockstep.doctor()).filter(({ name }) => name === 'grants')).toMatchObject([
       { level: 'fail', found: expect.stringContaining(who), advice: expect.stringContaining(revoke(who)) },
     ])
-    await expect(lockstep.migrate()).rejects.toBeInstanceOf(SchemaNotOwned)
+    await expect(lockstep.migrate()).rejects.toBeInstanceOf(SchemaNotOwnedError)
     await lockstep.close()
   })
 

@@ -74,11 +74,11 @@ export class PgPoolWatch {
   }
 
   /** Gives the error of a `pool.connect()` as Lockstep's, at once where it can be told without a probe. */
-  failure(cause: unknown, begun: PgConnect, tell: (failure: LockstepError) => void): void {
+  failure(cause: unknown, begun: PgConnect, notify: (failure: LockstepError) => void): void {
     const failure = this.#known(cause, begun)
-    if (failure !== undefined) return tell(failure)
+    if (failure !== undefined) return notify(failure)
     this.#probing ??= probe(this.#pool).finally(() => (this.#probing = undefined))
-    void this.#probing.then((refusal) => tell(refusal ?? unreachable(cause)))
+    void this.#probing.then((refusal) => notify(refusal ?? unreachable(cause)))
   }
 
   #known(error: unknown, { startedAt, opens }: PgConnect): LockstepError | undefined {

@@ -1,4 +1,4 @@
-import { PoolClosed } from '../errors.ts'
+import { PoolClosedError } from '../errors.ts'
 import {
   alreadyLost,
   alreadyReturned,
@@ -75,7 +75,7 @@ export function pgDriver(pool: PgPool, silenceMs: number): Driver {
     // Those who asked in this very tick are still waiting for what looks idle.
     hasIdle: () => (pool.idleCount ?? 0) > (pool.waitingCount ?? 0),
     isExhausted: () => watch.isExhausted(),
-    hasRoom: () => (pool.totalCount ?? poolSize) < poolSize && (pool.waitingCount ?? 0) === 0,
+    hasCapacity: () => (pool.totalCount ?? poolSize) < poolSize && (pool.waitingCount ?? 0) === 0,
     connect() {
       // A pool that has one at hand gives it at once.
       return driver.hasIdle() ? connect() : clients.recovery.whileWaiting(connect())
@@ -119,7 +119,7 @@ export function pgDriver(pool: PgPool, silenceMs: number): Driver {
       return new PgConnection(client as PgClient, {}, undefined)
     },
   }
-  const beside = (client: PgClient, close: GiveBack): Connection => new PgConnection(client, {}, close)
+  const beside = (client: PgClient, close: ReturnToPool): Connection => new PgConnection(client, {}, close)
   const clients = PgPoolClients.of(pool, driver, beside, silenceMs)
 
   function connect(): Promise<Connection> {
@@ -142,7 +142,7 @@ export function pgDriver(pool: PgPool, silenceMs: number): Driver {
   function ours(client: PgPoolClient): Connection {
     clients.take(client)
     return new PgConnection(client, memoryOf(client), (destroy, silent) => {
-      clients.giveBack(client)
+      clients.returnToPool(client)
       client.release(destroy)
       if (!destroy) return
       // Where nothing is on its way, pg says goodbye and waits for the server to close; who waits for the place waits as well.
@@ -163,44 +163,44 @@ function isClean(client: PgClient): boolean {
   return status === undefined || status === null || status === 'I'
 }
 
-function poolClosed(): PoolClosed {
-  return new PoolClosed('The pg pool was ended.', {
+function poolClosed(): PoolClosedError {
+  return new PoolClosedError('The pg pool was ended.', {
     advice: 'Create a new pool, or call lockstep.close() before pool.end().',
   })
 }
 
 /** How a client goes back. `silent`: it is destroyed because it did not answer. */
-type GiveBack = (destroy: boolean, silent: boolean) => void
+type ReturnToPool = (destroy: boolean, silent: boolean) => void
 
 class PgConnection implements Connection {
   lost = false
   onLost: Connection['onLost']
   /** The server's last words, where it had any. */
-  #lastWords: Error | undefined
+  #lastServerError: Error | undefined
   readonly client: PgClient
   readonly memory: ConnectionMemory
   /** Undefined where the client is the caller's. */
-  readonly #giveBack: GiveBack | undefined
+  readonly #returnToPool: ReturnToPool | undefined
   #returned = false
   /** Without a listener a checked-out client's error event would end the process. */
   readonly #onLost = (error?: Error): void => {
     this.lost = true
-    this.#lastWords ??= error
-    this.#tellLost()
+    this.#lastServerError ??= error
+    this.#reportLost()
   }
 
-  constructor(client: PgClient, memory: ConnectionMemory, giveBack: GiveBack | undefined) {
+  constructor(client: PgClient, memory: ConnectionMemory, returnToPool: ReturnToPool | undefined) {
     this.client = client
     this.memory = memory
-    this.#giveBack = giveBack
+    this.#returnToPool = returnToPool
     client.on('error', this.#onLost)
     client.on('end', this.#onLost)
   }
 
-  #tellLost(): void {
+  #reportLost(): void {
     const { onLost } = this
     this.onLost = undefined
-    onLost?.(this.#lastWords)
+    onLost?.(this.#lastServerError)
   }
 
   get protocolPid(): number | undefined {
@@ -302,8 +302,8 @@ class PgConnection implements Connection {
           fail(reported)
         })
       }
-      if (this.#returned && this.#giveBack !== undefined) return reject(alreadyReturned())
-      if (this.lost) return reject(alreadyLost(this.#lastWords))
+      if (this.#returned && this.#returnToPool !== undefined) return reject(alreadyReturned())
+      if (this.lost) return reject(alreadyLost(this.#lastServerError))
       try {
         send((error, result) => {
           if (error === null || error === undefined) {
@@ -332,10 +332,10 @@ class PgConnection implements Connection {
     if (this.#returned) return
     this.#returned = true
     if (destroy) this.lost = true
-    if (destroy) this.#tellLost()
+    if (destroy) this.#reportLost()
     this.client.removeListener('end', this.#onLost)
     // The pool attaches its own error listener inside release: ours goes only after that, so that no moment is without one.
-    this.#giveBack?.(destroy, silent)
+    this.#returnToPool?.(destroy, silent)
     this.client.removeListener('error', this.#onLost)
   }
 }

@@ -50,15 +50,15 @@ const KEPT_AT_MOST = 50
 /** The server process has no statement of that name: somebody had it forget everything (DISCARD ALL, DEALLOCATE ALL). */
 const NO_SUCH_STATEMENT = '26000'
 /** Also where a function came to give back something else since: a plan that is kept must not. */
-const MEANS_GIVE_ANEW: ReadonlySet<string> = new Set([NO_SUCH_STATEMENT, '0A000'])
+const MEANS_PREPARE_AGAIN: ReadonlySet<string> = new Set([NO_SUCH_STATEMENT, '0A000'])
 
 /** No statement of ours has the name of anybody else's. */
 const PROCESS = randomBytes(4).toString('hex')
 let names = 0
 
 /** A statement that was counted on is not what the server process has, or not any more: nothing was written, and trying again helps. */
-export class StatementForgotten extends Error {
-  override readonly name = 'StatementForgotten'
+export class StatementForgottenError extends Error {
+  override readonly name = 'StatementForgottenError'
   readonly code = '40001'
 }
 
@@ -138,10 +138,10 @@ export abstract class PgMessage {
   handleError(error: Error): void {
     const kept = this.#next()
     const code = codeOf(error) ?? ''
-    if (kept?.there !== true || !MEANS_GIVE_ANEW.has(code)) return this.failed(error, error)
+    if (kept?.there !== true || !MEANS_PREPARE_AGAIN.has(code)) return this.failed(error, error)
     kept.there = false
     if (code === NO_SUCH_STATEMENT && this.#keeping !== undefined) this.#keeping.forgotten = true
-    this.failed(new StatementForgotten(error.message, { cause: error }), error)
+    this.failed(new StatementForgottenError(error.message, { cause: error }), error)
   }
 
   /** `error` as it is to be told, and as it came. */
@@ -168,7 +168,7 @@ export abstract class PgMessage {
 class PgCommit extends PgMessage {
   /** The server's own word, given before it came to COMMIT: that was never run, whatever becomes of the session. */
   protected override failed(failure: Error, original: Error): void {
-    const unasked = this.tags.length < this.statements.length - 1 || failure instanceof StatementForgotten
+    const unasked = this.tags.length < this.statements.length - 1 || failure instanceof StatementForgottenError
     const certain = isSqlState(original) && unasked
     const endedEarly = isEndedEarly(original)
     if (certain && !endsSession(original)) this.callback?.(null, { command: '', failure, endedEarly } satisfies Commit)

@@ -83,7 +83,7 @@ export class PgPoolClients {
     this.recovery.noteLent()
   }
 
-  giveBack(client: PgClient): void {
+  returnToPool(client: PgClient): void {
     this.#ours.delete(client)
   }
 

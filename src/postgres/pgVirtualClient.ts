@@ -1,7 +1,7 @@
 import type { PgCallback, PgClient } from './pgClient.ts'
 import {
   type Answered,
-  type Controlled,
+  type ControlCommand,
   refuseToEnd,
   type VirtualSession,
   type VirtualStatement,
@@ -225,6 +225,6 @@ function isMalformed(text: unknown, values: unknown): boolean {
 }
 
 /** What pg gives for a statement without rows. */
-function resultOf(what: Controlled): object {
+function resultOf(what: ControlCommand): object {
   return { command: what.toUpperCase(), rowCount: null, oid: null, rows: [], fields: [] }
 }

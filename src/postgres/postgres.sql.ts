@@ -74,7 +74,7 @@ export function readiness(schema: string): string {
  * The life of the server that we are in; begins a new one where the last has ended. Its own transaction, at READ COMMITTED. `more` are
  * columns that come along.
  */
-export function ensureIncarnation(schema: string, more: readonly string[] = []): string {
+export function ensureServerEpoch(schema: string, more: readonly string[] = []): string {
   return `
     BEGIN ISOLATION LEVEL READ COMMITTED;
     SELECT ${['value', 'epoch', 'timeline', 'system', 'database']
@@ -116,7 +116,7 @@ export function forgetTrials(schema: string, route: string): string {
 }
 
 /** The life of the server as its table says, without beginning a new one. Null after a crash. */
-export function incarnationExpression(schema: string): string {
+export function serverEpochExpression(schema: string): string {
   return `${schema}.current_incarnation()`
 }
 
@@ -155,7 +155,7 @@ export const CREATORS = `
       AND (a.grantee = 0 OR NOT (who.rolsuper OR pg_has_role(a.grantee, space.nspowner, 'USAGE'))))`
 
 /** Whose code a superuser would run in the schema. */
-export interface StrangerInSchema {
+export interface ForeignOwner {
   readonly role: string
   readonly what: string
   readonly owner: string
@@ -165,7 +165,7 @@ export interface StrangerInSchema {
  * The owner of the schema, or of a function in it, where the session is a superuser's and cannot trust that role. No row where all is
  * well. It reads catalogs alone, and names all that it uses with its schema: a search_path leads it nowhere else.
  */
-export function strangerInSchema(schema: string): string {
+export function foreignOwnerInSchema(schema: string): string {
   const same = 'OPERATOR(pg_catalog.=)'
   return `
     SELECT me.rolname::pg_catalog.text AS role, object.what, owner.rolname::pg_catalog.text AS owner

@@ -1,4 +1,4 @@
-import { DriverUnsupported } from '../errors.ts'
+import { DriverUnsupportedError } from '../errors.ts'
 
 /** What postgres.js knows of the server's process; it changes when the connection is opened again. */
 export interface Backend {
@@ -77,8 +77,8 @@ export interface PhysicalConnection {
 }
 
 /** The error for a postgres.js whose inside is another than the one that was tried. */
-export function unsupported(): DriverUnsupported {
-  return new DriverUnsupported('This version of postgres.js does not report which connection ran a query.', {
+export function unsupported(): DriverUnsupportedError {
+  return new DriverUnsupportedError('This version of postgres.js does not report which connection ran a query.', {
     advice: 'Use postgres 3.4, or pg.',
   })
 }

@@ -14,7 +14,7 @@ import {
 import { isEndedEarly, refusalByCheck } from './commitCheck.ts'
 import { textOf } from './ownValues.ts'
 import { COMMIT, commitAfter, PROBE } from './postgres.sql.ts'
-import type { Taken } from './postgresJsAsk.ts'
+import type { Taken } from './postgresJsConnectionRequest.ts'
 import {
   type Backend,
   type PhysicalConnection,
@@ -29,7 +29,7 @@ import {
   isSeveral,
   type PostgresJsResult,
   toStatementResult,
-  toTextOfStranger,
+  toTextOfUnknownPool,
   toTextResult,
 } from './postgresJsResults.ts'
 import type { TransformBypass } from './postgresJsTransforms.ts'
@@ -42,7 +42,7 @@ import type { VirtualSession } from './virtualClient.ts'
  * Of a message that fills the socket's buffer postgres.js does not tell which connection it went to. Node's smallest has 16 KiB,
  * and a character up to 4 bytes.
  */
-const MAX_TELLING_CHARACTERS = 4000
+const MAX_MESSAGE_CHARACTERS = 4000
 
 /** The type of a parameter that the statement decides on. Of this one no owner has a serializer. */
 const UNKNOWN_TYPE = 705
@@ -136,11 +136,11 @@ export class PostgresJsConnection implements Connection {
 
   script(text: string): Promise<StatementResult<TextRow>[]> {
     const capture = this.#isUnknown
-    if (capture && text.length > MAX_TELLING_CHARACTERS) return this.#captureFirst(() => this.script(text))
+    if (capture && text.length > MAX_MESSAGE_CHARACTERS) return this.#captureFirst(() => this.script(text))
     return this.#askOwn(text, [], capture ? { onexecute: this.#capture } : undefined, (result) => {
       const results = isSeveral(result) ? result : [result]
       this.#learn(results[0]?.state)
-      return results.map(this.#reading.isKnown ? toTextResult : toTextOfStranger)
+      return results.map(this.#reading.isKnown ? toTextResult : toTextOfUnknownPool)
     })
   }
 
@@ -149,7 +149,7 @@ export class PostgresJsConnection implements Connection {
     const parameters = this.ownValues(values)
     const options = parameters.length === 0 ? PREPARED_WITHOUT_VALUES : PREPARED
     return this.#askOwn(text, parameters, options, (result) => {
-      return (this.#reading.isKnown ? toTextResult : toTextOfStranger)(result as PostgresJsResult)
+      return (this.#reading.isKnown ? toTextResult : toTextOfUnknownPool)(result as PostgresJsResult)
     })
   }
 
@@ -316,7 +316,7 @@ export class PostgresJsConnection implements Connection {
     }
     if (this.#physical) {
       this.#physical.onclose = null
-      pool.connections.giveBack(this.#physical)
+      pool.connections.returnToPool(this.#physical)
     }
     pool.release(taken)
   }

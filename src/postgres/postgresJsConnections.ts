@@ -112,7 +112,7 @@ export class PostgresJsConnections {
     this.#of(physical).backend = backend
   }
 
-  giveBack(physical: PhysicalConnection): void {
+  returnToPool(physical: PhysicalConnection): void {
     this.#of(physical).by = undefined
   }
 

@@ -8,14 +8,14 @@ import { connectWithin } from './withConnection.ts'
 
 export type { PostgresJs, PostgresJsClient, PostgresJsReserved } from './postgresJsClient.ts'
 
-type Heard = (payload: string | undefined) => void
+type OnNotification = (payload: string | undefined) => void
 
 /** The seam on postgres.js. */
 export function postgresJsDriver(sql: PostgresJs, silenceMs: number): Driver {
   const pool = PostgresJsPool.of(sql)
   const reading: Reading = { isKnown: true, bypass: TransformBypass.of(sql) }
   // postgres.js listens on a connection of its own, for as long as it lives: after a reconnect it does not know what to unlisten.
-  const listening = new Map<string, Set<Heard>>()
+  const listening = new Map<string, Set<OnNotification>>()
   const memories = new Memories()
   const route = routeOf(sql)
   const driver: Driver = {
@@ -28,22 +28,22 @@ export function postgresJsDriver(sql: PostgresJs, silenceMs: number): Driver {
       watched: false,
     },
     hasIdle: () => pool.hasIdle(),
-    hasRoom: () => pool.hasRoom(),
+    hasCapacity: () => pool.hasCapacity(),
     isExhausted: () => pool.isExhausted(),
     connect() {
       // A pool that has one at hand gives it at once.
       return pool.hasIdle() ? connect() : recovery.whileWaiting(connect())
     },
     async listen(channel, heard) {
-      const listeners = listening.get(channel) ?? new Set<Heard>()
+      const listeners = listening.get(channel) ?? new Set<OnNotification>()
       listeners.add(heard)
       try {
         if (!listening.has(channel)) {
           let begun = false
-          const tell = (payload?: string): void => listeners.forEach((each) => each(payload))
-          await sql.listen(channel, tell, () => {
+          const notify = (payload?: string): void => listeners.forEach((each) => each(payload))
+          await sql.listen(channel, notify, () => {
             // Not the first time: it was away.
-            if (begun) tell()
+            if (begun) notify()
             begun = true
           })
           listening.set(channel, listeners)

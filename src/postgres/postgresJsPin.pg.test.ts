@@ -6,7 +6,7 @@ import postgres from 'postgres'
 import { afterEach, describe, expect, test } from 'vitest'
 import { startProxy } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { ConnectionLost } from '../errors.ts'
+import { ConnectionLostError } from '../errors.ts'
 import type { Connection } from './connection.ts'
 import { driverFor } from './driver.ts'
 
@@ -100,7 +100,7 @@ describe('the client of a connection that was taken from a pool without an idle 
     await admin`SELECT pg_terminate_backend(${mine?.pid ?? 0})`
     await expect.poll(() => connection.lost).toBe(true)
     expect(await sql`SELECT 1 AS n`).toEqual([{ n: 1 }])
-    await expect(client`SELECT 2 AS n`).rejects.toBeInstanceOf(ConnectionLost)
+    await expect(client`SELECT 2 AS n`).rejects.toBeInstanceOf(ConnectionLostError)
     connection.release()
     expect(await sql`SELECT 3 AS n`).toEqual([{ n: 3 }])
   })

@@ -1,6 +1,6 @@
-import { PoolClosed } from '../errors.ts'
+import { PoolClosedError } from '../errors.ts'
 import { connectFailure } from './connectFailure.ts'
-import { Ask, type Taken } from './postgresJsAsk.ts'
+import { ConnectionRequest, type Taken } from './postgresJsConnectionRequest.ts'
 import { type PostgresJs, unsupported } from './postgresJsClient.ts'
 import { PostgresJsConnections } from './postgresJsConnections.ts'
 import { codeOf, endsSession, isSqlState } from './sqlstate.ts'
@@ -95,7 +95,7 @@ export class PostgresJsPool {
   }
 
   /** Whether nobody waits here, and fewer connections are ours than there may be. Of plain queries nothing is known. */
-  hasRoom(): boolean {
+  hasCapacity(): boolean {
     return this.#lent + this.#asked < this.size
   }
 
@@ -177,12 +177,12 @@ export class PostgresJsPool {
       },
       left: () => this.leave(),
     }
-    const ask = new Ask(this.#sql, this.connections, counters, isFirst)
+    const request = new ConnectionRequest(this.#sql, this.connections, counters, isFirst)
     this.#asked++
     try {
-      return await ask.take()
+      return await request.take()
     } finally {
-      if (ask.hasReported) this.#hasReported = true
+      if (request.hasReported) this.#hasReported = true
       else this.#asked--
       this.#serve()
     }
@@ -194,8 +194,8 @@ function isOfAnother(error: unknown, code: string): boolean {
   return CLOSED_CODES.has(code) || (isSqlState(error) && endsSession(error) && code !== NOT_NOW)
 }
 
-function poolClosed(cause: unknown): PoolClosed {
-  return new PoolClosed('The postgres.js pool was ended.', {
+function poolClosed(cause: unknown): PoolClosedError {
+  return new PoolClosedError('The postgres.js pool was ended.', {
     advice: 'Create a new one, or call lockstep.close() before sql.end().',
     cause,
   })

@@ -36,7 +36,7 @@ export function toTextResult(result: PostgresJsResult): StatementResult<TextRow>
  * From rows of a pool that is not known: a client of another `sql` was given to `join()`. What its owner has postgres.js do to them
  * cannot be kept away, but our names are single words in lower case, which the usual transforms leave alone or begin with a capital.
  */
-export function toTextOfStranger(result: PostgresJsResult): StatementResult<TextRow> {
+export function toTextOfUnknownPool(result: PostgresJsResult): StatementResult<TextRow> {
   const { rows, ...rest } = toStatementResult(result)
   const named = rows.map((row) => {
     const entries = Object.entries(row).map(([name, value]) => [

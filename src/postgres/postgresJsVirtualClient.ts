@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs'
-import { TransactionControl } from '../errors.ts'
+import { TransactionControlError } from '../errors.ts'
 import type { PostgresJs, PostgresJsClient } from './postgresJsClient.ts'
 import { neverSent, undefinedAmong } from './postgresJsValues.ts'
 import { notify } from './postgres.sql.ts'
-import { type Controlled, refuseToEnd, type VirtualSession } from './virtualClient.ts'
+import { type ControlCommand, refuseToEnd, type VirtualSession } from './virtualClient.ts'
 
 /** A query of postgres.js: it is sent when it is awaited, which may be long after it was made. */
 interface LazyQuery {
@@ -150,7 +150,7 @@ class VirtualSql {
 }
 
 function refuseToPrepare(): never {
-  throw new TransactionControl('prepare() was called on tx.client.', {
+  throw new TransactionControlError('prepare() was called on tx.client.', {
     advice: 'Return from the function to commit: a transaction of Lockstep is not handed over to another session.',
   })
 }
@@ -199,6 +199,6 @@ function hear(query: LazyQuery, ended: (failed: boolean, error?: unknown) => voi
 }
 
 /** What postgres.js gives for a statement without rows. */
-function resultOf(what: Controlled): unknown[] {
+function resultOf(what: ControlCommand): unknown[] {
   return Object.assign([], { command: what.toUpperCase(), count: null, columns: [], state: null, statement: null })
 }

@@ -1,10 +1,10 @@
-import { SchemaMissing, SchemaTooOld, StandbyRefused } from '../errors.ts'
+import { SchemaMissingError, SchemaTooOldError, StandbyRefusedError } from '../errors.ts'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
 import { type KnownServer, type LockStrategy, readServer } from './lockTrials.ts'
 import { tooNew } from './migrate.ts'
 import { KNOWN_VERSION, NEEDED_VERSION } from './migrations.ts'
-import { refuseStranger } from './ownership.ts'
+import { refuseForeignOwner } from './ownership.ts'
 import { CONNECTION_CHECK_PROBE, hasSchemaVersion, readiness, ROLLBACK } from './postgres.sql.ts'
 import { codeOf, INVALID_SCHEMA_NAME, UNDEFINED_FUNCTION, UNDEFINED_TABLE } from './sqlstate.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
@@ -34,7 +34,7 @@ export async function checkReadinessOn(
   schema: string,
   strategy: LockStrategy = 'advisory',
 ): Promise<Readiness> {
-  await refuseStranger(connection, schema)
+  await refuseForeignOwner(connection, schema)
   const timeoutMs = await checkSchema(connection, schema)
   return {
     ...(await readKnownServer(connection, schema, strategy)),
@@ -62,8 +62,8 @@ function isMissing(error: unknown): boolean {
 }
 
 /** Its functions name the schema as it was called when it was migrated. */
-function schemaRenamed(schema: string, cause: unknown): SchemaMissing {
-  return new SchemaMissing(`The functions of the schema "${schema}" refer to another one, which is not there.`, {
+function schemaRenamed(schema: string, cause: unknown): SchemaMissingError {
+  return new SchemaMissingError(`The functions of the schema "${schema}" refer to another one, which is not there.`, {
     advice: 'Was the schema renamed? Give it its old name back, or drop it and migrate again.',
     cause,
   })
@@ -79,14 +79,14 @@ async function checkSchema(connection: Connection, schema: string): Promise<numb
     if (!isMissing(error)) throw error
     const [answer] = await connection.script(hasSchemaVersion(quoteIdentifier(schema)))
     if (answer?.rows[0]?.['present'] === 'true') throw schemaRenamed(schema, error)
-    throw new SchemaMissing(`The database has no Lockstep schema "${schema}".`, {
+    throw new SchemaMissingError(`The database has no Lockstep schema "${schema}".`, {
       advice: 'Run `npx pg-lockstep migrate`, or call `await lockstep.migrate()` at start-up.',
       cause: error,
     })
   }
   if (row.standby === 'true') throw standbyRefused()
   if (Number(row.version ?? 0) < NEEDED_VERSION) {
-    throw new SchemaTooOld(
+    throw new SchemaTooOldError(
       `The schema "${schema}" is at version ${row.version ?? 0}; this library needs ${NEEDED_VERSION}.`,
       {
         advice: 'Run `npx pg-lockstep migrate`, or call `await lockstep.migrate()` at start-up.',
@@ -98,8 +98,8 @@ async function checkSchema(connection: Connection, schema: string): Promise<numb
 }
 
 /** The error for a server on which locks do not exclude the primary's. */
-export function standbyRefused(): StandbyRefused {
-  return new StandbyRefused('The server is a standby: locks taken there do not exclude those on the primary.', {
+export function standbyRefused(): StandbyRefusedError {
+  return new StandbyRefusedError('The server is a standby: locks taken there do not exclude those on the primary.', {
     advice: 'Connect to the primary, with target_session_attrs=read-write where several hosts are named.',
   })
 }

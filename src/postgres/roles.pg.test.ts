@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import type { DoctorOptions } from './doctor.ts'
@@ -174,7 +174,7 @@ test.each([
   { to: 'a', as: [] },
   { to: 'a', as: 'producer', all: true },
 ])('refuses %j before anything is sent', (options) => {
-  expect(() => grantsFor('lockstep', options as unknown as GrantOptions)).toThrow(InvalidOption)
+  expect(() => grantsFor('lockstep', options as unknown as GrantOptions)).toThrow(InvalidOptionError)
 })
 
 test('migrate() without the right to create says what is missing, and nothing is there', async () => {

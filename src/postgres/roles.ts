@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { nearest } from '../nearest.ts'
 import { exactGrants } from './grants.sql.ts'
 import { checkIdentifier, checkSchemaName, quoteIdentifier } from './identifiers.ts'
@@ -155,7 +155,7 @@ export const ROLE_NAMES = Object.keys(ROLES) as readonly RoleName[]
 export function checkRoleName(name: unknown): RoleName {
   if (typeof name === 'string' && Object.hasOwn(ROLES, name)) return name as RoleName
   const near = typeof name === 'string' ? nearest(name, ROLE_NAMES) : undefined
-  throw new InvalidOption(`There is no role ${JSON.stringify(name)}.`, {
+  throw new InvalidOptionError(`There is no role ${JSON.stringify(name)}.`, {
     advice: `Use ${ROLE_NAMES.join(', ')}.${near === undefined ? '' : ` Did you mean ${near}?`}`,
   })
 }
@@ -187,7 +187,7 @@ export function grantsFor(schema: string, options: GrantOptions): string[] {
   const role = quoteIdentifier(checkIdentifier('role', options.to))
   // PostgreSQL means everybody by it, in quotes, too.
   if (options.to === 'public') {
-    throw new InvalidOption('"public" is every role of the server.', { advice: 'Name one role of the database.' })
+    throw new InvalidOptionError('"public" is every role of the server.', { advice: 'Name one role of the database.' })
   }
   const names = (Array.isArray(options.as) ? options.as : [options.as]).map((name) => checkRoleName(name))
   if (names.length === 0) checkRoleName('')

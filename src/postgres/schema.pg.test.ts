@@ -3,7 +3,7 @@ import pg from 'pg'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dumpFile, dumpOf } from '../../tools/schema/dump.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { key, lockId } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import { describeSchema } from './describeSchema.ts'
@@ -99,7 +99,7 @@ describe('whatever the schema is called', () => {
     7,
     null,
   ])('%j is refused before anything is sent', (schema) => {
-    expect(() => checkSchemaName(schema)).toThrow(InvalidOption)
+    expect(() => checkSchemaName(schema)).toThrow(InvalidOptionError)
   })
 
   test('no two names share a lock id', () => {

@@ -5,13 +5,13 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import { StandbyRefused } from '../errors.ts'
+import { StandbyRefusedError } from '../errors.ts'
 import { lockId } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import { diagnose } from './doctor.ts'
 import type { Finding } from './doctorFinding.ts'
 import { driverFor } from './driver.ts'
-import type { Incarnation } from './incarnation.ts'
+import type { ServerEpoch } from './serverEpoch.ts'
 import { checkReadiness } from './readiness.ts'
 
 /** What only a server of one's own can show: its restarts and crashes, its copies, its limits. */
@@ -45,8 +45,8 @@ async function withPool<T>(work: (pool: pg.Pool) => Promise<T>, url = server.url
   }
 }
 
-async function incarnation(database?: string): Promise<Incarnation> {
-  return withPool(async (pool) => (await checkReadiness(driverFor(pool), 'lockstep')).incarnation, server.url(database))
+async function incarnation(database?: string): Promise<ServerEpoch> {
+  return withPool(async (pool) => (await checkReadiness(driverFor(pool), 'lockstep')).serverEpoch, server.url(database))
 }
 
 async function findings(url: string, oldAfterMs?: number): Promise<Map<string, Finding>> {
@@ -85,7 +85,7 @@ describe('the incarnation', () => {
       server.url(),
       20,
     )
-    expect(new Set(found.map((each) => each.incarnation.value)).size).toBe(1)
+    expect(new Set(found.map((each) => each.serverEpoch.value)).size).toBe(1)
   })
 
   test('a transaction begins the new one by itself, through a pool that lived through the crash', async () => {
@@ -125,7 +125,7 @@ describe('the incarnation', () => {
         (admin) => admin.query('UPDATE lockstep.epoch SET system = 1; TRUNCATE lockstep.incarnation'),
         server.url(),
       )
-      const { incarnation: begun } = await checkReadiness(driverFor(pool), 'lockstep')
+      const { serverEpoch: begun } = await checkReadiness(driverFor(pool), 'lockstep')
       expect(begun.epoch).toBeGreaterThan(before.epoch)
       await server.crash()
       await server.start()
@@ -190,10 +190,12 @@ describe('a standby', () => {
     const pool = name === 'pg' ? new pg.Pool({ connectionString: standby.url() }) : postgres(standby.url())
     try {
       const lockstep = new Lockstep(pool)
-      await expect(lockstep.transaction({ lock: 'Transfer:1' }, async () => 1)).rejects.toBeInstanceOf(StandbyRefused)
-      await expect(lockstep.transaction({}, async () => 1)).rejects.toBeInstanceOf(StandbyRefused)
-      await expect(lockstep.migrate()).rejects.toBeInstanceOf(StandbyRefused)
-      await expect(new Lockstep(pool, { schema: 'missing' }).migrate()).rejects.toBeInstanceOf(StandbyRefused)
+      await expect(lockstep.transaction({ lock: 'Transfer:1' }, async () => 1)).rejects.toBeInstanceOf(
+        StandbyRefusedError,
+      )
+      await expect(lockstep.transaction({}, async () => 1)).rejects.toBeInstanceOf(StandbyRefusedError)
+      await expect(lockstep.migrate()).rejects.toBeInstanceOf(StandbyRefusedError)
+      await expect(new Lockstep(pool, { schema: 'missing' }).migrate()).rejects.toBeInstanceOf(StandbyRefusedError)
     } finally {
       await pool.end()
     }

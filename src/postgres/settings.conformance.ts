@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { failureOf, holding, signal } from '../../tools/server/testing/workbench.ts'
-import { LeaseHeld, LockTimeout } from '../errors.ts'
+import { LeaseHeldError, LockTimeoutError } from '../errors.ts'
 import { fetchHandler, idempotent } from '../http/index.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
@@ -60,7 +60,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       const refused = await failureOf(
         lockstep.transaction({ lock: key`Account:7`, waitMs: 50 }, () => Promise.resolve()),
       )
-      expect(refused).toBeInstanceOf(LockTimeout)
+      expect(refused).toBeInstanceOf(LockTimeoutError)
       const { locks } = await lockstep.locks.list()
       const listed = locks.find(({ id }) => id === lockstep.lockId(key`Account:7`))
       expect(listed).toMatchObject({ holders: [{ pid: expect.any(Number) as number }] })
@@ -97,7 +97,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
         const tx = await lockstep.join(client, { lock: key`Joined:1` })
         expect(tx.isolation).toBe('read committed')
         const refused = lockstep.transaction({ lock: key`Joined:1`, waitMs: 50 }, () => Promise.resolve())
-        expect(await failureOf(refused)).toBeInstanceOf(LockTimeout)
+        expect(await failureOf(refused)).toBeInstanceOf(LockTimeoutError)
         await tx.enqueue({ topic: 'joined', key: 'a', payload: 1 })
         expect(await lockstep.outbox.enqueue(client, { topic: 'joined', key: 'a', payload: 2 })).toEqual({ seq: 2 })
         const event = { topic: 'theirs', key: 'a', seq: 1, id: '00000000-0000-4000-8000-000000000001' }
@@ -108,7 +108,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
     test('a lease is held, seen, renewed, waited for and remembered', async () => {
       const lease = await lockstep.leases.acquire(key`Instance:1`, { ttlMs: 600, holder: 'me', metadata: { a: [1] } })
       expect(await failureOf(lockstep.leases.acquire(key`Instance:1`, { ttlMs: 600 }))).toMatchObject({
-        constructor: LeaseHeld,
+        constructor: LeaseHeldError,
         holder: 'me',
       })
       const renewed = signal()

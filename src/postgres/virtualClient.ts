@@ -1,7 +1,7 @@
-import { TransactionControl } from '../errors.ts'
+import { TransactionControlError } from '../errors.ts'
 
 /** What was asked for. The server would answer with the same in capitals. */
-export type Controlled = 'begin' | 'commit' | 'rollback'
+export type ControlCommand = 'begin' | 'commit' | 'rollback'
 
 /** Something that was sent through a virtual client. One of the three is called, once. */
 export interface VirtualStatement {
@@ -12,7 +12,7 @@ export interface VirtualStatement {
   /** Sends it as it is, and says later what the driver answered. */
   send(answered: Answered): void
   /** It has begun or ended a transaction, which the client's owner has done in another way. */
-  carriedOut(what: Controlled): void
+  carriedOut(what: ControlCommand): void
   refuse(error: unknown): void
 }
 
@@ -39,7 +39,7 @@ export interface VirtualSession {
 
 /** Ending the connection is its owner's to do. */
 export function refuseToEnd(method: string): never {
-  throw new TransactionControl(`tx.client.${method}() was called.`, {
+  throw new TransactionControlError(`tx.client.${method}() was called.`, {
     advice: 'Return from the function: Lockstep gives the connection back.',
   })
 }

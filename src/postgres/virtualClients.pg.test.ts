@@ -7,7 +7,12 @@ import { describe, expect, test } from 'vitest'
 import { loadOrm, ormsAreInstalled } from '../../tools/orms/load.ts'
 import { failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { SavepointOpen, TransactionControl, TransactionEnded, TransactionRolledBack } from '../index.ts'
+import {
+  SavepointOpenError,
+  TransactionControlError,
+  TransactionEndedError,
+  TransactionRolledBackError,
+} from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -78,8 +83,8 @@ describe('a virtual client of pg', () => {
       expect(await send(sender, 'BEGIN')).toMatchObject({ command: 'BEGIN', rows: [] })
       await client.query(`INSERT INTO notes VALUES ('kept')`)
       expect(await send(sender, 'COMMIT')).toMatchObject({ command: 'COMMIT' })
-      expect(await failureOf(send(sender, 'COMMIT'))).toBeInstanceOf(TransactionControl)
-      expect(await failureOf(send(sender, 'SELECT 1; ROLLBACK'))).toBeInstanceOf(TransactionControl)
+      expect(await failureOf(send(sender, 'COMMIT'))).toBeInstanceOf(TransactionControlError)
+      expect(await failureOf(send(sender, 'SELECT 1; ROLLBACK'))).toBeInstanceOf(TransactionControlError)
     })
     expect(await bench.notes()).toEqual(['kept'])
   })
@@ -180,8 +185,8 @@ describe.skipIf(!ormsAreInstalled())('query objects on a virtual client of pg', 
     const spoiled = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = tx.client as unknown as pg.PoolClient
       for (const text of ['BEGIN', 'COMMIT', 'SELECT 1; COMMIT']) {
-        expect(await failureOf(client.query(cursor(text)).read(1))).toBeInstanceOf(TransactionControl)
-        expect(await failureOf(all(client.query(stream(text))))).toBeInstanceOf(TransactionControl)
+        expect(await failureOf(client.query(cursor(text)).read(1))).toBeInstanceOf(TransactionControlError)
+        expect(await failureOf(all(client.query(stream(text))))).toBeInstanceOf(TransactionControlError)
       }
       await note(tx, 'lost')
       await client
@@ -190,7 +195,7 @@ describe.skipIf(!ormsAreInstalled())('query objects on a virtual client of pg', 
         .catch(() => undefined)
     })
     const error = await failureOf(spoiled)
-    expect(error).toBeInstanceOf(TransactionRolledBack)
+    expect(error).toBeInstanceOf(TransactionRolledBackError)
     expect(error).toMatchObject({ cause: { code: '22012' } })
     expect(await bench.notes()).toEqual([])
   })
@@ -216,7 +221,7 @@ describe('a virtual client of postgres.js', () => {
         await part`INSERT INTO notes VALUES ('undone')`
         await part`SELECT 1/0`.catch(() => undefined)
       })
-      expect(await failureOf(swallowing)).toBeInstanceOf(TransactionRolledBack)
+      expect(await failureOf(swallowing)).toBeInstanceOf(TransactionRolledBackError)
       await sql`INSERT INTO notes VALUES ('last')`
     })
     expect(await bench.notes()).toEqual(['first', 'last', 'named', 'outer'])
@@ -226,7 +231,7 @@ describe('a virtual client of postgres.js', () => {
     await onSql(async (sql) => {
       const refused = ['isolation level serializable', 'read only deferrable', 'something else']
       for (const modes of refused) {
-        expect(await failureOf(sql.begin(modes, async () => undefined))).toBeInstanceOf(TransactionControl)
+        expect(await failureOf(sql.begin(modes, async () => undefined))).toBeInstanceOf(TransactionControlError)
       }
       const writing = sql.begin(
         'isolation level read committed read only',
@@ -241,8 +246,8 @@ describe('a virtual client of postgres.js', () => {
   test('inside begin() the outer one is refused at once; prepare() always is', async () => {
     await onSql(async (sql) => {
       await sql.begin(async (part) => {
-        expect(await failureOf(sql`SELECT 1`.execute())).toBeInstanceOf(SavepointOpen)
-        expect(() => part.prepare('x')).toThrow(TransactionControl)
+        expect(await failureOf(sql`SELECT 1`.execute())).toBeInstanceOf(SavepointOpenError)
+        expect(() => part.prepare('x')).toThrow(TransactionControlError)
         await part`INSERT INTO notes VALUES ('kept')`
       })
     })
@@ -257,8 +262,8 @@ describe('a virtual client of postgres.js', () => {
       expect(rows.count).toBe(1)
       expect(await other`ROLLBACK`).toMatchObject({ command: 'ROLLBACK' })
       other.release()
-      expect(() => other`SELECT 1`).toThrow(TransactionEnded)
-      expect(() => sql.end()).toThrow(TransactionControl)
+      expect(() => other`SELECT 1`).toThrow(TransactionEndedError)
+      expect(() => sql.end()).toThrow(TransactionControlError)
     })
     expect(await bench.notes()).toEqual([])
   })
@@ -273,7 +278,7 @@ describe('a virtual client of postgres.js', () => {
     await writeFile(bad, `INSERT INTO notes VALUES ('hidden'); COMMIT`)
     await onSql(async (sql) => {
       await sql.file(good)
-      expect(await failureOf(sql.file(bad).execute())).toBeInstanceOf(TransactionControl)
+      expect(await failureOf(sql.file(bad).execute())).toBeInstanceOf(TransactionControlError)
       expect(await failureOf(sql.file(`${good}.missing`).execute())).toMatchObject({ code: 'ENOENT' })
     })
     expect(await bench.notes()).toEqual(['from a file'])

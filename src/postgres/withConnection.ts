@@ -1,4 +1,4 @@
-import { ConnectionLost, LockstepError } from '../errors.ts'
+import { ConnectionLostError, LockstepError } from '../errors.ts'
 import { alreadyLost, type Connection, type Driver } from './connection.ts'
 import { poolExhausted } from './connectFailure.ts'
 import type { SilenceWatch } from './silenceWatch.ts'
@@ -61,8 +61,8 @@ export function connectWithin(
   })
 }
 
-function noConnection(milliseconds: number): ConnectionLost {
-  return new ConnectionLost(`There was no connection within ${milliseconds} ms.`, {
+function noConnection(milliseconds: number): ConnectionLostError {
+  return new ConnectionLostError(`There was no connection within ${milliseconds} ms.`, {
     advice: 'Look at the network between here and the server, and at the size of the pool.',
   })
 }

@@ -13,7 +13,7 @@
  * **Types.** The statement names no type. `COALESCE($1, ARRAY(SELECT key FROM table LIMIT 0))` gives the parameter the type of the
  * column, so that any key works, also a domain, an enum or several columns, without asking the catalogue first: one round trip.
  *
- * **What is missing is said.** A row that does not exist, or was deleted while we waited for it, is `RowsMissing` with its id, or
+ * **What is missing is said.** A row that does not exist, or was deleted while we waited for it, is `RowsMissingError` with its id, or
  * stands in `missing` where the caller allows it. With `skipLocked`, what somebody else holds stands in `skipped`.
  *
  * **Two calls.** The promise is for one call in a transaction. A second call for rows of the same table that come before the first

@@ -1,7 +1,14 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, lockRows, RowsLocked, RowsMissing, type Transaction, TransactionEnded } from '../index.ts'
+import {
+  InvalidOptionError,
+  lockRows,
+  RowsLockedError,
+  RowsMissingError,
+  type Transaction,
+  TransactionEndedError,
+} from '../index.ts'
 import { on } from '../observe/index.ts'
 
 const database = await testDatabase()
@@ -148,7 +155,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
 
   test('missing rows are an error with their ids, or stand in the answer', async () => {
     const error = await failureOf(inTransaction((tx) => lockRows(tx, 'accounts', [1, 777, 888n])))
-    expect(error).toBeInstanceOf(RowsMissing)
+    expect(error).toBeInstanceOf(RowsMissingError)
     expect(error).toMatchObject({ table: '"accounts"', missing: [777, 888n] })
     expect(String(error)).toContain('777, 888')
     const rows = await inTransaction((tx) => lockRows(tx, 'accounts', [777, 1], { allowMissing: true }))
@@ -190,7 +197,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
       expect([rows.skipped, rows.missing]).toEqual([[31, 30], [999]])
       expect(rows.get(31)).toBeUndefined()
       const error = await failureOf(inTransaction((tx2) => lockRows(tx2, 'accounts', [30], { noWait: true })))
-      expect(error).toBeInstanceOf(RowsLocked)
+      expect(error).toBeInstanceOf(RowsLockedError)
       expect(error).toMatchObject({ table: '"accounts"', cause: { code: '55P03' } })
     })
   })
@@ -210,22 +217,25 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
   test('bad input is refused before anything is sent', async () => {
     await inTransaction(async (tx) => {
       const bad: unknown[] = [NaN, 2 ** 60, null, undefined, {}, 'a\0b', [1, 2], new Date('no')]
-      for (const id of bad) await expect(lockRows(tx, 'accounts', [id as never])).rejects.toBeInstanceOf(InvalidOption)
-      await expect(lockRows(tx, '', [1])).rejects.toBeInstanceOf(InvalidOption)
-      await expect(lockRows(tx, 'accounts', 5 as never)).rejects.toBeInstanceOf(InvalidOption)
-      await expect(lockRows(tx, 'accounts', [1], { columns: [] })).rejects.toBeInstanceOf(InvalidOption)
-      await expect(lockRows(tx, 'accounts', [1], { key: [] })).rejects.toBeInstanceOf(InvalidOption)
-      await expect(lockRows(tx, 'accounts', [1], { mode: 'mine' as never })).rejects.toBeInstanceOf(InvalidOption)
+      for (const id of bad)
+        await expect(lockRows(tx, 'accounts', [id as never])).rejects.toBeInstanceOf(InvalidOptionError)
+      await expect(lockRows(tx, '', [1])).rejects.toBeInstanceOf(InvalidOptionError)
+      await expect(lockRows(tx, 'accounts', 5 as never)).rejects.toBeInstanceOf(InvalidOptionError)
+      await expect(lockRows(tx, 'accounts', [1], { columns: [] })).rejects.toBeInstanceOf(InvalidOptionError)
+      await expect(lockRows(tx, 'accounts', [1], { key: [] })).rejects.toBeInstanceOf(InvalidOptionError)
+      await expect(lockRows(tx, 'accounts', [1], { mode: 'mine' as never })).rejects.toBeInstanceOf(InvalidOptionError)
       const both = { noWait: true, skipLocked: true } as never
-      await expect(lockRows(tx, 'accounts', [1], both)).rejects.toBeInstanceOf(InvalidOption)
+      await expect(lockRows(tx, 'accounts', [1], both)).rejects.toBeInstanceOf(InvalidOptionError)
       expect((await tx.query('SELECT 1 AS one')).rows).toEqual([{ one: 1 }])
     })
     // Each statement of a pool or a client is committed by itself: the rows would be free again at once.
     const { pool, query } = bench.open(driver)
-    await expect(lockRows(pool as unknown as Transaction, 'accounts', [1])).rejects.toBeInstanceOf(InvalidOption)
-    await expect(lockRows({ query } as unknown as Transaction, 'accounts', [1])).rejects.toBeInstanceOf(InvalidOption)
+    await expect(lockRows(pool as unknown as Transaction, 'accounts', [1])).rejects.toBeInstanceOf(InvalidOptionError)
+    await expect(lockRows({ query } as unknown as Transaction, 'accounts', [1])).rejects.toBeInstanceOf(
+      InvalidOptionError,
+    )
     const ended = await inTransaction((tx) => Promise.resolve(tx))
-    await expect(lockRows(ended, 'accounts', [1])).rejects.toBeInstanceOf(TransactionEnded)
+    await expect(lockRows(ended, 'accounts', [1])).rejects.toBeInstanceOf(TransactionEndedError)
   })
 
   test('the guard tells of two calls out of order, and names both', async () => {

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, RowsDeadlocked, RowsLocked, RowsMissing } from '../errors.ts'
+import { InvalidOptionError, RowsDeadlockedError, RowsLockedError, RowsMissingError } from '../errors.ts'
 import { codeOf, DEADLOCK_DETECTED, LOCK_NOT_AVAILABLE, quoteIdentifier } from '../postgres/index.ts'
 import { checkTransaction, queryWithOwnValues, readText, type Transaction } from '../transactions/index.ts'
 import { OrderGuard } from './orderGuard.ts'
@@ -229,7 +229,7 @@ function lockedRows<Row>(
 function rowsWanted(table: TableName, options: LockRowsOptions): RowsWanted {
   const key = columnList('key', options.key ?? 'id')
   if (options.columns?.length === 0) {
-    throw new InvalidOption('`columns` is an empty list.', { advice: 'Name columns, or leave it out for all.' })
+    throw new InvalidOptionError('`columns` is an empty list.', { advice: 'Name columns, or leave it out for all.' })
   }
   return {
     table: quotedTable(table),
@@ -241,7 +241,8 @@ function rowsWanted(table: TableName, options: LockRowsOptions): RowsWanted {
 
 function columnList(option: string, given: string | readonly string[]): string[] {
   const columns = typeof given === 'string' ? [given] : given
-  if (columns.length === 0) throw new InvalidOption(`\`${option}\` is an empty list.`, { advice: 'Name its columns.' })
+  if (columns.length === 0)
+    throw new InvalidOptionError(`\`${option}\` is an empty list.`, { advice: 'Name its columns.' })
   return columns.map((column) => quoted(column, 'column'))
 }
 
@@ -257,19 +258,19 @@ function quotedTable(table: unknown): string {
 
 function quoted(name: unknown, kind: string): string {
   if (typeof name === 'string' && name !== '' && !name.includes('\0')) return quoteIdentifier(name)
-  throw new InvalidOption(`lockRows() was given ${JSON.stringify(name) ?? 'nothing'} for the name of a ${kind}.`, {
+  throw new InvalidOptionError(`lockRows() was given ${JSON.stringify(name) ?? 'nothing'} for the name of a ${kind}.`, {
     advice: "Pass 'accounts', 'ledger.accounts' or { schema, table }, and names of columns.",
   })
 }
 
 function checkMode(mode: unknown = 'update'): RowLockMode {
   if (MODES.includes(mode as RowLockMode)) return mode as RowLockMode
-  throw new InvalidOption(`There is no mode ${String(mode)}.`, { advice: `Use one of ${MODES.join(', ')}.` })
+  throw new InvalidOptionError(`There is no mode ${String(mode)}.`, { advice: `Use one of ${MODES.join(', ')}.` })
 }
 
 function checkWaiting({ skipLocked, noWait }: { skipLocked?: unknown; noWait?: unknown }): UnlessLocked {
   if (skipLocked === true && noWait === true) {
-    throw new InvalidOption('`skipLocked` and `noWait` were both given.', { advice: 'Use one of the two.' })
+    throw new InvalidOptionError('`skipLocked` and `noWait` were both given.', { advice: 'Use one of the two.' })
   }
   if (skipLocked === true) return 'skip'
   return noWait === true ? 'fail' : 'wait'
@@ -277,18 +278,18 @@ function checkWaiting({ skipLocked, noWait }: { skipLocked?: unknown; noWait?: u
 
 const MAX_SHOWN = 10
 
-function rowsMissing({ table }: RowsWanted, missing: readonly RowId[], asked: number): RowsMissing {
+function rowsMissing({ table }: RowsWanted, missing: readonly RowId[], asked: number): RowsMissingError {
   const more = missing.length > MAX_SHOWN ? `, … (${missing.length})` : ''
   const shown = missing.slice(0, MAX_SHOWN).map(shownId).join(', ') + more
-  return new RowsMissing(`Of ${asked} rows of ${table}, there is none for ${shown}.`, {
+  return new RowsMissingError(`Of ${asked} rows of ${table}, there is none for ${shown}.`, {
     advice: 'Check the ids, or set allowMissing and look at `missing`.',
     table,
     missing,
   })
 }
 
-function rowsLocked({ table }: RowsWanted, cause: unknown): RowsLocked {
-  return new RowsLocked(`A row of ${table} is locked by somebody else.`, {
+function rowsLocked({ table }: RowsWanted, cause: unknown): RowsLockedError {
+  return new RowsLockedError(`A row of ${table} is locked by somebody else.`, {
     advice:
       'The transaction has failed: let this error out and ask again later, or wait longer: no noWait, a larger lock_timeout.',
     table,
@@ -296,10 +297,14 @@ function rowsLocked({ table }: RowsWanted, cause: unknown): RowsLocked {
   })
 }
 
-function rowsDeadlocked({ table, order }: RowsWanted, others: readonly SeenOrder[], cause: unknown): RowsDeadlocked {
+function rowsDeadlocked(
+  { table, order }: RowsWanted,
+  others: readonly SeenOrder[],
+  cause: unknown,
+): RowsDeadlockedError {
   const [ours, ...theirs] = [order, ...others.map(({ columns }) => columns)].map((columns) => `(${columns.join(', ')})`)
   const known = theirs.length === 0 ? '' : ` This Lockstep also locks its rows in the order of ${theirs.join(' and ')}.`
-  return new RowsDeadlocked(
+  return new RowsDeadlockedError(
     `lockRows() met a deadlock on ${table}, whose rows it locks in the order of ${ours}.${known}`,
     {
       advice:

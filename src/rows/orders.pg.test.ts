@@ -1,7 +1,13 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { lockRows, type Lockstep, type LockRowsOptions, RowsDeadlocked, type TransactionOptions } from '../index.ts'
+import {
+  lockRows,
+  type Lockstep,
+  type LockRowsOptions,
+  RowsDeadlockedError,
+  type TransactionOptions,
+} from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
 /** Rows of one table, found by two columns whose orders are opposite: each call is in order, and two of them can wait in a circle. */
@@ -72,8 +78,8 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     const ended = await meet(two(), { retry: false }, {})
     const failures = ended.flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []))
     expect(failures).toHaveLength(1)
-    const [error] = failures as [RowsDeadlocked]
-    expect(error).toBeInstanceOf(RowsDeadlocked)
+    const [error] = failures as [RowsDeadlockedError]
+    expect(error).toBeInstanceOf(RowsDeadlockedError)
     expect(error).toMatchObject({ code: 'LOCKSTEP_ROWS_DEADLOCKED', table: '"accounts"', cause: { code: '40P01' } })
     expect(error.orders.toSorted()).toEqual(['("iban")', '("id")'])
     for (const name of ['"accounts"', '("id")', '("iban")', 'orderBy']) expect(error.message).toContain(name)
@@ -90,8 +96,8 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
   test('a deadlock with a process whose orders are not known is reported without them', async () => {
     const apart = [bench.open(driver).lockstep, bench.open(driver).lockstep] as const
     const ended = await meet(apart, { retry: false }, {})
-    const [error] = ended.flatMap((each) => (each.status === 'rejected' ? [each.reason as RowsDeadlocked] : []))
-    expect(error).toBeInstanceOf(RowsDeadlocked)
+    const [error] = ended.flatMap((each) => (each.status === 'rejected' ? [each.reason as RowsDeadlockedError] : []))
+    expect(error).toBeInstanceOf(RowsDeadlockedError)
     expect(error?.orders).toHaveLength(1)
   })
 

@@ -1,4 +1,4 @@
-import { homeOf, type Transaction } from '../transactions/index.ts'
+import { ownerOf, type Transaction } from '../transactions/index.ts'
 import type { RowsWanted } from './rows.sql.ts'
 
 /**
@@ -22,9 +22,9 @@ const MAX_ORDERS = 8
 
 /** Remembers that several rows were locked in this order. `stack`: where, if somebody wants to know. */
 export function noteOrder(tx: Transaction, { table, order }: RowsWanted, stack = ''): SeenOrder | undefined {
-  const home = homeOf(tx)
-  let tables = seen.get(home)
-  if (tables === undefined) seen.set(home, (tables = new Map()))
+  const owner = ownerOf(tx)
+  let tables = seen.get(owner)
+  if (tables === undefined) seen.set(owner, (tables = new Map()))
   let orders = tables.get(table)
   if (orders === undefined) {
     if (tables.size >= MAX_TABLES) tables.clear()
@@ -40,7 +40,7 @@ export function noteOrder(tx: Transaction, { table, order }: RowsWanted, stack =
 
 /** The other orders in which this Lockstep locks several rows of the table. */
 export function otherOrders(tx: Transaction, { table, order }: RowsWanted): SeenOrder[] {
-  const orders = seen.get(homeOf(tx))?.get(table)
+  const orders = seen.get(ownerOf(tx))?.get(table)
   if (orders === undefined) return []
   const name = order.join()
   return [...orders].filter(([other]) => other !== name).map(([, known]) => known)

@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 
 /** A value of one key column. */
 export type RowIdPart = string | number | bigint | boolean | Date | Uint8Array
@@ -19,7 +19,7 @@ export interface GivenIds {
 /** Checks the ids and turns them around: from a list of rows into a list for each column. */
 export function givenIds(ids: readonly RowId[], width: number): GivenIds {
   if (!Array.isArray(ids)) {
-    throw new InvalidOption('lockRows() was given no list of ids.', { advice: 'Pass [id], or [] for none.' })
+    throw new InvalidOptionError('lockRows() was given no list of ids.', { advice: 'Pass [id], or [] for none.' })
   }
   const unique = new Map<string, RowId>()
   const columns = Array.from({ length: width }, (): string[] => [])
@@ -54,7 +54,7 @@ function isComposite(id: RowId): id is readonly RowIdPart[] {
 function partsOf(id: RowId, width: number): string[] {
   const parts = isComposite(id) ? id : [id]
   if (parts.length !== width) {
-    throw new InvalidOption(`An id has ${parts.length} parts, and the key has ${width} columns.`, {
+    throw new InvalidOptionError(`An id has ${parts.length} parts, and the key has ${width} columns.`, {
       advice: 'Pass one value for each column of `key`, in their order.',
     })
   }
@@ -79,8 +79,8 @@ function textOf(part: unknown): string {
   throw wrong(part === null ? 'is null' : `is ${part instanceof Date ? 'no date' : `of type ${typeof part}`}`)
 }
 
-function wrong(complaint: string): InvalidOption {
-  return new InvalidOption(`An id given to lockRows() ${complaint}.`, {
+function wrong(complaint: string): InvalidOptionError {
+  return new InvalidOptionError(`An id given to lockRows() ${complaint}.`, {
     advice: 'Pass the value of the key column: a string, a number, a bigint, a Date or bytes.',
   })
 }

@@ -29,11 +29,11 @@ export { HEADERS, messageHeaders, readMessage, type ReceivedEvent } from './mess
 export {
   type BatchContext,
   byStream,
+  ConcurrentStreams,
+  type ConcurrentStreamsOptions,
   type Delivery,
-  EventRefused,
+  EventRefusedError,
   perEvent,
   type SendOne,
-  type SideBySideOptions,
   type Sink,
-  StreamsSideBySide,
 } from '../outbox/index.ts'

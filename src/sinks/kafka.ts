@@ -1,7 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { BatchContext, Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
-import { inTime, NoAnswerInTime } from './inTime.ts'
+import { AnswerTimeoutError, withTimeout } from './withTimeout.ts'
 import { byTopic, chunksOf, KafkaBatch, messagesOf, type ReadyEvent, streamOf } from './kafkaBatch.ts'
 import { type KafkaAdmin, type KafkaProducer, type KafkaTransactionalProducer } from './kafkaClient.ts'
 import { KafkaTransactions, overFor } from './kafkaTransactions.ts'
@@ -94,7 +94,7 @@ class KafkaSink implements Sink {
     if (admin === undefined) return
     this.healthy = async () => {
       try {
-        await inTime(admin.listTopics(), timeoutMs)
+        await withTimeout(admin.listTopics(), timeoutMs)
         return true
       } catch {
         return false
@@ -141,9 +141,9 @@ class KafkaSink implements Sink {
     const { producer, timeoutMs } = this.#plan
     const asked = (producer as KafkaProducer).sendBatch({ topicMessages: messagesOf(group) })
     try {
-      await inTime(asked, timeoutMs)
+      await withTimeout(asked, timeoutMs)
     } catch (error) {
-      if (error instanceof NoAnswerInTime) this.#isGoingOn(asked, group)
+      if (error instanceof AnswerTimeoutError) this.#isGoingOn(asked, group)
       throw error
     }
   }
@@ -208,5 +208,5 @@ function checkWhole(name: string, value: number, least: number): void {
 }
 
 function refuse(what: string, advice: string): never {
-  throw new InvalidOption(`kafkaSink() ${what}`, { advice })
+  throw new InvalidOptionError(`kafkaSink() ${what}`, { advice })
 }

@@ -1,6 +1,6 @@
 import type { BatchContext } from '../outbox/index.ts'
 import { onAbort } from '../postgres/index.ts'
-import { inTime } from './inTime.ts'
+import { withTimeout } from './withTimeout.ts'
 import { chunksOf, messagesOf, type ReadyEvent } from './kafkaBatch.ts'
 import type { KafkaTransaction, KafkaTransactionalProducer } from './kafkaClient.ts'
 
@@ -59,7 +59,7 @@ export class KafkaTransactions {
     if (context.fence > lane.fence) this.#begin(lane, context)
     assertOwned(context)
     const deadline = performance.now() + this.#plan.timeoutMs
-    const soon = <T>(asked: Promise<T>): Promise<T> => inTime(asked, deadline - performance.now())
+    const soon = <T>(asked: Promise<T>): Promise<T> => withTimeout(asked, deadline - performance.now())
     let transaction: KafkaTransaction | undefined
     try {
       const producer = (lane.producer ??= open(this.#plan.make(id)))
@@ -101,7 +101,7 @@ export class KafkaTransactions {
   /** Ended, so that readers of what is committed need not wait for its time to run out. If it was fenced, Kafka has ended it. */
   async #leave({ client, connected }: OpenProducer, transaction: KafkaTransaction | undefined): Promise<void> {
     const { timeoutMs } = this.#plan
-    const quietly = (asked: Promise<unknown>): Promise<unknown> => inTime(asked, timeoutMs).catch(() => undefined)
+    const quietly = (asked: Promise<unknown>): Promise<unknown> => withTimeout(asked, timeoutMs).catch(() => undefined)
     if (transaction !== undefined) await quietly(attempt(() => transaction.abort()))
     // One that connects after it was disconnected would stay.
     const ended = connected.catch(() => undefined).then(() => client.disconnect())

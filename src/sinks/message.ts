@@ -1,6 +1,6 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { InboxEvent } from '../inbox/index.ts'
-import { EventRefused, type OutboxEvent } from '../outbox/index.ts'
+import { EventRefusedError, type OutboxEvent } from '../outbox/index.ts'
 import { nameOf } from './reasons.ts'
 
 /** The names under which an event's own facts travel, at every broker. */
@@ -19,7 +19,7 @@ export const HEADERS = {
 const OURS = /^(?:lockstep-|content-type$)/i
 
 /**
- * What goes beside the body. Topic and key are percent-encoded: not every broker's headers take what is not ASCII. Throws `EventRefused`
+ * What goes beside the body. Topic and key are percent-encoded: not every broker's headers take what is not ASCII. Throws `EventRefusedError`
  * where the event's own headers are not an object of text.
  */
 export function messageHeaders(event: OutboxEvent): Record<string, string> {
@@ -51,8 +51,8 @@ function ownHeaders(event: OutboxEvent): Readonly<Record<string, string>> {
   return kept
 }
 
-function malformed(event: OutboxEvent, why: string): EventRefused {
-  return new EventRefused(`${nameOf(event)} cannot be sent: ${why}.`)
+function malformed(event: OutboxEvent, why: string): EventRefusedError {
+  return new EventRefusedError(`${nameOf(event)} cannot be sent: ${why}.`)
 }
 
 /** An event as a consumer got it from a broker: the inbox takes it as it is. */
@@ -134,8 +134,8 @@ function timeOf(name: string, value: string): Date {
   return time
 }
 
-function notOurs(message: string): InvalidOption {
-  return new InvalidOption(message, {
+function notOurs(message: string): InvalidOptionError {
+  return new InvalidOptionError(message, {
     advice: 'Read messages that a sink of Lockstep has sent, with all their headers.',
   })
 }

@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { EventStream } from './streamStart.ts'
 
 /**
@@ -17,7 +17,7 @@ export function nameTemplate(
   const [, before = '', first, between = '', second, after = ''] = parts ?? []
   const once = first !== undefined && first !== second && !/\{(?:topic|key)\}/.test(before + between + after)
   if (!once || !separator.test(between)) {
-    throw new InvalidOption(`${option} is ${JSON.stringify(template) ?? String(template)}.`, {
+    throw new InvalidOptionError(`${option} is ${JSON.stringify(template) ?? String(template)}.`, {
       advice: `Name {topic} and {key} once each, with a character between them that keeps them apart: ${separator.source}.`,
     })
   }

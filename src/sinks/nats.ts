@@ -1,8 +1,8 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
-import { type BatchContext, type Delivery, type OutboxEvent, type Sink, StreamsSideBySide } from '../outbox/index.ts'
+import { InvalidOptionError } from '../errors.ts'
+import { type BatchContext, ConcurrentStreams, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
-import { inTime } from './inTime.ts'
+import { withTimeout } from './withTimeout.ts'
 import { nameTemplate } from './nameTemplate.ts'
 import { JetStream, type NatsClient } from './natsClient.ts'
 import { headerLines, type Stored, WireHeaders } from './natsMessage.ts'
@@ -71,7 +71,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
   checkOptions('natsSink()', options, NATS_OPTIONS)
   const { client, apiPrefix = DEFAULT_API, timeoutMs = DEFAULT_TIMEOUT_MS } = options
   if (!Number.isSafeInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > LONGEST_TIMER_MS) {
-    throw new InvalidOption(`timeoutMs is ${String(timeoutMs)}.`, {
+    throw new InvalidOptionError(`timeoutMs is ${String(timeoutMs)}.`, {
       advice: `Pass a whole number from 1 to ${LONGEST_TIMER_MS}.`,
     })
   }
@@ -81,7 +81,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
   const streamOf = streams(options.stream)
   const startAt = startOf(options.start)
   const ends = new Ends()
-  const streamsAtOnce = new StreamsSideBySide({ concurrency: SIDE_BY_SIDE })
+  const streamsAtOnce = new ConcurrentStreams({ concurrency: SIDE_BY_SIDE })
   const use = new SinkUse()
   let connection = ''
   let flush: Promise<boolean> | undefined
@@ -211,7 +211,7 @@ export function natsSink(options: NatsSinkOptions): Sink {
           () => false,
         )
         .finally(() => (flush = undefined))
-      return inTime(flush, timeoutMs).catch(() => false)
+      return withTimeout(flush, timeoutMs).catch(() => false)
     },
     close: () => use.close(),
   }
@@ -281,7 +281,7 @@ function streams(option: NatsSinkOptions['stream'] | undefined): (stream: EventS
 
 function checkName(option: string, name: unknown, allowed: RegExp): string {
   if (typeof name === 'string' && allowed.test(name)) return name
-  throw new InvalidOption(`${option} is ${JSON.stringify(name) ?? String(name)}.`, {
+  throw new InvalidOptionError(`${option} is ${JSON.stringify(name) ?? String(name)}.`, {
     advice: 'Pass a name without blanks and wildcards, as NATS has them.',
   })
 }

@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { Delivery } from '../outbox/index.ts'
 import { type Stored, storedOf, type WireHeaders } from './natsMessage.ts'
 
@@ -44,7 +44,7 @@ export class JetStream {
 
   constructor(client: NatsClient, apiPrefix: string, timeoutMs: number) {
     if (typeof client?.request !== 'function' || typeof client.flush !== 'function') {
-      throw new InvalidOption('client is no connection of NATS.', {
+      throw new InvalidOptionError('client is no connection of NATS.', {
         advice: 'Pass what connect() of @nats-io/transport-node gives.',
       })
     }

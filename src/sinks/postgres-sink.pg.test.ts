@@ -6,7 +6,14 @@ import { postgres } from '../../tools/brokers/postgres.ts'
 import { startProxy } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { signal } from '../../tools/server/testing/workbench.ts'
-import { type Delivery, EventRefused, InvalidOption, Lockstep, type OutboxEvent, type Sink } from '../index.ts'
+import {
+  type Delivery,
+  EventRefusedError,
+  InvalidOptionError,
+  Lockstep,
+  type OutboxEvent,
+  type Sink,
+} from '../index.ts'
 import { postgresSink, type PostgresSinkOptions } from './postgres-sink.ts'
 import { benchOf, contextOf, eventOf, eventsOf, sendAll, underFence } from './sinkBench.conformance.ts'
 import { describeSink } from './sinks.conformance.ts'
@@ -123,7 +130,7 @@ describe('the inbox of another database', () => {
     const bad = new Set(['b3', 'd1'])
     const check = (event: OutboxEvent): void => {
       if (!bad.has(`${event.key}${event.seq}`)) return
-      throw event.key === 'b' ? new EventRefused('no such portfolio') : new Error('division by zero')
+      throw event.key === 'b' ? new EventRefusedError('no such portfolio') : new Error('division by zero')
     }
     const handle = async (tx: Parameters<typeof act>[0], event: OutboxEvent): Promise<void> => {
       check(event)
@@ -177,7 +184,7 @@ describe('the inbox of another database', () => {
   test('streams that are refused do not keep the others waiting', async () => {
     const sink = open({
       handle: async (tx, event) => {
-        if (event.key.startsWith('bad')) throw new EventRefused('closed')
+        if (event.key.startsWith('bad')) throw new EventRefusedError('closed')
         await act(tx, event)
       },
     })
@@ -337,8 +344,8 @@ describe('the inbox of another database', () => {
       { timeoutMs: 1.5 },
     ]
     for (const options of nonsense) {
-      expect(() => open({ handle: act, ...options } as Partial<PostgresSinkOptions>)).toThrow(InvalidOption)
+      expect(() => open({ handle: act, ...options } as Partial<PostgresSinkOptions>)).toThrow(InvalidOptionError)
     }
-    expect(() => postgresSink(undefined as never)).toThrow(InvalidOption)
+    expect(() => postgresSink(undefined as never)).toThrow(InvalidOptionError)
   })
 })

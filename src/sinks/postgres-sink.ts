@@ -1,11 +1,11 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InboxGap, InvalidOption } from '../errors.ts'
+import { InboxGapError, InvalidOptionError } from '../errors.ts'
 import type { BatchVerdict, InboxConsumer } from '../inbox/index.ts'
 import {
   type BatchContext,
   byStream,
   type Delivery,
-  EventRefused,
+  EventRefusedError,
   type OutboxEvent,
   type Sink,
 } from '../outbox/index.ts'
@@ -17,7 +17,7 @@ import {
   type Transaction,
   type TransactionOptions,
 } from '../transactions/index.ts'
-import { isNobodysFault, type Stage, TookTooLong } from './postgresFaults.ts'
+import { isUnrelatedToEvents, SinkTimeoutError, type Stage } from './postgresErrors.ts'
 import { SinkUse } from './sinkUse.ts'
 import { type EventStream, type StreamStart, startOf, type StreamStartOption } from './streamStart.ts'
 
@@ -35,7 +35,7 @@ export interface PostgresSinkOptions<Client = unknown, Events extends object = E
   readonly consumer: string
   /**
    * The effect of one event, in the transaction in which it is accepted. It may be run again: what it does outside the database is its
-   * own affair. Throw `new EventRefused(reason)` for an event that cannot be taken.
+   * own affair. Throw `new EventRefusedError(reason)` for an event that cannot be taken.
    */
   readonly handle?: (tx: Transaction<Client, Events>, event: OutboxEvent) => Promise<unknown> | void
   /** The same for many at once, of several streams, each in its order: an INSERT of many rows is much faster. */
@@ -141,7 +141,7 @@ class PostgresSink implements Sink {
 
   async healthy(): Promise<boolean> {
     if (this.#use.closed) return false
-    const asked = this.#inTime(undefined, { retry: false }, async () => true)
+    const asked = this.#withTimeout(undefined, { retry: false }, async () => true)
     return asked.catch(() => false)
   }
 
@@ -179,7 +179,7 @@ class PostgresSink implements Sink {
     }
     const failure = await this.#sendTogether(batch, places)
     if (failure === undefined) return
-    if (context.signal.aborted || isNobodysFault(failure.error, failure.stage)) {
+    if (context.signal.aborted || isUnrelatedToEvents(failure.error, failure.stage)) {
       batch.over = { unknown: reasonOf(failure.error), cause: failure.error }
       for (const place of places) answers[place] = batch.over
       return
@@ -220,7 +220,7 @@ class PostgresSink implements Sink {
       return begins === 'anywhere' ? event.seq : begins
     }
     try {
-      const verdicts = await this.#inTime(
+      const verdicts = await this.#withTimeout(
         batch.context.signal,
         isolation === undefined ? {} : { isolation },
         async (tx) => {
@@ -240,13 +240,14 @@ class PostgresSink implements Sink {
       })
       return undefined
     } catch (error) {
-      if (error instanceof TookTooLong && stage === 'handling') this.#most = Math.max(1, Math.floor(events.length / 2))
+      if (error instanceof SinkTimeoutError && stage === 'handling')
+        this.#most = Math.max(1, Math.floor(events.length / 2))
       return { error, stage }
     }
   }
 
   /** A transaction that is given up when its time is over. */
-  async #inTime<T>(
+  async #withTimeout<T>(
     lost: AbortSignal | undefined,
     options: TransactionOptions,
     work: (tx: Transaction) => Promise<T>,
@@ -268,7 +269,7 @@ class PostgresSink implements Sink {
     let timer: NodeJS.Timeout | undefined
     const tooLong = new Promise<never>((_, reject) => {
       timer = setTimeout(() => {
-        const error = new TookTooLong(`no answer from PostgreSQL after ${this.#timeoutMs} ms (timeoutMs)`)
+        const error = new SinkTimeoutError(`no answer from PostgreSQL after ${this.#timeoutMs} ms (timeoutMs)`)
         giveUp.abort(error)
         if (open !== undefined) abandon(open)
         reject(error)
@@ -300,7 +301,7 @@ function oneByOne(handle: NonNullable<PostgresSinkOptions['handle']>): NonNullab
 function answerTo(verdict: BatchVerdict): Delivery {
   if (verdict === 'held') return HELD
   if (typeof verdict === 'string') return 'sent'
-  if (verdict instanceof InboxGap) {
+  if (verdict instanceof InboxGapError) {
     const { expected, seq, keys } = verdict
     return {
       refused:
@@ -317,7 +318,7 @@ function answerTo(verdict: BatchVerdict): Delivery {
 /** What is said of an event that failed by itself. */
 function blame({ error, stage }: Failure, { topic, key, seq }: OutboxEvent): Exclude<Delivery, 'sent'> {
   const reason = `${topic}/${key} #${seq}: ${reasonOf(error)}`
-  const refuses = error instanceof EventRefused || (stage === 'accepting' && error instanceof InvalidOption)
+  const refuses = error instanceof EventRefusedError || (stage === 'accepting' && error instanceof InvalidOptionError)
   return refuses ? { refused: reason, cause: error } : { failed: reason, cause: error }
 }
 
@@ -334,23 +335,23 @@ function checkValues(options: PostgresSinkOptions): PostgresSinkOptions {
   checkOptions('postgresSink()', options, POSTGRES_SINK_OPTIONS)
   const { lockstep, handle, handleMany, isolation, timeoutMs = 10_000 } = options
   if (typeof lockstep?.transaction !== 'function' || typeof lockstep.inbox?.consumer !== 'function') {
-    throw new InvalidOption('postgresSink() was given no `lockstep`.', {
+    throw new InvalidOptionError('postgresSink() was given no `lockstep`.', {
       advice: 'Pass a Lockstep on the database to which the events are to go.',
     })
   }
   const given = [handle, handleMany].filter((each) => each !== undefined)
   if (given.length !== 1 || typeof given[0] !== 'function') {
-    throw new InvalidOption('postgresSink() needs either `handle` or `handleMany`.', {
+    throw new InvalidOptionError('postgresSink() needs either `handle` or `handleMany`.', {
       advice: 'Pass handle: async (tx, event) => …, or handleMany: async (tx, events) => …',
     })
   }
   if (isolation !== undefined && !ISOLATIONS.includes(isolation)) {
-    throw new InvalidOption(`There is no isolation ${isolation}.`, {
+    throw new InvalidOptionError(`There is no isolation ${isolation}.`, {
       advice: `Use one of ${ISOLATIONS.join(', ')}.`,
     })
   }
   if (!Number.isInteger(timeoutMs) || timeoutMs < 1 || timeoutMs > MAX_MS) {
-    throw new InvalidOption(`timeoutMs is ${String(timeoutMs)}.`, { advice: `Use 1 to ${MAX_MS} milliseconds.` })
+    throw new InvalidOptionError(`timeoutMs is ${String(timeoutMs)}.`, { advice: `Use 1 to ${MAX_MS} milliseconds.` })
   }
   return options
 }

@@ -2,8 +2,8 @@ import { lookup as resolve, type LookupAddress, type LookupOptions } from 'node:
 import { BlockList, isIP, type LookupFunction } from 'node:net'
 
 /** Thrown instead of connecting to an address that is not on the public internet. */
-export class PrivateAddress extends Error {
-  override readonly name = 'PrivateAddress'
+export class PrivateAddressError extends Error {
+  override readonly name = 'PrivateAddressError'
   constructor(host: string, address: string) {
     super(host === address ? `${host} is a private address` : `${host} leads to the private address ${address}`)
   }
@@ -64,7 +64,7 @@ export const publicLookup: LookupFunction = (hostname, options: LookupOptions, c
     const hidden = error === null ? addresses.find(({ address }) => !isPublicAddress(address)) : undefined
     const [first] = addresses ?? []
     if (error !== null) callback(error, '')
-    else if (hidden !== undefined) callback(new PrivateAddress(hostname, hidden.address), '')
+    else if (hidden !== undefined) callback(new PrivateAddressError(hostname, hidden.address), '')
     else if (first === undefined) callback(new Error(`${hostname} has no address`), '')
     else if (options.all === true) callback(null, addresses)
     else callback(null, first.address, first.family)

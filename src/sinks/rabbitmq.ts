@@ -1,5 +1,5 @@
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
-import { inTime, NoAnswerInTime } from './inTime.ts'
+import { AnswerTimeoutError, withTimeout } from './withTimeout.ts'
 import { messageHeaders } from './message.ts'
 import { type Answer, ConfirmingChannel, tooLarge } from './rabbitmqChannel.ts'
 import {
@@ -75,14 +75,14 @@ class RabbitmqSink implements Sink {
       if (link === undefined) return false
       // On a channel of its own: the server closes the one on which an exchange is missing.
       const opening = link.connection.createConfirmChannel()
-      const channel = await this.#inTime(opening, 'open a channel', putAway)
+      const channel = await this.#withTimeout(opening, 'open a channel', putAway)
       channel.on('error', () => undefined)
       if (this.#plan.exchange !== '')
-        await this.#inTime(channel.checkExchange(this.#plan.exchange), 'look for the exchange')
-      await this.#inTime(channel.close(), 'close a channel')
+        await this.#withTimeout(channel.checkExchange(this.#plan.exchange), 'look for the exchange')
+      await this.#withTimeout(channel.close(), 'close a channel')
       return true
     } catch (error) {
-      if (error instanceof NoAnswerInTime && this.#link?.blocked === undefined) this.#drop(this.#link, error)
+      if (error instanceof AnswerTimeoutError && this.#link?.blocked === undefined) this.#drop(this.#link, error)
       return false
     }
   }
@@ -99,8 +99,8 @@ class RabbitmqSink implements Sink {
     if (link === undefined) return
     link.lost = true
     try {
-      await this.#inTime(link.channel?.close() ?? Promise.resolve(), 'close the channel')
-      await this.#inTime(link.connection.close(), 'close the connection')
+      await this.#withTimeout(link.channel?.close() ?? Promise.resolve(), 'close the channel')
+      await this.#withTimeout(link.connection.close(), 'close the connection')
     } catch {
       // It was closed already, or the server says nothing: there is nothing more to be done for it.
     }
@@ -111,19 +111,19 @@ class RabbitmqSink implements Sink {
     const link = this.#link
     if (link?.blocked !== undefined) throw new Error(`the server takes nothing at present: ${link.blocked}`)
     if (link?.channel?.usable === true) return link.channel
-    this.#opening ??= this.#openAnew().finally(() => (this.#opening = undefined))
+    this.#opening ??= this.#reopen().finally(() => (this.#opening = undefined))
     return this.#opening
   }
 
-  async #openAnew(): Promise<ConfirmingChannel> {
+  async #reopen(): Promise<ConfirmingChannel> {
     let link = this.#link
     if (link === undefined) {
       const connecting = Promise.resolve().then(() => this.#plan.connect())
-      link = this.#keep(await this.#inTime(connecting, 'connect', (late) => abandon(late)))
+      link = this.#keep(await this.#withTimeout(connecting, 'connect', (late) => abandon(late)))
     }
     try {
       const opening = link.connection.createConfirmChannel()
-      const channel = await this.#inTime(opening, 'open a channel', putAway)
+      const channel = await this.#withTimeout(opening, 'open a channel', putAway)
       const { exchange, timeoutMs } = this.#plan
       const kept: Link = link
       const confirming = new ConfirmingChannel(channel, {
@@ -230,11 +230,11 @@ class RabbitmqSink implements Sink {
   }
 
   /** What comes too late is put away. */
-  async #inTime<T>(work: Promise<T>, what: string, late: (value: T) => unknown = () => undefined): Promise<T> {
+  async #withTimeout<T>(work: Promise<T>, what: string, late: (value: T) => unknown = () => undefined): Promise<T> {
     try {
-      return await inTime(work, this.#plan.timeoutMs, `could not ${what}`)
+      return await withTimeout(work, this.#plan.timeoutMs, `could not ${what}`)
     } catch (error) {
-      if (error instanceof NoAnswerInTime) work.then(late).catch(() => undefined)
+      if (error instanceof AnswerTimeoutError) work.then(late).catch(() => undefined)
       throw error
     }
   }

@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
 
 /** What the sink uses of a confirm channel: amqplib's has it. */
@@ -71,13 +71,13 @@ const DAY_MS = 24 * 60 * 60 * 1000
 export function planRabbitmq(options: RabbitmqOptions): RabbitmqPlan {
   checkOptions('rabbitmqSink()', options, RABBITMQ_OPTIONS)
   if (typeof options.connect !== 'function') {
-    throw new InvalidOption('rabbitmqSink() was given no `connect`.', {
+    throw new InvalidOptionError('rabbitmqSink() was given no `connect`.', {
       advice: "Call rabbitmqSink({ connect: () => amqp.connect(url), exchange: 'events' }).",
     })
   }
   const { connect, exchange, routingKey = '{topic}' } = options
   if (typeof exchange !== 'string' || Buffer.byteLength(exchange) > 255) {
-    throw new InvalidOption(`exchange is ${JSON.stringify(exchange) ?? 'undefined'}.`, {
+    throw new InvalidOptionError(`exchange is ${JSON.stringify(exchange) ?? 'undefined'}.`, {
       advice: "Name an exchange, in up to 255 bytes; '' is the default one.",
     })
   }
@@ -94,7 +94,7 @@ function routingKeys(given: unknown): (event: OutboxEvent) => string {
   if (typeof given === 'function') return given as (event: OutboxEvent) => string
   const parts = typeof given === 'string' ? given.split(/(\{topic\}|\{key\})/) : []
   if (parts.length === 0 || parts.some((part, place) => place % 2 === 0 && /[{}]/.test(part))) {
-    throw new InvalidOption(`routingKey is ${JSON.stringify(given) ?? String(given)}.`, {
+    throw new InvalidOptionError(`routingKey is ${JSON.stringify(given) ?? String(given)}.`, {
       advice: "Use a text such as '{topic}.{key}', or a function of the event.",
     })
   }
@@ -104,5 +104,7 @@ function routingKeys(given: unknown): (event: OutboxEvent) => string {
 
 function checkNumber(name: string, value: unknown, least: number, most: number): number {
   if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most) return value as number
-  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} to ${most}.` })
+  throw new InvalidOptionError(`${name} is ${String(value)}.`, {
+    advice: `Use a whole number from ${least} to ${most}.`,
+  })
 }

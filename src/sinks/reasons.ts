@@ -1,4 +1,4 @@
-import { type Delivery, EventRefused, type OutboxEvent } from '../outbox/index.ts'
+import { type Delivery, EventRefusedError, type OutboxEvent } from '../outbox/index.ts'
 
 /** Of an event that was left alone. */
 export const NOT_BEGUN: Delivery = { unknown: 'it was not begun: the sink is closed, or the shard was lost' }
@@ -13,5 +13,5 @@ export function textOf(error: unknown): string {
 
 /** What is said of an event of which no message could be made. It is the event's own fault: the others of its batch go on. */
 export function refusalOf(cause: unknown): Exclude<Delivery, 'sent'> {
-  return cause instanceof EventRefused ? { refused: cause.message, cause } : { failed: textOf(cause), cause }
+  return cause instanceof EventRefusedError ? { refused: cause.message, cause } : { failed: textOf(cause), cause }
 }

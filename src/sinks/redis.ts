@@ -1,13 +1,13 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { type BatchContext, byStream, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
-import { inTime } from './inTime.ts'
+import { withTimeout } from './withTimeout.ts'
 import { messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
 import { nameTemplate } from './nameTemplate.ts'
 import { refusalOf } from './reasons.ts'
 import { BODY, deliveryOf, readVerdict, SCRIPT, SHA, type Verdict } from './redisAppend.ts'
-import { asker, type RedisClient } from './redisClient.ts'
+import { commandSender, type RedisClient } from './redisClient.ts'
 import { SinkUse } from './sinkUse.ts'
 import { type EventStream, startOf, type StreamStartOption } from './streamStart.ts'
 
@@ -70,7 +70,7 @@ const LOST: Delivery = { unknown: 'the shard was lost before it was sent' }
 export function redisSink(options: RedisSinkOptions): Sink {
   checkOptions('redisSink()', options, REDIS_OPTIONS)
   const { client, maxLength, maxEventBytes = DEFAULT_MAX_EVENT_BYTES, timeoutMs = DEFAULT_TIMEOUT_MS } = options
-  const askAll = asker(client)
+  const askAll = commandSender(client)
   const nameOf = names(options.stream)
   const startAt = startOf(options.start)
   if (maxLength !== undefined) checkCount('maxLength', maxLength)
@@ -190,7 +190,7 @@ export function redisSink(options: RedisSinkOptions): Sink {
           resolve(String(answer) === 'PONG')
         })
       })
-      return inTime(ping, timeoutMs).catch(() => false)
+      return withTimeout(ping, timeoutMs).catch(() => false)
     },
     close: () => use.close(),
   }
@@ -308,7 +308,7 @@ function names(template: string = DEFAULT_NAME): (stream: EventStream) => string
 
 function checkCount(name: string, value: number, most = Number.MAX_SAFE_INTEGER): void {
   if (Number.isSafeInteger(value) && value >= 1 && value <= most) return
-  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Pass a whole number from 1 to ${most}.` })
+  throw new InvalidOptionError(`${name} is ${String(value)}.`, { advice: `Pass a whole number from 1 to ${most}.` })
 }
 
 function textOf(value: unknown): string {

@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 
 /** A client of ioredis: a `Redis` or a `Cluster`. */
 export interface IoRedisClient {
@@ -24,14 +24,14 @@ export type RedisClient = IoRedisClient | NodeRedisClient
 type Args = (string | Buffer)[]
 
 /** Sends commands at once, and tells the answer to each, an Error for one that failed. Never throws. */
-export type AskAll = (
+export type SendCommands = (
   command: string,
   calls: readonly Args[],
   answered: (index: number, answer: unknown) => void,
 ) => void
 
 /** ioredis has a sendCommand() as well, for commands of its own. */
-export function asker(client: Partial<IoRedisClient & NodeRedisClient> | undefined): AskAll {
+export function commandSender(client: Partial<IoRedisClient & NodeRedisClient> | undefined): SendCommands {
   if (typeof client?.call === 'function') {
     const each = oneByOne(async (command, args) => (client as IoRedisClient).call(command, args))
     // It writes each command by itself, and a Redis that syncs its file then syncs for each: a pipeline is one write. One of a
@@ -43,12 +43,12 @@ export function asker(client: Partial<IoRedisClient & NodeRedisClient> | undefin
   if (typeof client?.sendCommand === 'function') {
     return oneByOne(async (command, args) => (client as NodeRedisClient).sendCommand([command, ...args]))
   }
-  throw new InvalidOption('client is no client of Redis.', {
+  throw new InvalidOptionError('client is no client of Redis.', {
     advice: 'Pass a client of ioredis, or a connected one of node-redis.',
   })
 }
 
-function oneByOne(ask: (command: string, args: Args) => Promise<unknown>): AskAll {
+function oneByOne(ask: (command: string, args: Args) => Promise<unknown>): SendCommands {
   return (command, calls, answered) => {
     calls.forEach((args, index) => {
       ask(command, args).then(
@@ -59,7 +59,7 @@ function oneByOne(ask: (command: string, args: Args) => Promise<unknown>): AskAl
   }
 }
 
-function pipelined(open: () => IoRedisPipeline, each: AskAll): AskAll {
+function pipelined(open: () => IoRedisPipeline, each: SendCommands): SendCommands {
   return (command, calls, answered) => {
     if (calls.length === 1) return each(command, calls, answered)
     const all = async (): Promise<[Error | null, unknown][]> => {

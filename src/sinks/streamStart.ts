@@ -1,4 +1,4 @@
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 
 /** Topic and key: what the numbers of events count in. */
 export interface EventStream {
@@ -20,12 +20,12 @@ const isStart = (start: unknown): start is StreamStart =>
 /** Checks the option; what comes out throws only if the caller's function does, or gives nonsense. */
 export function startOf(option: StreamStartOption = 1): (stream: EventStream) => StreamStart {
   if (typeof option !== 'function') {
-    if (!isStart(option)) throw new InvalidOption(`start is ${String(option)}.`, { advice: ADVICE })
+    if (!isStart(option)) throw new InvalidOptionError(`start is ${String(option)}.`, { advice: ADVICE })
     return () => option
   }
   return (stream) => {
     const start = option(stream)
     if (isStart(start)) return start
-    throw new InvalidOption(`start gave ${String(start)} for ${stream.topic}/${stream.key}.`, { advice: ADVICE })
+    throw new InvalidOptionError(`start gave ${String(start)} for ${stream.topic}/${stream.key}.`, { advice: ADVICE })
   }
 }

@@ -1,11 +1,11 @@
-import { InvalidOption } from '../errors.ts'
-import { type BatchContext, type Delivery, type OutboxEvent, type Sink, StreamsSideBySide } from '../outbox/index.ts'
+import { InvalidOptionError } from '../errors.ts'
+import { type BatchContext, ConcurrentStreams, type Delivery, type OutboxEvent, type Sink } from '../outbox/index.ts'
 import { onAbort } from '../postgres/index.ts'
 import { nameOf, NOT_BEGUN } from './reasons.ts'
 import { SinkUse } from './sinkUse.ts'
 import { readAnswer, readFailure } from './webhookAnswer.ts'
 import { type Receiver, planWebhook, type WebhookOptions, type WebhookPlan } from './webhookOptions.ts'
-import { Connections, type HttpAnswer, NoAnswer } from './webhookRequest.ts'
+import { Connections, type HttpAnswer, RequestTimeoutError } from './webhookRequest.ts'
 import { factsOf, sign } from './webhookSignature.ts'
 
 export type { WebhookOptions, WebhookReceiver } from './webhookOptions.ts'
@@ -70,13 +70,13 @@ class WebhookSink implements Sink {
   readonly #plan: WebhookPlan
   readonly #connections: Connections
   readonly #hosts = new Map<string, Host>()
-  readonly #streams: StreamsSideBySide
+  readonly #streams: ConcurrentStreams
   readonly #use: SinkUse
 
   constructor(plan: WebhookPlan) {
     this.#plan = plan
     this.#connections = new Connections(plan.concurrency, plan.tls)
-    this.#streams = new StreamsSideBySide({
+    this.#streams = new ConcurrentStreams({
       // Where all go to one host, the time of a stream begins when it is its turn there.
       concurrency: plan.fixed === undefined ? STREAMS_AT_ONCE : plan.concurrency,
       ownReceivers: plan.fixed === undefined,
@@ -137,7 +137,7 @@ class WebhookSink implements Sink {
     try {
       receiver = this.#plan.fixed ?? (await this.#plan.receiverOf(event))
     } catch (cause) {
-      if (cause instanceof InvalidOption)
+      if (cause instanceof InvalidOptionError)
         return { refused: `${nameOf(event)} has no receiver: ${cause.message}`, cause }
       return { failed: `url failed for ${nameOf(event)}: ${String(cause)}`, cause }
     }
@@ -217,7 +217,7 @@ class WebhookSink implements Sink {
     let { url } = receiver
     for (let redirects = 0; ; redirects++) {
       const timeoutMs = until - performance.now()
-      if (timeoutMs <= 0) throw new NoAnswer(`no answer in ${this.#plan.timeoutMs} ms`)
+      if (timeoutMs <= 0) throw new RequestTimeoutError(`no answer in ${this.#plan.timeoutMs} ms`)
       const answer = await this.#connections.ask('POST', url, headers, body, { publicOnly, timeoutMs })
       if (answer.status !== 307 && answer.status !== 308) return answer
       const next = this.#allowed(answer.location, url, receiver.url)

@@ -1,5 +1,5 @@
 import type { Delivery, OutboxEvent } from '../outbox/index.ts'
-import { PrivateAddress } from './publicAddress.ts'
+import { PrivateAddressError } from './publicAddress.ts'
 import { type HttpAnswer, plain } from './webhookRequest.ts'
 import { nameOf } from './reasons.ts'
 
@@ -26,7 +26,7 @@ export function readAnswer(event: OutboxEvent, url: URL, answer: HttpAnswer, now
 /** What a failure means: the network's are unknown, an address that is not allowed is refused. */
 export function readFailure(event: OutboxEvent, url: URL, cause: unknown): Delivery {
   const reason = cause instanceof Error ? cause.message || (cause as NodeJS.ErrnoException).code : String(cause)
-  if (cause instanceof PrivateAddress) {
+  if (cause instanceof PrivateAddressError) {
     return {
       refused: `${nameOf(event)} was not sent: ${cause.message}. If it is meant to go there, set allowPrivateAddresses.`,
       cause,

@@ -1,7 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
-import { inTime } from './inTime.ts'
+import { withTimeout } from './withTimeout.ts'
 import type { WebhookTls } from './webhookRequest.ts'
 import { headerFault, isOurs, keysOf } from './webhookSignature.ts'
 
@@ -85,7 +85,7 @@ export function planWebhook(options: WebhookOptions): WebhookPlan {
   checkOptions('webhookSink()', options, WEBHOOK_OPTIONS)
   if (options.tls !== undefined) checkOptions('`tls` of webhookSink()', options.tls, TLS_OPTIONS)
   if (options.url === undefined) {
-    throw new InvalidOption('webhookSink() was given no url.', {
+    throw new InvalidOptionError('webhookSink() was given no url.', {
       advice: "Call webhookSink({ url: 'https://…', secret: 'whsec_…' }).",
     })
   }
@@ -98,7 +98,7 @@ export function planWebhook(options: WebhookOptions): WebhookPlan {
     checkOptions('the receiver of a webhook', asked, RECEIVER_OPTIONS)
     const own = asked.secret === undefined ? keys : keysOf(asked.secret)
     if (own === undefined) {
-      throw new InvalidOption('A webhook has no secret.', {
+      throw new InvalidOptionError('A webhook has no secret.', {
         advice: 'Set `secret`, or have the function of `url` give { url, secret }.',
       })
     }
@@ -108,7 +108,7 @@ export function planWebhook(options: WebhookOptions): WebhookPlan {
   return {
     fixed: choose === undefined ? receiver(url as string | URL, false) : undefined,
     receiverOf: async (event) =>
-      receiver(await inTime(Promise.resolve(choose?.(event) as string), timeoutMs), !allowPrivateAddresses),
+      receiver(await withTimeout(Promise.resolve(choose?.(event) as string), timeoutMs), !allowPrivateAddresses),
     concurrency: checkNumber('concurrency', options.concurrency ?? 8, 1, 1000),
     timeoutMs,
     maxEventBytes: checkNumber('maxEventBytes', options.maxEventBytes ?? 1_000_000, 1, 1e9),
@@ -122,12 +122,12 @@ function checkUrl(given: unknown): URL {
   const text = given instanceof URL ? given.href : given
   const url = typeof text === 'string' && URL.canParse(text) ? new URL(text) : undefined
   if (url === undefined || !/^https?:$/.test(url.protocol)) {
-    throw new InvalidOption(`The url of a webhook is no http or https URL${url && ` but ${url.protocol}`}.`, {
+    throw new InvalidOptionError(`The url of a webhook is no http or https URL${url && ` but ${url.protocol}`}.`, {
       advice: "Use one such as 'https://books.example.com/events'.",
     })
   }
   if (url.username !== '' || url.password !== '') {
-    throw new InvalidOption(`The url of the webhook at ${url.host} holds a user or a password.`, {
+    throw new InvalidOptionError(`The url of the webhook at ${url.host} holds a user or a password.`, {
       advice: 'Put them into `headers`, as Authorization.',
     })
   }
@@ -139,7 +139,7 @@ function checkHeaders(headers: Readonly<Record<string, string>>): Record<string,
   for (const [name, value] of Object.entries(headers)) {
     const fault = typeof value !== 'string' ? `the header ${name} is not text` : headerFault(name, value)
     if (fault !== undefined || isOurs(name)) {
-      throw new InvalidOption(`headers: ${fault ?? `the header ${name} is set by the sink`}.`, {
+      throw new InvalidOptionError(`headers: ${fault ?? `the header ${name} is set by the sink`}.`, {
         advice: 'Pass headers of your own, such as { authorization: `Bearer ${token}` }.',
       })
     }
@@ -150,5 +150,7 @@ function checkHeaders(headers: Readonly<Record<string, string>>): Record<string,
 
 function checkNumber(name: string, value: unknown, least: number, most: number): number {
   if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most) return value as number
-  throw new InvalidOption(`${name} is ${String(value)}.`, { advice: `Use a whole number from ${least} to ${most}.` })
+  throw new InvalidOptionError(`${name} is ${String(value)}.`, {
+    advice: `Use a whole number from ${least} to ${most}.`,
+  })
 }

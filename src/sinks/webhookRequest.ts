@@ -2,7 +2,7 @@ import { Agent as HttpAgent, type IncomingMessage, request as requestHttp, type 
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https'
 import type { SecureContextOptions } from 'node:tls'
 import { urlToHttpOptions } from 'node:url'
-import { literalAddress, isPublicAddress, PrivateAddress, publicLookup } from './publicAddress.ts'
+import { literalAddress, isPublicAddress, PrivateAddressError, publicLookup } from './publicAddress.ts'
 
 /** What a receiver said. */
 export interface HttpAnswer {
@@ -16,7 +16,7 @@ export interface HttpAnswer {
 }
 
 /** The time for a request is over. */
-export class NoAnswer extends Error {
+export class RequestTimeoutError extends Error {
   override readonly name = 'NoAnswer'
 }
 
@@ -56,7 +56,7 @@ export class Connections {
     this.#public = agents({ lookup: publicLookup })
   }
 
-  /** One request and its answer. Fails with what the network says, with `NoAnswer`, or with `PrivateAddress`. */
+  /** One request and its answer. Fails with what the network says, with `NoAnswer`, or with `PrivateAddressError`. */
   async ask(
     method: 'POST' | 'HEAD',
     url: URL,
@@ -66,7 +66,7 @@ export class Connections {
   ): Promise<HttpAnswer> {
     const literal = literalAddress(url)
     if (options.publicOnly && literal !== undefined && !isPublicAddress(literal)) {
-      throw new PrivateAddress(literal, literal)
+      throw new PrivateAddressError(literal, literal)
     }
     const until = performance.now() + options.timeoutMs
     const reused = { socket: false }
@@ -117,7 +117,7 @@ export class Connections {
           : requestHttp({ ...options, agent: agents.http })
       // Runs on until the body has ended: a receiver that never ends it does not keep its connection.
       const timer = setTimeout(() => {
-        request.destroy(new NoAnswer(`no answer in ${Math.round(timeoutMs)} ms`))
+        request.destroy(new RequestTimeoutError(`no answer in ${Math.round(timeoutMs)} ms`))
       }, timeoutMs)
       let answered = false
       const failed = (error: Error): void => {

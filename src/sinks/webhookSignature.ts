@@ -1,6 +1,6 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, WebhookUnverified } from '../errors.ts'
+import { InvalidOptionError, WebhookUnverifiedError } from '../errors.ts'
 import type { OutboxEvent } from '../outbox/index.ts'
 import { HEADERS, messageHeaders, readMessage, type ReceivedEvent } from './message.ts'
 
@@ -34,8 +34,8 @@ export function keysOf(secrets: string | readonly string[]): readonly Buffer[] {
   })
 }
 
-function noSecret(message: string): InvalidOption {
-  return new InvalidOption(message, {
+function noSecret(message: string): InvalidOptionError {
+  return new InvalidOptionError(message, {
     advice: 'Make one with `whsec_${randomBytes(32).toString("base64")}`, and give it to the receiver as it is.',
   })
 }
@@ -135,7 +135,7 @@ export type WebhookHeaders =
 
 /**
  * What a receiver does first: checks that a request comes from whoever has the secret, is fresh, and that neither its body nor what
- * it says about the event was changed. Gives the event as the inbox takes it; throws `WebhookUnverified` otherwise. `body` is the
+ * it says about the event was changed. Gives the event as the inbox takes it; throws `WebhookUnverifiedError` otherwise. `body` is the
  * body as it came, byte by byte: not what was parsed of it.
  *
  * @example
@@ -151,7 +151,7 @@ export function verifyWebhook<Payload = unknown>(
   checkOptions('verifyWebhook()', options, VERIFY_OPTIONS)
   const { toleranceMs = 300_000 } = options
   if (!(toleranceMs > 0)) {
-    throw new InvalidOption(`toleranceMs is ${String(toleranceMs)}.`, {
+    throw new InvalidOptionError(`toleranceMs is ${String(toleranceMs)}.`, {
       advice: 'Use the milliseconds of some minutes.',
     })
   }
@@ -213,8 +213,8 @@ function equal(one: string, other: string): boolean {
   return a.length === b.length && timingSafeEqual(a, b)
 }
 
-function unverified(message: string): WebhookUnverified {
-  return new WebhookUnverified(message, {
+function unverified(message: string): WebhookUnverifiedError {
+  return new WebhookUnverifiedError(message, {
     advice: 'Answer 401, and look at the secret, at the clocks, and at what stands between sender and receiver.',
   })
 }

@@ -1,12 +1,12 @@
 import type { LockstepError } from '../errors.ts'
-import type { Patience } from '../locks/index.ts'
+import type { WaitBudget } from '../locks/index.ts'
 import { type Connection, GRACE_MS, type Pending, type SilenceWatch } from '../postgres/index.ts'
 import type { Cancel } from './cancelRunning.ts'
-import { leaveAfter } from './leave.ts'
+import { abandonAfterAnswer } from './abandonOpening.ts'
 
 /** The caller does not wait any more. Its connection is seen to, and not to be touched. */
-export class LeftBehind extends Error {
-  /** What the caller is told; undefined: what its patience says. */
+export class AbandonedOpeningError extends Error {
+  /** What the caller is told; undefined: what its budget says. */
   readonly failure: LockstepError | undefined
 
   constructor(failure?: LockstepError) {
@@ -23,13 +23,13 @@ export class LeftBehind extends Error {
  */
 export class AnswerWatch {
   readonly #silence: SilenceWatch
-  readonly #patience: Patience
+  readonly #budget: WaitBudget
   #pending: Pending | undefined
   #forget: (() => void) | undefined
 
-  constructor(silence: SilenceWatch, patience: Patience) {
+  constructor(silence: SilenceWatch, budget: WaitBudget) {
     this.#silence = silence
-    this.#patience = patience
+    this.#budget = budget
   }
 
   /** The answer to a message that the server answers at once, for a caller that may not wait for it. */
@@ -39,11 +39,11 @@ export class AnswerWatch {
 
   /** To be called before a message is sent that the server answers at once. */
   start(connection: Connection): void {
-    const [silence, patience] = [this.#silence, this.#patience]
-    const pending = silence.start(connection, 0, undefined, patience.answerMs(), patience)
+    const [silence, budget] = [this.#silence, this.#budget]
+    const pending = silence.start(connection, 0, undefined, budget.answerMs(), budget)
     this.#pending = pending
     // Closing is looked for by the watch itself: to listen to it would cost every transaction something.
-    this.#forget = patience.onSignal(() => silence.hurry(pending, GRACE_MS))
+    this.#forget = budget.onSignal(() => silence.hurry(pending, GRACE_MS))
   }
 
   stop(): void {
@@ -54,7 +54,7 @@ export class AnswerWatch {
 
   /**
    * The answer to a message that waits at the server for a slice of time. Where it is late and the caller will not wait, the caller gets
-   * `LeftBehind` and the answer is waited for without it: a server that is merely slow keeps its connections, which would be missed
+   * `AbandonedOpeningError` and the answer is waited for without it: a server that is merely slow keeps its connections, which would be missed
    * most where many wait. `leaving` undoes the message, `cancel` has the server end it.
    */
   ofSlice<T>(
@@ -64,33 +64,33 @@ export class AnswerWatch {
     leaving: string,
     cancel?: () => Cancel,
   ): Promise<T> {
-    const [silence, patience] = [this.#silence, this.#patience]
+    const [silence, budget] = [this.#silence, this.#budget]
     const endsAt = performance.now() + sliceMs
     return new Promise((resolve, reject) => {
       let cancelled: Cancel | undefined
       const giveUp = (): void => {
         this.stop()
-        if (patience.aborted || patience.leftMs <= 0) {
-          void leaveAfter(afterCancel(answer, connection, cancelled), connection, silence, leaving)
-          return reject(new LeftBehind())
+        if (budget.aborted || budget.leftMs <= 0) {
+          void abandonAfterAnswer(afterCancel(answer, connection, cancelled), connection, silence, leaving)
+          return reject(new AbandonedOpeningError())
         }
         pending.outOfTime = pending.limited
         connection.destroy(true)
       }
-      const pending = silence.start(connection, sliceMs, giveUp, patience.answerMs(sliceMs))
+      const pending = silence.start(connection, sliceMs, giveUp, budget.answerMs(sliceMs))
       this.#pending = pending
-      this.#forget = patience.onAbort(() => {
+      this.#forget = budget.onAbort(() => {
         // What cannot be cancelled is given its slice: nothing else ends a wait that is in the server's queue.
         const cancellable = connection.memory?.pooled === false
         cancelled = cancel?.()
         silence.hurry(pending, (cancellable ? 0 : Math.max(0, endsAt - performance.now())) + GRACE_MS)
       })
       // Without an async function: every promise more costs each of these transactions a percent.
-      const settle = (tell: () => void): void => {
+      const settle = (notify: () => void): void => {
         this.stop()
         const cancelling = cancelled?.settle()
-        if (cancelling === undefined) tell()
-        else void cancelling.catch(() => connection.destroy()).then(tell)
+        if (cancelling === undefined) notify()
+        else void cancelling.catch(() => connection.destroy()).then(notify)
       }
       answer.then(
         (value) => settle(() => resolve(value)),
@@ -101,7 +101,7 @@ export class AnswerWatch {
 
   /** Whether the last message was not answered in the time that it was given, and another connection may do better. */
   get suggestsAnother(): boolean {
-    return this.outOfTime && !this.#patience.aborted && this.#patience.leftMs > 0
+    return this.outOfTime && !this.#budget.aborted && this.#budget.leftMs > 0
   }
 
   /** Whether the last message was not answered in the time that it was given. Whether the server is silent is not known. */

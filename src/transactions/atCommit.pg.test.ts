@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, TransactionControl, TransactionEnded, type Transaction } from '../index.ts'
+import { key, TransactionControlError, TransactionEndedError, type Transaction } from '../index.ts'
 
 /** Statements that go together with COMMIT: with it or not at all. */
 
@@ -143,10 +143,10 @@ describe.each(SETTINGS)('at COMMIT, $driver, $route', ({ driver, route }) => {
   test('what ends transactions is refused, and so is a transaction that has ended', async () => {
     const { lockstep } = open()
     const ended = await lockstep.transaction(LOCK, async (tx) => {
-      expect(await failureOf(tx.queryAtCommit('COMMIT'))).toBeInstanceOf(TransactionControl)
+      expect(await failureOf(tx.queryAtCommit('COMMIT'))).toBeInstanceOf(TransactionControlError)
       return tx
     })
-    expect(await failureOf(ended.queryAtCommit('SELECT 1'))).toBeInstanceOf(TransactionEnded)
+    expect(await failureOf(ended.queryAtCommit('SELECT 1'))).toBeInstanceOf(TransactionEndedError)
   })
 
   test('in a transaction of the caller’s own it runs at once', async () => {

@@ -57,7 +57,7 @@ describe.each(DRIVERS)('at COMMIT, %s', (driver) => {
     expect(await bench.notes()).toEqual(['attempt 2'])
   })
 
-  // The same without a conflict: the error is PostgreSQL's "current transaction is aborted", and not TransactionRolledBack with the
+  // The same without a conflict: the error is PostgreSQL's "current transaction is aborted", and not TransactionRolledBackError with the
   // failure that was caught as its cause.
   test('a failure that the function has caught, with an event', async () => {
     const { lockstep } = bench.open(driver)
@@ -85,7 +85,7 @@ describe.each(DRIVERS)('at COMMIT, %s', (driver) => {
 
   // The whole message is watched as if it were COMMIT alone: 1. another session holds a row. 2. The statement that was to go with COMMIT
   // waits for it (so does an event whose stream is locked by a long transaction), longer than silenceMs. 3. The connection, which is as
-  // well as ever, is destroyed; COMMIT counts as lost: CommitOutcomeUnknown, at once with retry: false, else after 30 s of asking.
+  // well as ever, is destroyed; COMMIT counts as lost: CommitOutcomeUnknownError, at once with retry: false, else after 30 s of asking.
   // 4. The row is let go, and the server commits what was given up. tx.query() waits as long as it takes.
   test('a statement that waits at COMMIT for longer than silenceMs', async () => {
     const { lockstep } = bench.open(driver, { silenceMs: 400 })

@@ -1,5 +1,5 @@
-import { ConnectionLost, LockTimeout, QueueFull, TransactionEndedEarly } from '../errors.ts'
-import type { Patience, Ticket } from '../locks/index.ts'
+import { ConnectionLostError, LockTimeoutError, QueueFullError, TransactionEndedEarlyError } from '../errors.ts'
+import type { Ticket, WaitBudget } from '../locks/index.ts'
 import {
   lockAbandoned,
   lockAcquired,
@@ -11,7 +11,7 @@ import {
 } from '../observe/index.ts'
 import { meansConnectionLost, type Pending } from '../postgres/index.ts'
 import { afterCommitFailed, giveUp, notCommitted, undo } from './ending.ts'
-import type { Grounds } from './grounds.ts'
+import type { LockstepContext } from './lockstepContext.ts'
 import { runInFrame } from './frames.ts'
 import { explainWait } from './nesting.ts'
 import { open, type Trace } from './open.ts'
@@ -46,26 +46,26 @@ export interface Failure {
  * become of it has functions of its own, below.
  */
 export async function attemptOnce<T>(
-  grounds: Grounds,
+  context: LockstepContext,
   plan: TransactionPlan,
   fn: Body<T>,
   attempt: number,
-  patience: Patience,
+  budget: WaitBudget,
 ): Promise<Attempt<T>> {
   const locked = plan.locks.length > 0
-  if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(grounds, plan))
+  if (locked && lockRequested.hasSubscribers) lockRequested.publish(named(context, plan))
   let ticket: Ticket | undefined
-  const unwatch = locked ? watchWait(grounds, plan, patience) : undefined
+  const unwatch = locked ? watchWait(context, plan, budget) : undefined
   try {
-    if (patience.aborted) throw patience.failure('process', plan.locks)
-    if (plan.stay?.overdue === true) await plan.stay.leave()
+    if (budget.aborted) throw budget.failure('process', plan.locks)
+    if (plan.retention?.overdue === true) await plan.retention.leave()
     if (locked) {
-      ticket = grounds.queue.tryEnter(plan.locks)
+      ticket = context.queue.tryEnter(plan.locks)
       // Whoever is before us in this process waits for what our session keeps.
-      if (ticket === undefined) await plan.stay?.leave()
-      ticket ??= await waitInProcess(grounds, plan, patience)
+      if (ticket === undefined) await plan.retention?.leave()
+      ticket ??= await waitInProcess(context, plan, budget)
     }
-    const opened = await open(grounds, plan, patience, ticket?.waited ?? false)
+    const opened = await open(context, plan, budget, ticket?.waited ?? false)
     unwatch?.()
     ticket?.confirm()
     const acquiredAt = performance.now()
@@ -73,29 +73,29 @@ export async function attemptOnce<T>(
     const { keys, sharedKeys } = plan
     if (locked && lockAcquired.hasSubscribers) {
       const { contended } = opened
-      lockAcquired.publish({ schema: grounds.schema, keys, sharedKeys, waitMs: patience.waitedMs, contended, attempt })
+      lockAcquired.publish({ schema: context.schema, keys, sharedKeys, waitMs: budget.waitedMs, contended, attempt })
     }
     const { connection, trace } = opened
-    const { enqueuing, silence } = grounds
+    const { enqueuer, silence } = context
     const { isolation, waitMs: turnMs, closing: closes } = plan
     const { numbers } = opened
-    const setting = { isolation, enqueuing, grounds, plan, numbers, waitMs: turnMs, closing: closes }
+    const setting = { isolation, enqueuer, context, plan, numbers, waitMs: turnMs, closing: closes }
     const tx = new OpenTransaction(connection, setting)
     let result: Attempt<T>
     let value: T | undefined
     let sent = false
     let pending: Pending | undefined
     try {
-      value = await runInFrame({ grounds, tx, plan }, () => fn(tx))
+      value = await runInFrame({ context, tx, plan }, () => fn(tx))
       if (tx.settling !== undefined) await tx.settling
       const closing = tx.isComplete && !connection.lost ? tx.closing() : undefined
       const { eventCount } = tx
       tx.end()
       if (closing === undefined) {
-        result = await giveUp(grounds, plan, opened, tx)
+        result = await giveUp(context, plan, opened, tx)
       } else {
         // What goes before COMMIT may wait for others, for as long as that takes: then it is looked whether the server is still at it.
-        pending = closing.length === 0 ? silence.start(connection) : watchBackend(grounds, connection, trace)
+        pending = closing.length === 0 ? silence.start(connection) : watchBackend(context, connection, trace)
         sent = true
         // What the server process may have forgotten can only be found out by failing: not where there is no other try.
         const answer = await connection.commit(
@@ -106,28 +106,28 @@ export async function attemptOnce<T>(
         )
         if (answer.failure === undefined && answer.command !== 'ROLLBACK' && answer.endedEarly !== true) {
           connection.release()
-          if (eventCount > 0) enqueuing.committed()
+          if (eventCount > 0) enqueuer.committed()
           result = { end: 'committed', value }
         } else {
-          result = await notCommitted(grounds, plan, opened, tx, answer)
+          result = await notCommitted(context, plan, opened, tx, answer)
         }
       }
     } catch (error) {
       result = sent
-        ? await afterCommitFailed(grounds, opened, value as T, error)
-        : await undo(grounds, plan, opened, tx, error)
+        ? await afterCommitFailed(context, opened, value as T, error)
+        : await undo(context, plan, opened, tx, error)
     } finally {
       if (pending !== undefined) silence.stop(pending)
     }
     if (locked && lockReleased.hasSubscribers) {
       const holdMs = performance.now() - acquiredAt
-      lockReleased.publish({ schema: grounds.schema, keys, sharedKeys, holdMs, outcome: outcomeOf(result) })
+      lockReleased.publish({ schema: context.schema, keys, sharedKeys, holdMs, outcome: outcomeOf(result) })
     }
     return result
   } catch (caught) {
-    const error = caught instanceof LockTimeout ? explainWait(grounds, plan, caught) : caught
-    if (locked) reportFailedWait(grounds, plan, patience, error)
-    const lost = error instanceof ConnectionLost || meansConnectionLost(error)
+    const error = caught instanceof LockTimeoutError ? explainWait(context, plan, caught) : caught
+    if (locked) reportFailedWait(context, plan, budget, error)
+    const lost = error instanceof ConnectionLostError || meansConnectionLost(error)
     return { end: 'failed', error, lost, trace: undefined, neverRan: true }
   } finally {
     unwatch?.()
@@ -135,37 +135,37 @@ export async function attemptOnce<T>(
   }
 }
 
-async function waitInProcess(grounds: Grounds, plan: TransactionPlan, patience: Patience): Promise<Ticket> {
-  if (lockContended.hasSubscribers) lockContended.publish({ ...named(grounds, plan), where: 'process' })
-  const ticket = patience.asksOnce ? undefined : await grounds.queue.enter(plan.locks, patience)
+async function waitInProcess(context: LockstepContext, plan: TransactionPlan, budget: WaitBudget): Promise<Ticket> {
+  if (lockContended.hasSubscribers) lockContended.publish({ ...named(context, plan), where: 'process' })
+  const ticket = budget.triesOnce ? undefined : await context.queue.enter(plan.locks, budget)
   if (ticket !== undefined) return ticket
   const holders = plan.locks.map((lock) => ({ where: 'process' as const, key: lock.key }))
-  throw patience.failure('process', plan.locks, holders)
+  throw budget.failure('process', plan.locks, holders)
 }
 
 function named(
-  grounds: Grounds,
+  context: LockstepContext,
   plan: TransactionPlan,
 ): { schema: string; keys: readonly string[]; sharedKeys: readonly string[] } {
-  return { schema: grounds.schema, keys: plan.keys, sharedKeys: plan.sharedKeys }
+  return { schema: context.schema, keys: plan.keys, sharedKeys: plan.sharedKeys }
 }
 
 function outcomeOf(result: Attempt<unknown>): Outcome {
   if (result.end === 'committed') return 'committed'
   if (result.end === 'uncertain') return 'unknown'
-  return result.error instanceof TransactionEndedEarly ? result.error.outcome : 'rolledBack'
+  return result.error instanceof TransactionEndedEarlyError ? result.error.outcome : 'rolledBack'
 }
 
-function reportFailedWait(grounds: Grounds, plan: TransactionPlan, patience: Patience, error: unknown): void {
-  if (error instanceof LockTimeout) {
+function reportFailedWait(context: LockstepContext, plan: TransactionPlan, budget: WaitBudget, error: unknown): void {
+  if (error instanceof LockTimeoutError) {
     if (!lockTimedOut.hasSubscribers) return
     const { waitedMs, waitedFor, holders } = error
     // Without a connection nothing was tried, however little it would have waited.
-    const noWait = patience.asksOnce && waitedFor !== 'connection'
-    lockTimedOut.publish({ ...named(grounds, plan), noWait, waitedMs, waitedFor, holders })
-  } else if (error instanceof QueueFull) {
-    if (lockRefused.hasSubscribers) lockRefused.publish({ ...named(grounds, plan), waiting: error.waiting })
-  } else if (patience.aborted && lockAbandoned.hasSubscribers) {
-    lockAbandoned.publish({ ...named(grounds, plan), waitedMs: patience.waitedMs })
+    const noWait = budget.triesOnce && waitedFor !== 'connection'
+    lockTimedOut.publish({ ...named(context, plan), noWait, waitedMs, waitedFor, holders })
+  } else if (error instanceof QueueFullError) {
+    if (lockRefused.hasSubscribers) lockRefused.publish({ ...named(context, plan), waiting: error.waiting })
+  } else if (budget.aborted && lockAbandoned.hasSubscribers) {
+    lockAbandoned.publish({ ...named(context, plan), waitedMs: budget.waitedMs })
   }
 }

@@ -4,9 +4,9 @@ import type { Proxy } from '../../tools/server/proxy.ts'
 import { type Client, DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import {
-  DriverUnsupported,
-  InvalidKey,
-  InvalidOption,
+  DriverUnsupportedError,
+  InvalidKeyError,
+  InvalidOptionError,
   type JoinOptions,
   type Key,
   key,
@@ -14,7 +14,7 @@ import {
   LockstepError,
   type LockstepOptions,
   type Pool,
-  PoolClosed,
+  PoolClosedError,
   type TransactionOptions,
 } from '../index.ts'
 
@@ -118,11 +118,11 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
 
   test.each(wrongKeys)('a key %s', async (_, wrong) => {
     for (const options of [{ lock: wrong }, { lockShared: wrong }, { lock: ['Order:1', wrong] }]) {
-      expect(await refused(options, INVALID_KEY)).toBeInstanceOf(InvalidKey)
+      expect(await refused(options, INVALID_KEY)).toBeInstanceOf(InvalidKeyError)
       const joined = await failureOf(client.lockstep.join(client.pool, options as JoinOptions))
-      expect(joined).toBeInstanceOf(InvalidKey)
+      expect(joined).toBeInstanceOf(InvalidKeyError)
     }
-    expect(() => client.lockstep.lockId(wrong as 'Order:1')).toThrow(InvalidKey)
+    expect(() => client.lockstep.lockId(wrong as 'Order:1')).toThrow(InvalidKeyError)
   })
 
   test('what is no string', async () => {
@@ -130,14 +130,14 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
       await refused({ lock: [wrong] }, INVALID_KEY)
       await refused({ lockShared: ['Order:1', wrong] }, INVALID_KEY)
       await refused({ lock: wrong }, INVALID_OPTION)
-      expect(() => client.lockstep.lockId(wrong as 'Order:1')).toThrow(InvalidKey)
+      expect(() => client.lockstep.lockId(wrong as 'Order:1')).toThrow(InvalidKeyError)
     }
     await refused({ lock: [undefined] }, INVALID_KEY)
     await refused({ lock: ['Order:1', ['Order:2']] }, INVALID_KEY)
   })
 
   test.each(wrongOptions)('%s', async (_, options) => {
-    expect(await refused(options, INVALID_OPTION)).toBeInstanceOf(InvalidOption)
+    expect(await refused(options, INVALID_OPTION)).toBeInstanceOf(InvalidOptionError)
   })
 
   test.each([[undefined], [null], ['fn'], [{}]])('%o for a function', async (wrong) => {
@@ -162,10 +162,10 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
 
   test('a pool that was ended', async () => {
     await client.pool.end()
-    expect(await refused({ lock: 'Order:1' }, 'LOCKSTEP_POOL_CLOSED')).toBeInstanceOf(PoolClosed)
+    expect(await refused({ lock: 'Order:1' }, 'LOCKSTEP_POOL_CLOSED')).toBeInstanceOf(PoolClosedError)
     await refused({ isolation: 'serializable' }, 'LOCKSTEP_POOL_CLOSED')
-    await expect(client.lockstep.migrate()).rejects.toBeInstanceOf(PoolClosed)
-    await expect(client.lockstep.doctor()).rejects.toBeInstanceOf(PoolClosed)
+    await expect(client.lockstep.migrate()).rejects.toBeInstanceOf(PoolClosedError)
+    await expect(client.lockstep.doctor()).rejects.toBeInstanceOf(PoolClosedError)
   })
 })
 
@@ -213,11 +213,11 @@ describe.each(DRIVERS)('what goes into tx.query(), %s', (driver) => {
 
 describe('key`…`', () => {
   test.each([[undefined], [null], [{}], [true], [[1]], [Symbol('x')]])('refuses %o for a part', (part) => {
-    expect(() => key`Transfer:${part as unknown as string}`).toThrow(InvalidKey)
+    expect(() => key`Transfer:${part as unknown as string}`).toThrow(InvalidKeyError)
   })
 
   test.each([[''], [Number.NaN], ['undefined'], ['\0'], ['\udc00'], ['x'.repeat(600)]])('refuses %o', (part) => {
-    expect(() => key`Transfer:${part}`).toThrow(InvalidKey)
+    expect(() => key`Transfer:${part}`).toThrow(InvalidKeyError)
   })
 })
 
@@ -232,7 +232,7 @@ describe('new Lockstep()', () => {
     ['a function', () => undefined],
     ['a single pg.Client', new pg.Client(database.url)],
   ])('refuses %s for a pool', (_, wrong) => {
-    expect(() => new Lockstep(wrong as Pool)).toThrow(DriverUnsupported)
+    expect(() => new Lockstep(wrong as Pool)).toThrow(DriverUnsupportedError)
     expect(() => new Lockstep(wrong as Pool)).toThrow(expect.objectContaining({ code: 'LOCKSTEP_DRIVER_UNSUPPORTED' }))
   })
 
@@ -257,7 +257,7 @@ describe('new Lockstep()', () => {
     ['retry false, which is a choice of each call', { retry: false }],
     ['a number for retry', { retry: 3 }],
   ])('refuses %s', (_, options) => {
-    expect(() => new Lockstep(pool, options as LockstepOptions)).toThrow(InvalidOption)
+    expect(() => new Lockstep(pool, options as LockstepOptions)).toThrow(InvalidOptionError)
     expect(() => new Lockstep(pool, options as LockstepOptions)).toThrow(
       expect.objectContaining({ code: INVALID_OPTION }),
     )

@@ -14,7 +14,7 @@ import {
 } from '../../tools/server/testing/workbench.ts'
 import type { Proxy } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LockAborted, LockstepClosed, LockTimeout } from '../index.ts'
+import { LockAbortedError, LockstepClosedError, LockTimeoutError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 const database = await testDatabase()
@@ -67,7 +67,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
     const error = await failureOf(
       client.lockstep.transaction({ lock: 'Order:1', isolation, waitMs: 300 }, async () => undefined),
     )
-    expect(error).toBeInstanceOf(LockTimeout)
+    expect(error).toBeInstanceOf(LockTimeoutError)
     expect(error).toMatchObject({ waitedFor: 'connection', keys: ['Order:1'], holders: [] })
     heal(proxy)
   })
@@ -91,7 +91,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
     await sent.given
     controller.abort(reason)
     const error = await failed
-    expect(error).toBeInstanceOf(LockAborted)
+    expect(error).toBeInstanceOf(LockAbortedError)
     expect(error).toMatchObject({ cause: reason, keys: ['Order:1'] })
     heal(proxy)
   })
@@ -108,7 +108,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
     const failed = failureOf(client.lockstep.transaction({ lock: 'Order:1', waitMs: false }, async () => undefined))
     await sent.given
     await client.lockstep.close()
-    expect(await failed).toBeInstanceOf(LockstepClosed)
+    expect(await failed).toBeInstanceOf(LockstepClosedError)
     heal(proxy)
   })
 
@@ -139,7 +139,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
     })
     const aborted = AbortSignal.timeout(100)
     const error = await failureOf(lockstep.transaction({ lock: 'Order:1', signal: aborted }, async () => 1))
-    expect(error).toBeInstanceOf(LockAborted)
+    expect(error).toBeInstanceOf(LockAbortedError)
     heal(proxy)
   })
 
@@ -156,7 +156,7 @@ describe.each(DRIVERS)('an idle connection that is dead, %s', (driver) => {
       finish: async () => 1,
       signal: AbortSignal.timeout(100),
     })
-    expect(await failureOf(external)).toBeInstanceOf(LockAborted)
+    expect(await failureOf(external)).toBeInstanceOf(LockAbortedError)
     const event = { topic: 't', key: 'k', seq: 1, id: '0190b2a4-7c1e-7d3a-9f00-000000000001', payload: {} }
     const handled = client.lockstep.inbox.consumer('reader').handle(event, { waitMs: 300 }, async () => undefined)
     expect(await failureOf(handled)).toMatchObject({ code: 'LOCKSTEP_LOCK_TIMEOUT', waitedFor: 'connection' })
@@ -194,7 +194,7 @@ describe.each(DRIVERS)('a connection that falls silent while it waits for a lock
     await bench.waiters(1)
     proxy.silence()
     controller.abort()
-    expect(await failed).toBeInstanceOf(LockAborted)
+    expect(await failed).toBeInstanceOf(LockAbortedError)
     heal(proxy)
     await release()
   })
@@ -249,7 +249,7 @@ describe.each(DRIVERS)('the attempts after the first, %s', (driver) => {
         await tx.query('SELECT 1')
       },
     )
-    expect(await failureOf(failed)).toBeInstanceOf(LockAborted)
+    expect(await failureOf(failed)).toBeInstanceOf(LockAbortedError)
     stop()
     expect(runs).toBe(1)
   })

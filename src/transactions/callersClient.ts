@@ -1,4 +1,4 @@
-import { DriverUnsupported, InvalidOption, JoinRefused, TransactionEnded } from '../errors.ts'
+import { DriverUnsupportedError, InvalidOptionError, JoinRefusedError, TransactionEndedError } from '../errors.ts'
 import {
   codeOf,
   type Connection,
@@ -7,7 +7,7 @@ import {
   type Statement,
   type StatementResult,
 } from '../postgres/index.ts'
-import type { Grounds } from './grounds.ts'
+import type { LockstepContext } from './lockstepContext.ts'
 import type { OpenTransaction } from './transaction.ts'
 import type { Transaction } from './transactionInterface.ts'
 import { onlyInTransaction } from './transactions.sql.ts'
@@ -16,14 +16,18 @@ import { onlyInTransaction } from './transactions.sql.ts'
  * A client that the caller passes, on which it has opened a transaction. What is sent outside of one is committed by itself: locks
  * are released at once, and an event is there whatever becomes of the rest. So whatever is sent first fails there.
  */
-export function wrapCallersClient({ driver }: Pick<Grounds, 'driver'>, client: unknown, where: string): Connection {
+export function wrapCallersClient(
+  { driver }: Pick<LockstepContext, 'driver'>,
+  client: unknown,
+  where: string,
+): Connection {
   if (isPool(client)) {
-    throw new JoinRefused(`${where} was given a pool, which has no transaction.`, {
+    throw new JoinRefusedError(`${where} was given a pool, which has no transaction.`, {
       advice: 'Pass the one client on which you sent BEGIN, or use lockstep.transaction().',
     })
   }
   if (canSend(client, driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) return driver.wrap(client)
-  throw new DriverUnsupported(`${where} was given no client.`, {
+  throw new DriverUnsupportedError(`${where} was given no client.`, {
     advice:
       'Pass the client on which you sent BEGIN. With the tx of a Lockstep, call tx.enqueue() or tx.query() instead.',
   })
@@ -37,14 +41,14 @@ function canSend(client: unknown, methods: readonly string[]): boolean {
 /** Refuses what is no transaction: a client of the driver, or a pool, would do as it is told, and commit every statement by itself. */
 export function checkTransaction(where: string, tx: unknown): void {
   if (typeof tx === 'object' && tx !== null && 'isolation' in tx && 'query' in tx) return
-  throw new InvalidOption(`${where} was given no transaction.`, {
+  throw new InvalidOptionError(`${where} was given no transaction.`, {
     advice: 'Pass the tx of lockstep.transaction(), or what lockstep.join(client) gives.',
   })
 }
 
 /** What is one and the same for all transactions of a Lockstep. */
-export function homeOf(tx: Transaction): object {
-  return (tx as Partial<OpenTransaction>).home ?? tx
+export function ownerOf(tx: Transaction): object {
+  return (tx as Partial<OpenTransaction>).owner ?? tx
 }
 
 /** Runs statements in the caller's transaction, in one round trip each. Where none is open, nothing is written. */
@@ -63,8 +67,8 @@ export async function writeInCallersTransaction(
   return last
 }
 
-export function noTransaction(where: string, cause: unknown): JoinRefused {
-  return new JoinRefused(`The client given to ${where} has no open transaction.`, {
+export function noTransaction(where: string, cause: unknown): JoinRefusedError {
+  return new JoinRefusedError(`The client given to ${where} has no open transaction.`, {
     advice: 'Send BEGIN on it first, or use lockstep.transaction(). Nothing was written.',
     cause,
   })
@@ -74,7 +78,7 @@ export function noTransaction(where: string, cause: unknown): JoinRefused {
 export function refuseAfterEnd({ client }: Connection): void {
   const { getTransactionStatus } = client as { getTransactionStatus?: () => unknown }
   if (getTransactionStatus?.call(client) !== 'I') return
-  throw new TransactionEnded('The transaction that was joined has ended.', {
+  throw new TransactionEndedError('The transaction that was joined has ended.', {
     advice: 'Use the tx of join() between your BEGIN and your COMMIT. Nothing was sent.',
   })
 }

@@ -1,7 +1,7 @@
-import { TransactionControl, TransactionEnded } from '../errors.ts'
+import { TransactionControlError, TransactionEndedError } from '../errors.ts'
 import {
   alreadyLost,
-  type Controlled,
+  type ControlCommand,
   refuseToEnd,
   type VirtualSession,
   type VirtualStatement,
@@ -161,12 +161,12 @@ export class ClientSession implements VirtualSession {
     }
   }
 
-  #change(control: Control): Promise<Controlled> {
+  #change(control: Control): Promise<ControlCommand> {
     if (control.kind === 'begin') return this.#begin(control)
     return control.kind === 'commit' ? this.#commit() : this.#rollBack()
   }
 
-  async #begin(modes: TransactionModes): Promise<Controlled> {
+  async #begin(modes: TransactionModes): Promise<ControlCommand> {
     this.#commitFailed = false
     const scope = this.#current
     const access = accessMode(modes.readOnly)
@@ -180,7 +180,7 @@ export class ClientSession implements VirtualSession {
     return 'begin'
   }
 
-  async #commit(): Promise<Controlled> {
+  async #commit(): Promise<ControlCommand> {
     const scope = this.#begun.pop()
     if (scope === undefined) throw unmatched('commit')
     try {
@@ -192,7 +192,7 @@ export class ClientSession implements VirtualSession {
     return 'commit'
   }
 
-  async #rollBack(): Promise<Controlled> {
+  async #rollBack(): Promise<ControlCommand> {
     const isRepeated = this.#commitFailed
     this.#commitFailed = false
     if (isRepeated) return 'rollback'
@@ -240,16 +240,16 @@ export class ClientSession implements VirtualSession {
   }
 }
 
-function refused(text: string, why: string): TransactionControl {
+function refused(text: string, why: string): TransactionControlError {
   const start = text.trim().slice(0, 60)
-  return new TransactionControl(`tx.client was given ${JSON.stringify(start)}: it ${why}. It was not sent.`, {
+  return new TransactionControlError(`tx.client was given ${JSON.stringify(start)}: it ${why}. It was not sent.`, {
     advice:
       'On tx.client, BEGIN opens a savepoint of this transaction, COMMIT releases it, ROLLBACK undoes it. Lockstep itself ends the transaction: return from the function to commit, throw to roll back.',
   })
 }
 
-function unmatched(what: Controlled): TransactionControl {
-  return new TransactionControl(
+function unmatched(what: ControlCommand): TransactionControlError {
+  return new TransactionControlError(
     `tx.client was given ${what.toUpperCase()}, and nothing was begun on this client. It was not sent.`,
     {
       advice: 'Return from the function to commit, throw to roll back.',
@@ -257,8 +257,8 @@ function unmatched(what: Controlled): TransactionControl {
   )
 }
 
-function alreadyReleased(): TransactionEnded {
-  return new TransactionEnded('This client was released.', {
+function alreadyReleased(): TransactionEndedError {
+  return new TransactionEndedError('This client was released.', {
     advice: 'Await every query before release(); take another client with connect().',
   })
 }

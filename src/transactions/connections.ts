@@ -1,5 +1,5 @@
-import { ConnectionLost, LockTimeout } from '../errors.ts'
-import type { LockSet, Patience, QueueLimit } from '../locks/index.ts'
+import { ConnectionLostError, LockTimeoutError } from '../errors.ts'
+import type { LockSet, QueueLimit, WaitBudget } from '../locks/index.ts'
 import {
   codeOf,
   type Connection,
@@ -12,19 +12,19 @@ import type { TransactionPlan } from './options.ts'
 import { PROBE, ROLLBACK } from './transactions.sql.ts'
 
 /**
- * Gets a connection, or gives up when the patience ends; one that comes too late goes straight back. With a limit, a caller that would
+ * Gets a connection, or gives up when the wait budget ends; one that comes too late goes straight back. With a limit, a caller that would
  * have to wait behind too many others fails at once.
  */
-export function checkout(driver: Driver, patience: Patience, locks: LockSet, limit?: QueueLimit): Promise<Connection> {
+export function checkout(driver: Driver, budget: WaitBudget, locks: LockSet, limit?: QueueLimit): Promise<Connection> {
   // A pool with an idle connection gives it at once: no clock needs to be set.
-  if (driver.hasIdle() && !patience.aborted) return driver.connect()
+  if (driver.hasIdle() && !budget.aborted) return driver.connect()
   return new Promise<Connection>((resolve, reject) => {
     const refusal = limit?.begin(locks[0]?.key, 0)
     if (refusal !== undefined) return reject(refusal)
     let gaveUp = false
-    const forget = patience.onEnd(() => {
+    const forget = budget.onEnd(() => {
       gaveUp = true
-      reject(patience.failure('connection', locks))
+      reject(budget.failure('connection', locks))
     })
     // Who gave up still stands in the pool's queue: it is counted until the pool has answered.
     driver.connect().then(
@@ -44,15 +44,15 @@ export function checkout(driver: Driver, patience: Patience, locks: LockSet, lim
 }
 
 /** The failure of a `checkout()` as its caller's: with the keys of the call, and how long it has waited in all. */
-export function checkoutFailed(error: unknown, patience: Patience, locks: LockSet): unknown {
-  if (error instanceof LockTimeout) return patience.failure('connection', locks, [], error.cause)
+export function checkoutFailed(error: unknown, budget: WaitBudget, locks: LockSet): unknown {
+  if (error instanceof LockTimeoutError) return budget.failure('connection', locks, [], error.cause)
   return withKeys(error, keysOf(locks))
 }
 
-/** Waits for something else that needs a connection, as long as the patience lasts. */
-export function patiently<T>(pending: Promise<T>, patience: Patience, locks: LockSet): Promise<T> {
+/** Waits for something else that needs a connection, as long as the wait budget lasts. */
+export function withinBudget<T>(pending: Promise<T>, budget: WaitBudget, locks: LockSet): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    const forget = patience.onEnd(() => reject(patience.failure('connection', locks)))
+    const forget = budget.onEnd(() => reject(budget.failure('connection', locks)))
     pending.then(resolve, reject).finally(forget)
   })
 }
@@ -68,13 +68,13 @@ export function within<T>(pending: Promise<T>, milliseconds: number): Promise<T 
 
 /** True where the connection is gone or its state cannot be known: nothing more may be sent through it. */
 export function isUnusable(connection: Connection, error: unknown): boolean {
-  return connection.lost || error instanceof ConnectionLost || codeOf(error) === undefined
+  return connection.lost || error instanceof ConnectionLostError || codeOf(error) === undefined
 }
 
 /** What the server said before it closed a connection that is lost, where the driver tells. Nothing is sent through one. */
-export async function lastWords(connection: Connection): Promise<unknown> {
+export async function lastServerError(connection: Connection): Promise<unknown> {
   const refusal = await connection.script(ROLLBACK).catch((error: unknown) => error)
-  return refusal instanceof ConnectionLost ? refusal.cause : undefined
+  return refusal instanceof ConnectionLostError ? refusal.cause : undefined
 }
 
 /**
@@ -116,8 +116,8 @@ export async function isStillAnswering(connection: Connection, silence: SilenceW
 }
 
 /** Nothing was written when it is lost there. */
-export function lostWhileOpening(plan: TransactionPlan, cause: unknown): ConnectionLost {
-  return new ConnectionLost('The connection was lost before the transaction was open.', {
+export function lostWhileOpening(plan: TransactionPlan, cause: unknown): ConnectionLostError {
+  return new ConnectionLostError('The connection was lost before the transaction was open.', {
     advice: 'Nothing was written; it can be done again.',
     keys: keysOf(plan.locks),
     cause,

@@ -1,4 +1,4 @@
-import { firstWord, scanStatements, type Words } from './statementScanner.ts'
+import { firstWord, type LeadingTokens, scanStatements } from './statementScanner.ts'
 import type { Isolation } from './transactions.sql.ts'
 
 /** What BEGIN and SET TRANSACTION ask for. */
@@ -76,7 +76,7 @@ export function touchesTransaction(text: string, isOwn: (savepoint: string) => b
   return control.kind === 'savepoint' ? isOwn(control.name) : endsOrBegins(control)
 }
 
-function controlOf(words: Words): Control | undefined {
+function controlOf(words: LeadingTokens): Control | undefined {
   const [first = '', second] = words
   switch (first) {
     case 'begin':
@@ -102,7 +102,7 @@ function controlOf(words: Words): Control | undefined {
   }
 }
 
-function rollbackOf(words: Words): Control {
+function rollbackOf(words: LeadingTokens): Control {
   if (words[1] === 'prepared') return { kind: 'twoPhase' }
   const [to, savepoint, name] = afterWork(words)
   if (to === 'to')
@@ -111,11 +111,11 @@ function rollbackOf(words: Words): Control {
 }
 
 /** What follows the command and the words that mean nothing. */
-function afterWork(words: Words): Words {
+function afterWork(words: LeadingTokens): LeadingTokens {
   return words.slice(words[1] === 'work' || words[1] === 'transaction' ? 2 : 1)
 }
 
-function chains([and, chain]: Words): boolean {
+function chains([and, chain]: LeadingTokens): boolean {
   return and === 'and' && chain === 'chain'
 }
 
@@ -124,7 +124,7 @@ function nameOf(word: string | undefined): string {
 }
 
 /** SET [LOCAL | SESSION] TRANSACTION, SET SESSION CHARACTERISTICS AS TRANSACTION, and the settings behind them. */
-function settingOf(words: Words): Control | undefined {
+function settingOf(words: LeadingTokens): Control | undefined {
   const rest = words.slice(words[1] === 'local' || words[1] === 'session' ? 2 : 1)
   const [name, equals, ...value] = rest
   if (name === 'transaction') return { kind: 'setTransaction', ...modesOf(rest.slice(1)) }
@@ -136,7 +136,7 @@ function settingOf(words: Words): Control | undefined {
 /** More than all modes together have: the scanner may have left some out. */
 const MAX_MODE_WORDS = 20
 
-function modesOf(words: Words): TransactionModes {
+function modesOf(words: LeadingTokens): TransactionModes {
   const modes: { -readonly [Name in keyof TransactionModes]: TransactionModes[Name] } = {}
   let rest = words
   if (rest.length >= MAX_MODE_WORDS) return { unknown: rest.join(' ') }
@@ -150,7 +150,7 @@ function modesOf(words: Words): TransactionModes {
 }
 
 interface Mode {
-  readonly said: Words
+  readonly said: LeadingTokens
   readonly means: TransactionModes
 }
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { type AnyClient, noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
 import { DRIVERS, failureOf, holding, note, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { Lockstep, type Transaction, TransactionEndedEarly } from '../index.ts'
+import { Lockstep, type Transaction, TransactionEndedEarlyError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 const database = await testDatabase()
@@ -56,7 +56,7 @@ describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver
       })
       const error = await failureOf(ended)
       stop()
-      expect(error).toBeInstanceOf(TransactionEndedEarly)
+      expect(error).toBeInstanceOf(TransactionEndedEarlyError)
       const told = retry === false ? 'unknown' : outcome
       expect(error).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED_EARLY', keys: ['Order:1'], outcome: told })
       expect(runs).toBe(1)
@@ -75,7 +75,7 @@ describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver
         await noteBy(client, 'before')
         await smuggle(client, control)
       })
-      expect(await failureOf(ended)).toBeInstanceOf(TransactionEndedEarly)
+      expect(await failureOf(ended)).toBeInstanceOf(TransactionEndedEarlyError)
       expect(await bench.notes()).toEqual(stays)
       expect(await events()).toBe(before)
     })

@@ -5,11 +5,11 @@ import { DRIVERS, failureOf, note, pidOf, signal, workbench } from '../../tools/
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import {
   Lockstep,
-  LockstepClosed,
+  LockstepClosedError,
   type Transaction,
-  TransactionControl,
-  TransactionEnded,
-  TransactionRolledBack,
+  TransactionControlError,
+  TransactionEndedError,
+  TransactionRolledBackError,
 } from '../index.ts'
 
 const database = await testDatabase()
@@ -34,9 +34,9 @@ describe.each(DRIVERS)('a tx that has ended, %s', (driver) => {
     })
     await ended.catch(() => undefined)
     const tx = kept as Transaction
-    await expect(tx.query('SELECT 1')).rejects.toBeInstanceOf(TransactionEnded)
-    await expect(tx.savepoint(async () => 1)).rejects.toBeInstanceOf(TransactionEnded)
-    expect(() => tx.client).toThrow(TransactionEnded)
+    await expect(tx.query('SELECT 1')).rejects.toBeInstanceOf(TransactionEndedError)
+    await expect(tx.savepoint(async () => 1)).rejects.toBeInstanceOf(TransactionEndedError)
+    expect(() => tx.client).toThrow(TransactionEndedError)
     expect(await failureOf(tx.query('SELECT 1'))).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED' })
   })
 
@@ -51,9 +51,9 @@ describe.each(DRIVERS)('a tx that has ended, %s', (driver) => {
         })
         await ended.catch(() => undefined)
         const inner = kept as Transaction
-        await expect(inner.query('SELECT 1')).rejects.toBeInstanceOf(TransactionEnded)
-        await expect(inner.savepoint(async () => 1)).rejects.toBeInstanceOf(TransactionEnded)
-        expect(() => inner.client).toThrow(TransactionEnded)
+        await expect(inner.query('SELECT 1')).rejects.toBeInstanceOf(TransactionEndedError)
+        await expect(inner.savepoint(async () => 1)).rejects.toBeInstanceOf(TransactionEndedError)
+        expect(() => inner.client).toThrow(TransactionEndedError)
       }
       await note(tx, 'goes on')
     })
@@ -94,7 +94,7 @@ describe('tx.client', () => {
       expect(tx.client).toBeInstanceOf(pg.Client)
       return { kept: tx.client }
     })
-    expect(() => client.kept.query('SELECT 1')).toThrow(TransactionEnded)
+    expect(() => client.kept.query('SELECT 1')).toThrow(TransactionEndedError)
     expect(await bench.notes()).toEqual(['by the client'])
     await pool.end()
   })
@@ -117,10 +117,10 @@ describe('tx.client', () => {
         floating: [client`INSERT INTO notes VALUES ('late')`, client.unsafe(`INSERT INTO notes VALUES ('later')`)],
       }
     })
-    expect(() => kept`SELECT 1`).toThrow(TransactionEnded)
-    expect(() => kept.unsafe('SELECT 1')).toThrow(TransactionEnded)
+    expect(() => kept`SELECT 1`).toThrow(TransactionEndedError)
+    expect(() => kept.unsafe('SELECT 1')).toThrow(TransactionEndedError)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
-      for (const query of floating) await expect(query).rejects.toBeInstanceOf(TransactionEnded)
+      for (const query of floating) await expect(query).rejects.toBeInstanceOf(TransactionEndedError)
       await tx.query('SELECT 1')
     })
     expect(await bench.notes()).toEqual(['by the template', 'by unsafe()'])
@@ -131,8 +131,8 @@ describe('tx.client', () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = tx.client as unknown as { release(): void; end(): void }
-      expect(() => client.release()).toThrow(TransactionControl)
-      expect(() => client.end()).toThrow(TransactionControl)
+      expect(() => client.release()).toThrow(TransactionControlError)
+      expect(() => client.end()).toThrow(TransactionControlError)
       await note(tx, 'still open')
     })
     expect(await bench.notes()).toEqual(['still open'])
@@ -168,7 +168,7 @@ describe.each(DRIVERS)('statements that are not for the caller, %s', (driver) =>
       await note(tx, 'one')
       for (const text of control) {
         const error = await failureOf(tx.query(text))
-        expect(error, JSON.stringify(text)).toBeInstanceOf(TransactionControl)
+        expect(error, JSON.stringify(text)).toBeInstanceOf(TransactionControlError)
       }
       expect(await bench.notes()).toEqual([])
       expect(await bench.locksHeld()).toBe(1)
@@ -214,7 +214,7 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
       return 'as if nothing were wrong'
     })
     const error = await failureOf(swallowing)
-    expect(error).toBeInstanceOf(TransactionRolledBack)
+    expect(error).toBeInstanceOf(TransactionRolledBackError)
     expect(error).toMatchObject({ keys: ['Order:1'], cause: { code: '22012' } })
     expect(await bench.notes()).toEqual([])
     expect(await query('SELECT 1 AS one')).toEqual([{ one: 1 }])
@@ -251,7 +251,7 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
         await inner.query('SELECT 1/0').catch(() => undefined)
       })
       const error = await failureOf(swallowing)
-      expect(error).toBeInstanceOf(TransactionRolledBack)
+      expect(error).toBeInstanceOf(TransactionRolledBackError)
       expect(error).toMatchObject({ cause: { code: '22012' } })
       await note(tx, 'kept')
     })
@@ -329,19 +329,19 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
     const queued = [1, 2, 3].map(() => failureOf(lockstep.transaction({ lock: 'Order:1' }, async () => 1)))
     const closed = lockstep.close().then(() => done.push('closed'))
     for (const error of await Promise.all(queued)) {
-      expect(error).toBeInstanceOf(LockstepClosed)
+      expect(error).toBeInstanceOf(LockstepClosedError)
       expect(error).toMatchObject({ code: 'LOCKSTEP_CLOSED', keys: ['Order:1'] })
     }
-    await expect(lockstep.transaction({}, async () => 1)).rejects.toBeInstanceOf(LockstepClosed)
+    await expect(lockstep.transaction({}, async () => 1)).rejects.toBeInstanceOf(LockstepClosedError)
     expect(done).toEqual([])
     finish.give()
     await Promise.all([holder, closed])
     expect(done).toEqual(['holder', 'closed'])
     expect(await bench.notes()).toEqual(['finished', 'too'])
-    await expect(lockstep.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(LockstepClosed)
-    await expect(lockstep.join({}, {})).rejects.toBeInstanceOf(LockstepClosed)
-    await expect(lockstep.migrate()).rejects.toBeInstanceOf(LockstepClosed)
-    await expect(lockstep.doctor()).rejects.toBeInstanceOf(LockstepClosed)
+    await expect(lockstep.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(LockstepClosedError)
+    await expect(lockstep.join({}, {})).rejects.toBeInstanceOf(LockstepClosedError)
+    await expect(lockstep.migrate()).rejects.toBeInstanceOf(LockstepClosedError)
+    await expect(lockstep.doctor()).rejects.toBeInstanceOf(LockstepClosedError)
     await lockstep.close()
   })
 
@@ -361,7 +361,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
       await bench.waiters(1)
       const startedAt = performance.now()
       await waiter.lockstep.close()
-      expect(await waiting).toBeInstanceOf(LockstepClosed)
+      expect(await waiting).toBeInstanceOf(LockstepClosedError)
       expect(performance.now() - startedAt).toBeLessThan(2000)
       await bench.waiters(0)
       finish.give()
@@ -378,7 +378,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
       kept = lockstep
       await lockstep.transaction({ lock: 'Order:1' }, (tx) => note(tx, 'used'))
     }
-    await expect(kept.transaction({}, async () => 1)).rejects.toBeInstanceOf(LockstepClosed)
+    await expect(kept.transaction({}, async () => 1)).rejects.toBeInstanceOf(LockstepClosedError)
     expect(await client.query('SELECT count(*)::int AS n FROM notes')).toEqual([{ n: 1 }])
   })
 

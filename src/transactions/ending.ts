@@ -1,4 +1,9 @@
-import { ConnectionLost, type LockstepError, TransactionEndedEarly, TransactionRolledBack } from '../errors.ts'
+import {
+  ConnectionLostError,
+  type LockstepError,
+  TransactionEndedEarlyError,
+  TransactionRolledBackError,
+} from '../errors.ts'
 import {
   codeOf,
   type Commit,
@@ -8,8 +13,8 @@ import {
   type SilenceWatch,
 } from '../postgres/index.ts'
 import type { Attempt, Failure } from './attempt.ts'
-import { isStillAnswering, lastWords, rollBack } from './connections.ts'
-import type { Grounds } from './grounds.ts'
+import { isStillAnswering, lastServerError, rollBack } from './connections.ts'
+import type { LockstepContext } from './lockstepContext.ts'
 import type { Opened } from './open.ts'
 import type { TransactionPlan } from './options.ts'
 import { type Outcome, resolveOutcome } from './outcome.ts'
@@ -19,19 +24,19 @@ import { ROLLBACK, rollbackAndAsk, rollbackSame } from './transactions.sql.ts'
 
 /** The function threw: what it did is rolled back. */
 export async function undo(
-  grounds: Grounds,
+  context: LockstepContext,
   plan: TransactionPlan,
   opened: Opened,
   tx: OpenTransaction,
   error: unknown,
 ): Promise<Failure> {
   tx.end()
-  return rolledBackWith(grounds, plan, opened, tx, tx.reasonOf(error))
+  return rolledBackWith(context, plan, opened, tx, tx.reasonOf(error))
 }
 
 /** The function returned, and there is nothing that could be committed. */
 export async function giveUp(
-  grounds: Grounds,
+  context: LockstepContext,
   plan: TransactionPlan,
   opened: Opened,
   tx: OpenTransaction,
@@ -40,16 +45,16 @@ export async function giveUp(
   if (!connection.lost) {
     // Half of it may be done: committing that would be worse than nothing.
     const error = tx.doubt === undefined ? leftOpen(plan.allKeys) : inDoubt(tx.doubt.error, plan.allKeys)
-    return rolledBackWith(grounds, plan, opened, tx, error)
+    return rolledBackWith(context, plan, opened, tx, error)
   }
-  const cause = (await lastWords(connection)) ?? tx.firstFailure
+  const cause = (await lastServerError(connection)) ?? tx.firstFailure
   connection.destroy()
   return { end: 'failed', error: connectionLost(plan, cause), lost: true, trace }
 }
 
 /** The server answered, and did not commit. */
 export async function notCommitted(
-  grounds: Grounds,
+  context: LockstepContext,
   plan: TransactionPlan,
   opened: Opened,
   tx: OpenTransaction,
@@ -57,7 +62,7 @@ export async function notCommitted(
 ): Promise<Failure> {
   const { connection, trace } = opened
   if (isEarly === true) {
-    const outcome = (await rollBackHandedOut(grounds, opened, false)) ?? 'unknown'
+    const outcome = (await rollBackHandedOut(context, opened, false)) ?? 'unknown'
     return { end: 'failed', error: endedEarly(plan, outcome, tx.firstFailure), lost: false, trace }
   }
   if (failure === undefined) {
@@ -66,12 +71,12 @@ export async function notCommitted(
   }
   // Something had failed before and was caught: that is the reason, as where COMMIT alone is answered with ROLLBACK.
   const caught = codeOf(failure) === IN_FAILED_TRANSACTION
-  return rolledBackWith(grounds, plan, opened, tx, caught ? rolledBack(plan, tx.firstFailure) : failure)
+  return rolledBackWith(context, plan, opened, tx, caught ? rolledBack(plan, tx.firstFailure) : failure)
 }
 
 /** A server that answers COMMIT with an error of its own has rolled back; one that is gone has not answered. */
 export async function afterCommitFailed<T>(
-  { silence }: Grounds,
+  { silence }: LockstepContext,
   { connection, trace }: Opened,
   value: T,
   error: unknown,
@@ -85,7 +90,7 @@ export async function afterCommitFailed<T>(
 
 /** Rolls back what is open. Where a client was handed out, it looks whether that is still the transaction that was opened. */
 async function rolledBackWith(
-  grounds: Grounds,
+  context: LockstepContext,
   plan: TransactionPlan,
   opened: Opened,
   tx: OpenTransaction,
@@ -95,9 +100,9 @@ async function rolledBackWith(
   const { lost } = connection
   let early: Outcome | undefined
   if (lost) connection.destroy()
-  else if (tx.doubt !== undefined) early = await dropSession(grounds, opened)
-  else if (tx.handedOut) early = await rollBackHandedOut(grounds, opened)
-  else await rollBack(connection, grounds.silence)
+  else if (tx.doubt !== undefined) early = await dropSession(context, opened)
+  else if (tx.handedOut) early = await rollBackHandedOut(context, opened)
+  else await rollBack(connection, context.silence)
   if (early === undefined) return { end: 'failed', error, lost, trace }
   return { end: 'failed', error: endedEarly(plan, early, error), lost: false, trace }
 }
@@ -106,9 +111,9 @@ async function rolledBackWith(
  * Ends a session that may still be at a statement on which the driver has given up: until that is done it would hold the locks, and
  * ROLLBACK would wait behind it. The answer is defined where somebody else had committed.
  */
-async function dropSession(grounds: Grounds, { connection, trace }: Opened): Promise<Outcome | undefined> {
+async function dropSession(context: LockstepContext, { connection, trace }: Opened): Promise<Outcome | undefined> {
   connection.destroy()
-  const outcome = trace === undefined ? undefined : await resolveOutcome(grounds, trace)
+  const outcome = trace === undefined ? undefined : await resolveOutcome(context, trace)
   return outcome === 'committed' ? outcome : undefined
 }
 
@@ -117,7 +122,7 @@ async function dropSession(grounds: Grounds, { connection, trace }: Opened): Pro
  * where it was not: what became of that.
  */
 async function rollBackHandedOut(
-  { silence }: Grounds,
+  { silence }: LockstepContext,
   { connection, mark, trace }: Opened,
   known?: false,
 ): Promise<Outcome | undefined> {
@@ -155,13 +160,13 @@ async function isRolledBackSame(
 }
 
 /** The error for a transaction that somebody else had ended. */
-export function endedEarly(plan: TransactionPlan, outcome: Outcome, cause: unknown): TransactionEndedEarly {
+export function endedEarly(plan: TransactionPlan, outcome: Outcome, cause: unknown): TransactionEndedEarlyError {
   const became = {
     committed: 'What was written before that is committed',
     rolledBack: 'What was written before that is rolled back',
     unknown: 'What was written before that may be committed',
   }[outcome]
-  return new TransactionEndedEarly(
+  return new TransactionEndedEarlyError(
     `The transaction was ended before its function had ended, by a COMMIT or ROLLBACK that Lockstep did not send. ${became}; what came after it was not under the lock, and each statement of it may have been committed by itself.`,
     {
       advice:
@@ -174,7 +179,7 @@ export function endedEarly(plan: TransactionPlan, outcome: Outcome, cause: unkno
 }
 
 function rolledBack(plan: TransactionPlan, cause: unknown): LockstepError {
-  return new TransactionRolledBack(
+  return new TransactionRolledBackError(
     'The server answered COMMIT with ROLLBACK: a statement had failed and its error was caught.',
     {
       advice:
@@ -187,7 +192,7 @@ function rolledBack(plan: TransactionPlan, cause: unknown): LockstepError {
 
 /** The error for a connection that was lost while nothing could be written yet. */
 export function connectionLost(plan: TransactionPlan, cause: unknown): LockstepError {
-  return new ConnectionLost('The connection was lost before COMMIT was sent.', {
+  return new ConnectionLostError('The connection was lost before COMMIT was sent.', {
     advice: 'Nothing was written; it can be done again.',
     keys: plan.allKeys,
     cause,

@@ -1,18 +1,18 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { Grounds } from './grounds.ts'
+import type { LockstepContext } from './lockstepContext.ts'
 import type { TransactionPlan } from './options.ts'
 import type { OpenTransaction } from './transaction.ts'
 
 /** A transaction, or a savepoint of one. */
-export interface Place {
-  readonly grounds: Grounds
+export interface FrameScope {
+  readonly context: LockstepContext
   readonly tx: OpenTransaction
   /** The call that opened the transaction: its locks are the ones that are held. */
   readonly plan: TransactionPlan
 }
 
 /** A transaction that the current code runs in, and what is around it. */
-export interface Frame extends Place {
+export interface Frame extends FrameScope {
   readonly outer: Frame | undefined
   /** Whether the code has left it, and all around it, by `detached()`. It then only explains what the code waits for. */
   readonly left: boolean
@@ -32,13 +32,13 @@ function nearestFrame(): Frame | undefined {
 }
 
 /** Written out: spreading an object takes longer than all the rest of this. */
-function frameAt({ grounds, tx, plan }: Place, outer: Frame | undefined, left: boolean): Frame {
-  return { grounds, tx, plan, outer, left }
+function frameAt({ context, tx, plan }: FrameScope, outer: Frame | undefined, left: boolean): Frame {
+  return { context, tx, plan, outer, left }
 }
 
 /** Runs the function as code of the transaction. */
-export function runInFrame<T>(place: Place, fn: () => T): T {
-  return frames.run(frameAt(place, nearestFrame(), false), fn)
+export function runInFrame<T>(scope: FrameScope, fn: () => T): T {
+  return frames.run(frameAt(scope, nearestFrame(), false), fn)
 }
 
 /** Runs the function as if it were called from outside of every transaction; what it leaves is remembered to explain its waits. */

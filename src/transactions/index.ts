@@ -22,7 +22,7 @@
  * - the server answers with an error (a deferred constraint, 40001): rolled back.
  * - no answer: *uncertain*. The transaction's id came with the opening message, before COMMIT was sent; another connection asks the
  *   server for its fate, in the same incarnation only. Still in progress: that session is terminated first, and asked again.
- *   Committed: success. Aborted: the attempt failed. No certain answer: `CommitOutcomeUnknown`, never a blind retry.
+ *   Committed: success. Aborted: the attempt failed. No certain answer: `CommitOutcomeUnknownError`, never a blind retry.
  *
  * **The wait budget.** `waitMs` and `signal` bound everything up to `open`, and so does each single answer: a message whose answer does
  * not come is given up with the budget, at the latest. Outcomes then:
@@ -61,7 +61,7 @@
  * **The check.** What reaches the server past all that cannot be kept from ending the transaction; it can be kept from looking
  * committed. The opening message brings the transaction's mark: its id, or with `retry: false` the time at which it began. Where the
  * client was in the caller's hands, a statement in the message of COMMIT, before everything else in it, fails unless the mark is still the
- * transaction's own. Then nothing of that message is run, and the call fails with `TransactionEndedEarly`, never retried. A rollback
+ * transaction's own. Then nothing of that message is run, and the call fails with `TransactionEndedEarlyError`, never retried. A rollback
  * asks the same. Without the client nothing can have ended it: through `tx.query()` goes one statement at a time, whose first words are
  * looked at, and inside a transaction block CALL, DO and functions cannot commit.
  *
@@ -71,10 +71,10 @@
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.
  */
-export { checkTransaction, homeOf, wrapCallersClient, writeInCallersTransaction } from './callersClient.ts'
+export { checkTransaction, ownerOf, wrapCallersClient, writeInCallersTransaction } from './callersClient.ts'
 export { type CheckedJoin, type JoinOptions, joinTransaction } from './join.ts'
 export {
-  type Enqueuing,
+  type Enqueuer,
   type EventMap,
   type EventOf,
   type EventToEnqueue,
@@ -82,11 +82,11 @@ export {
   type PreparedEvent,
   type Stream,
   type StreamNumbers,
-} from './enqueuing.ts'
-export type { Grounds } from './grounds.ts'
+} from './enqueuer.ts'
+export type { LockstepContext } from './lockstepContext.ts'
 export { isInsideTransaction } from './frames.ts'
 export { detached, outsideTransactions, refuseInside } from './nesting.ts'
-export { tellsOfLostConnection } from './retry.ts'
+export { reportsLostConnection } from './retry.ts'
 export {
   type CheckedTransaction,
   checkWaitMs,
@@ -102,8 +102,8 @@ export {
 export { queryWithOwnValues, readText } from './ownStatements.ts'
 export { runTransaction } from './run.ts'
 export { ServerCheck } from './serverCheck.ts'
-export { Stay } from './stay.ts'
-export { abandon, isOf, isUndone, rootOf } from './transaction.ts'
+export { LockRetention } from './lockRetention.ts'
+export { abandon, belongsTo, isUndone, rootOf } from './transaction.ts'
 export {
   NESTED_ONCE_OPTIONS,
   type NestedOnce,

@@ -14,7 +14,13 @@ import {
   workbench,
 } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LockAborted, LockTimeout, type Transaction, TransactionEnded, TransactionRolledBack } from '../index.ts'
+import {
+  LockAbortedError,
+  LockTimeoutError,
+  type Transaction,
+  TransactionEndedError,
+  TransactionRolledBackError,
+} from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** Orders of events that once broke a promise. Each test makes its order happen; none hopes for it. */
@@ -82,7 +88,7 @@ describe.each(DRIVERS)('a savepoint that outlives its transaction, %s', (driver)
     await client.lockstep.transaction({ lock: 'Stock:1', retry: false }, async (tx) => {
       await note(tx, 'before')
       const stray = await victims[kind]?.(tx, letStrayEnd)
-      expect(stray).toBeInstanceOf(TransactionEnded)
+      expect(stray).toBeInstanceOf(TransactionEndedError)
       await note(tx, 'then')
     })
     expect((await bench.notes()).filter((each) => each !== 'in a savepoint')).toEqual(['before', 'then'])
@@ -106,9 +112,9 @@ describe.each(DRIVERS)('a savepoint that outlives its transaction, %s', (driver)
       await half.given
       return 'done'
     })
-    expect(await failureOf(outer)).toBeInstanceOf(TransactionRolledBack)
+    expect(await failureOf(outer)).toBeInstanceOf(TransactionRolledBackError)
     goOn.give()
-    expect(await inner).toBeInstanceOf(TransactionEnded)
+    expect(await inner).toBeInstanceOf(TransactionEndedError)
     expect(await lockstep.transaction({ lock: 'Order:1' }, async () => 'next')).toBe('next')
     expect(await bench.notes()).toEqual([])
   })
@@ -176,7 +182,7 @@ describe.each(DRIVERS)('a pool that is used up, %s', (driver) => {
       const client = bench.open(driver, { max: 2 })
       const { lockstep } = client
       await Promise.all([1, 2].map(() => lockstep.transaction({}, (tx) => tx.query('SELECT 1'))))
-      const giveBack = await takeOut(client, 1)
+      const returnToPool = await takeOut(client, 1)
       const [inside, finish] = [signal(), signal()]
       const controller = new AbortController()
       const first = lockstep.transaction({ lock: 'Order:1' }, async () => {
@@ -191,10 +197,10 @@ describe.each(DRIVERS)('a pool that is used up, %s', (driver) => {
       )
       await inside.given
       if (limit === 'signal') controller.abort()
-      expect(await second).toBeInstanceOf(limit === 'waitMs' ? LockTimeout : LockAborted)
+      expect(await second).toBeInstanceOf(limit === 'waitMs' ? LockTimeoutError : LockAbortedError)
       finish.give()
       await first
-      giveBack()
+      returnToPool()
       expect(await lockstep.transaction({ lock: 'Stock:1' }, async () => 'well')).toBe('well')
     },
   )
@@ -202,11 +208,11 @@ describe.each(DRIVERS)('a pool that is used up, %s', (driver) => {
   test('waitMs: 0 ends all the same', { timeout: 5000 }, async () => {
     const client = bench.open(driver, { max: 2 })
     await client.lockstep.transaction({}, async () => undefined)
-    const giveBack = await takeOut(client, 2)
+    const returnToPool = await takeOut(client, 2)
     const error = await failureOf(client.lockstep.transaction({ lock: 'Order:1', waitMs: 0 }, async () => 'ran'))
-    expect(error).toBeInstanceOf(LockTimeout)
+    expect(error).toBeInstanceOf(LockTimeoutError)
     expect(error).toMatchObject({ waitedFor: 'connection' })
-    giveBack()
+    returnToPool()
     expect(await client.lockstep.transaction({ lock: 'Order:1', waitMs: 0 }, async () => 'ran')).toBe('ran')
   })
 
@@ -317,7 +323,7 @@ describe('what is left of somebody else', () => {
     })
     await lockstep.transaction({ lock: 'Stock:1' }, async (tx) => {
       await note(tx, 'own')
-      for (const query of lazy) expect(await failureOf(Promise.resolve(query))).toBeInstanceOf(TransactionEnded)
+      for (const query of lazy) expect(await failureOf(Promise.resolve(query))).toBeInstanceOf(TransactionEndedError)
     })
     expect(await bench.notes()).toEqual(['own'])
   })

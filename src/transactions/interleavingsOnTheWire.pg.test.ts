@@ -6,7 +6,7 @@ import { type PostgresServer, startPostgres } from '../../tools/server/postgres.
 import type { ProxyConnection } from '../../tools/server/proxy.ts'
 import { DRIVERS, failureOf, note, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LockAborted, Lockstep, LockTimeout } from '../index.ts'
+import { LockAbortedError, Lockstep, LockTimeoutError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** Answers that come late, never, or other than they were meant, at the one moment at which it matters. */
@@ -244,8 +244,8 @@ describe.each(DRIVERS)('a connection that falls silent, %s', (driver) => {
     await holding
     const next = lockstep.transaction({ lock: 'Order:1', waitMs: 5000 }, async () => 'ran')
     const error = await timedOut
-    expect(error).toBeInstanceOf(LockTimeout)
-    expect((error as LockTimeout).holders).toEqual([])
+    expect(error).toBeInstanceOf(LockTimeoutError)
+    expect((error as LockTimeoutError).holders).toEqual([])
     expect(await next).toBe('ran')
   })
 })
@@ -283,7 +283,7 @@ describe.each(DRIVERS)('a cancel that comes late, %s', (driver) => {
     await stuck.given
     letGo.give()
     await holding
-    expect(await aborted).toBeInstanceOf(LockAborted)
+    expect(await aborted).toBeInstanceOf(LockAbortedError)
     // The cancel still aims at it, and can be as late as it likes: nobody else may ever work there.
     await bench.gone(pid)
     const innocents = [1, 2, 3].map(() => client.query('SELECT pg_sleep(0.05)'))
@@ -318,7 +318,7 @@ describe.each(DRIVERS)('a cancel that comes late, %s', (driver) => {
     controller.abort()
     letGo.give()
     await holding
-    expect(await aborted).toBeInstanceOf(LockAborted)
+    expect(await aborted).toBeInstanceOf(LockAbortedError)
     finish.give()
     await other
     expect(await Promise.all([1, 2].map(() => lockstep.transaction({}, async () => 'well')))).toEqual(['well', 'well'])

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { DRIVERS, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { type Lockstep, NestedTransaction } from '../index.ts'
+import { type Lockstep, NestedTransactionError } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -54,7 +54,7 @@ describe.each(DRIVERS)('a job queue that requests share, %s', (driver) => {
     const { lockstep } = bench.open(driver)
     const outcome = await twoRequests(lockstep, () => lockstep.transaction({}, (tx) => note(tx, 'of B')))
     expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'LOCKSTEP_NESTED_TRANSACTION' } })
-    expect((outcome as PromiseRejectedResult).reason).toBeInstanceOf(NestedTransaction)
+    expect((outcome as PromiseRejectedResult).reason).toBeInstanceOf(NestedTransactionError)
     expect(await bench.notes()).toEqual([])
   })
 

@@ -2,7 +2,13 @@ import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DriverUnsupported, JoinRefused, LockTimeout, type Transaction, TransactionControl } from '../index.ts'
+import {
+  DriverUnsupportedError,
+  JoinRefusedError,
+  LockTimeoutError,
+  type Transaction,
+  TransactionControlError,
+} from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -24,13 +30,13 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
         expect(tx.isolation).toBe('read committed')
         await note(tx, 'joined')
         expect(await bench.locksHeld()).toBe(2)
-        expect(await busy()).toBeInstanceOf(LockTimeout)
+        expect(await busy()).toBeInstanceOf(LockTimeoutError)
         expect(await other.lockstep.transaction({ lockShared: 'Ledger:open', waitMs: 0 }, async () => 'both')).toBe(
           'both',
         )
         await tx.savepoint((inner) => note(inner, 'in a savepoint'))
         await tx.savepoint((inner) => note(inner, 'in a savepoint')).catch(() => undefined)
-        await expect(tx.query('COMMIT')).rejects.toBeInstanceOf(TransactionControl)
+        await expect(tx.query('COMMIT')).rejects.toBeInstanceOf(TransactionControlError)
         expect(await bench.notes()).toEqual([])
       })
       .catch((error: { code?: string }) => {
@@ -78,12 +84,12 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
 
   test('a client without a transaction is refused', async () => {
     const { lockstep, pool } = bench.open(driver)
-    expect(await failureOf(lockstep.join(pool, { lock: 'Transfer:1' }))).toBeInstanceOf(JoinRefused)
-    expect(await failureOf(lockstep.join(pool))).toBeInstanceOf(JoinRefused)
+    expect(await failureOf(lockstep.join(pool, { lock: 'Transfer:1' }))).toBeInstanceOf(JoinRefusedError)
+    expect(await failureOf(lockstep.join(pool))).toBeInstanceOf(JoinRefusedError)
     const client = pool instanceof pg.Pool ? await pool.connect() : await pool.reserve()
     try {
       const error = await failureOf(lockstep.join(client, { lock: 'Transfer:1' }))
-      expect(error).toBeInstanceOf(JoinRefused)
+      expect(error).toBeInstanceOf(JoinRefusedError)
       expect(error).toMatchObject({ code: 'LOCKSTEP_JOIN_REFUSED', cause: { code: '25P01' } })
     } finally {
       client.release()
@@ -94,7 +100,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
   test.each([[undefined], [null], [1], ['client'], [{}], [() => undefined]])('%o is no client', async (client) => {
     const { lockstep } = bench.open(driver)
     const error = await failureOf(lockstep.join(client as unknown as object, { lock: 'Transfer:1' }))
-    expect(error).toBeInstanceOf(DriverUnsupported)
+    expect(error).toBeInstanceOf(DriverUnsupportedError)
   })
 
   test.each(['repeatable read', 'serializable'])(
@@ -106,7 +112,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
         expect(before.isolation).toBe(level)
         await note(before, 'before')
         const error = await failureOf(caller.lockstep.join(client, { lock: 'Transfer:1' }))
-        expect(error).toBeInstanceOf(JoinRefused)
+        expect(error).toBeInstanceOf(JoinRefusedError)
         expect(error).toMatchObject({ keys: ['Transfer:1'] })
         expect(await bench.locksHeld()).toBe(0)
         await note(before, 'after')
@@ -130,9 +136,9 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
       await note(before, 'before')
       const startedAt = performance.now()
       const error = await failureOf(caller.lockstep.join(client, { lock: [...taken], waitMs }))
-      expect(error).toBeInstanceOf(LockTimeout)
+      expect(error).toBeInstanceOf(LockTimeoutError)
       expect(error).toMatchObject({ waitedFor: 'server' })
-      expect((error as LockTimeout).keys.toSorted()).toEqual(['Transfer:1', 'Transfer:2'])
+      expect((error as LockTimeoutError).keys.toSorted()).toEqual(['Transfer:1', 'Transfer:2'])
       expect(performance.now() - startedAt).toBeLessThan(waitMs + 2000)
       expect(await settingOf(before, 'lock_timeout')).toBe('7s')
       expect(await holder.lockstep.transaction({ lock: free ?? taken[0], waitMs: 0 }, async () => 'free')).toBe('free')

@@ -1,10 +1,10 @@
 import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
-import { ConnectionLost, JoinRefused, LocksIneffective, LockTimeout } from '../errors.ts'
-import { AFTER_END_MS, type Keys, Patience } from '../locks/index.ts'
+import { ConnectionLostError, JoinRefusedError, LocksIneffectiveError, LockTimeoutError } from '../errors.ts'
+import { AFTER_END_MS, type Keys, WaitBudget } from '../locks/index.ts'
 import { codeOf, GRACE_MS, NO_ACTIVE_TRANSACTION, standbyRefused, type StatementResult } from '../postgres/index.ts'
 import { noTransaction, wrapCallersClient } from './callersClient.ts'
-import { patiently } from './connections.ts'
-import type { Grounds } from './grounds.ts'
+import { withinBudget } from './connections.ts'
+import type { LockstepContext } from './lockstepContext.ts'
 import { planTransaction, readsFresh, type TransactionPlan } from './options.ts'
 import { OpenTransaction } from './transaction.ts'
 import { beginJoin, type Isolation, joinLocks, releaseSavepoint, rollbackToSavepoint } from './transactions.sql.ts'
@@ -29,27 +29,27 @@ const SAVEPOINT = 'lockstep_join'
  * the caller read before is not. Whatever fails here leaves the caller's transaction as it was.
  */
 export async function joinTransaction(
-  grounds: Grounds,
+  context: LockstepContext,
   client: unknown,
   options: JoinOptions,
 ): Promise<OpenTransaction> {
   checkOptions('join()', options, JOIN_OPTIONS)
-  const plan = planTransaction(grounds, options)
+  const plan = planTransaction(context, options)
   // Asking needs another connection, and the joiners may have them all.
-  if (grounds.readiness === undefined && (grounds.driver.hasIdle() || grounds.driver.hasRoom()))
-    await refuseIneffectiveLocks(grounds, plan)
-  const patience = new Patience(plan.waitMs, undefined, grounds.closing)
-  const checksConnections = grounds.readiness?.checksConnections ?? false
-  const connection = wrapCallersClient(grounds, client, 'join()')
+  if (context.readiness === undefined && (context.driver.hasIdle() || context.driver.hasCapacity()))
+    await refuseIneffectiveLocks(context, plan)
+  const budget = new WaitBudget(plan.waitMs, undefined, context.closing)
+  const checksConnections = context.readiness?.checksConnections ?? false
+  const connection = wrapCallersClient(context, client, 'join()')
   /** Sends one message. The client is the caller's: one that does not answer is left alone, and nothing more is sent through it. */
   const send = async (text: string, withinMs: number): Promise<StatementResult[]> => {
     const answer = connection.script(text)
     if (await isAnswered(answer, withinMs)) return answer
     connection.destroy()
-    throw clientSilent(plan, patience.waitedMs)
+    throw clientSilent(plan, budget.waitedMs)
   }
-  const { silenceMs } = grounds.silence
-  const budgetMs = (): number => (patience.leftMs > 0 ? patience.leftMs + GRACE_MS : AFTER_END_MS)
+  const { silenceMs } = context.silence
+  const budgetMs = (): number => (budget.leftMs > 0 ? budget.leftMs + GRACE_MS : AFTER_END_MS)
   const soon = (): number => Math.min(silenceMs, budgetMs())
   try {
     const results = await send(beginJoin(SAVEPOINT), soon()).catch((error: unknown) => {
@@ -57,10 +57,10 @@ export async function joinTransaction(
     })
     const row = results.at(-1)?.rows[0] as unknown
     const { isolation, standby } = row as { isolation: Isolation; standby: string }
-    const { enqueuing } = grounds
+    const { enqueuer } = context
     const { waitMs: turnMs, closing } = plan
     const joined = (): OpenTransaction =>
-      new OpenTransaction(connection, { isolation, enqueuing, grounds, plan, waitMs: turnMs, closing, joined: true })
+      new OpenTransaction(connection, { isolation, enqueuer, context, plan, waitMs: turnMs, closing, joined: true })
     const refusal = standby === 'true' ? standbyRefused() : refusalOf(isolation, plan)
     if (refusal !== undefined) {
       await send(releaseSavepoint(SAVEPOINT), soon())
@@ -71,13 +71,13 @@ export async function joinTransaction(
       return joined()
     }
     // lock_timeout 0 would mean: for ever.
-    const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : Math.max(0, Math.ceil(patience.remainingMs()))
+    const waitMs = plan.waitMs === false ? MAX_LOCK_TIMEOUT_MS : Math.max(0, Math.ceil(budget.remainingMs()))
     try {
-      const text = joinLocks(grounds.method, plan.locks, waitMs, checksConnections, SAVEPOINT)
+      const text = joinLocks(context.method, plan.locks, waitMs, checksConnections, SAVEPOINT)
       const answers = await send(text, budgetMs())
-      if (answers.at(-1)?.rows[0]?.['joined'] !== 'true') throw timedOut(plan, patience.waitedMs)
+      if (answers.at(-1)?.rows[0]?.['joined'] !== 'true') throw timedOut(plan, budget.waitedMs)
     } catch (error) {
-      if (!connection.lost && !(error instanceof LockTimeout)) await send(rollbackToSavepoint(SAVEPOINT), soon())
+      if (!connection.lost && !(error instanceof LockTimeoutError)) await send(rollbackToSavepoint(SAVEPOINT), soon())
       throw error
     }
     return joined()
@@ -91,18 +91,18 @@ export async function joinTransaction(
 const TRIAL_MS = 1000
 
 /** Whatever else is wrong with the server shows on the caller's own connection. */
-async function refuseIneffectiveLocks(grounds: Grounds, plan: TransactionPlan): Promise<void> {
-  const patience = new Patience(TRIAL_MS, undefined, plan.closing)
-  await patiently(grounds.ready(), patience, plan.locks).catch((error: unknown) => {
-    if (error instanceof LocksIneffective) throw error
+async function refuseIneffectiveLocks(context: LockstepContext, plan: TransactionPlan): Promise<void> {
+  const budget = new WaitBudget(TRIAL_MS, undefined, plan.closing)
+  await withinBudget(context.ready(), budget, plan.locks).catch((error: unknown) => {
+    if (error instanceof LocksIneffectiveError) throw error
   })
 }
 
 const MAX_LOCK_TIMEOUT_MS = 2_147_483_647
 
-function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefused | undefined {
+function refusalOf(isolation: Isolation, plan: TransactionPlan): JoinRefusedError | undefined {
   if (plan.locks.length === 0 || readsFresh(isolation)) return undefined
-  return new JoinRefused(
+  return new JoinRefusedError(
     `The joined transaction is ${isolation.toUpperCase()}: its snapshot is older than any lock taken now.`,
     {
       advice:
@@ -124,16 +124,16 @@ function isAnswered(answer: Promise<unknown>, withinMs: number): Promise<boolean
   })
 }
 
-function clientSilent(plan: TransactionPlan, waitedMs: number): ConnectionLost {
-  return new ConnectionLost(`The client given to join() did not answer within ${Math.round(waitedMs)} ms.`, {
+function clientSilent(plan: TransactionPlan, waitedMs: number): ConnectionLostError {
+  return new ConnectionLostError(`The client given to join() did not answer within ${Math.round(waitedMs)} ms.`, {
     advice: 'What became of its transaction is not known. Destroy the client, with release(true), and begin again.',
     keys: plan.allKeys,
   })
 }
 
-function timedOut(plan: TransactionPlan, waitedMs: number): LockTimeout {
+function timedOut(plan: TransactionPlan, waitedMs: number): LockTimeoutError {
   const keys = plan.locks.map((lock) => lock.key)
-  return new LockTimeout(`The lock on ${keys.join(', ')} was not granted within ${Math.round(waitedMs)} ms.`, {
+  return new LockTimeoutError(`The lock on ${keys.join(', ')} was not granted within ${Math.round(waitedMs)} ms.`, {
     advice: 'Nothing of it is held, and the joined transaction is as it was.',
     keys,
     waitedMs,

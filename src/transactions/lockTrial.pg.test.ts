@@ -4,7 +4,7 @@ import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { startIneffectiveLocks } from '../../tools/server/ineffectiveLocks.ts'
 import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LocksIneffective } from '../errors.ts'
+import { LocksIneffectiveError } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import type { LockstepOptions } from '../lockstepOptions.ts'
@@ -82,8 +82,10 @@ describe.each(DRIVERS)('with %s', (driver) => {
           message: expect.stringContaining('accepts locks and ignores them') as string,
         })
       }
-      await expect(lockstep.leases.acquire(key`Trial:lease`, { ttlMs: 1000 })).rejects.toBeInstanceOf(LocksIneffective)
-      await expect(lockstep.migrate()).rejects.toBeInstanceOf(LocksIneffective)
+      await expect(lockstep.leases.acquire(key`Trial:lease`, { ttlMs: 1000 })).rejects.toBeInstanceOf(
+        LocksIneffectiveError,
+      )
+      await expect(lockstep.migrate()).rejects.toBeInstanceOf(LocksIneffectiveError)
       expect(inside).toBe(0)
     })
     expect(await trials()).toEqual([])

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { LocksIneffective, type LocksIneffectiveReason } from '../errors.ts'
+import { LocksIneffectiveError, type LocksIneffectiveReason } from '../errors.ts'
 import { listedLocks, type LockMethod, type LockSet } from '../locks/index.ts'
 import {
   codeOf,
@@ -12,7 +12,7 @@ import {
   READ_ONLY_TRANSACTION,
   type SilenceWatch,
   standbyRefused,
-  StatementForgotten,
+  StatementForgottenError,
   type StatementResult,
 } from '../postgres/index.ts'
 import {
@@ -59,7 +59,7 @@ export interface Trial {
   /** Which kinds of connections were tried. */
   readonly kinds: ReadonlySet<ConnectionKind>
   /** What was found instead. */
-  readonly refusal: LocksIneffective | undefined
+  readonly refusal: LocksIneffectiveError | undefined
 }
 
 /** How long the first connection may wait for a lock that nobody else knows of. */
@@ -76,12 +76,12 @@ const BOTH_KINDS: ReadonlySet<ConnectionKind> = new Set(['direct', 'pooled'])
 const UNSUPPORTED: ReadonlySet<string> = new Set(['42883', '42601', FEATURE_NOT_SUPPORTED])
 
 /** A way in which transactions get their locks. */
-interface Way {
+interface LockPath {
   readonly isolation: Isolation
   readonly form: 'message' | 'kept statements' | 'waiting' | 'hand-over'
 }
 
-const ADVISORY_WAYS: readonly Way[] = [
+const ADVISORY_WAYS: readonly LockPath[] = [
   { isolation: 'read committed', form: 'message' },
   { isolation: 'read committed', form: 'kept statements' },
   { isolation: 'repeatable read', form: 'hand-over' },
@@ -89,7 +89,7 @@ const ADVISORY_WAYS: readonly Way[] = [
 ]
 
 /** Rows are locked at READ COMMITTED alone. A row that is not there yet is made while one waits. */
-const TABLE_WAYS: readonly Way[] = [{ isolation: 'read committed', form: 'waiting' }]
+const TABLE_WAYS: readonly LockPath[] = [{ isolation: 'read committed', form: 'waiting' }]
 
 /** Tries the locks on one connection or two. Both are left without a transaction, or destroyed. */
 export async function tryLocks(
@@ -107,12 +107,12 @@ export async function tryMore(method: LockMethod, silence: SilenceWatch, connect
 }
 
 /** What a step of the trial found. */
-class Found extends Error {
+class TrialFindingError extends Error {
   override readonly name = 'Found'
-  readonly refusal: LocksIneffective
+  readonly refusal: LocksIneffectiveError
   readonly kind: ConnectionKind
 
-  constructor(kind: ConnectionKind, refusal: LocksIneffective) {
+  constructor(kind: ConnectionKind, refusal: LocksIneffectiveError) {
     super(refusal.message)
     this.kind = kind
     this.refusal = refusal
@@ -142,7 +142,8 @@ class LockTrial {
       if (asks) await this.#refuseCitusWorker()
       return { excludes: this.#second !== undefined, kinds: this.#kinds, refusal: undefined }
     } catch (error) {
-      if (error instanceof Found) return { excludes: false, kinds: new Set([error.kind]), refusal: error.refusal }
+      if (error instanceof TrialFindingError)
+        return { excludes: false, kinds: new Set([error.kind]), refusal: error.refusal }
       const code = codeOf(error) ?? ''
       if (code === READ_ONLY_TRANSACTION) throw standbyRefused()
       if (!UNSUPPORTED.has(code)) throw error
@@ -156,7 +157,7 @@ class LockTrial {
     }
   }
 
-  async #try(way: Way): Promise<void> {
+  async #try(way: LockPath): Promise<void> {
     const locks: LockSet = [{ id: randomBytes(8).readBigInt64BE(), key: 'Lockstep:trial', shared: false }]
     try {
       const pid = await this.#take(this.#first, way, locks)
@@ -165,7 +166,7 @@ class LockTrial {
       if (this.#second === undefined) return await this.#mustBeListed(way, locks, pid)
       if (answer !== undefined) {
         await this.#mustReadAt(this.#first, pid, way)
-        throw new Found(kindOf(this.#first, pid), await this.#grantedTwice(this.#second, way))
+        throw new TrialFindingError(kindOf(this.#first, pid), await this.#grantedTwice(this.#second, way))
       }
       await this.#end(this.#first)
       await this.#end(this.#second)
@@ -176,10 +177,10 @@ class LockTrial {
   }
 
   /** Takes locks that are free, and reads under them. Gives the server process that has them. */
-  async #take(connection: Connection, way: Way, locks: LockSet): Promise<string> {
+  async #take(connection: Connection, way: LockPath, locks: LockSet): Promise<string> {
     const pid = await this.#open(connection, way, locks, FREE_LOCK_MS)
     if (pid === undefined) {
-      throw new Found(
+      throw new TrialFindingError(
         this.#kind(connection),
         ineffective(
           'never granted',
@@ -194,7 +195,7 @@ class LockTrial {
   }
 
   /** Opens a transaction with the locks. Gives the server process that has them; undefined where they were not granted. */
-  async #open(connection: Connection, way: Way, locks: LockSet, waitMs: number): Promise<string | undefined> {
+  async #open(connection: Connection, way: LockPath, locks: LockSet, waitMs: number): Promise<string | undefined> {
     this.#endings.set(connection, way.form === 'hand-over' ? cleanUpHandOver(locks) : ROLLBACK)
     const pending = this.#silence.start(connection, waitMs)
     try {
@@ -226,10 +227,10 @@ class LockTrial {
     this.#second = undefined
   }
 
-  async #mustReadAt(connection: Connection, pid: string, { isolation }: Way): Promise<void> {
+  async #mustReadAt(connection: Connection, pid: string, { isolation }: LockPath): Promise<void> {
     const { pid: reader } = await this.#ask<{ pid: string }>(connection, PLAIN_READ)
     if (reader === pid) return
-    throw new Found(
+    throw new TrialFindingError(
       kindOf(connection, pid),
       ineffective(
         'statements split',
@@ -239,12 +240,12 @@ class LockTrial {
     )
   }
 
-  async #mustBeListed({ isolation }: Way, locks: LockSet, pid: string): Promise<void> {
+  async #mustBeListed({ isolation }: LockPath, locks: LockSet, pid: string): Promise<void> {
     if (this.#method.name !== 'advisory') return
     const { listed } = await this.#ask<{ listed: string }>(this.#first, listedLocks(locks))
     if (Number(listed) === 1) return
     const { version } = await this.#describe(this.#first)
-    throw new Found(
+    throw new TrialFindingError(
       kindOf(this.#first, pid),
       ineffective(
         'not listed',
@@ -254,7 +255,7 @@ class LockTrial {
     )
   }
 
-  async #grantedTwice(second: Connection, { isolation }: Way): Promise<LocksIneffective> {
+  async #grantedTwice(second: Connection, { isolation }: LockPath): Promise<LocksIneffectiveError> {
     const [one, other] = [await this.#describe(this.#first), await this.#describe(second)]
     const what = `Two connections held the lock on one key at the same time, at ${isolation}`
     if (one.address !== other.address || one.started !== other.started) {
@@ -281,7 +282,7 @@ class LockTrial {
     const [nodes] = await this.#silence.script(this.#first, PGPOOL_NODES)
     const readers = (nodes?.rows ?? []).filter((row) => row['role'] !== 'primary' && Number(row['lb_weight']) > 0)
     if (readers.length === 0) return
-    throw new Found(
+    throw new TrialFindingError(
       this.#kind(this.#first),
       ineffective(
         'statements split',
@@ -300,7 +301,7 @@ class LockTrial {
     if (citus === null) return
     const { own } = await this.#ask<{ own: string }>(this.#first, CITUS_GROUP)
     if (own === '0') return
-    throw new Found(
+    throw new TrialFindingError(
       this.#kind(this.#first),
       ineffective(
         'Citus worker',
@@ -330,8 +331,8 @@ function ineffective(
   message: string,
   advice: string,
   cause?: unknown,
-): LocksIneffective {
-  return new LocksIneffective(message, { reason, advice, cause })
+): LocksIneffectiveError {
+  return new LocksIneffectiveError(message, { reason, advice, cause })
 }
 
 function openingOf(method: LockMethod, isolation: Isolation, locks: LockSet): Opening {
@@ -342,20 +343,25 @@ function openingOf(method: LockMethod, isolation: Isolation, locks: LockSet): Op
     shadows: [],
     numbers: undefined,
     withXid: true,
-    incarnation: undefined,
+    serverEpoch: undefined,
     checksConnections: false,
-    tellsWaiting: false,
+    reportsWaiting: false,
   }
 }
 
-function send(connection: Connection, { form }: Way, opening: Opening, waitMs: number): Promise<StatementResult[]> {
+function send(
+  connection: Connection,
+  { form }: LockPath,
+  opening: Opening,
+  waitMs: number,
+): Promise<StatementResult[]> {
   if (form === 'waiting') return connection.script(beginWaiting(opening, waitMs, false))
   if (form === 'hand-over') return connection.script(handOver(opening, waitMs))
   const kept = form === 'kept statements' ? beginKept(opening) : undefined
   const asked = kept && connection.ask?.(kept, KEPT_COLUMNS)
   return (
     asked?.catch((error: unknown) => {
-      if (!(error instanceof StatementForgotten)) throw error
+      if (!(error instanceof StatementForgottenError)) throw error
       return connection.script(`${ROLLBACK}; ${beginTrying(opening)}`)
     }) ?? connection.script(beginTrying(opening))
   )

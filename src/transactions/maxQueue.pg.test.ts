@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { type Key, key, QueueFull } from '../index.ts'
+import { type Key, key, QueueFullError } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -27,10 +27,10 @@ test.each(['pg', 'postgres.js'] as const)(
     // The last three are refused while all others wait.
     const refused = await Promise.all(calls.slice(10))
     for (const error of refused) {
-      expect(error).toBeInstanceOf(QueueFull)
+      expect(error).toBeInstanceOf(QueueFullError)
       expect(error).toMatchObject({ code: 'LOCKSTEP_QUEUE_FULL', waiting: 10 })
     }
-    expect((refused[0] as QueueFull).keys).toEqual(['Account:10'])
+    expect((refused[0] as QueueFullError).keys).toEqual(['Account:10'])
     leave.give()
     await holder
     expect(await Promise.all(calls.slice(0, 10))).toEqual(Array.from({ length: 10 }, () => 'served'))
@@ -46,7 +46,7 @@ test('callers that wait for the first answer of a server that is away are limite
   const ask = (id: number): Promise<unknown> =>
     outcomeOf(lockstep.transaction({ lock: key`Account:${id}`, signal: leaving.signal }, async () => 'served'))
   const calls = Array.from({ length: 11 }, (_, id) => ask(id))
-  expect(await calls[10]).toBeInstanceOf(QueueFull)
+  expect(await calls[10]).toBeInstanceOf(QueueFullError)
   leaving.abort()
   await Promise.all(calls)
   await proxy.close()

@@ -1,7 +1,7 @@
 import { checkFunction, checkOptions } from '../checkOptions.ts'
-import { InvalidOption, NestedTransaction } from '../errors.ts'
-import { nameOf } from './enqueuing.ts'
-import { type Place, runInFrame } from './frames.ts'
+import { InvalidOptionError, NestedTransactionError } from '../errors.ts'
+import { nameOf } from './enqueuer.ts'
+import { type FrameScope, runInFrame } from './frames.ts'
 import { planTransaction, readsFresh, type TransactionOptions, type TransactionPlan } from './options.ts'
 import type { OpenTransaction } from './transaction.ts'
 import { NESTED_OPTIONS, type NestedOptions } from './transactionInterface.ts'
@@ -11,7 +11,7 @@ const OUTERMOST = ['waitMs', 'noWait', 'signal', 'retry'] as const
 
 /** Runs the function as a part of an open transaction: a savepoint, under locks that are held already. */
 export async function runNested<T>(
-  outer: Place,
+  outer: FrameScope,
   options: NestedOptions,
   fn: (tx: OpenTransaction) => Promise<T>,
 ): Promise<T> {
@@ -22,23 +22,26 @@ export async function runNested<T>(
 }
 
 /** The function's code is inside the transaction, wherever the call was made from. */
-export function runInSavepoint<T>({ grounds, tx, plan }: Place, fn: (tx: OpenTransaction) => Promise<T>): Promise<T> {
-  return tx.nest((inner) => runInFrame({ grounds, tx: inner, plan }, () => fn(inner)))
+export function runInSavepoint<T>(
+  { context, tx, plan }: FrameScope,
+  fn: (tx: OpenTransaction) => Promise<T>,
+): Promise<T> {
+  return tx.nest((inner) => runInFrame({ context, tx: inner, plan }, () => fn(inner)))
 }
 
-function planNested({ grounds }: Place, options: TransactionOptions): TransactionPlan {
+function planNested({ context }: FrameScope, options: TransactionOptions): TransactionPlan {
   const useless = OUTERMOST.filter((name) => options?.[name] !== undefined)
   if (useless.length > 0) {
-    throw new InvalidOption(`tx.transaction() was given ${useless.map((name) => `\`${name}\``).join(', ')}.`, {
+    throw new InvalidOptionError(`tx.transaction() was given ${useless.map((name) => `\`${name}\``).join(', ')}.`, {
       advice: 'It waits for nothing and is not run again by itself. Give these options to the outermost transaction.',
     })
   }
   checkOptions('tx.transaction()', options, NESTED_OPTIONS)
-  return planTransaction(grounds, options)
+  return planTransaction(context, options)
 }
 
 /** Refuses what the open transaction does not have. */
-function refuseUnlessCovered({ tx, plan: outer }: Place, plan: TransactionPlan): void {
+function refuseUnlessCovered({ tx, plan: outer }: FrameScope, plan: TransactionPlan): void {
   const held = new Map(outer.declared.map((lock) => [lock.id, lock]))
   const missing = plan.declared.filter((lock) => {
     const same = held.get(lock.id)
@@ -47,7 +50,7 @@ function refuseUnlessCovered({ tx, plan: outer }: Place, plan: TransactionPlan):
   const [first] = missing
   if (first !== undefined) {
     const upgrade = held.has(first.id)
-    throw new NestedTransaction(
+    throw new NestedTransactionError(
       upgrade
         ? `The inner transaction wants ${first.key} exclusively, which the outer one holds shared.`
         : `The inner transaction wants ${missing.map((lock) => lock.key).join(', ')}, which the outer one does not hold.`,
@@ -61,7 +64,7 @@ function refuseUnlessCovered({ tx, plan: outer }: Place, plan: TransactionPlan):
   const declared = new Set(outer.streams.map(nameOf))
   const undeclared = plan.streams.find((stream) => !declared.has(nameOf(stream)))
   if (undeclared !== undefined) {
-    throw new NestedTransaction(
+    throw new NestedTransactionError(
       `The inner transaction declares the stream ${undeclared.topic}/${undeclared.key}, which the outer one does not.`,
       { advice: 'Declare every stream in the outermost transaction.', keys: plan.allKeys },
     )
@@ -71,9 +74,12 @@ function refuseUnlessCovered({ tx, plan: outer }: Place, plan: TransactionPlan):
     plan.isolation !== tx.isolation &&
     !(readsFresh(plan.isolation) && readsFresh(tx.isolation))
   ) {
-    throw new NestedTransaction(`The inner transaction wants ${plan.isolation}, the outer one is ${tx.isolation}.`, {
-      advice: 'Give the outermost transaction the isolation that its parts need.',
-      keys: plan.allKeys,
-    })
+    throw new NestedTransactionError(
+      `The inner transaction wants ${plan.isolation}, the outer one is ${tx.isolation}.`,
+      {
+        advice: 'Give the outermost transaction the isolation that its parts need.',
+        keys: plan.allKeys,
+      },
+    )
   }
 }

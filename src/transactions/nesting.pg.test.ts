@@ -10,11 +10,11 @@ import {
 } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import {
-  InvalidOption,
-  NestedTransaction,
+  InvalidOptionError,
+  NestedTransactionError,
   type Transaction,
-  TransactionEnded,
-  TransactionRolledBack,
+  TransactionEndedError,
+  TransactionRolledBackError,
 } from '../index.ts'
 
 const database = await testDatabase()
@@ -73,10 +73,10 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
         ran = true
       })
       const error = await failureOf(inner)
-      expect(error).toBeInstanceOf(NestedTransaction)
+      expect(error).toBeInstanceOf(NestedTransactionError)
       expect(error).toMatchObject({ code: 'LOCKSTEP_NESTED_TRANSACTION' })
-      expect((error as NestedTransaction).keys.toSorted()).toEqual(['Stock:a', 'Stock:b'])
-      expect((error as NestedTransaction).message).toContain('Stock:a')
+      expect((error as NestedTransactionError).keys.toSorted()).toEqual(['Stock:a', 'Stock:b'])
+      expect((error as NestedTransactionError).message).toContain('Stock:a')
       await note(tx, 'outer')
     })
     expect(ran).toBe(false)
@@ -86,9 +86,11 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
   test('also inside a transaction that has no lock at all, and inside a savepoint', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({}, async (tx) => {
-      await expect(tx.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(NestedTransaction)
+      await expect(tx.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(NestedTransactionError)
       await tx.savepoint(async (inner) => {
-        await expect(inner.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(NestedTransaction)
+        await expect(inner.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(
+          NestedTransactionError,
+        )
       })
     })
   })
@@ -98,7 +100,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     await lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async (tx) => {
       for (const isolation of ['read committed', 'repeatable read'] as const) {
         const inner = tx.transaction({ lock: 'Order:1', isolation }, async () => 1)
-        await expect(inner).rejects.toBeInstanceOf(NestedTransaction)
+        await expect(inner).rejects.toBeInstanceOf(NestedTransactionError)
       }
       expect(await tx.transaction({ isolation: 'serializable' }, async (part) => part.isolation)).toBe('serializable')
       expect(await tx.transaction({}, async (part) => part.isolation)).toBe('serializable')
@@ -109,7 +111,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1', lockShared: 'Ledger:open' }, async (tx) => {
       const upgrade = await failureOf(tx.transaction({ lock: 'Ledger:open' }, async () => 1))
-      expect(upgrade).toBeInstanceOf(NestedTransaction)
+      expect(upgrade).toBeInstanceOf(NestedTransactionError)
       expect(upgrade).toMatchObject({ keys: ['Ledger:open'] })
       expect(await tx.transaction({ lockShared: 'Order:1' }, async () => 'covered')).toBe('covered')
       expect(await tx.transaction({ lockShared: 'Ledger:open' }, async () => 'same')).toBe('same')
@@ -204,7 +206,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
       )
       await opened.given
     })
-    expect(await failureOf(first)).toBeInstanceOf(TransactionRolledBack)
+    expect(await failureOf(first)).toBeInstanceOf(TransactionRolledBackError)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await tx.savepoint(async (inner) => {
         await note(inner, 'next')
@@ -227,9 +229,9 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
       }
       strays = [tx.savepoint(() => ended.given), tx.savepoint(second), tx.transaction({}, second)].map(failureOf)
     })
-    expect(await failureOf(outer)).toBeInstanceOf(TransactionRolledBack)
+    expect(await failureOf(outer)).toBeInstanceOf(TransactionRolledBackError)
     ended.give()
-    for (const error of await Promise.all(strays)) expect(error).toBeInstanceOf(TransactionEnded)
+    for (const error of await Promise.all(strays)) expect(error).toBeInstanceOf(TransactionEndedError)
     expect(ran).toBe(false)
   })
 
@@ -238,10 +240,10 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const options = { lock: 'Order:1', waitMs: 5, signal: new AbortController().signal, retry: false } as const
       const error = await failureOf(tx.transaction(options, async () => 1))
-      expect(error).toBeInstanceOf(InvalidOption)
+      expect(error).toBeInstanceOf(InvalidOptionError)
       expect((error as Error).message).toMatch(/`waitMs`, `signal`, `retry`.*outermost/s)
-      await expect(tx.transaction({}, undefined as never)).rejects.toBeInstanceOf(InvalidOption)
-      await expect(tx.transaction(undefined as never, async () => 1)).rejects.toBeInstanceOf(InvalidOption)
+      await expect(tx.transaction({}, undefined as never)).rejects.toBeInstanceOf(InvalidOptionError)
+      await expect(tx.transaction(undefined as never, async () => 1)).rejects.toBeInstanceOf(InvalidOptionError)
     })
   })
 
@@ -252,7 +254,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
       const event = { ...trades!, payload: 1 }
       await tx.transaction({ streams: [trades!], isolation: 'serializable' }, (part) => part.enqueue(event))
       const error = await failureOf(tx.transaction({ streams: [trades!, orders!] }, async () => 1))
-      expect(error).toBeInstanceOf(NestedTransaction)
+      expect(error).toBeInstanceOf(NestedTransactionError)
       expect((error as Error).message).toContain('orders/main')
     })
   })
@@ -270,7 +272,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
           throw new Error('undone')
         })
         await expect(undone).rejects.toThrow('undone')
-        await expect(tx.transaction({ lock: 'Order:2' }, async () => 1)).rejects.toBeInstanceOf(NestedTransaction)
+        await expect(tx.transaction({ lock: 'Order:2' }, async () => 1)).rejects.toBeInstanceOf(NestedTransactionError)
       }
       const event = { topic: 'trades', key: 'main', seq: 1, id: '6f2c1f2e-94a1-4c55-b1d5-3f0a5c1d6f10' }
       const run: Record<string, () => Promise<unknown>> = {
@@ -304,7 +306,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
       passedOn!.savepoint(() => lockstep.transaction({}, async () => 1)),
       passedOn!.transaction({}, () => lockstep.transaction({}, async () => 1)),
     ]) {
-      expect(await failureOf(call)).toBeInstanceOf(NestedTransaction)
+      expect(await failureOf(call)).toBeInstanceOf(NestedTransactionError)
     }
     done.give()
     await outer

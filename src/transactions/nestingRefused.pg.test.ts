@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { DRIVERS, failureOf, holding, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { InvalidOption, LockTimeout, NestedTransaction } from '../index.ts'
+import { InvalidOptionError, LockTimeoutError, NestedTransactionError } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -16,7 +16,7 @@ describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same 
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       for (const options of [{}, { lock: 'Order:1' }, { lock: 'Stock:main' }] as const) {
         const error = await failureOf(lockstep.transaction(options, async () => (ran = true)))
-        expect(error).toBeInstanceOf(NestedTransaction)
+        expect(error).toBeInstanceOf(NestedTransactionError)
         expect(error).toMatchObject({ code: 'LOCKSTEP_NESTED_TRANSACTION' })
         expect((error as Error).message).toMatch(/which holds Order:1.*tx\.transaction\(\).*lockstep\.detached\(fn\)/s)
       }
@@ -30,7 +30,7 @@ describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same 
     const { lockstep } = bench.open(driver)
     const inner = async (): Promise<void> => {
       await new Promise((resolve) => setImmediate(resolve))
-      expect(await failureOf(lockstep.transaction({}, async () => 1))).toBeInstanceOf(NestedTransaction)
+      expect(await failureOf(lockstep.transaction({}, async () => 1))).toBeInstanceOf(NestedTransactionError)
     }
     await lockstep.transaction({}, async (tx) => {
       await tx.savepoint(inner)
@@ -45,7 +45,7 @@ describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same 
     const two = bench.open(driver, { url: elsewhere.url })
     await one.lockstep.transaction({}, () =>
       two.lockstep.transaction({}, async () => {
-        expect(await failureOf(one.lockstep.transaction({}, async () => 1))).toBeInstanceOf(NestedTransaction)
+        expect(await failureOf(one.lockstep.transaction({}, async () => 1))).toBeInstanceOf(NestedTransactionError)
       }),
     )
   })
@@ -53,7 +53,7 @@ describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same 
   test('with a rollout, too', async () => {
     const { lockstep } = bench.open(driver, { rollout: { default: 'off' } })
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
-      expect(await failureOf(lockstep.transaction({}, async () => 1))).toBeInstanceOf(NestedTransaction)
+      expect(await failureOf(lockstep.transaction({}, async () => 1))).toBeInstanceOf(NestedTransactionError)
       expect(await tx.transaction({ lock: 'Order:1' }, async () => 'part')).toBe('part')
     })
   })
@@ -80,14 +80,14 @@ describe.each(DRIVERS)('lockstep.detached(), %s', (driver) => {
     await lockstep.transaction({}, async () => {
       expect(lockstep.detached(() => 42)).toBe(42)
       expect(await lockstep.detached(() => lockstep.transaction({}, async () => 'own'))).toBe('own')
-      expect(await failureOf(lockstep.transaction({}, async () => 1))).toBeInstanceOf(NestedTransaction)
+      expect(await failureOf(lockstep.transaction({}, async () => 1))).toBeInstanceOf(NestedTransactionError)
       const inner = lockstep.detached(() =>
         lockstep.transaction({}, () => lockstep.transaction({}, async () => 'nested in its own')),
       )
-      expect(await failureOf(inner)).toBeInstanceOf(NestedTransaction)
+      expect(await failureOf(inner)).toBeInstanceOf(NestedTransactionError)
     })
     expect(lockstep.detached(() => 'outside of all')).toBe('outside of all')
-    expect(() => lockstep.detached(undefined as never)).toThrow(InvalidOption)
+    expect(() => lockstep.detached(undefined as never)).toThrow(InvalidOptionError)
   })
 
   test('what waits in it for a lock of its caller ends with waitMs, and the error says who holds it', async () => {
@@ -98,7 +98,7 @@ describe.each(DRIVERS)('lockstep.detached(), %s', (driver) => {
         const error = await failureOf(
           lockstep.detached(() => waiting.transaction({ lock: 'Order:1', waitMs: 50 }, async () => 1)),
         )
-        expect(error).toBeInstanceOf(LockTimeout)
+        expect(error).toBeInstanceOf(LockTimeoutError)
         expect((error as Error).message).toContain('Order:1 is held by the transaction that this call was made from.')
       }
     })
@@ -111,12 +111,12 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     const two = bench.open(driver)
     await one.lockstep.transaction({ lock: 'Order:1', lockShared: 'Ledger:open' }, async () => {
       const same = await failureOf(two.lockstep.transaction({ lock: 'Order:1' }, async () => 1))
-      expect(same).toBeInstanceOf(NestedTransaction)
+      expect(same).toBeInstanceOf(NestedTransactionError)
       expect(same).toMatchObject({ keys: ['Order:1'] })
       const upgrade = two.lockstep.transaction({ lock: ['Stock:main', 'Ledger:open'] }, async () => 1)
-      await expect(upgrade).rejects.toBeInstanceOf(NestedTransaction)
+      await expect(upgrade).rejects.toBeInstanceOf(NestedTransactionError)
       const reader = two.lockstep.transaction({ lockShared: 'Order:1' }, async () => 1)
-      await expect(reader).rejects.toBeInstanceOf(NestedTransaction)
+      await expect(reader).rejects.toBeInstanceOf(NestedTransactionError)
       expect(await two.lockstep.transaction({ lockShared: 'Ledger:open' }, async () => 'both read')).toBe('both read')
       expect(await two.lockstep.transaction({ lock: 'Stock:main' }, async () => 'another')).toBe('another')
     })
@@ -128,7 +128,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     await one.lockstep.transaction({ lock: 'Order:1' }, async () => {
       for (const options of [{}, { lock: 'Stock:main' }, { lock: 'Order:1' }] as const) {
         const error = await failureOf(two.transaction({ ...options, waitMs: false }, async () => 1))
-        expect(error).toBeInstanceOf(NestedTransaction)
+        expect(error).toBeInstanceOf(NestedTransactionError)
         expect((error as Error).message).toMatch(/Every connection of the pool \(1\).*Order:1/)
       }
     })
@@ -144,7 +144,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
         await inner.transaction({}, async () => {
           await two.transaction({ lock: 'Stock:main' }, async () => {
             const error = await failureOf(three.transaction({ waitMs: false }, async () => 1))
-            expect(error).toBeInstanceOf(NestedTransaction)
+            expect(error).toBeInstanceOf(NestedTransactionError)
             expect((error as Error).message).toMatch(/pool \(2\).*Stock:main.*Order:1/)
           })
         })
@@ -191,7 +191,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     const letGo = await holding(three.lockstep, 'Order:1')
     await one.lockstep.transaction({ lock: 'Order:1' }, async () => {
       const error = await failureOf(two.lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => 1))
-      expect(error).toBeInstanceOf(LockTimeout)
+      expect(error).toBeInstanceOf(LockTimeoutError)
       expect((error as Error).message).not.toContain('made from')
     })
     await letGo()

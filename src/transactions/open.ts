@@ -1,29 +1,29 @@
-import { ConnectionLost, LockstepError } from '../errors.ts'
-import { AFTER_END_MS, type Patience } from '../locks/index.ts'
+import { ConnectionLostError, LockstepError } from '../errors.ts'
+import { AFTER_END_MS, type WaitBudget } from '../locks/index.ts'
 import { lockAcquired, lockContended } from '../observe/index.ts'
 import {
   codeOf,
   type Connection,
   FEATURE_NOT_SUPPORTED,
-  incarnationExpression,
+  serverEpochExpression,
   LOCK_NOT_AVAILABLE,
   meansConnectionLost,
   READ_ONLY_TRANSACTION,
   type Readiness,
-  StatementForgotten,
+  StatementForgottenError,
   type StatementResult,
   standbyRefused,
 } from '../postgres/index.ts'
-import { AnswerWatch, LeftBehind } from './answerWatch.ts'
-import { pause } from './askAgain.ts'
+import { AbandonedOpeningError, AnswerWatch } from './answerWatch.ts'
+import { pause } from './retryPause.ts'
 import { type Cancel, cancelRunning } from './cancelRunning.ts'
-import { checkout, checkoutFailed, isUnusable, lostWhileOpening, patiently, within } from './connections.ts'
-import type { Grounds } from './grounds.ts'
-import { leave, leaveAndLook } from './leave.ts'
-import { nameOf, type StreamNumbers } from './enqueuing.ts'
+import { checkout, checkoutFailed, isUnusable, lostWhileOpening, within, withinBudget } from './connections.ts'
+import type { LockstepContext } from './lockstepContext.ts'
+import { abandonAndFindHolders, abandonOpening } from './abandonOpening.ts'
+import { nameOf, type StreamNumbers } from './enqueuer.ts'
 import type { TransactionPlan } from './options.ts'
 import { isKnown } from './serverCheck.ts'
-import { placedSliceMs, unplacedSliceMs } from './slices.ts'
+import { sliceWithoutSlotMs, sliceWithSlotMs } from './waitSlices.ts'
 import {
   beginKept,
   beginTrying,
@@ -31,7 +31,7 @@ import {
   cleanUpHandOver,
   hadToWait,
   handOver,
-  incarnationOf,
+  serverEpochOf,
   KEPT_COLUMNS,
   lastNumbers,
   shadowsOf,
@@ -45,7 +45,7 @@ import {
 export interface Trace {
   readonly xid: string
   readonly pid: number
-  readonly incarnation: string
+  readonly serverEpoch: string
 }
 
 /** An open transaction whose locks are granted. */
@@ -63,16 +63,21 @@ export interface Opened {
 const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEATURE_NOT_SUPPORTED])
 
 /** Opens the transaction with its locks, or throws with nothing held. */
-export function open(grounds: Grounds, plan: TransactionPlan, patience: Patience, queued: boolean): Promise<Opened> {
-  return new WayIn(grounds, plan, patience, queued).enter()
+export function open(
+  context: LockstepContext,
+  plan: TransactionPlan,
+  budget: WaitBudget,
+  queued: boolean,
+): Promise<Opened> {
+  return new TransactionOpening(context, plan, budget, queued).enter()
 }
 
 /** A caller's way into its transaction. The quick way is one function: every promise more costs all a percent, with AsyncLocalStorage. */
-class WayIn {
+class TransactionOpening {
   readonly #byHandOver: boolean
-  readonly #grounds: Grounds
+  readonly #context: LockstepContext
   readonly #plan: TransactionPlan
-  readonly #patience: Patience
+  readonly #budget: WaitBudget
   readonly #answers: AnswerWatch
   #connection!: Connection
   #readiness!: Readiness
@@ -82,55 +87,55 @@ class WayIn {
   /** Whether one of the locks has yet to be made. */
   #isNew = false
 
-  constructor(grounds: Grounds, plan: TransactionPlan, patience: Patience, queued: boolean) {
+  constructor(context: LockstepContext, plan: TransactionPlan, budget: WaitBudget, queued: boolean) {
     this.#byHandOver = plan.isolation !== 'read committed' && plan.locks.length > 0
-    this.#grounds = grounds
+    this.#context = context
     this.#plan = plan
-    this.#patience = patience
-    this.#answers = new AnswerWatch(grounds.silence, patience)
+    this.#budget = budget
+    this.#answers = new AnswerWatch(context.silence, budget)
     this.#contended = queued
   }
 
   async enter(): Promise<Opened> {
-    const { driver, readiness, limit } = this.#grounds
-    const { locks, stay } = this.#plan
-    const patience = this.#patience
-    patience.stage = 'connection'
+    const { driver, readiness, limit } = this.#context
+    const { locks, retention } = this.#plan
+    const budget = this.#budget
+    budget.stage = 'connection'
     for (let round = 0; ; round++) {
-      const stays = stay?.holds
+      const stays = retention?.holds
       try {
         this.#readiness = readiness ?? (await this.#becomeReady())
-        this.#connection = await (stay?.connect(driver, patience, locks) ??
-          checkout(driver, patience, locks, round === 0 ? limit : undefined))
+        this.#connection = await (retention?.connect(driver, budget, locks) ??
+          checkout(driver, budget, locks, round === 0 ? limit : undefined))
       } catch (error) {
-        throw checkoutFailed(error, patience, locks)
+        throw checkoutFailed(error, budget, locks)
       }
       this.#inTransaction = false
       this.#isNew = false
       try {
-        let opened: Opened | 'unknown life' | undefined
+        let opened: Opened | 'unknown epoch' | undefined
         if (this.#byHandOver) {
           opened = await this.#handOver(round)
         } else if (stays !== true && this.#expectsToWait()) {
-          opened = await this.#wait(true, round).finally(() => this.#grounds.places.give())
+          opened = await this.#wait(true, round).finally(() => this.#context.waitSlots.release())
         } else {
-          const hurries = patience.mayHurry
+          const hurries = budget.mayHurry
           if (!hurries) this.#answers.start(this.#connection)
           try {
             const answer = this.#try()
             opened = this.#accept(await (hurries ? this.#answers.of(this.#connection, answer, this.#leaving) : answer))
           } catch (error) {
-            if (!(error instanceof StatementForgotten)) throw error
+            if (!(error instanceof StatementForgottenError)) throw error
             this.#answers.stop()
             opened = this.#accept(await this.#send(`${ROLLBACK}; ${beginTrying(this.#opening())}`))
           } finally {
             this.#answers.stop()
           }
-          if (opened === undefined || opened === 'unknown life') opened = await this.#enterSlowly(opened, round)
+          if (opened === undefined || opened === 'unknown epoch') opened = await this.#openSlowly(opened, round)
         }
         if (opened !== undefined) return opened
       } catch (error) {
-        if (error instanceof LeftBehind) throw error.failure ?? patience.failure(patience.stage, locks)
+        if (error instanceof AbandonedOpeningError) throw error.failure ?? budget.failure(budget.stage, locks)
         // Nothing ran yet, and the connection is destroyed: the next one may answer.
         if (this.#answers.suggestsAnother) continue
         await this.#abandon(error)
@@ -139,26 +144,26 @@ class WayIn {
       // Only at first: a call that waits already is not refused because of later ones.
       const refusal = round === 0 ? limit.begin(locks[0]?.key, 0) : limit.goOn()
       if (refusal !== undefined) throw refusal
-      await pause(round, patience)
+      await pause(round, budget)
       limit.end()
-      if (patience.over) throw patience.failure('server', locks)
+      if (budget.over) throw budget.failure('server', locks)
     }
   }
 
   /** Before the first answer of the server all wait for one, also while it is away. */
   async #becomeReady(): Promise<Readiness> {
-    const { limit } = this.#grounds
+    const { limit } = this.#context
     const { locks } = this.#plan
     const refusal = limit.begin(locks[0]?.key, 0)
     if (refusal !== undefined) throw refusal
     try {
-      return await patiently(this.#grounds.ready(), this.#patience, locks)
+      return await withinBudget(this.#context.ready(), this.#budget, locks)
     } finally {
       limit.end()
     }
   }
 
-  /** Rejects with a `StatementForgotten` where the same may be asked once more, after a rollback. */
+  /** Rejects with a `StatementForgottenError` where the same may be asked once more, after a rollback. */
   #try(): Promise<StatementResult[]> {
     this.#inTransaction = true
     const opening = this.#opening()
@@ -168,12 +173,12 @@ class WayIn {
 
   /** Whether the quick way would only be refused, and there is a place to wait at the server. */
   #expectsToWait(): boolean {
-    const { contention, method, places } = this.#grounds
-    if (!contention.expects(this.#plan.locks) || method.name !== 'advisory' || this.#patience.asksOnce) return false
+    const { contention, method, waitSlots } = this.#context
+    if (!contention.expects(this.#plan.locks) || method.name !== 'advisory' || this.#budget.triesOnce) return false
     // On a connection that is not yet known, an abort could not cancel the wait, and a grant might have to be given back to look
     // up in which life of the server it is.
     const { memory } = this.#connection
-    return memory?.pooled === false && memory.incarnation !== undefined && places.tryTake()
+    return memory?.pooled === false && memory.serverEpoch !== undefined && waitSlots.tryTake()
   }
 
   /** Waits at the server, slice after slice where there is a place for that. Undefined: not granted, and no place. */
@@ -188,7 +193,7 @@ class WayIn {
       // Who has asked before knows that it was taken.
       if (!begun) this.#learnContention(hadToWait(results))
       const granted = this.#accept(results)
-      if (granted === 'unknown life') await this.#learnLife()
+      if (granted === 'unknown epoch') await this.#readServerEpoch()
       else if (granted !== undefined) return granted
     }
     await this.#leave()
@@ -198,33 +203,33 @@ class WayIn {
 
   #learnContention(waited: boolean): void {
     if (waited) this.#reportContention()
-    else this.#grounds.contention.forget(this.#plan.locks)
+    else this.#context.contention.forget(this.#plan.locks)
   }
 
   /**
    * After the quick way was refused. Undefined where somebody else holds a lock and there is no place to wait at the server: ask
    * again later.
    */
-  async #enterSlowly(refusal: 'unknown life' | undefined, round: number): Promise<Opened | undefined> {
+  async #openSlowly(refusal: 'unknown epoch' | undefined, round: number): Promise<Opened | undefined> {
     let placed = false
     try {
-      for (let opened: Opened | 'unknown life' | undefined = refusal; opened === 'unknown life';) {
-        await this.#learnLife()
+      for (let opened: Opened | 'unknown epoch' | undefined = refusal; opened === 'unknown epoch';) {
+        await this.#readServerEpoch()
         opened = this.#accept(await this.#send(beginTrying(this.#opening())))
-        if (opened !== undefined && opened !== 'unknown life') return opened
+        if (opened !== undefined && opened !== 'unknown epoch') return opened
       }
       if (!this.#isNew) this.#reportContention()
-      if (this.#patience.over && !this.#isNew) throw await this.#giveUp()
-      placed = this.#grounds.places.tryTake()
+      if (this.#budget.over && !this.#isNew) throw await this.#giveUp()
+      placed = this.#context.waitSlots.tryTake()
       return await this.#wait(placed, round)
     } finally {
-      if (placed) this.#grounds.places.give()
+      if (placed) this.#context.waitSlots.release()
     }
   }
 
   /** The way in for isolation levels that take their snapshot with the first statement. */
   async #handOver(round: number): Promise<Opened | undefined> {
-    const placed = this.#grounds.places.tryTake()
+    const placed = this.#context.waitSlots.tryTake()
     try {
       const longest = Math.max(1, this.#longestSlice(placed, round))
       for (;;) {
@@ -241,21 +246,21 @@ class WayIn {
           this.#connection.release()
           return undefined
         }
-        if (opening.tellsWaiting && hadToWait(results)) this.#reportContention()
+        if (opening.reportsWaiting && hadToWait(results)) this.#reportContention()
         const granted = this.#accept(results)
-        if (granted !== 'unknown life') return granted
-        await this.#learnLife()
+        if (granted !== 'unknown epoch') return granted
+        await this.#readServerEpoch()
       }
     } finally {
-      if (placed) this.#grounds.places.give()
+      if (placed) this.#context.waitSlots.release()
     }
   }
 
   /** How long this attempt may wait at the server at a time; 0: not at all. */
   #longestSlice(placed: boolean, round: number): number {
-    if (placed) return placedSliceMs(this.#connection.memory?.pooled === false, this.#readiness.longestStatementMs)
+    if (placed) return sliceWithSlotMs(this.#connection.memory?.pooled === false, this.#readiness.longestStatementMs)
     // With one connection for everything nobody ever has a place, and nobody who holds a lock is kept waiting.
-    return unplacedSliceMs(round, this.#isNew || this.#grounds.driver.poolSize === 1)
+    return sliceWithoutSlotMs(round, this.#isNew || this.#context.driver.poolSize === 1)
   }
 
   #opening(): Opening {
@@ -264,45 +269,45 @@ class WayIn {
     // A driver that does not say beforehand which connection it gives us: where the last one was direct and known, so is most
     // likely this one; if not, it is asked afterwards.
     const known =
-      memory === undefined ? this.#grounds.route.direct : memory.pooled === false && memory.incarnation !== undefined
+      memory === undefined ? this.#context.route.direct : memory.pooled === false && memory.serverEpoch !== undefined
     return {
       isolation: plan.isolation,
-      method: this.#grounds.method,
+      method: this.#context.method,
       locks: plan.locks,
       shadows: plan.shadows,
-      numbers: plan.streams.length === 0 ? undefined : lastNumbers(this.#grounds.quotedSchema, plan.streams),
+      numbers: plan.streams.length === 0 ? undefined : lastNumbers(this.#context.quotedSchema, plan.streams),
       withXid: plan.resolvesCommit,
-      incarnation: plan.resolvesCommit && !known ? incarnationExpression(this.#grounds.quotedSchema) : undefined,
+      serverEpoch: plan.resolvesCommit && !known ? serverEpochExpression(this.#context.quotedSchema) : undefined,
       checksConnections: this.#readiness.checksConnections,
-      tellsWaiting: lockContended.hasSubscribers || lockAcquired.hasSubscribers,
+      reportsWaiting: lockContended.hasSubscribers || lockAcquired.hasSubscribers,
     }
   }
 
   /** Reads the answers to an opening message. Undefined: a lock is taken. */
-  #accept(results: readonly StatementResult[]): Opened | 'unknown life' | undefined {
+  #accept(results: readonly StatementResult[]): Opened | 'unknown epoch' | undefined {
     const row = results.at(-1)?.rows[0] as unknown as OpeningRow
     if (row.held === 'standby') throw standbyRefused()
     const pid = Number(row.pid)
-    const told = this.#byHandOver ? incarnationOf(results) : row.incarnation
+    const told = this.#byHandOver ? serverEpochOf(results) : row.incarnation
     const { memory, protocolPid } = this.#connection
     if (memory !== undefined && protocolPid !== undefined) {
       memory.pooled = protocolPid !== pid
-      this.#grounds.route.direct = !memory.pooled
-      if (typeof told === 'string') memory.incarnation = told
+      this.#context.route.direct = !memory.pooled
+      if (typeof told === 'string') memory.serverEpoch = told
     }
     // Null: the first to come after a crash. Undefined: not asked, because this connection was thought to be known.
-    const incarnation = told === undefined ? memory?.incarnation : (told ?? undefined)
-    if (this.#plan.resolvesCommit && incarnation === undefined) return 'unknown life'
-    if (!isKnown(this.#readiness, memory?.pooled, told)) return 'unknown life'
+    const serverEpoch = told === undefined ? memory?.serverEpoch : (told ?? undefined)
+    if (this.#plan.resolvesCommit && serverEpoch === undefined) return 'unknown epoch'
+    if (!isKnown(this.#readiness, memory?.pooled, told)) return 'unknown epoch'
     if (row.held === null) {
       // A row that is not there yet is not somebody else's.
       this.#isNew = row.existing !== undefined && Number(row.existing) < this.#plan.locks.length
       return undefined
     }
     // A wait that was given up can still have been granted.
-    if (this.#patience.aborted) throw this.#patience.failure('server', this.#plan.locks)
+    if (this.#budget.aborted) throw this.#budget.failure('server', this.#plan.locks)
     const trace =
-      incarnation !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, incarnation } : undefined
+      serverEpoch !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, serverEpoch } : undefined
     if (this.#plan.shadows.length > 0) this.#followShadows(results)
     const numbers = this.#numbersIn(results)
     return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, numbers }
@@ -319,26 +324,26 @@ class WayIn {
     const { places, began } = shadowsOf(results)
     for (const place of places) {
       const shadow = this.#plan.shadows[place]
-      if (shadow !== undefined) this.#grounds.shadows.follow(shadow, began)
+      if (shadow !== undefined) this.#context.shadows.follow(shadow, began)
     }
   }
 
   /** Finds out which server this is and in which life, and tries the locks where nobody has; then we start over. */
-  async #learnLife(): Promise<void> {
+  async #readServerEpoch(): Promise<void> {
     await this.#leave()
-    const learning = this.#grounds.know(this.#connection, this.#readiness)
+    const learning = this.#context.know(this.#connection, this.#readiness)
     this.#readiness = await this.#answers.of(this.#connection, learning, this.#leaving)
     const { memory } = this.#connection
-    if (memory !== undefined) memory.incarnation = this.#readiness.incarnation.value
+    if (memory !== undefined) memory.serverEpoch = this.#readiness.serverEpoch.value
   }
 
   /** Waits at the server for one slice. */
   #slice(message: (sliceMs: number) => string, longest: number): Promise<StatementResult[]> {
-    const sliceMs = Math.max(1, Math.min(longest, this.#patience.remainingMs()))
+    const sliceMs = Math.max(1, Math.min(longest, this.#budget.remainingMs()))
     const connection = this.#connection
     this.#inTransaction = true
     const answer = connection.script(message(sliceMs))
-    const cancel = (): Cancel => cancelRunning(this.#grounds, connection)
+    const cancel = (): Cancel => cancelRunning(this.#context, connection)
     return this.#answers.ofSlice(connection, sliceMs, answer, this.#leaving, cancel)
   }
 
@@ -346,9 +351,9 @@ class WayIn {
   async #afterRefusal(refusal: unknown): Promise<undefined> {
     const tookTooLong = codeOf(refusal) === LOCK_NOT_AVAILABLE && !this.#connection.lost
     // One that was cancelled had waited, too.
-    if (tookTooLong || this.#patience.aborted) this.#reportContention()
+    if (tookTooLong || this.#budget.aborted) this.#reportContention()
     if (!tookTooLong) throw refusal
-    if (this.#patience.over) throw await this.#giveUp()
+    if (this.#budget.over) throw await this.#giveUp()
   }
 
   async #send(text: string): Promise<StatementResult[]> {
@@ -362,13 +367,13 @@ class WayIn {
   }
 
   #reportContention(): void {
-    this.#patience.stage = 'server'
-    this.#grounds.contention.note(this.#plan.locks)
+    this.#budget.stage = 'server'
+    this.#context.contention.note(this.#plan.locks)
     if (this.#contended) return
     this.#contended = true
     if (!lockContended.hasSubscribers) return
     const { keys, sharedKeys } = this.#plan
-    lockContended.publish({ schema: this.#grounds.schema, keys, sharedKeys, where: 'server' })
+    lockContended.publish({ schema: this.#context.schema, keys, sharedKeys, where: 'server' })
   }
 
   /** The message that leaves the server without a transaction and without a lock of ours. */
@@ -382,11 +387,16 @@ class WayIn {
   }
 
   /** The error for a wait that has ended, with who was in the way, where that is quickly seen. The connection is seen to. */
-  async #giveUp(): Promise<LeftBehind> {
-    const look = !this.#patience.aborted
-    const looking = leaveAndLook(this.#connection, this.#grounds.silence, this.#leaving, look ? this.#plan.locks : [])
+  async #giveUp(): Promise<AbandonedOpeningError> {
+    const look = !this.#budget.aborted
+    const looking = abandonAndFindHolders(
+      this.#connection,
+      this.#context.silence,
+      this.#leaving,
+      look ? this.#plan.locks : [],
+    )
     const holders = await within(looking, AFTER_END_MS)
-    return new LeftBehind(this.#patience.failure('server', this.#plan.locks, holders))
+    return new AbandonedOpeningError(this.#budget.failure('server', this.#plan.locks, holders))
   }
 
   /** Leaves nothing behind. An error that came out of an aborted wait is told as that. */
@@ -394,11 +404,11 @@ class WayIn {
     const lost = isUnusable(this.#connection, error) || meansConnectionLost(error)
     if (lost) this.#connection.destroy()
     else if (this.#inTransaction)
-      await within(leave(this.#connection, this.#grounds.silence, this.#leaving), this.#patience.answerMs())
+      await within(abandonOpening(this.#connection, this.#context.silence, this.#leaving), this.#budget.answerMs())
     else this.#connection.release()
-    if (error instanceof LockstepError && !(error instanceof ConnectionLost)) return
-    if (this.#patience.aborted) throw this.#patience.failure('server', this.#plan.locks)
-    if (this.#answers.outOfTime) throw this.#patience.failure('connection', this.#plan.locks)
+    if (error instanceof LockstepError && !(error instanceof ConnectionLostError)) return
+    if (this.#budget.aborted) throw this.#budget.failure('server', this.#plan.locks)
+    if (this.#answers.outOfTime) throw this.#budget.failure('connection', this.#plan.locks)
     if (STANDBY_STATES.has(codeOf(error) ?? '')) throw standbyRefused()
     if (lost) throw lostWhileOpening(this.#plan, error)
   }

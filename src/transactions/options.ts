@@ -1,10 +1,10 @@
 import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOption, StrategyUnsupported } from '../errors.ts'
+import { InvalidOptionError, StrategyUnsupportedError } from '../errors.ts'
 import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
-import { nameOf, type Stream } from './enqueuing.ts'
-import { exclusiveKeys, sharedKeys } from './rollOut.ts'
-import type { Stay } from './stay.ts'
+import { nameOf, type Stream } from './enqueuer.ts'
+import { exclusiveKeys, sharedKeys } from './applyRollout.ts'
+import type { LockRetention } from './lockRetention.ts'
 import { locksOfStreams } from './streamLocks.ts'
 import type { Isolation } from './transactions.sql.ts'
 
@@ -40,7 +40,7 @@ export interface TransactionOptions {
    */
   readonly waitMs?: number | false
   /**
-   * Tries the locks and does not wait for them: one that another session holds is `LockTimeout` at once. All of `waitMs` is then for a
+   * Tries the locks and does not wait for them: one that another session holds is `LockTimeoutError` at once. All of `waitMs` is then for a
    * connection to ask through. Default false.
    */
   readonly noWait?: boolean
@@ -108,7 +108,7 @@ export interface TransactionPlan {
   readonly resolvesCommit: boolean
   readonly closing: Closing
   /** Where another transaction with the same locks may follow at once. */
-  readonly stay?: Stay
+  readonly retention?: LockRetention
 }
 
 const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
@@ -127,7 +127,7 @@ export function readsFresh(isolation: Isolation): boolean {
 }
 
 /** What a plan is made with. */
-interface PlanGrounds {
+interface PlanContext {
   readonly lockIds: RecentLockIds
   readonly defaults: TransactionDefaults
   readonly closing: Closing
@@ -135,7 +135,7 @@ interface PlanGrounds {
 
 /** Checks a call before anything is sent. `closing`: what turns it away; by default the end of its Lockstep. */
 export function planTransaction(
-  { lockIds: ids, defaults, closing: ownClosing }: PlanGrounds,
+  { lockIds: ids, defaults, closing: ownClosing }: PlanContext,
   options: TransactionOptions,
   closing = ownClosing,
 ): TransactionPlan {
@@ -145,7 +145,7 @@ export function planTransaction(
   if (defaults.strategy === 'table' && isolation !== 'read committed' && locks.length > 0)
     throw onlyReadCommitted(isolation, locks)
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
-    throw new InvalidOption('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
+    throw new InvalidOptionError('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }
   const waitMs = checkWaitMs(options.waitMs, defaults.waitMs)
   const streams =
@@ -188,7 +188,7 @@ export function planDefaults(options: {
 
 function checkStrategy(strategy: unknown = 'advisory'): Strategy {
   if (strategy === 'advisory' || strategy === 'table') return strategy
-  throw new InvalidOption(`There is no strategy ${String(strategy)}.`, { advice: "Use 'advisory' or 'table'." })
+  throw new InvalidOptionError(`There is no strategy ${String(strategy)}.`, { advice: "Use 'advisory' or 'table'." })
 }
 
 const NO_STREAMS: readonly Stream[] = []
@@ -199,27 +199,30 @@ function checkStreams(given: unknown, isolation: Isolation, strategy: Strategy):
   for (const each of Array.isArray(given) ? (given as unknown[]) : [undefined]) {
     const { topic, key } = (each ?? {}) as Partial<Stream>
     if (typeof topic !== 'string' || typeof key !== 'string') {
-      throw new InvalidOption('`streams` is not a list of { topic, key }.', {
+      throw new InvalidOptionError('`streams` is not a list of { topic, key }.', {
         advice: "Pass for example streams: [{ topic: 'trades', key: portfolioId }].",
       })
     }
     streams.set(nameOf({ topic, key }), { topic, key })
   }
   if (streams.size > MAX_STREAMS) {
-    throw new InvalidOption(`${streams.size} streams in one transaction are more than ${MAX_STREAMS}.`, {
+    throw new InvalidOptionError(`${streams.size} streams in one transaction are more than ${MAX_STREAMS}.`, {
       advice: 'At READ COMMITTED streams need not be declared.',
     })
   }
   if (strategy === 'table' && streams.size > 0) {
-    throw new StrategyUnsupported(`With strategy 'table' streams cannot be declared at ${isolation.toUpperCase()}.`, {
-      advice: "Use READ COMMITTED without `streams`, or strategy 'advisory'.",
-    })
+    throw new StrategyUnsupportedError(
+      `With strategy 'table' streams cannot be declared at ${isolation.toUpperCase()}.`,
+      {
+        advice: "Use READ COMMITTED without `streams`, or strategy 'advisory'.",
+      },
+    )
   }
   return [...streams.values()]
 }
 
-function onlyReadCommitted(isolation: Isolation, locks: LockSet): StrategyUnsupported {
-  return new StrategyUnsupported(
+function onlyReadCommitted(isolation: Isolation, locks: LockSet): StrategyUnsupportedError {
+  return new StrategyUnsupportedError(
     `With strategy 'table' a lock cannot be had before the snapshot of ${isolation.toUpperCase()}.`,
     {
       advice: "Use READ COMMITTED, or strategy 'advisory'.",
@@ -230,7 +233,7 @@ function onlyReadCommitted(isolation: Isolation, locks: LockSet): StrategyUnsupp
 
 function checkIsolation(isolation: unknown = 'read committed'): Isolation {
   if (ISOLATIONS.includes(isolation as Isolation)) return isolation as Isolation
-  throw new InvalidOption(`There is no isolation ${String(isolation)}.`, {
+  throw new InvalidOptionError(`There is no isolation ${String(isolation)}.`, {
     advice: `Use one of ${ISOLATIONS.join(', ')}.`,
   })
 }
@@ -243,7 +246,7 @@ export function checkWaitMs(
   if (waitMs === undefined) return otherwise
   if (waitMs === false) return false
   if (typeof waitMs !== 'number' || Number.isNaN(waitMs) || waitMs < 0 || waitMs > MAX_WAIT_MS) {
-    throw new InvalidOption(`${name} is ${String(waitMs)}.`, {
+    throw new InvalidOptionError(`${name} is ${String(waitMs)}.`, {
       advice: `Use 0 to ${MAX_WAIT_MS} milliseconds, or false for no limit.`,
     })
   }
@@ -252,13 +255,13 @@ export function checkWaitMs(
 
 function checkNoWait(noWait: unknown = false): boolean {
   if (typeof noWait === 'boolean') return noWait
-  throw new InvalidOption(`noWait is ${String(noWait)}.`, { advice: 'Use true or false.' })
+  throw new InvalidOptionError(`noWait is ${String(noWait)}.`, { advice: 'Use true or false.' })
 }
 
 function checkAttempts(retry: RetryOptions | undefined, otherwise: number): number {
   if (retry === undefined) return otherwise
   if (typeof retry !== 'object' || retry === null) {
-    throw new InvalidOption(`retry is ${String(retry)}.`, {
+    throw new InvalidOptionError(`retry is ${String(retry)}.`, {
       advice:
         'Use { attempts }; in a call also false. A Lockstep has no retry: false, because it is a choice of each call.',
     })
@@ -266,7 +269,7 @@ function checkAttempts(retry: RetryOptions | undefined, otherwise: number): numb
   checkOptions('retry', retry, RETRY_OPTIONS)
   const { attempts = otherwise } = retry
   if (!Number.isInteger(attempts) || attempts < 1 || attempts > MAX_ATTEMPTS) {
-    throw new InvalidOption(`retry.attempts is ${String(attempts)}.`, {
+    throw new InvalidOptionError(`retry.attempts is ${String(attempts)}.`, {
       advice: `Use 1 to ${MAX_ATTEMPTS}, or retry: false.`,
     })
   }

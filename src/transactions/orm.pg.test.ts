@@ -5,7 +5,7 @@ import { ormsAreInstalled } from '../../tools/orms/load.ts'
 import { orms } from '../../tools/orms/orms.ts'
 import { type DriverName, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { SavepointOpen, TransactionControl, TransactionRolledBack } from '../index.ts'
+import { SavepointOpenError, TransactionControlError, TransactionRolledBackError } from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -86,7 +86,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
           await part.insert('undone')
           await part.insert('before').catch(() => undefined)
         })
-        expect(causes(await failureOf(swallowing))).toContainEqual(expect.any(TransactionRolledBack))
+        expect(causes(await failureOf(swallowing))).toContainEqual(expect.any(TransactionRolledBackError))
         await orm.insert('after')
       })
       expect(await bench.notes()).toEqual(['after', 'before'])
@@ -119,7 +119,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
           await part.insert('outer')
           const inner = orm.transaction((nested) => nested.insert('inner'))
           if (takes === 'client') await inner
-          else expect(causes(await failureOf(inner))).toContainEqual(expect.any(SavepointOpen))
+          else expect(causes(await failureOf(inner))).toContainEqual(expect.any(SavepointOpenError))
         })
       })
       expect(await bench.notes()).toEqual(takes === 'client' ? ['inner', 'outer'] : ['outer'])
@@ -151,7 +151,7 @@ describe('postgres.js by hand', () => {
       const sql = tx.client as unknown as Sql
       await note(tx, 'lost')
       for (const query of [sql.unsafe('COMMIT'), sql`COMMIT`, sql`${sql`COMMIT`}`, sql.unsafe('SELECT 1; COMMIT')])
-        expect(await failureOf(query.execute())).toBeInstanceOf(TransactionControl)
+        expect(await failureOf(query.execute())).toBeInstanceOf(TransactionControlError)
       expect(await isFree('postgres.js')).toBe(false)
       throw new Error('outer')
     })

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { PoolClosed } from '../errors.ts'
-import { Closing, Patience } from '../locks/index.ts'
+import { PoolClosedError } from '../errors.ts'
+import { Closing, WaitBudget } from '../locks/index.ts'
 import { commitResolved } from '../observe/index.ts'
-import { incarnationExpression } from '../postgres/index.ts'
+import { serverEpochExpression } from '../postgres/index.ts'
 import { checkout } from './connections.ts'
-import type { Grounds } from './grounds.ts'
+import type { LockstepContext } from './lockstepContext.ts'
 import type { Trace } from './open.ts'
 import type { TransactionPlan } from './options.ts'
 import { commitStatus, terminateTransaction } from './transactions.sql.ts'
@@ -21,11 +21,11 @@ const MAX_PAUSE_MS = 500
  * Asks the server what became of a transaction. The answer is only taken from the same life of the server: after a crash its id
  * may be somebody else's. Where it is still in progress, its session is ended first: an answer that is not final is none.
  */
-export async function resolveOutcome(grounds: Grounds, trace: Trace, commitSent = false): Promise<Outcome> {
+export async function resolveOutcome(context: LockstepContext, trace: Trace, commitSent = false): Promise<Outcome> {
   const startedAt = performance.now()
   let pauseMs = MIN_PAUSE_MS
   while (performance.now() - startedAt < RESOLVE_MS) {
-    const answer = await ask(grounds, trace, commitSent)
+    const answer = await ask(context, trace, commitSent)
     if (answer !== 'later') return answer
     await sleep(pauseMs * (0.5 + Math.random() / 2))
     pauseMs = Math.min(MAX_PAUSE_MS, pauseMs * 2)
@@ -34,28 +34,28 @@ export async function resolveOutcome(grounds: Grounds, trace: Trace, commitSent 
 }
 
 /** The same for a transaction whose COMMIT was sent, and tells who listens. */
-export async function resolveCommit(grounds: Grounds, plan: TransactionPlan, trace: Trace): Promise<Outcome> {
+export async function resolveCommit(context: LockstepContext, plan: TransactionPlan, trace: Trace): Promise<Outcome> {
   const startedAt = performance.now()
-  const outcome = await resolveOutcome(grounds, trace, true)
+  const outcome = await resolveOutcome(context, trace, true)
   if (commitResolved.hasSubscribers) {
     const tookMs = performance.now() - startedAt
-    commitResolved.publish({ schema: grounds.schema, keys: plan.keys, xid: trace.xid, outcome, tookMs })
+    commitResolved.publish({ schema: context.schema, keys: plan.keys, xid: trace.xid, outcome, tookMs })
   }
   return outcome
 }
 
-async function ask(grounds: Grounds, trace: Trace, commitSent: boolean): Promise<Outcome | 'later'> {
+async function ask(context: LockstepContext, trace: Trace, commitSent: boolean): Promise<Outcome | 'later'> {
   let connection
   try {
     // The library may be closing meanwhile: its running transactions are still seen to their end.
-    connection = await checkout(grounds.driver, new Patience(RESOLVE_MS, undefined, new Closing()), [])
+    connection = await checkout(context.driver, new WaitBudget(RESOLVE_MS, undefined, new Closing()), [])
   } catch (error) {
     // A closed pool will not open again; everything else may be over before the time is.
-    return error instanceof PoolClosed ? 'unknown' : 'later'
+    return error instanceof PoolClosedError ? 'unknown' : 'later'
   }
   try {
-    const expression = incarnationExpression(grounds.quotedSchema)
-    const [result] = await grounds.silence.script(connection, commitStatus(expression, trace.incarnation, trace.xid))
+    const expression = serverEpochExpression(context.quotedSchema)
+    const [result] = await context.silence.script(connection, commitStatus(expression, trace.serverEpoch, trace.xid))
     const row = result?.rows[0] as unknown
     const { standby, status } = row as { standby: string; status: string | null }
     let answer: Outcome | 'later'
@@ -63,7 +63,7 @@ async function ask(grounds: Grounds, trace: Trace, commitSent: boolean): Promise
     else if (status === 'committed') answer = 'committed'
     else if (status === 'aborted') answer = 'rolledBack'
     else if (status === 'in progress') {
-      await grounds.silence.script(connection, terminateTransaction(trace.pid, trace.xid, commitSent))
+      await context.silence.script(connection, terminateTransaction(trace.pid, trace.xid, commitSent))
       answer = 'later'
     } else answer = 'unknown'
     connection.release()

@@ -12,7 +12,7 @@ import {
   firstCall,
 } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { CommitOutcomeUnknown, ConnectionLost, RetriesExhausted, type Transaction } from '../index.ts'
+import { CommitOutcomeUnknownError, ConnectionLostError, RetriesExhaustedError, type Transaction } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
 const database = await testDatabase()
@@ -151,7 +151,7 @@ describe.each(DRIVERS)('a conflict, %s', (driver) => {
         },
       )
       const error = await failureOf(call)
-      expect(error).toBeInstanceOf(RetriesExhausted)
+      expect(error).toBeInstanceOf(RetriesExhaustedError)
       expect(error).toMatchObject({ attempts: 3, keys: ['Order:1'], cause: { code: '40001' } })
     })
     expect(runs).toBe(3)
@@ -174,7 +174,7 @@ describe.each(DRIVERS)('a conflict, %s', (driver) => {
       })
       const error = await failureOf(call)
       expect(error).toMatchObject({ code: '40001' })
-      expect(error).not.toBeInstanceOf(RetriesExhausted)
+      expect(error).not.toBeInstanceOf(RetriesExhaustedError)
     })
     expect(runs).toBe(1)
     expect(heard).toEqual([])
@@ -245,7 +245,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
       await bench.gone(pid)
       await tx.query('SELECT 1')
     })
-    expect(await failureOf(failed)).toBeInstanceOf(ConnectionLost)
+    expect(await failureOf(failed)).toBeInstanceOf(ConnectionLostError)
   })
 
   test('one that falls silent while it opens is given up, and another is tried', async () => {
@@ -299,7 +299,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
       else proxy.onServerData((chunk) => (chunk.includes('COMMIT\0') ? 'cut-before' : 'forward'))
     })
     const error = await failureOf(failed)
-    expect(error).toBeInstanceOf(CommitOutcomeUnknown)
+    expect(error).toBeInstanceOf(CommitOutcomeUnknownError)
     expect(error).toMatchObject({ code: 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN', keys: ['Order:1'] })
     expect(runs).toBe(1)
     expect(await bench.notes()).toEqual(written)

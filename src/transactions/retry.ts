@@ -1,4 +1,4 @@
-import { ConnectionLost, TransactionEndedEarly } from '../errors.ts'
+import { ConnectionLostError, TransactionEndedEarlyError } from '../errors.ts'
 import { codeOf, findCause, meansConnectionLost, meansSessionTimedOut, meansTryAgain } from '../postgres/index.ts'
 
 /** Why another attempt is worth it, or not. */
@@ -11,21 +11,21 @@ const PAUSES = {
 }
 
 /** Judges the error of an attempt that certainly did not commit. `lost`: the connection's end was seen. */
-export function judge(error: unknown, lost: boolean): { verdict: Verdict; reason: string | undefined } {
+export function classifyError(error: unknown, lost: boolean): { verdict: Verdict; reason: string | undefined } {
   // A part of it may be committed: running it again could do that twice.
-  if (error instanceof TransactionEndedEarly) return { verdict: 'final', reason: error.code }
+  if (error instanceof TransactionEndedEarlyError) return { verdict: 'final', reason: error.code }
   const conflict = findCause(error, meansTryAgain)
   if (conflict !== undefined) return { verdict: 'conflict', reason: codeOf(conflict) }
   if (findCause(error, meansSessionTimedOut) !== undefined) return { verdict: 'final', reason: codeOf(error) }
   // A socket error may be anybody's, such as a call to another service: it counts only where our connection is gone as well.
-  const connection = lost ? findCause(error, tellsOfLostConnection) : undefined
+  const connection = lost ? findCause(error, reportsLostConnection) : undefined
   if (connection !== undefined) return { verdict: 'connection', reason: codeOf(connection) }
   return { verdict: 'final', reason: codeOf(error) }
 }
 
 /** pg says "Connection terminated unexpectedly" in a plain error without a code. */
-export function tellsOfLostConnection(candidate: unknown): boolean {
-  if (candidate instanceof ConnectionLost || meansConnectionLost(candidate)) return true
+export function reportsLostConnection(candidate: unknown): boolean {
+  if (candidate instanceof ConnectionLostError || meansConnectionLost(candidate)) return true
   return candidate instanceof Error && candidate.constructor === Error && codeOf(candidate) === undefined
 }
 

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, holding, workbench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOption, LockTimeout, NestedTransaction } from '../index.ts'
+import { InvalidOptionError, LockTimeoutError, NestedTransactionError } from '../index.ts'
 import { key } from '../locks/index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
@@ -64,7 +64,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const other = bench.open(driver, { rollout }).lockstep
     const letGo = await holding(one, [TRANSFER, key`Order:${1}`, key`Wallet:${1}`])
     await other.transaction({ lock: [key`Order:${1}`, key`Wallet:${1}`], waitMs: 0 }, nothing)
-    expect(await failureOf(other.transaction({ lock: TRANSFER, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeout)
+    expect(await failureOf(other.transaction({ lock: TRANSFER, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeoutError)
     await letGo()
     await expect.poll(() => events.map((event) => event.key), POLL).toEqual(['Order:1'])
   })
@@ -74,7 +74,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     await lockstep.transaction({ lock: TRANSFER }, async (tx) => {
       await tx.transaction({ lock: TRANSFER }, nothing)
       const refused = failureOf(tx.transaction({ lock: key`Other:${1}` }, nothing))
-      expect(await refused).toBeInstanceOf(NestedTransaction)
+      expect(await refused).toBeInstanceOf(NestedTransactionError)
     })
   })
 
@@ -88,7 +88,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
         (caught: unknown) => caught,
       )
       await letGo()
-      return error instanceof LockTimeout
+      return error instanceof LockTimeoutError
     }
     expect(await isLocked()).toBe(true)
     await one.rollout.set('Transfer:', 'off', { reason: 'trying it out' })
@@ -156,11 +156,11 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
   })
 
   test('bad settings are refused', () => {
-    expect(() => bench.open(driver, { rollout: 'sometimes' as 'on' })).toThrow(InvalidOption)
-    expect(() => bench.open(driver, { switchBack: { waitMs: 1 } })).toThrow(InvalidOption)
-    expect(() => bench.open(driver, { rollout: 'on', switchBack: { waitMs: -1 } })).toThrow(InvalidOption)
-    expect(() => bench.open(driver, { rollout: 'on', strategy: 'table' })).toThrow(InvalidOption)
-    expect(() => bench.open(driver, { slowWaitMs: 0 })).toThrow(InvalidOption)
+    expect(() => bench.open(driver, { rollout: 'sometimes' as 'on' })).toThrow(InvalidOptionError)
+    expect(() => bench.open(driver, { switchBack: { waitMs: 1 } })).toThrow(InvalidOptionError)
+    expect(() => bench.open(driver, { rollout: 'on', switchBack: { waitMs: -1 } })).toThrow(InvalidOptionError)
+    expect(() => bench.open(driver, { rollout: 'on', strategy: 'table' })).toThrow(InvalidOptionError)
+    expect(() => bench.open(driver, { slowWaitMs: 0 })).toThrow(InvalidOptionError)
   })
 
   test.each([
@@ -169,6 +169,6 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     ['a mode that is none', 'Transfer:', 'maybe'],
   ])('a rule with %s is refused', async (_, prefix, mode) => {
     const { lockstep } = bench.open(driver)
-    expect(await failureOf(lockstep.rollout.set(prefix as string, mode as 'on'))).toBeInstanceOf(InvalidOption)
+    expect(await failureOf(lockstep.rollout.set(prefix as string, mode as 'on'))).toBeInstanceOf(InvalidOptionError)
   })
 })

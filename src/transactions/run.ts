@@ -1,45 +1,45 @@
-import { CommitOutcomeUnknown, LockstepError, type LockstepErrorCode, RetriesExhausted } from '../errors.ts'
-import { closedError, Patience, type RolloutSource } from '../locks/index.ts'
+import { CommitOutcomeUnknownError, LockstepError, type LockstepErrorCode, RetriesExhaustedError } from '../errors.ts'
+import { closedError, type RolloutSource, WaitBudget } from '../locks/index.ts'
 import { transactionRetried } from '../observe/index.ts'
 import { codeOf, meansSessionTimedOut } from '../postgres/index.ts'
 import { type Attempt, attemptOnce, type Body } from './attempt.ts'
-import { patiently } from './connections.ts'
+import { withinBudget } from './connections.ts'
 import { connectionLost, endedEarly } from './ending.ts'
 import { isInsideTransaction } from './frames.ts'
-import type { Grounds } from './grounds.ts'
+import type { LockstepContext } from './lockstepContext.ts'
 import { refuseInside, refuseWaitingForSelf } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
 import { resolveCommit, resolveOutcome } from './outcome.ts'
-import { judge, pauseMs } from './retry.ts'
-import { rollOut } from './rollOut.ts'
+import { classifyError, pauseMs } from './retry.ts'
+import { applyRollout } from './applyRollout.ts'
 
 /** Runs the function in a transaction with its locks, and again where that can help. */
-export function runTransaction<T>(grounds: Grounds, declared: TransactionPlan, fn: Body<T>): Promise<T> {
-  refuseInside(grounds, declared.allKeys)
-  const { rollout } = grounds
-  if (rollout !== undefined) return runRolledOut(grounds, rollout, declared, fn)
-  return runAttempts(grounds, declared, fn, budgetOf(declared, declared.firstWaitMs))
+export function runTransaction<T>(context: LockstepContext, declared: TransactionPlan, fn: Body<T>): Promise<T> {
+  refuseInside(context, declared.allKeys)
+  const { rollout } = context
+  if (rollout !== undefined) return runRolledOut(context, rollout, declared, fn)
+  return runAttempts(context, declared, fn, budgetOf(declared, declared.firstWaitMs))
 }
 
 /** The same with only some of the keys locked. */
 async function runRolledOut<T>(
-  grounds: Grounds,
+  context: LockstepContext,
   rollout: RolloutSource,
   declared: TransactionPlan,
   fn: Body<T>,
 ): Promise<T> {
-  const patience = budgetOf(declared, declared.firstWaitMs)
+  const budget = budgetOf(declared, declared.firstWaitMs)
   const young = declared.locks.length > 0 ? rollout.freshen() : undefined
   if (young !== undefined) {
-    await declared.stay?.leave()
-    await patiently(young, patience, declared.locks)
+    await declared.retention?.leave()
+    await withinBudget(young, budget, declared.locks)
   }
-  const plan = rollOut(grounds, declared)
-  const { trigger } = grounds
-  if (trigger === undefined || plan.locks.length === 0) return runAttempts(grounds, plan, fn, patience)
+  const plan = applyRollout(context, declared)
+  const { trigger } = context
+  if (trigger === undefined || plan.locks.length === 0) return runAttempts(context, plan, fn, budget)
   const keys = plan.locks.map((lock) => lock.key)
   try {
-    const value = await runAttempts(grounds, plan, fn, patience)
+    const value = await runAttempts(context, plan, fn, budget)
     trigger.sawEnd(keys, false)
     return value
   } catch (error) {
@@ -58,39 +58,44 @@ const HARM: ReadonlySet<LockstepErrorCode> = new Set([
 ])
 
 /** `first` is the wait budget of the first attempt, and of those after it until the function has run. */
-function runAttempts<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, first: Patience): Promise<T> {
+function runAttempts<T>(context: LockstepContext, plan: TransactionPlan, fn: Body<T>, first: WaitBudget): Promise<T> {
   if (plan.closing.closed) return Promise.reject(closedError(plan.allKeys))
-  if (isInsideTransaction()) return runInside(grounds, plan, fn, first)
-  return runFirst(grounds, plan, fn, first)
+  if (isInsideTransaction()) return runInside(context, plan, fn, first)
+  return runFirst(context, plan, fn, first)
 }
 
-async function runInside<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, first: Patience): Promise<T> {
-  await refuseWaitingForSelf(grounds, plan)
-  return runFirst(grounds, plan, fn, first)
+async function runInside<T>(
+  context: LockstepContext,
+  plan: TransactionPlan,
+  fn: Body<T>,
+  first: WaitBudget,
+): Promise<T> {
+  await refuseWaitingForSelf(context, plan)
+  return runFirst(context, plan, fn, first)
 }
 
 /** Nearly every transaction commits at the first attempt. Without an async function, that one costs a promise less. */
-function runFirst<T>(grounds: Grounds, plan: TransactionPlan, fn: Body<T>, patience: Patience): Promise<T> {
-  return attemptOnce(grounds, plan, fn, 1, patience).then((result) =>
-    result.end === 'committed' ? result.value : runOthers(grounds, plan, fn, patience, result),
+function runFirst<T>(context: LockstepContext, plan: TransactionPlan, fn: Body<T>, budget: WaitBudget): Promise<T> {
+  return attemptOnce(context, plan, fn, 1, budget).then((result) =>
+    result.end === 'committed' ? result.value : runOthers(context, plan, fn, budget, result),
   )
 }
 
 async function runOthers<T>(
-  grounds: Grounds,
+  context: LockstepContext,
   plan: TransactionPlan,
   fn: Body<T>,
-  first: Patience,
+  first: WaitBudget,
   ofFirst: Unfinished<T>,
 ): Promise<T> {
-  let patience = first
+  let budget = first
   let result = ofFirst
   for (let attempt = 1; ; attempt++) {
     const neverRan = result.end === 'failed' && result.neverRan === true
-    const committed = await beforeNextAttempt(grounds, plan, result, attempt, neverRan ? patience : undefined)
+    const committed = await beforeNextAttempt(context, plan, result, attempt, neverRan ? budget : undefined)
     if (committed !== undefined) return committed.value
-    if (!neverRan) patience = budgetOf(plan, plan.waitMs)
-    const next = await attemptOnce(grounds, plan, fn, attempt + 1, patience)
+    if (!neverRan) budget = budgetOf(plan, plan.waitMs)
+    const next = await attemptOnce(context, plan, fn, attempt + 1, budget)
     if (next.end === 'committed') return next.value
     result = next
   }
@@ -103,19 +108,19 @@ type Unfinished<T> = Exclude<Attempt<T>, { end: 'committed' }>
  * last attempt, and where `budget`, which an attempt that never ran has begun to use up, does not last for the pause.
  */
 async function beforeNextAttempt<T>(
-  grounds: Grounds,
+  context: LockstepContext,
   plan: TransactionPlan,
   result: Unfinished<T>,
   attempt: number,
-  budget: Patience | undefined,
+  budget: WaitBudget | undefined,
 ): Promise<{ value: T } | undefined> {
   if (result.end === 'uncertain') {
-    const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(grounds, plan, result.trace)
+    const outcome = result.trace === undefined ? 'unknown' : await resolveCommit(context, plan, result.trace)
     if (outcome === 'committed') return result
     if (outcome === 'unknown') throw outcomeUnknown(plan, result.error)
   } else if (result.lost && result.trace !== undefined && attempt < plan.attempts) {
     // The server may not have noticed yet, and its dead transaction would hold the lock against the next attempt.
-    const outcome = await resolveOutcome(grounds, result.trace)
+    const outcome = await resolveOutcome(context, result.trace)
     // COMMIT was not sent by us.
     if (outcome === 'committed') throw endedEarly(plan, outcome, result.error)
   }
@@ -123,15 +128,15 @@ async function beforeNextAttempt<T>(
   const { verdict, reason } =
     result.end === 'uncertain' && !meansSessionTimedOut(result.error)
       ? { verdict: 'connection' as const, reason: codeOf(result.error) }
-      : judge(result.error, lost)
+      : classifyError(result.error, lost)
   if (verdict === 'final') throw result.error
   if (attempt >= plan.attempts || plan.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
-  await plan.stay?.leave()
+  await plan.retention?.leave()
   const leftMs = budget?.leftMs ?? Infinity
   if (leftMs < LEAST_LEFT_MS) throw exhausted(plan, attempt, result.error, verdict)
   const delayMs = Math.min(pauseMs(verdict, attempt), leftMs / 2)
   if (transactionRetried.hasSubscribers) {
-    const { schema } = grounds
+    const { schema } = context
     const { keys } = plan
     transactionRetried.publish({ schema, keys, attempt, delayMs, reason, error: result.error })
   }
@@ -156,12 +161,12 @@ function pauseUnlessAborted(plan: TransactionPlan, delayMs: number): Promise<voi
   })
 }
 
-function budgetOf({ signal, closing, noWait }: TransactionPlan, waitMs: number | false): Patience {
-  return new Patience(waitMs, signal, closing, noWait)
+function budgetOf({ signal, closing, noWait }: TransactionPlan, waitMs: number | false): WaitBudget {
+  return new WaitBudget(waitMs, signal, closing, noWait)
 }
 
 function outcomeUnknown(plan: TransactionPlan, cause: unknown): LockstepError {
-  return new CommitOutcomeUnknown(
+  return new CommitOutcomeUnknownError(
     'The connection was lost in COMMIT, and the server can no longer say what became of it.',
     {
       advice: 'Look for the effect in the data before doing it again.',
@@ -185,10 +190,13 @@ function exhausted(
 ): unknown {
   if (attempts === 1)
     return verdict === 'connection' && !(cause instanceof LockstepError) ? connectionLost(plan, cause) : cause
-  return new RetriesExhausted(`${attempts} attempts failed, the last with ${codeOf(cause) ?? 'a lost connection'}.`, {
-    advice: `Nothing was written. ${verdict === 'conflict' ? adviceOnConflict(plan) : 'Look at the connection to the server.'}`,
-    keys: plan.allKeys,
-    cause,
-    attempts,
-  })
+  return new RetriesExhaustedError(
+    `${attempts} attempts failed, the last with ${codeOf(cause) ?? 'a lost connection'}.`,
+    {
+      advice: `Nothing was written. ${verdict === 'conflict' ? adviceOnConflict(plan) : 'Look at the connection to the server.'}`,
+      keys: plan.allKeys,
+      cause,
+      attempts,
+    },
+  )
 }

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
-import { LockstepError, TransactionEnded, TransactionRolledBack } from '../errors.ts'
+import { LockstepError, TransactionEndedError, TransactionRolledBackError } from '../errors.ts'
 import type { Closing } from '../locks/index.ts'
 import {
   alreadyLost,
@@ -11,7 +11,7 @@ import {
   meansTryAgain,
   type StatementResult,
 } from '../postgres/index.ts'
-import { calledFromInside, Turns } from './turns.ts'
+import { calledFromInside, TurnQueue } from './turnQueue.ts'
 import { releaseSavepoint, rollbackToSavepoint, savepoint as savepointSql } from './transactions.sql.ts'
 
 /** How long a statement waits for its turn. */
@@ -65,7 +65,7 @@ export class Scope {
   readonly label: string
   readonly #limits: TurnLimits
   readonly #name: string
-  #turns: Turns | undefined
+  #turnQueue: TurnQueue | undefined
   #ended = false
   #undone = false
   /** Of the root. Let go of at the end: who keeps an ended transaction alive must not keep all those before it. */
@@ -154,9 +154,9 @@ export class Scope {
     if (this.#isCalledFromInside()) return refuse(calledFromInside(this.inner))
     const { connection } = this
     if (connection.lost) return refuse(alreadyLost())
-    this.#turns ??= new Turns(this, this.#limits)
+    this.#turnQueue ??= new TurnQueue(this, this.#limits)
     connection.onLost = (cause) => this.root.#refuseAll(() => alreadyLost(cause))
-    this.#turns.wait(start, refuse)
+    this.#turnQueue.wait(start, refuse)
   }
 
   /** The same for an async function. */
@@ -168,7 +168,7 @@ export class Scope {
 
   #refuseAll(reason: () => LockstepError): void {
     const { inner } = this
-    this.#turns?.refuse(reason)
+    this.#turnQueue?.refuse(reason)
     if (inner !== undefined) inner.#refuseAll(reason)
   }
 
@@ -246,7 +246,7 @@ export class Scope {
   #closed(inner: Scope): void {
     if (this.inner !== inner) return
     this.inner = undefined
-    this.#turns?.next()
+    this.#turnQueue?.next()
   }
 
   async #script(text: string): Promise<StatementResult[]> {
@@ -282,16 +282,16 @@ export class Scope {
   }
 }
 
-function ended(): TransactionEnded {
-  return new TransactionEnded('The transaction of this tx has ended.', {
+function ended(): TransactionEndedError {
+  return new TransactionEndedError('The transaction of this tx has ended.', {
     advice: 'Await every query inside the function; start a new transaction for what comes after it.',
   })
 }
 
 /** The error for everything after a failure that the server has not answered. */
-export function inDoubt(cause: unknown, keys: readonly string[] = []): TransactionRolledBack {
+export function inDoubt(cause: unknown, keys: readonly string[] = []): TransactionRolledBackError {
   const said = cause instanceof Error ? cause.message : String(cause)
-  return new TransactionRolledBack(
+  return new TransactionRolledBackError(
     `A statement failed in the driver, without an answer of the server (${said}). The server may have executed it.`,
     {
       advice:
@@ -303,16 +303,19 @@ export function inDoubt(cause: unknown, keys: readonly string[] = []): Transacti
 }
 
 /** The error for a function that returned while a part of its transaction was still open. */
-export function leftOpen(keys: readonly string[] = []): TransactionRolledBack {
-  return new TransactionRolledBack('The function returned while a savepoint or an inner transaction was still open.', {
-    advice:
-      'Await every tx.savepoint(), tx.transaction() and tx.once() inside the function, and end what was begun on tx.client. Nothing was written.',
-    keys,
-  })
+export function leftOpen(keys: readonly string[] = []): TransactionRolledBackError {
+  return new TransactionRolledBackError(
+    'The function returned while a savepoint or an inner transaction was still open.',
+    {
+      advice:
+        'Await every tx.savepoint(), tx.transaction() and tx.once() inside the function, and end what was begun on tx.client. Nothing was written.',
+      keys,
+    },
+  )
 }
 
-function savepointRolledBack(cause: unknown): TransactionRolledBack {
-  return new TransactionRolledBack(
+function savepointRolledBack(cause: unknown): TransactionRolledBackError {
+  return new TransactionRolledBackError(
     'The savepoint was rolled back: a statement in it had failed and its error was caught.',
     {
       advice:

@@ -10,7 +10,13 @@ import {
   workbench,
 } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { ConnectionLost, SavepointOpen, type Transaction, TransactionEnded, TransactionRolledBack } from '../index.ts'
+import {
+  ConnectionLostError,
+  SavepointOpenError,
+  type Transaction,
+  TransactionEndedError,
+  TransactionRolledBackError,
+} from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -65,9 +71,9 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
     const error = await failureOf(stuck)
     loader.stop()
     expect(error).toBe(refusal)
-    expect(error).toBeInstanceOf(SavepointOpen)
+    expect(error).toBeInstanceOf(SavepointOpenError)
     expect(error).toMatchObject({ code: 'LOCKSTEP_SAVEPOINT_OPEN' })
-    expect((error as SavepointOpen).waitedMs).toBeGreaterThanOrEqual(1190)
+    expect((error as SavepointOpenError).waitedMs).toBeGreaterThanOrEqual(1190)
     expect((error as Error).message).toContain('a savepoint')
     expect((error as Error).message).toContain('use the tx that fn is given')
     expect(await bench.notes()).toEqual([])
@@ -88,7 +94,7 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
     const failure = failureOf(stuck)
     await inside.given
     await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
-    expect(await failure).toBeInstanceOf(ConnectionLost)
+    expect(await failure).toBeInstanceOf(ConnectionLostError)
     loader.stop()
   })
 
@@ -104,7 +110,7 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
     const failure = failureOf(stuck)
     await inside.given
     await lockstep.close()
-    expect(await failure).toBeInstanceOf(SavepointOpen)
+    expect(await failure).toBeInstanceOf(SavepointOpenError)
     loader.stop()
   })
 
@@ -123,12 +129,12 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
         ]
         for (const call of calls) {
           const error = await failureOf(call())
-          expect(error).toBeInstanceOf(SavepointOpen)
+          expect(error).toBeInstanceOf(SavepointOpenError)
           expect(error).toMatchObject({ waitedMs: 0 })
         }
         await inner.savepoint(async () => {
-          expect(await failureOf(inner.query('SELECT 1'))).toBeInstanceOf(SavepointOpen)
-          expect(await failureOf(tx.query('SELECT 1'))).toBeInstanceOf(SavepointOpen)
+          expect(await failureOf(inner.query('SELECT 1'))).toBeInstanceOf(SavepointOpenError)
+          expect(await failureOf(tx.query('SELECT 1'))).toBeInstanceOf(SavepointOpenError)
         })
         await note(inner, 'inside')
       })
@@ -212,11 +218,11 @@ describe.each(DRIVERS)('a savepoint that is left open, %s', (driver) => {
         )
         await opened.given
       })
-      expect(await failureOf(middle)).toBeInstanceOf(TransactionRolledBack)
+      expect(await failureOf(middle)).toBeInstanceOf(TransactionRolledBackError)
       await note(tx, 'kept')
       ended.give()
-      expect(await stray).toBeInstanceOf(TransactionEnded)
-      expect(await failureOf((kept as Transaction).query('SELECT 1'))).toBeInstanceOf(TransactionEnded)
+      expect(await stray).toBeInstanceOf(TransactionEndedError)
+      expect(await failureOf((kept as Transaction).query('SELECT 1'))).toBeInstanceOf(TransactionEndedError)
       await note(tx, 'kept too')
     })
     expect(await bench.notes()).toEqual(['kept', 'kept too'])

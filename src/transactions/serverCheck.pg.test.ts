@@ -7,7 +7,7 @@ import { startIneffectiveLocks } from '../../tools/server/ineffectiveLocks.ts'
 import { startPostgres } from '../../tools/server/postgres.ts'
 import { type Proxy, type ProxyConnection, startProxy } from '../../tools/server/proxy.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { LocksIneffective } from '../errors.ts'
+import { LocksIneffectiveError } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 
@@ -64,7 +64,7 @@ describe('a pool that is busy', () => {
     await using stub = await startIneffectiveLocks(database.url)
     await withPool(stub.url(database.url), 2, async (pool, lockstep) => {
       const taken = await pool.connect()
-      await expect(transact(lockstep)).rejects.toBeInstanceOf(LocksIneffective)
+      await expect(transact(lockstep)).rejects.toBeInstanceOf(LocksIneffectiveError)
       taken.release()
       await expect(transact(lockstep)).rejects.toMatchObject({ reason: 'granted twice' })
     })
@@ -87,7 +87,7 @@ test('join() is refused where locks do nothing', async () => {
   await withPool(stub.url(database.url), 3, async (pool, lockstep) => {
     const client = await pool.connect()
     await client.query('BEGIN')
-    await expect(lockstep.join(client, { lock: key`Trial:${1}` })).rejects.toBeInstanceOf(LocksIneffective)
+    await expect(lockstep.join(client, { lock: key`Trial:${1}` })).rejects.toBeInstanceOf(LocksIneffectiveError)
     await client.query('ROLLBACK')
     client.release()
   })
@@ -131,7 +131,7 @@ test('a role that may not read the trials tries in every process', async () => {
     expect(await trials()).toEqual([])
     await using stub = await startIneffectiveLocks(database.url)
     await expect(withPool(stub.url(url.href), 2, (_, lockstep) => transact(lockstep))).rejects.toBeInstanceOf(
-      LocksIneffective,
+      LocksIneffectiveError,
     )
   } finally {
     await admin.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`)
@@ -241,7 +241,7 @@ test('connections that reach different servers are found: at the start, and when
     client.release(true)
     const both = Promise.all([transact(lockstep, 1), transact(lockstep, 2)])
     await expect(both).rejects.toMatchObject({ reason: 'granted twice' })
-    await expect(transact(lockstep, 3)).rejects.toBeInstanceOf(LocksIneffective)
+    await expect(transact(lockstep, 3)).rejects.toBeInstanceOf(LocksIneffectiveError)
     // All of them there, and it goes on.
     for (let left = pool.totalCount; left > 0; left--) (await pool.connect()).release(true)
     expect(await transact(lockstep, 4)).toBe('inside')

@@ -1,4 +1,4 @@
-import { ConnectionLost, LocksIneffective, LockstepError } from '../errors.ts'
+import { ConnectionLostError, LocksIneffectiveError, LockstepError } from '../errors.ts'
 import type { Closing, LockMethod } from '../locks/index.ts'
 import {
   checkReadiness,
@@ -12,7 +12,7 @@ import {
   readKnownServer,
   rememberTrial,
   type SilenceWatch,
-  withGrowingSilence,
+  withGrowingTimeout,
 } from '../postgres/index.ts'
 import { type Trial, tryLocks, tryMore } from './lockTrial.ts'
 import { transactionsRefused } from './statementMode.ts'
@@ -54,7 +54,7 @@ export class ServerCheck {
   #readiness: Readiness | undefined
   #asking: Promise<Readiness> | undefined
   /** What stops every call, by the kind of connection on which it was found. */
-  readonly #refusals = new Map<ConnectionKind, LocksIneffective>()
+  readonly #refusals = new Map<ConnectionKind, LocksIneffectiveError>()
   /** Incarnations that have ended. */
   readonly #past = new Set<string>()
   #timer: NodeJS.Timeout | undefined
@@ -90,7 +90,7 @@ export class ServerCheck {
     }
     // Whatever else is in the way is in the way of the first call, too. The migration is done.
     await this.#lent(prove).catch((error: unknown) => {
-      if (error instanceof LocksIneffective) throw error
+      if (error instanceof LocksIneffectiveError) throw error
     })
     this.#throwRefusal()
   }
@@ -132,23 +132,23 @@ export class ServerCheck {
     const pending = silence.start(connection)
     const here = await readKnownServer(connection, schema, method.name).finally(() => silence.stop(pending))
     const known = this.#readiness ?? knownBefore
-    const { incarnation, kind, tried } = here
+    const { serverEpoch, kind, tried } = here
     // What the opening message showed, and what this one shows: a balancer need not treat them alike.
     const kinds: readonly ConnectionKind[] = [kind, connection.memory?.pooled === false ? 'direct' : 'pooled']
     // Another server behind the same pool: what was tried on each says nothing of the two together. A primary and a standby that was
     // promoted beside it have the same identifier: one of them shows an incarnation that had ended.
-    const last = known.incarnation
+    const last = known.serverEpoch
     if (this.#past.size > PAST_REMEMBERED) this.#past.clear()
-    if (incarnation.value !== last.value) this.#past.add(last.value)
+    if (serverEpoch.value !== last.value) this.#past.add(last.value)
     const same =
-      incarnation.system === last.system &&
-      incarnation.database === last.database &&
-      !this.#past.delete(incarnation.value)
+      serverEpoch.system === last.system &&
+      serverEpoch.database === last.database &&
+      !this.#past.delete(serverEpoch.value)
     const isTried = same && kinds.every((each) => known.tried[each] > 0 || tried[each] > 0)
     const shown = isTried || (await this.#try(connection)).excludes
     this.#throwRefusal()
     if (!same && !shown && driver.poolSize > 1) throw reachedAnotherServer()
-    const readiness = { ...known, incarnation, kind, tried: withKinds(same ? known.tried : tried, kinds) }
+    const readiness = { ...known, serverEpoch, kind, tried: withKinds(same ? known.tried : tried, kinds) }
     if (this.#readiness !== undefined) this.#readiness = readiness
     return readiness
   }
@@ -161,7 +161,7 @@ export class ServerCheck {
 
   async #check(): Promise<Readiness> {
     const { driver, schema, silence, method } = this.#pool
-    const readiness = await withGrowingSilence(silence, (within) => checkReadiness(driver, schema, within, method.name))
+    const readiness = await withGrowingTimeout(silence, (within) => checkReadiness(driver, schema, within, method.name))
     const { kind, tried } = readiness
     let kinds: Iterable<ConnectionKind> = [kind]
     if (tried[kind] === 0 || this.#refusals.size > 0)
@@ -204,7 +204,7 @@ export class ServerCheck {
   /** A second connection, where the pool has one to give now. */
   async #another(): Promise<Connection | undefined> {
     const { driver } = this.#pool
-    if (driver.poolSize === 1 || !(driver.hasIdle() || driver.hasRoom())) return undefined
+    if (driver.poolSize === 1 || !(driver.hasIdle() || driver.hasCapacity())) return undefined
     return connectWithin(driver, SECOND_CONNECTION_MS).catch(() => undefined)
   }
 
@@ -240,14 +240,14 @@ export class ServerCheck {
   async #tryInBackground(): Promise<void> {
     const { driver, closing } = this.#pool
     if (closing.closed) return
-    if (!(driver.hasIdle() || driver.hasRoom())) return this.#tryLater()
+    if (!(driver.hasIdle() || driver.hasCapacity())) return this.#tryLater()
     await this.#lent((connection) => this.#try(connection)).catch(() => this.#tryLater())
   }
 }
 
 /** Another attempt may find two connections: by then this one is back. */
-function reachedAnotherServer(): ConnectionLost {
-  return new ConnectionLost(
+function reachedAnotherServer(): ConnectionLostError {
+  return new ConnectionLostError(
     'The connection leads to another server than those before it, and the pool had no second one to try it.',
     {
       advice: 'Nothing was written. If the address was moved to another server, it is tried again.',
@@ -263,10 +263,10 @@ function withKinds(tried: Readiness['tried'], kinds: Iterable<ConnectionKind>): 
 
 /** Whether an opening message showed nothing that was not known: the incarnation, and the kind of its connection. */
 export function isKnown(
-  { incarnation, tried }: Readiness,
+  { serverEpoch, tried }: Readiness,
   pooled: boolean | undefined,
   told: string | null | undefined,
 ): boolean {
-  if (typeof told === 'string' && told !== incarnation.value) return false
+  if (typeof told === 'string' && told !== serverEpoch.value) return false
   return pooled === undefined || (pooled ? tried.pooled : tried.direct) > 0
 }

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { key, type Lockstep, RetriesExhausted, type Transaction, type TransactionOptions } from '../index.ts'
+import { key, type Lockstep, RetriesExhaustedError, type Transaction, type TransactionOptions } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /**
@@ -113,8 +113,8 @@ describe.each(DRIVERS)('%s', (driver) => {
         await tx.query('UPDATE rates SET rate = rate + 1')
       }),
     )
-    expect(error).toBeInstanceOf(RetriesExhausted)
-    expect((error as RetriesExhausted).advice).toContain('`lock` in place of `lockShared`')
+    expect(error).toBeInstanceOf(RetriesExhaustedError)
+    expect((error as RetriesExhaustedError).advice).toContain('`lock` in place of `lockShared`')
   })
 
   test('with retry, all of them come through', async () => {

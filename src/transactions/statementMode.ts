@@ -1,4 +1,4 @@
-import { LocksIneffective } from '../errors.ts'
+import { LocksIneffectiveError } from '../errors.ts'
 import { codeOf, type Driver, findCause, type SilenceWatch, withConnection } from '../postgres/index.ts'
 import { BEGIN, PROBE, ROLLBACK } from './transactions.sql.ts'
 
@@ -16,14 +16,14 @@ export async function transactionsRefused(
   driver: Driver,
   silence: SilenceWatch,
   error: unknown,
-): Promise<LocksIneffective | undefined> {
+): Promise<LocksIneffectiveError | undefined> {
   if (findCause(error, (candidate) => CLOSED_CODES.has(codeOf(candidate) ?? '')) === undefined) return undefined
   try {
     for (let time = 0; time < TIMES; time++) if (!(await closesOnBegin(driver, silence))) return undefined
   } catch {
     return undefined
   }
-  return new LocksIneffective('A pooler on the way refuses transactions: it is in statement mode.', {
+  return new LocksIneffectiveError('A pooler on the way refuses transactions: it is in statement mode.', {
     reason: 'transactions refused',
     advice: 'Set its pool_mode to transaction or session, or connect to the server.',
     cause: error,

@@ -5,7 +5,7 @@
  */
 
 /** A statement's first words, in lower case. A string is `'`, a quoted name begins with `"`, everything else is one sign each. */
-export type Words = readonly string[]
+export type LeadingTokens = readonly string[]
 
 /** No statement that matters has more words, and of the others the first says enough. */
 const MAX_WORDS = 24
@@ -16,7 +16,7 @@ const NAME = /[A-Za-z_\u0080-\uffff][\w$\u0080-\uffff]*/y
 const TAG = /\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$/y
 
 /** Every statement of a text, empty ones left out. */
-export function scanStatements(text: string): Words[] {
+export function scanStatements(text: string): LeadingTokens[] {
   return new StatementScanner(text).scan()
 }
 
@@ -34,7 +34,7 @@ class StatementScanner {
     this.#text = text
   }
 
-  scan(): Words[] {
+  scan(): LeadingTokens[] {
     while (this.#at < this.#text.length) this.#next()
     this.#end()
     return this.#statements
@@ -103,7 +103,7 @@ class StatementScanner {
   }
 }
 
-function isCreateRoutine([create, or, replace, routine]: Words): boolean {
+function isCreateRoutine([create, or, replace, routine]: LeadingTokens): boolean {
   const word = or === 'or' && replace === 'replace' ? routine : or
   return create === 'create' && (word === 'function' || word === 'procedure')
 }

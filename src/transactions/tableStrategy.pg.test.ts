@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { LockAborted, LockTimeout, StrategyUnsupported } from '../index.ts'
+import { LockAbortedError, LockTimeoutError, StrategyUnsupportedError } from '../index.ts'
 import { key } from '../locks/index.ts'
 import { on } from '../observe/index.ts'
 
@@ -27,8 +27,8 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
     await held.given
     expect(contended).toEqual([])
     expect(await bench.locksHeld()).toBe(0)
-    expect(await failureOf(other.transaction({ lock, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeout)
-    expect(await failureOf(other.transaction({ lock, waitMs: 50 }, nothing))).toBeInstanceOf(LockTimeout)
+    expect(await failureOf(other.transaction({ lock, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeoutError)
+    expect(await failureOf(other.transaction({ lock, waitMs: 50 }, nothing))).toBeInstanceOf(LockTimeoutError)
     await other.transaction({ lock: key`Row:${++number}`, waitMs: 0 }, nothing)
     letGo.give()
     await holding
@@ -76,7 +76,7 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
     })
     await held.given
     await other.transaction({ lockShared: lock, waitMs: 0 }, nothing)
-    expect(await failureOf(other.transaction({ lock, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeout)
+    expect(await failureOf(other.transaction({ lock, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeoutError)
     letGo.give()
     await holding
   })
@@ -107,7 +107,7 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
       })
       .toBe(1)
     controller.abort()
-    expect(await waiting).toBeInstanceOf(LockAborted)
+    expect(await waiting).toBeInstanceOf(LockAbortedError)
     letGo.give()
     await holding
   })
@@ -117,7 +117,7 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
     async (isolation) => {
       const lockstep = open()
       const refused = await failureOf(lockstep.transaction({ lock: key`Row:${1}`, isolation }, nothing))
-      expect(refused).toBeInstanceOf(StrategyUnsupported)
+      expect(refused).toBeInstanceOf(StrategyUnsupportedError)
       expect(refused).toMatchObject({ code: 'LOCKSTEP_STRATEGY_UNSUPPORTED', keys: ['Row:1'] })
       await lockstep.transaction({ isolation }, nothing)
     },

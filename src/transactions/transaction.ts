@@ -1,12 +1,12 @@
-import { InvalidOption, StreamNotDeclared, TransactionControl } from '../errors.ts'
+import { InvalidOptionError, StreamNotDeclaredError, TransactionControlError } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import type { Connection, Statement, StatementResult } from '../postgres/index.ts'
 import { refuseAfterEnd, writeInCallersTransaction } from './callersClient.ts'
 import { ClientSession } from './clientSession.ts'
 import { touchesTransaction } from './controlStatement.ts'
-import { type Enqueuing, type EventToEnqueue, nameOf, type PreparedEvent, type StreamNumbers } from './enqueuing.ts'
-import type { Place } from './frames.ts'
-import type { Grounds } from './grounds.ts'
+import { type Enqueuer, type EventToEnqueue, nameOf, type PreparedEvent, type StreamNumbers } from './enqueuer.ts'
+import type { FrameScope } from './frames.ts'
+import type { LockstepContext } from './lockstepContext.ts'
 import { runInSavepoint, runNested } from './nested.ts'
 import { readsFresh, type TransactionPlan } from './options.ts'
 import { isOwnSavepoint, Scope, type TurnLimits } from './scope.ts'
@@ -28,8 +28,8 @@ function recurs(text: string): boolean {
 /** What a transaction and all its savepoints have in common. */
 export interface TransactionSetting extends TurnLimits {
   readonly isolation: Isolation
-  readonly enqueuing: Enqueuing
-  readonly grounds: Grounds
+  readonly enqueuer: Enqueuer
+  readonly context: LockstepContext
   /** The call that opened it: its locks are held. */
   readonly plan: TransactionPlan
   /** Of the streams that were declared; undefined where numbers can be read when they are needed. */
@@ -50,11 +50,11 @@ export class OpenTransaction extends Scope implements Transaction {
   #handedOut = false
 
   /** The same for all transactions of one Lockstep. */
-  readonly home: object
+  readonly owner: object
 
   constructor(parent: Connection | OpenTransaction, setting: TransactionSetting, label = 'the transaction') {
     super(parent, setting, label)
-    this.home = setting.enqueuing
+    this.owner = setting.enqueuer
     this.isolation = setting.isolation
     this.#setting = setting
   }
@@ -65,8 +65,8 @@ export class OpenTransaction extends Scope implements Transaction {
   }
 
   /** Whether it is a transaction of this Lockstep. */
-  isOf(grounds: object): boolean {
-    return this.#setting.grounds === grounds
+  isOf(context: object): boolean {
+    return this.#setting.context === context
   }
 
   query<Row>(text: string, values?: readonly unknown[]): Promise<StatementResult<Row>> {
@@ -89,12 +89,15 @@ export class OpenTransaction extends Scope implements Transaction {
   #checkStatement(text: unknown): void {
     this.assertUsable()
     if (typeof text !== 'string') {
-      throw new InvalidOption(`tx.query() was given ${text === null ? 'null' : `a ${typeof text}`} for a statement.`, {
-        advice: 'Pass the text of one statement, and its values as a list.',
-      })
+      throw new InvalidOptionError(
+        `tx.query() was given ${text === null ? 'null' : `a ${typeof text}`} for a statement.`,
+        {
+          advice: 'Pass the text of one statement, and its values as a list.',
+        },
+      )
     }
     if (!touchesTransaction(text, isOwnSavepoint)) return
-    throw new TransactionControl(`tx.query() was given ${JSON.stringify(text.trim().slice(0, 30))}.`, {
+    throw new TransactionControlError(`tx.query() was given ${JSON.stringify(text.trim().slice(0, 30))}.`, {
       advice: 'Return from the function to commit, throw to roll back, use tx.savepoint() for a part.',
     })
   }
@@ -143,15 +146,17 @@ export class OpenTransaction extends Scope implements Transaction {
 
   async enqueueMany(events: readonly EventToEnqueue[]): Promise<void> {
     this.assertUsable()
-    const { enqueuing, isolation, numbers, joined } = this.#setting
+    const { enqueuer, isolation, numbers, joined } = this.#setting
     if (!Array.isArray(events)) {
-      throw new InvalidOption('enqueueMany() was given no list.', { advice: 'Pass a list of { topic, key, payload }.' })
+      throw new InvalidOptionError('enqueueMany() was given no list.', {
+        advice: 'Pass a list of { topic, key, payload }.',
+      })
     }
-    const prepared = events.map((event: EventToEnqueue) => enqueuing.prepare(event))
+    const prepared = events.map((event: EventToEnqueue) => enqueuer.prepare(event))
     const undeclared = readsFresh(isolation) ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))
     if (undeclared !== undefined) throw streamNotDeclared(undeclared, isolation)
     if (joined === true) {
-      const statements = enqueuing.flush(prepared, undefined)
+      const statements = enqueuer.flush(prepared, undefined)
       await this.whenInnermost(() => writeInCallersTransaction(this.connection, statements, 'join()'))
     } else {
       await this.#keep(() => prepared.forEach((event) => this.#events.push(event)))
@@ -172,7 +177,7 @@ export class OpenTransaction extends Scope implements Transaction {
   /** What is to be sent together with COMMIT: the caller's statements, then the events, whose streams are locked from then on. */
   closing(): readonly Statement[] {
     if (this.#events.length === 0) return this.#closing
-    return [...this.#closing, ...this.#setting.enqueuing.flush(this.#events, this.#setting.numbers)]
+    return [...this.#closing, ...this.#setting.enqueuer.flush(this.#events, this.#setting.numbers)]
   }
 
   protected override released(): void {
@@ -182,19 +187,19 @@ export class OpenTransaction extends Scope implements Transaction {
   }
 
   savepoint<T>(fn: (tx: Transaction) => Promise<T>): Promise<T> {
-    return runInSavepoint(this.#place, fn)
+    return runInSavepoint(this.#scope, fn)
   }
 
   transaction<T>(options: NestedOptions, fn: (tx: Transaction) => Promise<T>): Promise<T> {
-    return runNested(this.#place, options, fn)
+    return runNested(this.#scope, options, fn)
   }
 
   once<Value>(key: Key, options: NestedOnceOptions<Value>): Promise<OnceResult<Value>> {
-    return this.#setting.grounds.once(this, key, options)
+    return this.#setting.context.once(this, key, options)
   }
 
-  get #place(): Place {
-    return { grounds: this.#setting.grounds, plan: this.#setting.plan, tx: this }
+  get #scope(): FrameScope {
+    return { context: this.#setting.context, plan: this.#setting.plan, tx: this }
   }
 
   /** As `savepoint`, without telling the code inside where it is. */
@@ -262,8 +267,8 @@ export function abandon(tx: Transaction): void {
 }
 
 /** Whether it is an open transaction of this Lockstep. */
-export function isOf(tx: unknown, grounds: object): boolean {
-  return tx instanceof OpenTransaction && tx.isOf(grounds)
+export function belongsTo(tx: unknown, context: object): boolean {
+  return tx instanceof OpenTransaction && tx.isOf(context)
 }
 
 /** What is one and the same for a transaction and all savepoints in it. */
@@ -271,8 +276,8 @@ export function rootOf(tx: Transaction): object {
   return tx instanceof OpenTransaction ? tx.root : tx
 }
 
-function streamNotDeclared({ topic, key }: PreparedEvent, isolation: Isolation): StreamNotDeclared {
-  return new StreamNotDeclared(
+function streamNotDeclared({ topic, key }: PreparedEvent, isolation: Isolation): StreamNotDeclaredError {
+  return new StreamNotDeclaredError(
     `The stream ${topic}/${key} was not declared: at ${isolation.toUpperCase()} its number must be read before the snapshot.`,
     { advice: 'Add streams: [{ topic, key }] to the options of the transaction, or use READ COMMITTED.' },
   )

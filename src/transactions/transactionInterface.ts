@@ -1,7 +1,7 @@
 import type { OptionNames } from '../checkOptions.ts'
 import type { Key } from '../locks/index.ts'
 import type { StatementResult } from '../postgres/index.ts'
-import type { EventMap, EventOf } from './enqueuing.ts'
+import type { EventMap, EventOf } from './enqueuer.ts'
 import type { TransactionOptions } from './options.ts'
 import type { Isolation } from './transactions.sql.ts'
 
@@ -37,7 +37,7 @@ export interface Transaction<Client = unknown, Events extends object = EventMap>
   savepoint<T>(fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
   /**
    * Runs the function as a part of this transaction: a savepoint, whose locks this transaction must hold and whose isolation it must
-   * have. Otherwise it is refused with `NestedTransaction`. It commits with this transaction, not before.
+   * have. Otherwise it is refused with `NestedTransactionError`. It commits with this transaction, not before.
    *
    * @example
    * await tx.transaction({ lock: key`Stock:${item}` }, async (part) => {

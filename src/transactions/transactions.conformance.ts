@@ -3,7 +3,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type TestDatabase } from '../../tools/server/testDatabase.ts'
-import { LockAborted, Lockstep, LockTimeout } from '../index.ts'
+import { LockAbortedError, Lockstep, LockTimeoutError } from '../index.ts'
 import { key } from '../locks/index.ts'
 
 /** Which way the suite goes to the server. */
@@ -160,10 +160,10 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
     test('shared holders share; an exclusive one waits for them, and they for it', async () => {
       const letGo = await hold(one, 'lockShared')
       await other.transaction({ lockShared: lock, waitMs: 0 }, nothing)
-      await expect(other.transaction({ lock, waitMs: 0 }, nothing)).rejects.toBeInstanceOf(LockTimeout)
+      await expect(other.transaction({ lock, waitMs: 0 }, nothing)).rejects.toBeInstanceOf(LockTimeoutError)
       await letGo()
       const letGoAgain = await hold(one)
-      await expect(other.transaction({ lockShared: lock, waitMs: 0 }, nothing)).rejects.toBeInstanceOf(LockTimeout)
+      await expect(other.transaction({ lockShared: lock, waitMs: 0 }, nothing)).rejects.toBeInstanceOf(LockTimeoutError)
       await letGoAgain()
       await other.transaction({ lockShared: lock, waitMs: 0, isolation: 'serializable' }, nothing)
     })
@@ -185,8 +185,8 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       const letGo = await hold(one)
       const error: unknown = await other.transaction({ lock, waitMs: 300 }, nothing).catch((caught: unknown) => caught)
       await letGo()
-      expect(error).toBeInstanceOf(LockTimeout)
-      const { keys, holders, advice, waitedMs } = error as LockTimeout
+      expect(error).toBeInstanceOf(LockTimeoutError)
+      const { keys, holders, advice, waitedMs } = error as LockTimeoutError
       expect(keys).toEqual([lock])
       expect(holders).toMatchObject([{ where: 'server', key: lock, state: 'idle in transaction' }])
       expect(advice).not.toBe('')
@@ -203,8 +203,8 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
         await somebodyWaits()
         controller.abort(new Error('no longer wanted'))
         const error = await outcome
-        expect(error).toBeInstanceOf(LockAborted)
-        expect((error as LockAborted).cause).toEqual(new Error('no longer wanted'))
+        expect(error).toBeInstanceOf(LockAbortedError)
+        expect((error as LockAbortedError).cause).toEqual(new Error('no longer wanted'))
         const waiters = async (): Promise<number | null> => {
           const { rowCount } = await admin.query(
             `SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database

@@ -3,7 +3,7 @@ import {
   beforeWaiting,
   beforeHandOver,
   type LockSet,
-  lookForOthers,
+  findOtherHolders,
   markShadows,
   type Shadow,
   sessionLock,
@@ -14,7 +14,7 @@ import {
   unlockLeftovers,
 } from '../locks/index.ts'
 import { failUnlessSame, quoteLiteral, type Statement, type StatementResult, withValues } from '../postgres/index.ts'
-import type { Stream } from './enqueuing.ts'
+import type { Stream } from './enqueuer.ts'
 
 /** The isolation levels that mean something in PostgreSQL; READ UNCOMMITTED is READ COMMITTED there. */
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
@@ -31,10 +31,10 @@ export interface Opening {
   /** The transaction's id, by which the server can be asked later whether it committed. Taking one costs no disk flush. */
   readonly withXid: boolean
   /** The SQL of the incarnation, where it is not yet known for this connection. */
-  readonly incarnation: string | undefined
+  readonly serverEpoch: string | undefined
   readonly checksConnections: boolean
   /** Whether somebody wants to know if the locks were free at once. */
-  readonly tellsWaiting: boolean
+  readonly reportsWaiting: boolean
 }
 
 /** The row that every opening message ends with. `held` is null where a lock is taken, `standby` on a standby, else the mark: the xid, or the time. */
@@ -94,7 +94,7 @@ function columns(opening: Opening, locks: LockSet, life: string | undefined): st
 }
 
 function look(opening: Opening): string {
-  return opening.shadows.length === 0 ? '' : lookForOthers(opening.shadows)
+  return opening.shadows.length === 0 ? '' : findOtherHolders(opening.shadows)
 }
 
 /** Which observed keys were not free, by their place; and when the transaction began, by the server's clock. */
@@ -110,7 +110,7 @@ export function shadowsOf(results: readonly StatementResult[]): { places: number
  * a wait are not touched because nobody waits. At READ COMMITTED every later statement has a younger snapshot than the locks.
  */
 export function beginTrying(opening: Opening): string {
-  return `${begin(opening.isolation)} ${look(opening)} SELECT ${columns(opening, opening.locks, opening.incarnation)}`
+  return `${begin(opening.isolation)} ${look(opening)} SELECT ${columns(opening, opening.locks, opening.serverEpoch)}`
 }
 
 /** More locks than that are rare, and each number of them makes another text. */
@@ -120,7 +120,7 @@ export const KEPT_COLUMNS = ['held', 'pid']
 
 /** The quick way in as statements that the server process can keep; undefined where more is asked for than locks. */
 export function beginKept(opening: Opening): Statement[] | undefined {
-  const { isolation, method, locks, shadows, incarnation } = opening
+  const { isolation, method, locks, shadows, serverEpoch: incarnation } = opening
   const plain = method.name === 'advisory' && shadows.length === 0 && incarnation === undefined
   if (!plain || locks.length > PARAMETERS_AT_MOST) return undefined
   let beginning = beginnings.get(isolation)
@@ -155,7 +155,7 @@ export function beginWaiting(opening: Opening, waitMs: number, inTransaction: bo
   const before = inTransaction ? `${ROLLBACK}; ` : ''
   return `${before}${begin(opening.isolation)} ${beforeWaiting(opening.checksConnections)}
     ${opening.method.waitForLocks(opening.locks, waitMs, !inTransaction)} ${look(opening)}
-    SELECT ${columns(opening, [], opening.incarnation)}, ${AFTER_WAITING}`
+    SELECT ${columns(opening, [], opening.serverEpoch)}, ${AFTER_WAITING}`
 }
 
 /**
@@ -167,10 +167,10 @@ export function beginWaiting(opening: Opening, waitMs: number, inTransaction: bo
  */
 export function handOver(opening: Opening, waitMs: number): string {
   const { locks } = opening
-  const life = opening.incarnation === undefined ? '' : `SELECT ${opening.incarnation} AS incarnation;`
+  const life = opening.serverEpoch === undefined ? '' : `SELECT ${opening.serverEpoch} AS incarnation;`
   const takeOver = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
   return `${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
-    ${opening.method.waitForLocks(locks, waitMs, opening.tellsWaiting)}
+    ${opening.method.waitForLocks(locks, waitMs, opening.reportsWaiting)}
     SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${opening.numbers ?? ''} COMMIT AND CHAIN;
     SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${look(opening)}
     SELECT ${columns(opening, [], undefined)}${takeOver}`
@@ -187,12 +187,12 @@ const LIMIT_IDLENESS = [
 const RESTORE_IDLENESS = `set_config('idle_session_timeout', current_setting('lockstep.idle_session_timeout'), false)`
 
 /** Has the session keep locks that its transaction holds, beside it. */
-export function keepLocks(locks: LockSet): Statement {
+export function retainLocks(locks: LockSet): Statement {
   return ofEach(locks, sessionLock, LIMIT_IDLENESS)
 }
 
-/** Gives back what `keepLocks` took. */
-export function unkeepLocks(locks: LockSet): Statement {
+/** Gives back what `retainLocks` took. */
+export function unretainLocks(locks: LockSet): Statement {
   return ofEach(locks, sessionUnlock, [RESTORE_IDLENESS])
 }
 
@@ -202,8 +202,8 @@ function ofEach(locks: LockSet, say: typeof sessionLock, more: readonly string[]
   return { text: `SELECT ${calls.join(', ')}`, values: locks.map(({ id }) => String(id)), own: true }
 }
 
-/** The same as `unkeepLocks`, as a message of its own. */
-export function giveLocksBack(locks: LockSet): string {
+/** The same as `unretainLocks`, as a message of its own. */
+export function releaseRetainedLocks(locks: LockSet): string {
   return `SELECT ${[...locks.map((lock) => sessionUnlock(lock)), RESTORE_IDLENESS].join(', ')}`
 }
 
@@ -213,7 +213,7 @@ export function cleanUpHandOver(locks: LockSet): string {
 }
 
 /** The incarnation that a hand-over read in its first transaction. */
-export function incarnationOf(results: readonly StatementResult[]): string | null | undefined {
+export function serverEpochOf(results: readonly StatementResult[]): string | null | undefined {
   const found = results.find((result) => result.rows[0] !== undefined && 'incarnation' in result.rows[0])
   return found?.rows[0]?.['incarnation'] as string | null | undefined
 }

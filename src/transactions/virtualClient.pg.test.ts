@@ -2,7 +2,12 @@ import { describe, expect, test } from 'vitest'
 import { type AnyClient, noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
 import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { SavepointOpen, TransactionControl, TransactionEnded, TransactionRolledBack } from '../index.ts'
+import {
+  SavepointOpenError,
+  TransactionControlError,
+  TransactionEndedError,
+  TransactionRolledBackError,
+} from '../index.ts'
 
 const database = await testDatabase()
 leakGuard(database)
@@ -69,7 +74,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
         await noteBy(client, `${depth}`)
       }
       for (const end of ['COMMIT', 'ROLLBACK', 'COMMIT', 'COMMIT', 'COMMIT']) await client.send(end)
-      expect(await failureOf(client.send('COMMIT'))).toBeInstanceOf(TransactionControl)
+      expect(await failureOf(client.send('COMMIT'))).toBeInstanceOf(TransactionControlError)
     })
     expect(await bench.notes()).toEqual(['1', '2', '3'])
   })
@@ -84,13 +89,13 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
       await noteBy(client, 'undone')
       await client.send('SELECT 1/0').catch(() => undefined)
       const error = await failureOf(client.send('COMMIT'))
-      expect(error).toBeInstanceOf(TransactionRolledBack)
+      expect(error).toBeInstanceOf(TransactionRolledBackError)
       expect(error).toMatchObject({ cause: { code: '22012' } })
       // As Drizzle, Kysely and TypeORM do.
       await client.send('ROLLBACK')
       await noteBy(client, 'kept too')
       await client.send('COMMIT')
-      expect(await failureOf(client.send('ROLLBACK'))).toBeInstanceOf(TransactionControl)
+      expect(await failureOf(client.send('ROLLBACK'))).toBeInstanceOf(TransactionControlError)
     })
     expect(await bench.notes()).toEqual(['kept', 'kept too'])
   })
@@ -102,7 +107,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
       await client.send('BEGIN')
       await noteBy(client, 'left')
     })
-    expect(await failureOf(leaving)).toBeInstanceOf(TransactionRolledBack)
+    expect(await failureOf(leaving)).toBeInstanceOf(TransactionRolledBackError)
     expect(await bench.notes()).toEqual([])
     expect(await lockstep.transaction({ lock: 'Order:1' }, async () => 'free')).toBe('free')
   })
@@ -156,7 +161,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
       const client = ofTransaction(driver, tx)
       await noteBy(client, 'before')
       const error = await failureOf(client.send(text))
-      expect(error).toBeInstanceOf(TransactionControl)
+      expect(error).toBeInstanceOf(TransactionControlError)
       expect((error as Error).message).toContain('not sent')
       expect(await isFree()).toBe(false)
       await noteBy(client, 'after')
@@ -170,7 +175,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
       const client = ofTransaction(driver, tx)
       await client.send('BEGIN')
       for (const text of ['COMMIT AND CHAIN', 'ROLLBACK AND CHAIN'])
-        expect(await failureOf(client.send(text))).toBeInstanceOf(TransactionControl)
+        expect(await failureOf(client.send(text))).toBeInstanceOf(TransactionControlError)
       await noteBy(client, 'kept')
       await client.send('COMMIT')
     })
@@ -185,7 +190,9 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
       await client.send('SET TRANSACTION ISOLATION LEVEL SERIALIZABLE')
       await noteBy(client, 'kept')
       await client.send('COMMIT')
-      expect(await failureOf(client.send('BEGIN ISOLATION LEVEL READ COMMITTED'))).toBeInstanceOf(TransactionControl)
+      expect(await failureOf(client.send('BEGIN ISOLATION LEVEL READ COMMITTED'))).toBeInstanceOf(
+        TransactionControlError,
+      )
     })
     expect(await bench.notes()).toEqual(['kept'])
   })
@@ -206,13 +213,13 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
         `ROLLBACK TO SAVEPOINT ${ours.toUpperCase()}`,
         `SELECT 1; RELEASE "${ours}"`,
       ])
-        expect(await failureOf(client.send(text)), text).toBeInstanceOf(TransactionControl)
+        expect(await failureOf(client.send(text)), text).toBeInstanceOf(TransactionControlError)
       await client.send('SAVEPOINT mine')
       await noteBy(client, 'undone')
       await client.send('ROLLBACK TO SAVEPOINT mine; RELEASE mine')
       await noteBy(client, 'kept')
       await client.send('COMMIT')
-      expect(await failureOf(tx.query(`ROLLBACK TO ${ours}`))).toBeInstanceOf(TransactionControl)
+      expect(await failureOf(tx.query(`ROLLBACK TO ${ours}`))).toBeInstanceOf(TransactionControlError)
     })
     expect(await bench.notes()).toEqual(['kept'])
   })
@@ -254,7 +261,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
       await client.send('BEGIN')
       await noteBy(client, 'undone')
       await client.send('ROLLBACK')
-      expect(await failureOf(client.send('COMMIT'))).toBeInstanceOf(TransactionControl)
+      expect(await failureOf(client.send('COMMIT'))).toBeInstanceOf(TransactionControlError)
       await noteBy(client, 'kept')
     })
     expect(await bench.notes()).toEqual(['kept'])
@@ -321,7 +328,7 @@ describe.each(DRIVERS)('several clients of one transaction, %s', (driver) => {
       const client = ofTransaction(driver, tx)
       await client.send('BEGIN')
       const error = await failureOf(note(tx, 'refused'))
-      expect(error).toBeInstanceOf(SavepointOpen)
+      expect(error).toBeInstanceOf(SavepointOpenError)
       expect((error as Error).message).toContain('begun on a client')
       await noteBy(client, 'kept')
       await client.send('COMMIT')
@@ -340,7 +347,7 @@ describe.each(DRIVERS)('several clients of one transaction, %s', (driver) => {
       await noteBy(client, 'undone')
       client.release()
       client.release()
-      expect(await failureOf(client.send('SELECT 1'))).toBeInstanceOf(TransactionEnded)
+      expect(await failureOf(client.send('SELECT 1'))).toBeInstanceOf(TransactionEndedError)
       await note(tx, 'kept')
       late = await pool.another()
       await late.send('BEGIN')
@@ -348,7 +355,7 @@ describe.each(DRIVERS)('several clients of one transaction, %s', (driver) => {
       // The function returns before the server has answered.
       late.release()
     })
-    expect(await failureOf((late as AnyClient).send('SELECT 1'))).toBeInstanceOf(TransactionEnded)
+    expect(await failureOf((late as AnyClient).send('SELECT 1'))).toBeInstanceOf(TransactionEndedError)
     expect(await bench.notes()).toEqual(['kept'])
   })
 
@@ -364,7 +371,7 @@ describe.each(DRIVERS)('several clients of one transaction, %s', (driver) => {
       two.release()
       await one.send('COMMIT')
       one.release()
-      for (const refusal of await Promise.all(waiting)) expect(refusal).toBeInstanceOf(TransactionEnded)
+      for (const refusal of await Promise.all(waiting)) expect(refusal).toBeInstanceOf(TransactionEndedError)
     })
     expect(await bench.notes()).toEqual([])
   })

@@ -1,8 +1,8 @@
 import type { LockHolder } from '../errors.ts'
-import { findHolders, type Patience } from '../locks/index.ts'
+import { findHolders, type WaitBudget } from '../locks/index.ts'
 import { lockSlow } from '../observe/index.ts'
 import { withConnection } from '../postgres/index.ts'
-import type { Grounds } from './grounds.ts'
+import type { LockstepContext } from './lockstepContext.ts'
 import { outsideTransactions } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
 
@@ -38,11 +38,17 @@ function setAlarm(afterMs: number, ring: () => void): Alarm {
 }
 
 /** Watches over one wait for as long as it lasts; undefined where nobody wants to know. The answer ends it. */
-export function watchWait(grounds: Grounds, plan: TransactionPlan, patience: Patience): (() => void) | undefined {
-  const { trigger, slowWaitMs } = grounds
+export function watchWait(
+  context: LockstepContext,
+  plan: TransactionPlan,
+  budget: WaitBudget,
+): (() => void) | undefined {
+  const { trigger, slowWaitMs } = context
   const minds = trigger !== undefined && trigger.waitMs !== Infinity
   if (!lockSlow.hasSubscribers && !minds) return undefined
-  const slow = lockSlow.hasSubscribers ? setAlarm(slowWaitMs, () => void tellSlow(grounds, plan, patience)) : undefined
+  const slow = lockSlow.hasSubscribers
+    ? setAlarm(slowWaitMs, () => void reportSlowWait(context, plan, budget))
+    : undefined
   const keys = plan.locks.map((lock) => lock.key)
   const long = minds ? setAlarm(trigger.waitMs, () => trigger.sawLongWait(keys)) : undefined
   return () => {
@@ -51,17 +57,21 @@ export function watchWait(grounds: Grounds, plan: TransactionPlan, patience: Pat
   }
 }
 
-async function tellSlow(grounds: Grounds, plan: TransactionPlan, patience: Patience): Promise<void> {
-  const { waitedMs, stage: waitedFor } = patience
-  const holders = await whoIsInTheWay(grounds, plan, patience).catch(() => [])
+async function reportSlowWait(context: LockstepContext, plan: TransactionPlan, budget: WaitBudget): Promise<void> {
+  const { waitedMs, stage: waitedFor } = budget
+  const holders = await findBlockers(context, plan, budget).catch(() => [])
   const { keys, sharedKeys } = plan
   if (lockSlow.hasSubscribers)
-    lockSlow.publish({ schema: grounds.schema, keys, sharedKeys, waitedMs, waitedFor, holders })
+    lockSlow.publish({ schema: context.schema, keys, sharedKeys, waitedMs, waitedFor, holders })
 }
 
-async function whoIsInTheWay(grounds: Grounds, plan: TransactionPlan, patience: Patience): Promise<LockHolder[]> {
-  if (patience.stage === 'process') return plan.locks.map((lock) => ({ where: 'process', key: lock.key }))
+async function findBlockers(
+  context: LockstepContext,
+  plan: TransactionPlan,
+  budget: WaitBudget,
+): Promise<LockHolder[]> {
+  if (budget.stage === 'process') return plan.locks.map((lock) => ({ where: 'process', key: lock.key }))
   // Whoever waits for a connection himself does not ask for another one just to tell of it.
-  if (patience.stage !== 'server' || !grounds.driver.hasIdle()) return []
-  return withConnection(grounds.driver, (connection) => findHolders(connection, plan.locks), grounds.silence)
+  if (budget.stage !== 'server' || !context.driver.hasIdle()) return []
+  return withConnection(context.driver, (connection) => findHolders(connection, plan.locks), context.silence)
 }

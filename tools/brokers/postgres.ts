@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { EventRefused, Lockstep, type OutboxEvent } from 'pg-lockstep'
+import { EventRefusedError, Lockstep, type OutboxEvent } from 'pg-lockstep'
 import { postgresSink } from 'pg-lockstep/postgres-sink'
 import { messageHeaders, readMessage } from 'pg-lockstep/sinks'
 import { startPostgres } from '../server/postgres.ts'
@@ -43,7 +43,7 @@ export const postgres: Broker = {
       async handleMany(tx, events) {
         for (const { body } of events) {
           if (body.length > MAX_EVENT_BYTES)
-            throw new EventRefused(`its ${body.length} bytes are more than ${MAX_EVENT_BYTES}`)
+            throw new EventRefusedError(`its ${body.length} bytes are more than ${MAX_EVENT_BYTES}`)
         }
         await tx.queryAtCommit(INSERT, rowsOf(events))
       },

@@ -1,5 +1,5 @@
 import { KNOWN_VERSION } from '../../src/postgres/migrations.ts'
-import { InvalidKey } from '../../src/errors.ts'
+import { InvalidKeyError } from '../../src/errors.ts'
 import { packageVersion } from '../../src/packageVersion.ts'
 import type { Bundler } from './bundlers.ts'
 import type { Project } from './project.ts'
@@ -12,7 +12,7 @@ export const EXPECTED = {
     to: KNOWN_VERSION,
     counted: 42,
     schema: 'ok',
-    error: { name: InvalidKey.name, code: 'LOCKSTEP_INVALID_KEY' },
+    error: { name: InvalidKeyError.name, code: 'LOCKSTEP_INVALID_KEY' },
   },
   version: packageVersion(),
 }

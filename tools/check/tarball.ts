@@ -36,15 +36,15 @@ export function tarball(): Promise<Tarball> {
   }
   // Whoever asked first has told the reasons.
   return packed.catch(() => {
-    throw new BuildFailure('the build or the pack, see the other check,', '')
+    throw new BuildError('the build or the pack, see the other check,', '')
   })
 }
 
 async function buildAndPack(): Promise<Tarball> {
   const build = await command('npm', ['run', 'build'], { cwd: root })
-  if (build.code !== 0) throw new BuildFailure('npm run build', build.output)
+  if (build.code !== 0) throw new BuildError('npm run build', build.output)
   const bill = await command('npx', ['tsx', 'tools/sbom/main.ts'], { cwd: root })
-  if (bill.code !== 0) throw new BuildFailure('tools/sbom/main.ts', bill.output)
+  if (bill.code !== 0) throw new BuildError('tools/sbom/main.ts', bill.output)
   return pack()
 }
 
@@ -56,10 +56,10 @@ export async function pack(): Promise<Tarball> {
   const packing = await command('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', directory], {
     cwd: root,
   })
-  if (packing.code !== 0) throw new BuildFailure('npm pack', packing.output)
+  if (packing.code !== 0) throw new BuildError('npm pack', packing.output)
   const answer = JSON.parse(packing.stdout) as unknown
   const [first] = (Array.isArray(answer) ? answer : Object.values(answer as object)) as PackAnswer[]
-  if (first === undefined) throw new BuildFailure('npm pack', 'npm packed nothing')
+  if (first === undefined) throw new BuildError('npm pack', 'npm packed nothing')
   return {
     path: join(directory, first.filename),
     files: first.files.map((file) => file.path).toSorted(),
@@ -74,7 +74,7 @@ interface PackAnswer {
 }
 
 /** The compiler's words are the message; a stack through this file would only hide them. */
-class BuildFailure extends Error {
+class BuildError extends Error {
   constructor(program: string, output: string) {
     super(`${program} failed\n${output.trimEnd()}`)
     this.stack = this.message

@@ -9,21 +9,21 @@ import { importDirection } from './tidy/importDirection.ts'
 import { namedFiles } from './tidy/namedFiles.ts'
 import { noDownloadAddresses } from './tidy/noDownloadAddresses.ts'
 import { noMachinePaths } from './tidy/noMachinePaths.ts'
-import { quietLibrary } from './tidy/quietLibrary.ts'
-import { roomEssay } from './tidy/roomEssay.ts'
-import { speakingNames } from './tidy/speakingNames.ts'
-import { sqlApart } from './tidy/sqlApart.ts'
+import { noConsoleOutput } from './tidy/noConsoleOutput.ts'
+import { moduleEssay } from './tidy/moduleEssay.ts'
+import { descriptiveNames } from './tidy/descriptiveNames.ts'
+import { sqlInOwnFiles } from './tidy/sqlInOwnFiles.ts'
 import type { Rule } from './tidy/tree.ts'
 import { workingTree } from './tidy/workingTree.ts'
 
 const rules: readonly Rule[] = [
-  speakingNames,
+  descriptiveNames,
   importDirection,
   importCycles,
   drawnGraph,
-  roomEssay,
-  sqlApart,
-  quietLibrary,
+  moduleEssay,
+  sqlInOwnFiles,
+  noConsoleOutput,
   checkedOptions,
   errorCodes,
   documentLinks,

@@ -1,6 +1,6 @@
 import { posix } from 'node:path'
 import { importsOf } from '../check/tidy/scan.ts'
-import { isLibrarySource, roomOf, type Tree } from '../check/tidy/tree.ts'
+import { isLibrarySource, moduleOf, type Tree } from '../check/tidy/tree.ts'
 
 /** One import of a file of src/ by another. */
 export interface Edge {
@@ -30,11 +30,11 @@ export function fileEdges(tree: Tree): Edge[] {
 /** The imports between modules, one edge for each pair. It is type-only where all imports of the pair are. */
 export function moduleEdges(edges: readonly Edge[]): Edge[] {
   const wiring = wiringFiles(edges)
-  const moduleOf = (file: string): string => roomOf(file) ?? (wiring.has(file) ? WIRING : SHARED)
+  const nodeOf = (file: string): string => moduleOf(file) ?? (wiring.has(file) ? WIRING : SHARED)
   const pairs = new Map<string, Edge>()
   for (const edge of edges) {
-    const from = moduleOf(edge.from)
-    const to = moduleOf(edge.to)
+    const from = nodeOf(edge.from)
+    const to = nodeOf(edge.to)
     if (from === to) continue
     const known = pairs.get(`${from} ${to}`)
     pairs.set(`${from} ${to}`, { ...edge, from, to, typeOnly: edge.typeOnly && (known?.typeOnly ?? true) })
@@ -48,7 +48,7 @@ function wiringFiles(edges: readonly Edge[]): ReadonlySet<string> {
   for (let before = -1; before < wiring.size;) {
     before = wiring.size
     for (const { from, to } of edges) {
-      if (roomOf(from) === undefined && (roomOf(to) !== undefined || wiring.has(to))) wiring.add(from)
+      if (moduleOf(from) === undefined && (moduleOf(to) !== undefined || wiring.has(to))) wiring.add(from)
     }
   }
   return wiring

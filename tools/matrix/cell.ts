@@ -26,10 +26,10 @@ const root = join(matrixDirectory, '..', '..')
 const probeTimeoutMs = 2 * 60_000
 const suiteTimeoutMs = 20 * 60_000
 
-/** One cell: the tests of these rooms, or all, on this Node against this PostgreSQL, after both have said who they are. */
-export async function runCell(cell: Cell, rooms: readonly string[]): Promise<CellResult> {
+/** One cell: the tests of these modules, or all, on this Node against this PostgreSQL, after both have said who they are. */
+export async function runCell(cell: Cell, modules: readonly string[]): Promise<CellResult> {
   const startedAt = performance.now()
-  const outcome = (await probe(cell)) ?? (await suite(cell, rooms))
+  const outcome = (await probe(cell)) ?? (await suite(cell, modules))
   return {
     postgres: cell.postgres.version,
     node: cell.node.version,
@@ -55,12 +55,12 @@ async function probe(cell: Cell): Promise<Outcome | undefined> {
   return failure(wrong.map(([name, version]) => `${name} is ${seen[name]}, not ${version}`).join('; '))
 }
 
-async function suite(cell: Cell, rooms: readonly string[]): Promise<Outcome> {
+async function suite(cell: Cell, modules: readonly string[]): Promise<Outcome> {
   const directory = await mkdtemp(join(tmpdir(), 'lockstep-matrix-'))
   const report = join(directory, 'report.json')
   try {
     const vitest = join('node_modules', 'vitest', 'vitest.mjs')
-    const args = [vitest, 'run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...rooms]
+    const args = [vitest, 'run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...modules]
     const result = await runNode(cell, args, suiteTimeoutMs)
     if (!existsSync(report)) return failure(ending('vitest', result), result.output)
     const counts = JSON.parse(await readFile(report, 'utf8')) as Report

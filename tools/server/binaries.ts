@@ -32,7 +32,7 @@ function packageFolder(name: string): string {
     .map((place) => join(place, 'node_modules', name))
     .find((each) => existsSync(join(each, 'package.json')))
   if (folder === undefined)
-    throw new NoServerPrograms(`there are no PostgreSQL programs: the npm package ${name} is not installed`)
+    throw new NoServerProgramsError(`there are no PostgreSQL programs: the npm package ${name} is not installed`)
   return folder
 }
 
@@ -43,6 +43,6 @@ function upwards(folder: string): string[] {
 }
 
 /** The package that holds them is not there. */
-class NoServerPrograms extends Error {
+class NoServerProgramsError extends Error {
   readonly code = 'NO_SERVER_PROGRAMS'
 }

@@ -1,7 +1,7 @@
 import type { Problem } from 'pg-lockstep/console'
 
 /** What the server refused, in its own words. */
-export class Refused extends Error {
+export class RequestRefusedError extends Error {
   override readonly name = 'Refused'
   readonly problem: Problem
 
@@ -23,7 +23,7 @@ async function send(path: string, init: RequestInit): Promise<Response> {
   try {
     answer = await fetch(address(path), { ...init, signal: AbortSignal.timeout(PATIENCE_MS) })
   } catch {
-    throw new Refused({
+    throw new RequestRefusedError({
       status: 0,
       code: 'no-answer',
       title: 'The console does not answer',
@@ -31,7 +31,7 @@ async function send(path: string, init: RequestInit): Promise<Response> {
     })
   }
   if (answer.ok) return answer
-  throw new Refused(await problemOf(answer))
+  throw new RequestRefusedError(await problemOf(answer))
 }
 
 /** A proxy in between may answer with a page of its own. */
@@ -47,11 +47,11 @@ async function problemOf(answer: Response): Promise<Problem> {
 }
 
 /** What an address is refused with; undefined where it is answered, or nobody is there. */
-export async function refusalOf(url: string): Promise<Refused | undefined> {
+export async function refusalOf(url: string): Promise<RequestRefusedError | undefined> {
   const stopping = new AbortController()
   try {
     const answer = await fetch(url, { signal: stopping.signal })
-    return answer.ok ? undefined : new Refused(await problemOf(answer))
+    return answer.ok ? undefined : new RequestRefusedError(await problemOf(answer))
   } catch {
     return undefined
   } finally {
@@ -60,12 +60,12 @@ export async function refusalOf(url: string): Promise<Refused | undefined> {
 }
 
 /** Reads from the server. */
-export async function ask<T>(path: string): Promise<T> {
+export async function get<T>(path: string): Promise<T> {
   return (await (await send(path, { headers: { accept: 'application/json' } })).json()) as T
 }
 
 /** Has the server do something; `undefined` where it has nothing to say. */
-export async function tell<T>(path: string, csrf: string, body: unknown): Promise<T | undefined> {
+export async function post<T>(path: string, csrf: string, body: unknown): Promise<T | undefined> {
   const answer = await send(path, {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-lockstep-csrf': csrf },

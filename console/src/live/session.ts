@@ -1,6 +1,6 @@
 import { signal } from '@preact/signals'
 import type { Session } from 'pg-lockstep/console'
-import { ask, Refused, tell } from './request.ts'
+import { get, post, RequestRefusedError } from './request.ts'
 
 /** Who we are to the server; undefined until it has said so. */
 export const session = signal<Session | undefined>(undefined)
@@ -13,11 +13,11 @@ export const READ_ONLY = 'This console is read-only. Whoever starts it with --op
 /** Asks the server anew: after its restart it is another one. False where a token is needed. */
 export async function meet(): Promise<boolean> {
   try {
-    session.value = await ask<Session>('api/session')
+    session.value = await get<Session>('api/session')
     needsToken.value = false
     return true
   } catch (error) {
-    if (!(error instanceof Refused && error.problem.status === 401)) throw error
+    if (!(error instanceof RequestRefusedError && error.problem.status === 401)) throw error
     session.value = undefined
     needsToken.value = true
     return false
@@ -26,16 +26,16 @@ export async function meet(): Promise<boolean> {
 
 /** The name is for the audit; it may be empty. */
 export async function logIn(token: string, name: string): Promise<void> {
-  await tell('api/login', 'login', { token, name })
+  await post('api/login', 'login', { token, name })
 }
 
 export async function logOut(): Promise<void> {
-  await tell('api/logout', session.peek()?.csrf ?? '', {})
+  await post('api/logout', session.peek()?.csrf ?? '', {})
   session.value = undefined
   needsToken.value = true
 }
 
 /** An operator's act. */
 export async function act<T>(path: string, body: unknown): Promise<T | undefined> {
-  return tell<T>(path, session.peek()?.csrf ?? '', body)
+  return post<T>(path, session.peek()?.csrf ?? '', body)
 }

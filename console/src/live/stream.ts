@@ -1,9 +1,9 @@
 import { batch, effect, signal } from '@preact/signals'
-import type { Snapshots, Tab, Trouble } from 'pg-lockstep/console'
+import type { DatabaseProblem, Snapshots, Tab } from 'pg-lockstep/console'
 import { tab } from '../tab.ts'
 import { compareClocks, now } from './clock.ts'
 import { keep, keepOn } from './figures.ts'
-import { address, Refused, refusalOf } from './request.ts'
+import { address, RequestRefusedError, refusalOf } from './request.ts'
 import { meet } from './session.ts'
 
 /** How we are connected. `away`: the server is there and its database is not. */
@@ -68,7 +68,7 @@ function hangUp(): void {
 
 function again(reason?: unknown): void {
   hangUp()
-  refusal.value = reason instanceof Refused && reason.problem.status !== 0 ? reason.message : ''
+  refusal.value = reason instanceof RequestRefusedError && reason.problem.status !== 0 ? reason.message : ''
   if (connection.peek() !== 'connecting' || attempts > 0) connection.value = 'reconnecting'
   const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** attempts++)
   // Of many viewers not all come back at the same moment.
@@ -98,7 +98,7 @@ function listen(): void {
   })
   opened.addEventListener('trouble', (event: MessageEvent<string>) => {
     heard()
-    trouble.value = (JSON.parse(event.data) as Trouble).message
+    trouble.value = (JSON.parse(event.data) as DatabaseProblem).message
     connection.value = 'away'
   })
   for (const each of TABS) {

@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 import type { Done, LeaseHistory, LeaseRow, ReleaseLease } from 'pg-lockstep/console'
 import { Confirm, Dialog } from '../dialog.tsx'
 import { Skeleton } from '../empty.tsx'
-import { ask } from '../live/request.ts'
+import { get } from '../live/request.ts'
 import { act } from '../live/session.ts'
 import { clock, duration } from '../wording.ts'
 
@@ -20,7 +20,7 @@ export function History({
   const [history, setHistory] = useState<LeaseHistory | undefined>(undefined)
   const [refusal, setRefusal] = useState('')
   useEffect(() => {
-    ask<LeaseHistory>(`api/leases/history?key=${encodeURIComponent(leaseKey)}`).then(setHistory, (error: unknown) =>
+    get<LeaseHistory>(`api/leases/history?key=${encodeURIComponent(leaseKey)}`).then(setHistory, (error: unknown) =>
       setRefusal((error as Error).message),
     )
   }, [leaseKey])

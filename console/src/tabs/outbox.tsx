@@ -10,7 +10,7 @@ import { Filter, matching } from '../table/filter.tsx'
 import { type Column, WindowedTable } from '../table/windowed.tsx'
 import { bytes, clock, count, number } from '../wording.ts'
 import { Shards } from './shards.tsx'
-import { HeadPayload, OnStreamDialog, PauseAny, type Verb } from './streamDialogs.tsx'
+import { HeadPayload, PauseAny, StreamActionDialog, type Verb } from './streamDialogs.tsx'
 
 const filter = signal('')
 const dialog = signal<
@@ -161,7 +161,7 @@ export function Outbox(): JSX.Element {
       )}
       {shown?.kind === 'payload' && <HeadPayload row={shown.row} onClose={close} />}
       {shown !== undefined && shown.kind !== 'payload' && shown.kind !== 'pause-any' && (
-        <OnStreamDialog verb={shown.kind} row={shown.row} onClose={close} />
+        <StreamActionDialog verb={shown.kind} row={shown.row} onClose={close} />
       )}
     </>
   )

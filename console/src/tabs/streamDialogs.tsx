@@ -1,9 +1,9 @@
 import type { ComponentChildren, JSX } from 'preact'
 import { useEffect, useId, useState } from 'preact/hooks'
-import type { Done, OnStream, ParkedRow, Payload, SkipEvent } from 'pg-lockstep/console'
+import type { Done, ParkedRow, Payload, SkipEvent, StreamAction } from 'pg-lockstep/console'
 import { Confirm, Dialog } from '../dialog.tsx'
 import { Skeleton } from '../empty.tsx'
-import { ask } from '../live/request.ts'
+import { get } from '../live/request.ts'
 import { act } from '../live/session.ts'
 import { clock, count } from '../wording.ts'
 
@@ -57,7 +57,7 @@ function Pausing(): JSX.Element {
 }
 
 /** Asks before it does something with a stream that waits. */
-export function OnStreamDialog(properties: {
+export function StreamActionDialog(properties: {
   readonly verb: Verb
   readonly row: ParkedRow
   readonly onClose: () => void
@@ -75,8 +75,8 @@ export function OnStreamDialog(properties: {
       danger={wording.danger ?? false}
       reason={wording.reason}
       run={async (reason) => {
-        const stream: OnStream = { dispatcher, topic, key, reason }
-        const wish: OnStream | SkipEvent = verb === 'skip' ? { ...stream, seq: head ?? 0, headId } : stream
+        const stream: StreamAction = { dispatcher, topic, key, reason }
+        const wish: StreamAction | SkipEvent = verb === 'skip' ? { ...stream, seq: head ?? 0, headId } : stream
         return (await act<Done>(`api/outbox/${verb}`, wish))?.message
       }}
       onClose={onClose}
@@ -114,7 +114,7 @@ export function PauseAny(properties: {
       title="Pause a stream"
       verb="Pause"
       reason="optional"
-      run={async (reason) => (await act<Done>('api/outbox/pause', { ...wish, reason } satisfies OnStream))?.message}
+      run={async (reason) => (await act<Done>('api/outbox/pause', { ...wish, reason } satisfies StreamAction))?.message}
       onClose={onClose}
     >
       <Pausing />
@@ -145,7 +145,7 @@ export function HeadPayload({ row, onClose }: { readonly row: ParkedRow; readonl
   const [refusal, setRefusal] = useState('')
   useEffect(() => {
     const stream = new URLSearchParams({ dispatcher, topic, key })
-    ask<Payload>(`api/outbox/payload?${stream}`).then(setPayload, (error: unknown) =>
+    get<Payload>(`api/outbox/payload?${stream}`).then(setPayload, (error: unknown) =>
       setRefusal((error as Error).message),
     )
   }, [dispatcher, topic, key])

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { type Found, Memory } from '../memory.ts'
 import { STEPS } from '../load.sql.ts'
-import { type Bag, must, type Sender } from './sender.ts'
+import { must, type Sender, type SenderContext } from './sender.ts'
 
 interface Slot {
   /** An instance that has ended is followed by the next one. */
@@ -10,7 +10,7 @@ interface Slot {
 }
 
 /** Steps of instances: hot ones are asked for by many at once. */
-export function instanceSender({ client, random, contention, prefix }: Bag): Sender {
+export function instanceSender({ client, random, contention, prefix }: SenderContext): Sender {
   const memory = new Memory('step')
   const slots: Slot[] = []
 

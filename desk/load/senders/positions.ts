@@ -1,10 +1,10 @@
 import type { Finding } from '../../desk.ts'
-import { ask } from '../ask.ts'
+import { sendOnce } from '../sendOnce.ts'
 import type { Outcome } from '../client.ts'
 import { HALTED_EXECUTIONS, POSITIONS } from '../load.sql.ts'
 import { finding } from '../memory.ts'
 import type { Durations } from '../tally.ts'
-import { type Bag, names, type Sender } from './sender.ts'
+import { names, type Sender, type SenderContext } from './sender.ts'
 
 /** A signal may wait for another one of its symbol, and for the exchange. */
 const TIMEOUT_MS = 25_000
@@ -28,15 +28,15 @@ export class PositionSender implements Sender {
   readonly weight = 15
   /** Of signals that were answered, for as long as somebody measures. */
   durations: SignalDurations | undefined
-  readonly #bag: Bag
+  readonly #context: SenderContext
   readonly #mark: string
   readonly #hot: readonly string[]
   readonly #cold: readonly string[]
   readonly #said = new Map<string, Said>()
 
-  constructor(bag: Bag) {
-    this.#bag = bag
-    this.#mark = bag.prefix.toUpperCase()
+  constructor(context: SenderContext) {
+    this.#context = context
+    this.#mark = context.prefix.toUpperCase()
     this.#hot = names(`${this.#mark}H`, 4)
     this.#cold = names(`${this.#mark}C`, 60)
   }
@@ -44,7 +44,7 @@ export class PositionSender implements Sender {
   async prepare(): Promise<void> {}
 
   async send(): Promise<void> {
-    const { random, contention, exchangeUrl } = this.#bag
+    const { random, contention, exchangeUrl } = this.#context
     const kind = random.next()
     if (kind < 0.05) return this.#halted()
     if (kind < 0.1) return this.#byHand(exchangeUrl)
@@ -54,7 +54,7 @@ export class PositionSender implements Sender {
 
   /** Opens a position, or gets the one that is open. */
   async signal(symbol: string): Promise<void> {
-    const { client, random } = this.#bag
+    const { client, random } = this.#context
     const began = performance.now()
     const body = { symbol, side: random.pick(['long', 'short']), quantity: random.whole(1, 100) }
     const outcome = await client.post('positions', { path: '/positions', body, timeoutMs: TIMEOUT_MS })
@@ -71,21 +71,21 @@ export class PositionSender implements Sender {
 
   async #close(symbol: string): Promise<void> {
     const path = `/positions/${symbol}/close`
-    const outcome = await this.#bag.client.post('positions', { path, timeoutMs: TIMEOUT_MS })
+    const outcome = await this.#context.client.post('positions', { path, timeoutMs: TIMEOUT_MS })
     if (outcome.kind === 'acknowledged') this.#of(outcome).closed = true
   }
 
   /** What the exchange does not trade. */
   async #halted(): Promise<void> {
     const body = { symbol: `HALT${this.#mark}`, side: 'long', quantity: 1 }
-    const outcome = await this.#bag.client.post('positions', { path: '/positions', body, timeoutMs: TIMEOUT_MS })
+    const outcome = await this.#context.client.post('positions', { path: '/positions', body, timeoutMs: TIMEOUT_MS })
     if (outcome.kind === 'acknowledged') throw new Error('the exchange has traded what it does not trade')
   }
 
   async #byHand(exchangeUrl: string): Promise<void> {
-    const { random } = this.#bag
+    const { random } = this.#context
     const body = { symbol: random.pick(this.#cold), side: random.pick(['buy', 'sell']), quantity: random.whole(1, 20) }
-    await ask({ method: 'POST', url: `${exchangeUrl}/manual-trades`, body, timeoutMs: 5000 })
+    await sendOnce({ method: 'POST', url: `${exchangeUrl}/manual-trades`, body, timeoutMs: 5000 })
   }
 
   #of({ body }: Outcome & { kind: 'acknowledged' }): Said {
@@ -116,7 +116,7 @@ export class PositionSender implements Sender {
       ),
       {
         invariant: 'the exchange has traded nothing that it refused',
-        looked: this.#bag.client.tally('positions').refused,
+        looked: this.#context.client.tally('positions').refused,
         violations: halted.map(({ id }) => `${id} was executed`),
       },
     ]

@@ -4,7 +4,7 @@ import type { Client, SystemName } from '../client.ts'
 import type { Random } from '../random.ts'
 
 /** What every sender works with. */
-export interface Bag {
+export interface SenderContext {
   readonly client: Client
   readonly random: Random
   /** The share of requests that meet on hot keys. */
@@ -35,7 +35,7 @@ export async function must(client: Client, system: SystemName, path: string, bod
 }
 
 /** A number that no other request of this run has. */
-export class Marks {
+export class UniqueNumbers {
   #next: number
 
   constructor(first = 1000) {

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { type Found, Memory } from '../memory.ts'
 import { TRADES } from '../load.sql.ts'
-import { type Bag, Marks, names, type Sender } from './sender.ts'
+import { names, type Sender, type SenderContext, UniqueNumbers } from './sender.ts'
 
 /** Trades: the price is the mark, so that each is known again in the table. */
-export function tradeSender({ client, random, contention, prefix }: Bag): Sender {
+export function tradeSender({ client, random, contention, prefix }: SenderContext): Sender {
   const memory = new Memory('trade')
-  const prices = new Marks()
+  const prices = new UniqueNumbers()
   const hot = names(`${prefix}-hot-`, 2)
   const cold = names(`${prefix}-`, 40)
   return {

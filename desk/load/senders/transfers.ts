@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { type Found, Memory } from '../memory.ts'
 import { TRANSFERS } from '../load.sql.ts'
-import { type Bag, must, names, type Sender } from './sender.ts'
+import { must, names, type Sender, type SenderContext } from './sender.ts'
 
 /** Transfers: many pay into hot accounts, some have nothing to pay with. */
-export function transferSender({ client, random, contention, prefix }: Bag): Sender {
+export function transferSender({ client, random, contention, prefix }: SenderContext): Sender {
   const memory = new Memory('transfer')
   const hot = names(`${prefix}-hot-`, 2)
   const cold = names(`${prefix}-`, 30)

@@ -1,16 +1,16 @@
 import { randomUUID } from 'node:crypto'
 import { BIDS, DEPOSITS } from '../load.sql.ts'
 import { type Found, Memory } from '../memory.ts'
-import { type Bag, Marks, must, names, type Sender } from './sender.ts'
+import { must, names, type Sender, type SenderContext, UniqueNumbers } from './sender.ts'
 
 /** Every bid is higher than all before it, if it comes in time; one in ten is far too low. */
 const HIGH = 1_000_000
 
 /** Bids and deposits: the amount is the mark. */
-export function walletSender({ client, random, contention, prefix }: Bag): Sender {
+export function walletSender({ client, random, contention, prefix }: SenderContext): Sender {
   const bids = new Memory('bid')
   const deposits = new Memory('deposit')
-  const amounts = new Marks()
+  const amounts = new UniqueNumbers()
   const wallets = names(`${prefix}-`, 12)
   const poor = `${prefix}-poor`
   const hot = `${prefix}-hot`

@@ -3,15 +3,15 @@ import { Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import type { DeskEvents } from '../../desk.ts'
 import { closePosition } from '../close.ts'
-import { openOffice } from '../office.ts'
+import { openPositionContext } from '../positionContext.ts'
 import { openPosition } from '../open.ts'
 
 const [, , url, exchangeUrl = '', ttlMs, work, symbol = ''] = process.argv
 const pool = new pg.Pool({ connectionString: url, max: 2 })
 const lockstep = new Lockstep<DeskEvents, pg.Pool>(pool)
 const desk = { pool, lockstep, exchangeUrl, processName: `creator of ${symbol}`, say: () => undefined }
-const office = openOffice(desk, { ttlMs: Number(ttlMs), everyMs: 1000 })
-if (work === 'close') await closePosition(office, symbol, 0)
-else await openPosition(office, { symbol, side: 'long', quantity: 2 }, 0)
+const context = openPositionContext(desk, { ttlMs: Number(ttlMs), everyMs: 1000 })
+if (work === 'close') await closePosition(context, symbol, 0)
+else await openPosition(context, { symbol, side: 'long', quantity: 2 }, 0)
 // What it would do next, and must not live to do.
 process.send?.('ended')

@@ -6,18 +6,18 @@ import type { Desk, DeskEvents } from '../../desk.ts'
 import { type Exchange, type Faults, startExchange, type Timings } from '../../exchange/index.ts'
 import { internal, problemOf } from '../../http/errors.ts'
 import { createPositions } from '../index.ts'
-import { type Office, openOffice, type PositionOptions } from '../office.ts'
+import { openPositionContext, type PositionContext, type PositionOptions } from '../positionContext.ts'
 import type { Reconciler } from '../reconcile.ts'
 
 /** As quick as a test wants it: the order of things is the same. */
 export const QUICK: Timings = { entryMs: 20, stopMs: 60, closeMs: 20, readMs: 1 }
 /** Patient, because the machine may be busy with something else. */
-export const OPTIONS: PositionOptions = { ttlMs: 10_000, everyMs: 100, patience: { tryMs: 10_000, totalMs: 20_000 } }
+export const OPTIONS: PositionOptions = { ttlMs: 10_000, everyMs: 100, retryBudget: { tryMs: 10_000, totalMs: 20_000 } }
 
 /** One process of the desk, as far as positions go. */
-export interface Branch {
+export interface PositionProcess {
   readonly desk: Desk
-  readonly office: Office
+  readonly context: PositionContext
   readonly said: string[]
   post(path: string, body?: unknown): Promise<{ readonly status: number; readonly body: Record<string, unknown> }>
   get(path: string): Promise<{ readonly status: number; readonly body: unknown }>
@@ -30,12 +30,12 @@ export async function openExchange(url: string, timings: Timings = QUICK): Promi
   return exchange
 }
 
-export async function openBranch(
+export async function openPositionProcess(
   url: string,
   exchangeUrl: string,
   name: string,
   given: Partial<PositionOptions> & { readonly max?: number } = {},
-): Promise<Branch> {
+): Promise<PositionProcess> {
   const { max = 5, ...more } = given
   const options = { ...OPTIONS, ...more }
   const pool = new pg.Pool({ connectionString: url, max })
@@ -49,9 +49,9 @@ export async function openBranch(
   app.onError((error, c) => (problemOf(error) ?? internal()).answer(c))
   app.route('/', positions.routes(desk))
   let closed = false
-  const branch: Branch = {
+  const branch: PositionProcess = {
     desk,
-    office: openOffice(desk, options),
+    context: openPositionContext(desk, options),
     said,
     async post(path, body) {
       const response = await app.request(path, {

@@ -1,6 +1,6 @@
 import type { Goal, ResultRow } from '../../../tools/judge/report.ts'
 import { SERVER_15 } from '../../../tools/server/postgres15.ts'
-import type { Tell } from '../attack.ts'
+import type { ReportProgress } from '../attack.ts'
 import { DRIVERS, openLab } from '../lab.ts'
 import type { Edge } from './edge.ts'
 
@@ -21,7 +21,7 @@ export async function attackAll(
   kind: string,
   list: readonly Edge[],
   { servers, scaledDown }: Size,
-  tell: Tell,
+  reportProgress: ReportProgress,
 ): Promise<{ results: ResultRow[]; goals: Goal[] }> {
   const results: ResultRow[] = []
   const goals: Goal[] = []
@@ -30,9 +30,9 @@ export async function attackAll(
     try {
       for (const [turn, driver] of DRIVERS.entries()) {
         for (const edge of list.filter((_, place) => !scaledDown || place % DRIVERS.length === turn)) {
-          tell(`${kind}: ${edge.name} on PostgreSQL ${version} with ${driver}`)
+          reportProgress(`${kind}: ${edge.name} on PostgreSQL ${version} with ${driver}`)
           const startedAt = performance.now()
-          const found = await edge.run({ lab, driver, scaledDown, tell })
+          const found = await edge.run({ lab, driver, scaledDown, reportProgress })
           const seconds = Math.round((performance.now() - startedAt) / 100) / 10
           const held = found.filter((each) => each.holds).length
           results.push({ [kind]: edge.name, postgres: version, driver, goals: found.length, held, seconds })

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { key, LockAborted, LockTimeout, type Transaction } from 'pg-lockstep'
+import { key, LockAbortedError, LockTimeoutError, type Transaction } from 'pg-lockstep'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import { type Proxy, startProxy } from '../../../tools/server/proxy.ts'
 import type { Client } from '../lab.ts'
@@ -47,7 +47,7 @@ export const boundedOpening: Edge = {
     let hung = 0
     for (let round = 0; round < size.rounds; round++) {
       for (const level of LEVELS) {
-        arena.tell(`bounded-opening: round ${round + 1} of ${size.rounds}, ${level}`)
+        arena.reportProgress(`bounded-opening: round ${round + 1} of ${size.rounds}, ${level}`)
         await onDeadNetwork(arena, (client) => askInVain(client, level, seen))
         await onDeadConnections(arena, (client) => askOnOthers(client, level, seen))
       }
@@ -59,7 +59,12 @@ export const boundedOpening: Edge = {
       goal('ms after waitMs, every caller', Math.max(...seen.timeouts), '<=', LATE_MS),
       goal('ms after the abort, half of the callers', median(seen.aborts), '<=', SOON_MS),
       goal('ms after the abort, every caller', Math.max(...seen.aborts), '<=', LATE_MS),
-      goal('callers with another error than LockTimeout for a connection, or LockAborted', seen.wrong, '=', 0),
+      goal(
+        'callers with another error than LockTimeoutError for a connection, or LockAbortedError',
+        seen.wrong,
+        '=',
+        0,
+      ),
       goal('callers that came through on another connection', seen.ran, '=', callers),
       goal('callers that came through after waitMs', seen.late, '=', 0),
       goal('callers whose function ran twice', seen.ranTwice, '=', 0),
@@ -118,8 +123,8 @@ async function askInVain({ lockstep }: Client, isolation: Level, seen: Seen): Pr
     if (aborts) seen.aborts.push(tookMs - ABORT_MS)
     else seen.timeouts.push(tookMs - WAIT_MS)
     const right = aborts
-      ? error instanceof LockAborted
-      : error instanceof LockTimeout && error.waitedFor === 'connection'
+      ? error instanceof LockAbortedError
+      : error instanceof LockTimeoutError && error.waitedFor === 'connection'
     if (!right) seen.wrong++
   })
   await Promise.all(calls)

@@ -76,12 +76,12 @@ async function migrate(url: string): Promise<void> {
 
 /** Runs the command. The goal's name says what it must say. */
 async function verdict(
-  { driver, tell }: Arena,
+  { driver, reportProgress }: Arena,
   where: string,
   url: string,
   expected: readonly string[],
 ): Promise<Goal> {
-  tell(`edges: doctor on ${where} with ${driver}`)
+  reportProgress(`edges: doctor on ${where} with ${driver}`)
   const args = [...COMMAND, 'doctor', '--json', '--driver', driver, '--url', url]
   const ran = promisify(execFile)(process.execPath, args)
   const { code, stdout } = await ran.then(

@@ -1,5 +1,5 @@
 import type { Goal } from '../../../tools/judge/report.ts'
-import type { Tell } from '../attack.ts'
+import type { ReportProgress } from '../attack.ts'
 import type { DriverName, Lab } from '../lab.ts'
 
 /** Where an edge is attacked: one server, one driver. */
@@ -8,7 +8,7 @@ export interface Arena {
   readonly driver: DriverName
   /** The size that `npm cit` runs: the same code with fewer repetitions. */
   readonly scaledDown: boolean
-  readonly tell: Tell
+  readonly reportProgress: ReportProgress
 }
 
 /**

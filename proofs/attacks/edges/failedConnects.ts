@@ -4,7 +4,14 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { ConnectionLost, ConnectionRejected, key, LockstepError, LockTimeout, RetriesExhausted } from 'pg-lockstep'
+import {
+  ConnectionLostError,
+  ConnectionRejectedError,
+  key,
+  LockstepError,
+  LockTimeoutError,
+  RetriesExhaustedError,
+} from 'pg-lockstep'
 import { on } from 'pg-lockstep/observe'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import { startProxy } from '../../../tools/server/proxy.ts'
@@ -49,7 +56,7 @@ export const failedConnects: Edge = {
   },
 }
 
-async function restarts({ lab, driver, tell }: Arena, size: Size): Promise<Goal[]> {
+async function restarts({ lab, driver, reportProgress }: Arena, size: Size): Promise<Goal[]> {
   const proxy = await startProxy({ targetPort: lab.server.port })
   const [client, plain] = [POOL_SIZE, POOL_SIZE].map((poolSize) =>
     lab.client(driver, proxy.url(lab.url('direct')), { poolSize, fetchTypes: false }),
@@ -72,7 +79,7 @@ async function restarts({ lab, driver, tell }: Arena, size: Size): Promise<Goal[
       }
     })
     for (let number = 1; number <= size.restarts; number++) {
-      tell(`failed-connects: restart ${number} of ${size.restarts}`)
+      reportProgress(`failed-connects: restart ${number} of ${size.restarts}`)
       await sleep(SETTLE_MS)
       proxy.refuse(true)
       proxy.cutAll()
@@ -101,8 +108,8 @@ async function restarts({ lab, driver, tell }: Arena, size: Size): Promise<Goal[
 }
 
 /** A port that accepts connections and says nothing. */
-async function blackHole({ lab, driver, tell }: Arena, size: Size): Promise<Goal[]> {
-  tell('failed-connects: a port that does not answer')
+async function blackHole({ lab, driver, reportProgress }: Arena, size: Size): Promise<Goal[]> {
+  reportProgress('failed-connects: a port that does not answer')
   const sockets = new Set<Socket>()
   const silent = createServer((socket) => void sockets.add(socket.on('error', () => undefined)))
   silent.listen(0, '127.0.0.1')
@@ -128,8 +135,8 @@ async function blackHole({ lab, driver, tell }: Arena, size: Size): Promise<Goal
 }
 
 /** Somebody else has all connections of the pool. */
-async function exhaustedPool({ lab, driver, tell }: Arena, size: Size): Promise<Goal[]> {
-  tell('failed-connects: an exhausted pool')
+async function exhaustedPool({ lab, driver, reportProgress }: Arena, size: Size): Promise<Goal[]> {
+  reportProgress('failed-connects: an exhausted pool')
   const client = lab.client(driver, lab.url('direct'), { poolSize: 2, connectMs: CONNECT_MS })
   await client.lockstep.transaction({}, async () => Promise.resolve())
   const { pool } = client
@@ -148,7 +155,7 @@ async function exhaustedPool({ lab, driver, tell }: Arena, size: Size): Promise<
     const after = await outcomeOf(client.lockstep.transaction({ lock: key`Full:${0}` }, (tx) => tx.query(COUNT_ONE)))
     return [
       goal('exhausted pool, errors of the driver', tally.raw, '=', 0),
-      goal('exhausted pool, LockTimeout for a connection', tally['no free connection'], '=', size.callers),
+      goal('exhausted pool, LockTimeoutError for a connection', tally['no free connection'], '=', size.callers),
       goal('exhausted pool, calls that fail afterwards', after === 'done' ? 0 : 1, '=', 0),
       goal('control, exhausted pool: errors of the driver, or no answer', plain.filter(isFault).length, '>=', 1),
     ]
@@ -162,8 +169,8 @@ function isFault(outcome: Outcome | 'hangs'): boolean {
   return outcome === 'raw' || outcome === 'hangs'
 }
 
-async function wrongPassword({ lab, driver, tell }: Arena, size: Size): Promise<Goal[]> {
-  tell('failed-connects: a wrong password')
+async function wrongPassword({ lab, driver, reportProgress }: Arena, size: Size): Promise<Goal[]> {
+  reportProgress('failed-connects: a wrong password')
   const forget = await requirePasswords(lab)
   const retried = { count: 0 }
   const stop = on('transaction.retried', ({ keys }) => {
@@ -257,10 +264,10 @@ async function outcomeOf(call: Promise<unknown>): Promise<Outcome> {
     await call
     return 'done'
   } catch (error) {
-    if (error instanceof LockTimeout && error.waitedFor === 'connection') return 'no free connection'
-    if (error instanceof ConnectionRejected) return 'rejected'
-    const cause: unknown = error instanceof RetriesExhausted ? error.cause : error
-    if (cause instanceof ConnectionLost) return 'unreachable'
+    if (error instanceof LockTimeoutError && error.waitedFor === 'connection') return 'no free connection'
+    if (error instanceof ConnectionRejectedError) return 'rejected'
+    const cause: unknown = error instanceof RetriesExhaustedError ? error.cause : error
+    if (cause instanceof ConnectionLostError) return 'unreachable'
     return error instanceof LockstepError ? 'other of ours' : 'raw'
   }
 }

@@ -33,7 +33,7 @@ interface Sent {
  */
 export const httpBurst: Edge = {
   name: 'http-burst',
-  async run({ lab, driver, scaledDown, tell }) {
+  async run({ lab, driver, scaledDown, reportProgress }) {
     const size = scaledDown ? SCALED_DOWN : FULL
     await lab.admin.query(CREATE)
     const client = lab.client(driver, lab.url('direct'), { poolSize: size.poolSize })
@@ -42,11 +42,11 @@ export const httpBurst: Edge = {
     try {
       await withServers(startTransferServers(lockstep, book), async (servers) => {
         for (const server of servers.filter(({ name }) => size.servers.includes(name))) {
-          tell(`edges: http-burst, ${server.name}`)
+          reportProgress(`edges: http-burst, ${server.name}`)
           goals.push(...(await attack(lab, server, size)))
         }
       })
-      tell('edges: http-burst, the controls')
+      reportProgress('edges: http-burst, the controls')
       const shortly = startTransferServers(lockstep, book, { waitMs: SHORT_WAIT_MS })
       const refused = await withServers(shortly, async ([server]) => {
         const sent = await burst(server as TransferServer, await newTransfers(lab, size))

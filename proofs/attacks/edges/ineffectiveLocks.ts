@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import pg from 'pg'
-import { Lockstep, LocksIneffective } from 'pg-lockstep'
+import { Lockstep, LocksIneffectiveError } from 'pg-lockstep'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import { missingOfBalanced, startBalanced } from '../../../tools/server/balanced.ts'
 import { startIneffectiveLocks } from '../../../tools/server/ineffectiveLocks.ts'
@@ -134,7 +134,7 @@ async function count(admin: pg.Pool, rounds: number, run: (add: Add) => Promise<
         await run(addOne)
         ran++
       } catch (error) {
-        if (!(error instanceof LocksIneffective)) throw error
+        if (!(error instanceof LocksIneffectiveError)) throw error
         refused++
       }
     }

@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type pg from 'pg'
-import { type Lockstep, NestedTransaction, type Transaction } from 'pg-lockstep'
+import { type Lockstep, NestedTransactionError, type Transaction } from 'pg-lockstep'
 import { goal } from '../../../tools/judge/report.ts'
 import { random, type Random } from '../../seed.ts'
 import type { Edge } from './edge.ts'
@@ -36,7 +36,7 @@ interface Ended {
 }
 
 /** Thrown by requests that change their mind. */
-class ChangedItsMind extends Error {}
+class ChangedItsMindError extends Error {}
 
 /**
  * Requests that share a job queue. The queue starts the job of one request in the async context of another, whose transaction is open
@@ -81,7 +81,7 @@ interface Verdict {
 function judge(ended: readonly Ended[], rows: ReadonlySet<string>): Verdict {
   const count = (test: (each: Ended) => boolean): number => ended.filter(test).length
   const hasAll = ({ rows: own }: Ended): boolean => own.every((id) => rows.has(id))
-  const isRefused = ({ error }: Ended): boolean => error instanceof NestedTransaction
+  const isRefused = ({ error }: Ended): boolean => error instanceof NestedTransactionError
   return {
     committedWithoutRow: count((each) => each.error === undefined && !hasAll(each)),
     failedWithRow: count((each) => each.error !== undefined && each.rows.some((id) => rows.has(id))),
@@ -89,7 +89,7 @@ function judge(ended: readonly Ended[], rows: ReadonlySet<string>): Verdict {
       (each) =>
         each.error !== undefined &&
         !(each.kind === 'stranger' && isRefused(each)) &&
-        !(each.error instanceof ChangedItsMind),
+        !(each.error instanceof ChangedItsMindError),
     ),
     refused: count(isRefused),
     detachedFailed: count((each) => each.kind === 'detached' && each.error !== undefined),
@@ -138,7 +138,7 @@ async function runOwner(
   const ending = program.transaction(async (insert, part) => {
     await add(() => part(async (write) => void (await write(job))))
     for (const id of rows) await insert(id)
-    if (rollsBack) throw new ChangedItsMind('rolled back')
+    if (rollsBack) throw new ChangedItsMindError('rolled back')
   })
   return { kind: 'owner', rows: [job, ...rows], error: await errorOf(ending) }
 }

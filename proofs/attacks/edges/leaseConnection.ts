@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { ConnectionLost, type Key, key, type Lease, LeaseHeld, LockTimeout } from 'pg-lockstep'
+import { ConnectionLostError, type Key, key, type Lease, LeaseHeldError, LockTimeoutError } from 'pg-lockstep'
 import { exclusive, fetchHandler } from 'pg-lockstep/http'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import { type Proxy, startProxy } from '../../../tools/server/proxy.ts'
@@ -120,11 +120,11 @@ async function attack(fault: Fault, field: Field): Promise<Goal[]> {
   const tally: Tally = { held: 0, 'no connection': 0, 'connection lost': 0, granted: 0, other: 0 }
   const seen = { skipped: 0, 'not done later': 0, 'naively skipped': 0, 'conflicts over HTTP': 0, 'other answers': 0 }
   for (let round = 0; round < size.rounds; round++) {
-    arena.tell(`lease-connection: ${fault.name}, round ${round + 1} of ${size.rounds}`)
+    arena.reportProgress(`lease-connection: ${fault.name}, round ${round + 1} of ${size.rounds}`)
     const jobs = Array.from({ length: size.jobs }, (_, job) => key`Job:${fault.name}:${arena.driver}:${round}:${job}`)
     // Each has connections, and knows the server.
     await Promise.all(processes.map((each) => busy(each)))
-    const waiters = fault.name === 'silent network' ? await standInLine(field, round) : undefined
+    const waiters = fault.name === 'silent network' ? await enqueueWaiter(field, round) : undefined
     const heal = await fault.strike(field)
     try {
       const [told, answers] = await Promise.all([
@@ -150,7 +150,7 @@ async function attack(fault: Fault, field: Field): Promise<Goal[]> {
     goal(named('answers "held" though nobody could be asked'), tally.held, '=', 0),
     goal(named('answers that are no connection error'), tally.granted + tally.other, '=', 0),
     ...(fault.name === 'exhausted pool'
-      ? [goal(named('answers other than LockTimeout for a connection'), tally['connection lost'], '=', 0)]
+      ? [goal(named('answers other than LockTimeoutError for a connection'), tally['connection lost'], '=', 0)]
       : []),
     goal(named('jobs that every process skipped'), seen.skipped, '=', 0),
     goal(named('jobs that could not be done afterwards'), seen['not done later'], '=', 0),
@@ -187,9 +187,9 @@ async function outcomeOf(asking: Promise<Lease | undefined>): Promise<keyof Tall
     void lease?.release()
     return lease === undefined ? 'held' : 'granted'
   } catch (error) {
-    if (error instanceof LeaseHeld) return 'held'
-    if (error instanceof LockTimeout && error.waitedFor === 'connection') return 'no connection'
-    return error instanceof ConnectionLost ? 'connection lost' : 'other'
+    if (error instanceof LeaseHeldError) return 'held'
+    if (error instanceof LockTimeoutError && error.waitedFor === 'connection') return 'no connection'
+    return error instanceof ConnectionLostError ? 'connection lost' : 'other'
   }
 }
 
@@ -202,7 +202,7 @@ async function requestOf({ lockstep }: Client, name: Key): Promise<number> {
 }
 
 /** Waits of every process for a lease that somebody holds, who has no trouble. They are in line when this comes back. */
-async function standInLine(
+async function enqueueWaiter(
   { arena, processes }: Field,
   round: number,
 ): Promise<{ readonly told: Promise<(keyof Tally)[]>; release(): Promise<void> }> {

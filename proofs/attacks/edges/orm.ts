@@ -1,4 +1,4 @@
-import { key, type Lockstep, type Transaction, TransactionEndedEarly } from 'pg-lockstep'
+import { key, type Lockstep, type Transaction, TransactionEndedEarlyError } from 'pg-lockstep'
 import type pg from 'pg'
 import type { ReservedSql, Sql } from 'postgres'
 import { goal, type Goal } from '../../../tools/judge/report.ts'
@@ -44,7 +44,7 @@ interface Tally {
  */
 export const orm: Edge = {
   name: 'orm',
-  async run({ lab, driver, scaledDown, tell }) {
+  async run({ lab, driver, scaledDown, reportProgress }) {
     ensureOrms()
     const rounds = scaledDown ? 6 : 60
     const goals: Goal[] = []
@@ -52,7 +52,7 @@ export const orm: Edge = {
     const clients = Array.from({ length: CALLERS }, () => lab.client(driver, lab.url('direct')))
     const tried = orms.filter((each) => each.driver === (driver === 'pg' ? 'pg' : 'postgres.js'))
     for (const each of tried) {
-      tell(`edges: orm, ${each.name}`)
+      reportProgress(`edges: orm, ${each.name}`)
       const seen = await attack(lab, clients, each, rounds)
       goals.push(goal(`${each.name}: the lock was free after its COMMIT`, seen.free, '=', 0))
       goals.push(goal(`${each.name}: rows of what was rolled back`, seen.kept, '=', 0))
@@ -60,11 +60,11 @@ export const orm: Edge = {
       goals.push(goal(`${each.name}: lost updates`, seen.lost, '=', 0))
       goals.push(goal(`${each.name}: failed for no reason`, seen.failed, '=', 0))
     }
-    tell('edges: orm, by hand')
+    reportProgress('edges: orm, by hand')
     const control = driver === 'pg' ? await controlOnPg(lab, tried, rounds) : await controlOnPostgresJs(lab, rounds)
     goals.push(goal('control, by hand: the lock was free after its COMMIT', control.free, '>=', 1))
     goals.push(goal('control, by hand: rows of what was rolled back', control.kept, '>=', 1))
-    const hidden = await hide({ lab, driver, scaledDown, tell }, clients, rounds)
+    const hidden = await hide({ lab, driver, scaledDown, reportProgress }, clients, rounds)
     goals.push(goal('a hidden COMMIT: reported as committed', hidden.reported, '=', 0))
     goals.push(goal('a hidden COMMIT: reported as ended early', hidden.named, '=', hidden.tried))
     await Promise.all(clients.map((client) => client.close()))
@@ -200,7 +200,7 @@ async function hide(
       await ended.then(
         () => seen.reported++,
         (error: unknown) => {
-          if (error instanceof TransactionEndedEarly) seen.named++
+          if (error instanceof TransactionEndedEarlyError) seen.named++
         },
       )
     }

@@ -23,7 +23,7 @@ export const silentPool: Edge = {
     const back: number[] = []
     let failed = 0
     for (let round = 0; round < rounds; round++) {
-      arena.tell(`silent-pool: round ${round + 1} of ${rounds}`)
+      arena.reportProgress(`silent-pool: round ${round + 1} of ${rounds}`)
       const tookMs = await fallSilent(arena)
       if (tookMs === undefined) failed++
       else back.push(tookMs)

@@ -39,7 +39,12 @@ export const starvedPool: Edge = {
   },
 }
 
-async function starve({ tell }: Arena, client: Client, size: Size, hasIdle: HasIdle): Promise<readonly Goal[]> {
+async function starve(
+  { reportProgress }: Arena,
+  client: Client,
+  size: Size,
+  hasIdle: HasIdle,
+): Promise<readonly Goal[]> {
   const { lockstep } = client
   const lease = await lockstep.leases.acquire(key`Starved:lease`, { ttlMs: size.ttlMs })
   const stopping = new AbortController()
@@ -55,7 +60,7 @@ async function starve({ tell }: Arena, client: Client, size: Size, hasIdle: HasI
     const waits = { theirs: 0, ours: 0, failed: 0 }
     const until = performance.now() + size.ttlMs + 1000
     for (let round = 0; round < size.rounds || performance.now() < until; round++) {
-      tell(`starved-pool: round ${round + 1}`)
+      reportProgress(`starved-pool: round ${round + 1}`)
       const [theirs, ours] = await Promise.all([
         timed(() => plainTransaction(client)),
         timed(() =>

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { InvalidOption, key } from 'pg-lockstep'
+import { InvalidOptionError, key } from 'pg-lockstep'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import type { Arena, Edge } from '../edges/edge.ts'
 import {
@@ -44,12 +44,12 @@ export const hostileNames: Edge = {
 }
 
 /** True where the name was refused, or a schema of that name does its work. */
-async function useSchema({ lab, driver, tell }: Arena, schema: string): Promise<boolean> {
+async function useSchema({ lab, driver, reportProgress }: Arena, schema: string): Promise<boolean> {
   let client
   try {
     client = lab.client(driver, lab.url('direct'), { schema })
   } catch (error) {
-    return error instanceof InvalidOption
+    return error instanceof InvalidOptionError
   }
   try {
     const { lockstep } = client
@@ -60,7 +60,7 @@ async function useSchema({ lab, driver, tell }: Arena, schema: string): Promise<
     await lockstep.outbox.status()
     return (await lockstep.doctor({ trial: false })).every(({ level, name }) => name !== 'schema' || level === 'ok')
   } catch (error) {
-    tell(`intruder: ${schema}: ${String(error)}`)
+    reportProgress(`intruder: ${schema}: ${String(error)}`)
     return false
   } finally {
     await client.close()

@@ -43,13 +43,13 @@ export const largeEvents: Edge = {
 }
 
 async function parked(arena: Arena, { heapMb, streams, events }: Size): Promise<readonly Goal[]> {
-  const { lab, tell, driver } = arena
+  const { lab, reportProgress, driver } = arena
   const name = `parked-${driver}`
-  tell('large-events: parking')
+  reportProgress('large-events: parking')
   await lab.admin.query(PARK, [name, streams, events, EVENT_BYTES])
   await lab.admin.query(PARK_STREAMS, [name, streams])
   const all = streams * events
-  tell('large-events: delivering what is parked')
+  reportProgress('large-events: delivering what is parked')
   const control = await run(arena, heapMb, 'read all', name, all)
   const got = await run(arena, heapMb, 'deliver', name, all)
   return [
@@ -60,8 +60,8 @@ async function parked(arena: Arena, { heapMb, streams, events }: Size): Promise<
 }
 
 async function giant(arena: Arena, { heapMb }: Size): Promise<readonly Goal[]> {
-  const { lab, tell, driver } = arena
-  tell('large-events: one giant event')
+  const { lab, reportProgress, driver } = arena
+  reportProgress('large-events: one giant event')
   const refused = await lab.admin.query(GIANT, [REFUSED_BYTES]).then(
     () => 0,
     (error: { code?: string }) => (error.code === '54000' ? 1 : 0),

@@ -21,21 +21,21 @@ const NAME = 'malformed-headers'
  */
 export const malformedHeaders: Edge = {
   name: 'malformed-headers',
-  async run({ lab, driver, scaledDown, tell }) {
+  async run({ lab, driver, scaledDown, reportProgress }) {
     const events = scaledDown ? SCALED_DOWN_EVENTS : FULL_EVENTS
     const client = lab.client(driver, lab.url('direct'), { poolSize: 6 })
     try {
-      tell('intruder: malformed-headers, from SQL')
+      reportProgress('intruder: malformed-headers, from SQL')
       const goals: Goal[] = [goal('malformed headers that SQL has taken', await takenBySql(lab.admin), '=', 0)]
       let [twice, missing, notParked] = [0, 0, 0]
       for (const headers of scaledDown ? MALFORMED.slice(0, 6) : MALFORMED) {
-        tell(`intruder: malformed-headers, in the table: ${headers}`)
+        reportProgress(`intruder: malformed-headers, in the table: ${headers}`)
         const outcome = await plant(client.lockstep, lab.admin, events, headers)
         twice += outcome.twice
         missing += outcome.missing
         if (!outcome.parked) notParked++
       }
-      tell('intruder: malformed-headers, the control')
+      reportProgress('intruder: malformed-headers, the control')
       goals.push(
         goal('sound events posted twice', twice, '=', 0),
         goal('sound events not posted', missing, '=', 0),

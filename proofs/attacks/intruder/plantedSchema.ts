@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { SchemaNotOwned } from 'pg-lockstep'
+import { SchemaNotOwnedError } from 'pg-lockstep'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
 import type { Arena, Edge } from '../edges/edge.ts'
 import {
@@ -43,7 +43,7 @@ async function attackWith(arena: Arena, what: string): Promise<Goal[]> {
   const outcome: unknown = await client.lockstep.migrate().catch((error: unknown) => error)
   await client.close()
   return [
-    goal(`${what}: refused`, outcome instanceof SchemaNotOwned ? 1 : 0, '=', 1),
+    goal(`${what}: refused`, outcome instanceof SchemaNotOwnedError ? 1 : 0, '=', 1),
     goal(`${what}: its author is a superuser`, await becameSuperuser(arena), '=', 0),
   ]
 }

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import type { RoleName } from 'pg-lockstep'
 import { type Goal, goal } from '../../../tools/judge/report.ts'
-import type { Tell } from '../attack.ts'
+import type { ReportProgress } from '../attack.ts'
 import type { Edge } from '../edges/edge.ts'
 import {
   BEGIN_ATTEMPT,
@@ -37,7 +37,7 @@ interface Reach {
  */
 export const roles: Edge = {
   name: 'roles',
-  async run({ lab, driver, tell }) {
+  async run({ lab, driver, reportProgress }) {
     const { admin } = lab
     const client = lab.client(driver, lab.url('direct'), { schema: SCHEMA })
     await admin.query(dropSchema(SCHEMA))
@@ -49,10 +49,10 @@ export const roles: Edge = {
         const reach = await reachOf(admin, lab.url('direct'), `intruder_${name}`, async (role) => {
           await client.lockstep.grant({ to: role, as: name as RoleName })
         })
-        goals.push(...goalsOf(tell, `the ${name}`, reach, documented))
+        goals.push(...goalsOf(reportProgress, `the ${name}`, reach, documented))
       }
       const nobody = await reachOf(admin, lab.url('direct'), 'intruder_nobody', async () => undefined)
-      goals.push(...goalsOf(tell, 'a role that can only connect', nobody, new Set()))
+      goals.push(...goalsOf(reportProgress, 'a role that can only connect', nobody, new Set()))
 
       const old = await reachOf(admin, lab.url('direct'), 'intruder_old', (role) =>
         admin.query(grantTables(SCHEMA, role)),
@@ -73,7 +73,7 @@ export const roles: Edge = {
   },
 }
 
-function goalsOf(tell: Tell, who: string, reach: Reach, documented: ReadonlySet<string>): Goal[] {
+function goalsOf(reportProgress: ReportProgress, who: string, reach: Reach, documented: ReadonlySet<string>): Goal[] {
   const found = {
     'tables and sequences that it reaches': reach.tables,
     'changes to the schema that it makes': reach.schema,
@@ -81,7 +81,7 @@ function goalsOf(tell: Tell, who: string, reach: Reach, documented: ReadonlySet<
     'functions of its column that it cannot call': [...documented].filter((each) => !reach.functions.has(each)),
   }
   return Object.entries(found).map(([what, list]) => {
-    if (list.length > 0) tell(`intruder: ${who}: ${what}: ${list.slice(0, 10).join('; ')}`)
+    if (list.length > 0) reportProgress(`intruder: ${who}: ${what}: ${list.slice(0, 10).join('; ')}`)
     return goal(`${who}: ${what}`, list.length, '=', 0)
   })
 }

@@ -43,14 +43,14 @@ type Hostility = 'never answers' | 'answers late'
  */
 export const slowReceiver: Edge = {
   name: 'slow-receiver',
-  async run({ lab, driver, scaledDown, tell }) {
+  async run({ lab, driver, scaledDown, reportProgress }) {
     const size = scaledDown ? SCALED_DOWN : FULL
     const client = lab.client(driver, lab.url('direct'), { poolSize: 6 })
     const goals: Goal[] = []
     try {
       const attacks: readonly Hostility[] = ['never answers', 'answers late']
       for (const hostility of attacks) {
-        tell(`intruder: slow-receiver, the hostile one ${hostility}`)
+        reportProgress(`intruder: slow-receiver, the hostile one ${hostility}`)
         const { honest, longestMs, twice, outOfOrder, missing } = await attack(client.lockstep, size, hostility)
         const named = (name: string): string => `${hostility}, ${name}`
         goals.push(
@@ -62,7 +62,7 @@ export const slowReceiver: Edge = {
         // Far from what they wait for without protection: all answers of one stream.
         if (!scaledDown) goals.push(goal(named('longest wait of the other customer, ms'), longestMs, '<=', 5000))
       }
-      tell('intruder: slow-receiver, the control')
+      reportProgress('intruder: slow-receiver, the control')
       const control = await attack(client.lockstep, size, 'never answers', false)
       goals.push(goal("control, the other customer's events held up", size.honest - control.honest, '>=', 1))
     } finally {

@@ -10,7 +10,7 @@ export interface Transfer {
 }
 
 /** The balance does not cover it: nothing is moved. */
-export class InsufficientFunds extends Error {}
+export class InsufficientFundsError extends Error {}
 
 interface Account {
   readonly id: number
@@ -24,7 +24,7 @@ export async function moveAll(tx: Transaction, transfers: readonly Transfer[]): 
   const balances = new Map(accounts.map(({ id, balance }) => [id, Number(balance)]))
   const results = transfers.map(({ source, target, amount }): true | Error => {
     const funds = balances.get(source) ?? 0
-    if (funds < amount) return new InsufficientFunds(`${source} has ${funds}`)
+    if (funds < amount) return new InsufficientFundsError(`${source} has ${funds}`)
     balances.set(source, funds - amount)
     balances.set(target, (balances.get(target) ?? 0) + amount)
     return true
@@ -66,7 +66,7 @@ export function byDocument003(pool: pg.Pool): (transfer: Transfer) => Promise<tr
       const { rows } = await client.query<Account>(LOCK_BOTH, [source, target])
       const balanceOf = (account: number): number => Number(rows.find((row) => row.id === account)?.balance ?? 0)
       const funds = balanceOf(source)
-      if (funds < amount) throw new InsufficientFunds(`${source} has ${funds}`)
+      if (funds < amount) throw new InsufficientFundsError(`${source} has ${funds}`)
       await client.query(SET_BALANCE, [source, funds - amount])
       await client.query(SET_BALANCE, [target, balanceOf(target) + amount])
       await client.query(RECORD, [id, source, target, amount])

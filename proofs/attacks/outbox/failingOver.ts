@@ -4,11 +4,11 @@ import { SERVER_15 } from '../../../tools/server/postgres15.ts'
 import { startProxy } from '../../../tools/server/proxy.ts'
 import { type Standby, startStandby } from '../../../tools/server/standby.ts'
 import type { Arrival } from '../../checkers/streamOrder.ts'
-import type { Tell } from '../attack.ts'
+import type { ReportProgress } from '../attack.ts'
 import { Dispatchers } from './dispatchers.ts'
 import { ALL_EVENTS } from './outbox.sql.ts'
 import { Recorder, RecordingSink, startRun } from './recording.ts'
-import { openPlace, until, writeOn } from './restoring.ts'
+import { openDatabase, until, writeOn } from './restoring.ts'
 import { HAS_DISPATCHERS, TIMELINE } from './restoring.sql.ts'
 import { Writings } from './writers.ts'
 
@@ -42,7 +42,7 @@ export interface FailedOver {
  * Writers and two processes that dispatch have one address. Behind it a primary is stopped as by a crash, its synchronous standby takes
  * the place, before or after its promotion, and another standby is made of it. Nobody is started anew.
  */
-export async function failOver(failovers: number, tell: Tell): Promise<FailedOver> {
+export async function failOver(failovers: number, reportProgress: ReportProgress): Promise<FailedOver> {
   let current: { server: PostgresServer; stop(mode?: 'immediate'): Promise<void> }
   const first = await startPostgres({ binariesFrom: SERVER_15, settings: SETTINGS })
   current = { server: first, stop: (mode) => first.stop(mode) }
@@ -56,15 +56,15 @@ export async function failOver(failovers: number, tell: Tell): Promise<FailedOve
   const checker = new Recorder()
   const dispatchers = new Dispatchers(url, checker, { ttlMs: TTL_MS, shards: 4 })
   const writings = new Writings()
-  const place = openPlace(url)
+  const database = openDatabase(url)
   let writing: Promise<unknown> | undefined
   const refusal = { refused: 0, reached: 0 }
   try {
-    await place.lockstep.migrate()
-    writing = writeOn(place, writings)
+    await database.lockstep.migrate()
+    writing = writeOn(database, writings)
     dispatchers.start(2)
     for (let number = 0; number < failovers; number++) {
-      tell(`restore: failover ${number + 1} of ${failovers}`)
+      reportProgress(`restore: failover ${number + 1} of ${failovers}`)
       await flowing(checker)
       const standby = await startStandby(current.server, SETTINGS)
       const lost = current
@@ -88,15 +88,15 @@ export async function failOver(failovers: number, tell: Tell): Promise<FailedOve
     await flowing(checker)
     writings.over = true
     await writing
-    const stored = (await place.pool.query<Arrival>(ALL_EVENTS)).rows
+    const stored = (await database.pool.query<Arrival>(ALL_EVENTS)).rows
     const marks = new Set(stored.map(({ mark }) => mark))
     await until(() => checker.missing(marks) === 0)
-    return { failovers, ...refusal, ...(await judge(place.pool, checker, writings, stored)) }
+    return { failovers, ...refusal, ...(await judge(database.pool, checker, writings, stored)) }
   } finally {
     writings.over = true
     await dispatchers.killAll()
     await writing?.catch(() => undefined)
-    await place.close()
+    await database.close()
     await proxy.close()
     await current.stop('immediate')
   }
@@ -109,19 +109,19 @@ async function flowing(checker: Recorder): Promise<void> {
 }
 
 async function refuse(standby: Standby, refusal: { refused: number; reached: number }): Promise<void> {
-  const place = openPlace(standby.server.url())
+  const database = openDatabase(standby.server.url())
   const sink = new RecordingSink()
-  const code = await startRun(place.lockstep, { sink }).ended
+  const code = await startRun(database.lockstep, { sink }).ended
   if (code === 'LOCKSTEP_STANDBY') refusal.refused++
   if (sink.opened || sink.arrivals.length > 0) refusal.reached++
-  await place.close()
+  await database.close()
 }
 
 /** Comes back when a dispatcher has come to it while it is a standby. */
 async function metBy(standby: Standby): Promise<void> {
-  const place = openPlace(standby.server.url())
-  await until(async () => (await place.pool.query<{ yes: boolean }>(HAS_DISPATCHERS)).rows[0]?.yes === true)
-  await place.close()
+  const database = openDatabase(standby.server.url())
+  await until(async () => (await database.pool.query<{ yes: boolean }>(HAS_DISPATCHERS)).rows[0]?.yes === true)
+  await database.close()
 }
 
 async function judge(

@@ -7,9 +7,9 @@ import {
   type DispatcherName,
   DISPATCHERS,
   type Dump,
-  makePlace,
+  type LockstepDatabase,
+  makeDatabase,
   newSinks,
-  type Place,
   until,
   writeOn,
 } from './restoring.ts'
@@ -53,8 +53,8 @@ export interface Continued {
 export async function continueOn(server: PostgresServer, name: string, dump: Dump, again?: string): Promise<Continued> {
   const copy = await RestoredCopy.restore(server, name, dump)
   try {
-    const { outbox } = copy.place.lockstep
-    const refusal = await refusals(copy.place)
+    const { outbox } = copy.database.lockstep
+    const refusal = await refusals(copy.database)
     const held = await copy.held()
     const early = await copy.write(SOME)
     const { putAside } = await outbox.rebase({ deliver: 'undelivered', reason: 'the proof' })
@@ -99,7 +99,7 @@ export async function continueOn(server: PostgresServer, name: string, dump: Dum
 }
 
 /** How many of the dispatchers in the dump, and of one with a new name, are refused by name. */
-async function refusals({ lockstep }: Place): Promise<{ refused: number; reached: number }> {
+async function refusals({ lockstep }: LockstepDatabase): Promise<{ refused: number; reached: number }> {
   const sinks = [...DISPATCHERS, 'third'].map((name) => ({ name, sink: new RecordingSink() }))
   const codes = await Promise.all(sinks.map(({ name, sink }) => startRun(lockstep, { name, sink }).ended))
   return {
@@ -117,7 +117,7 @@ export async function deliverNone(
   const copy = await RestoredCopy.restore(server, name, dump)
   try {
     await copy.write(SOME)
-    await copy.place.lockstep.outbox.rebase({ deliver: 'none' })
+    await copy.database.lockstep.outbox.rebase({ deliver: 'none' })
     const stop = copy.start()
     const late = await copy.write(SOME)
     await copy.letGo()
@@ -156,7 +156,7 @@ export async function deliverAll(server: PostgresServer, name: string, dump: Dum
   const copy = await RestoredCopy.restore(server, name, { ...dump, history: { default: anew, second: anew } })
   try {
     await copy.write(SOME)
-    await copy.place.lockstep.outbox.rebase({ deliver: 'all' })
+    await copy.database.lockstep.outbox.rebase({ deliver: 'all' })
     const stop = copy.start()
     await copy.write(SOME)
     await copy.letGo()
@@ -174,17 +174,17 @@ export async function rebaseWhileRunning(
   name: string,
   times: number,
 ): Promise<{ deliveries: number; duplicates: number; outOfOrder: number; missing: number }> {
-  const place = await makePlace(server, name)
+  const database = await makeDatabase(server, name)
   const writings = new Writings()
   const { default: sink, ...others } = newSinks()
   try {
-    await place.lockstep.migrate()
-    const stop = dispatch(place, { default: sink, ...others })
-    const writing = writeOn(place, writings)
+    await database.lockstep.migrate()
+    const stop = dispatch(database, { default: sink, ...others })
+    const writing = writeOn(database, writings)
     for (let n = 0; n < times; n++) {
       const { length } = sink.arrivals
       await until(() => sink.arrivals.length >= length + FLOWING)
-      await place.lockstep.outbox.rebase({ deliver: 'undelivered' })
+      await database.lockstep.outbox.rebase({ deliver: 'undelivered' })
     }
     writings.over = true
     await writing
@@ -196,7 +196,7 @@ export async function rebaseWhileRunning(
     return { deliveries, duplicates, outOfOrder: violations, missing: checker.missing(writings.committed) }
   } finally {
     writings.over = true
-    await place.close()
+    await database.close()
   }
 }
 
@@ -204,7 +204,7 @@ export async function rebaseWhileRunning(
 export async function claimCursors(server: PostgresServer, name: string, dump: Dump): Promise<Judgement> {
   const copy = await RestoredCopy.restore(server, name, dump)
   try {
-    await copy.place.pool.query(CLAIM_CURSORS)
+    await copy.database.pool.query(CLAIM_CURSORS)
     const stop = copy.start()
     await copy.write(SOME)
     await copy.passXids()

@@ -12,8 +12,8 @@ import {
   type History,
   IN_HAND,
   KEYS,
+  type LockstepDatabase,
   newSinks,
-  type Place,
   restoreInto,
   until,
 } from './restoring.ts'
@@ -55,54 +55,54 @@ interface Found {
 
 /** A restored dump: what it said of itself before anybody had touched it, and what arrives from it. */
 export class RestoredCopy {
-  readonly place: Place
+  readonly database: LockstepDatabase
   readonly sinks = newSinks()
   readonly found: Found
   readonly #server: PostgresServer
   readonly #writings: FurtherWritings
 
-  private constructor(server: PostgresServer, dump: Dump, place: Place, found: Found) {
+  private constructor(server: PostgresServer, dump: Dump, database: LockstepDatabase, found: Found) {
     this.#server = server
     this.#writings = new FurtherWritings(dump.writings)
-    this.place = place
+    this.database = database
     this.found = found
   }
 
   static async restore(server: PostgresServer, name: string, dump: Dump): Promise<RestoredCopy> {
-    const place = await restoreInto(server, name, dump)
-    return new RestoredCopy(server, dump, place, await look(place, dump))
+    const database = await restoreInto(server, name, dump)
+    return new RestoredCopy(server, dump, database, await look(database, dump))
   }
 
   close(): Promise<void> {
-    return this.place.close()
+    return this.database.close()
   }
 
   /** Starts both dispatchers. The answer stops them. */
   start(): () => Promise<void> {
-    return dispatch(this.place, this.sinks)
+    return dispatch(this.database, this.sinks)
   }
 
   /** Writes some transactions, and gives the marks of what they committed. */
   async write(transactions: number): Promise<ReadonlySet<string>> {
     const { committed } = this.#writings
     const before = new Set(committed)
-    for (let n = 0; n < transactions; n++) await writeOnce(this.place.lockstep, this.#writings, KEYS)
+    for (let n = 0; n < transactions; n++) await writeOnce(this.database.lockstep, this.#writings, KEYS)
     return new Set([...committed].filter((mark) => !before.has(mark)))
   }
 
   async events(): Promise<Arrival[]> {
-    return (await this.place.pool.query<Arrival>(ALL_EVENTS)).rows
+    return (await this.database.pool.query<Arrival>(ALL_EVENTS)).rows
   }
 
   /** Streams that wait for an operator; the other dispatcher has none. */
   async held(): Promise<Set<string>> {
-    const streams = await this.place.lockstep.outbox.parked({ dispatcher: 'default', limit: 1000 })
+    const streams = await this.database.lockstep.outbox.parked({ dispatcher: 'default', limit: 1000 })
     return new Set(streams.filter(({ state }) => state !== 'parked').map(({ topic, key }) => `${topic}/${key}`))
   }
 
   /** The operator lets them go on. */
   async letGo(): Promise<void> {
-    const { outbox } = this.place.lockstep
+    const { outbox } = this.database.lockstep
     for (const { topic, key, state } of await outbox.parked({ dispatcher: 'default', limit: 1000 })) {
       if (state === 'paused') await outbox.resume({ topic, key })
       if (state === 'blocked') await outbox.retry({ topic, key })
@@ -122,7 +122,7 @@ export class RestoredCopy {
 
   /** Has this server's transaction ids pass those of the events in the dump. */
   async passXids(): Promise<void> {
-    const { rows } = await this.place.pool.query<{ next: number }>(NEXT_XID)
+    const { rows } = await this.database.pool.query<{ next: number }>(NEXT_XID)
     const ahead = this.found.largestXid - (rows[0]?.next ?? 0)
     if (ahead >= 0) await ageServer(this.#server, ahead + 1)
   }
@@ -131,7 +131,7 @@ export class RestoredCopy {
   async dropSegments(): Promise<number> {
     let dropped = 0
     await until(async () => {
-      dropped += (await this.place.lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })).dropped
+      dropped += (await this.database.lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })).dropped
       return dropped > 0
     }, DROP_MS)
     return dropped
@@ -167,7 +167,7 @@ export class RestoredCopy {
 
   /** A dump of the copy, with its dispatchers stopped. */
   async dumpAgain(file: string): Promise<Dump> {
-    await dumpDatabase(this.place.url, file)
+    await dumpDatabase(this.database.url, file)
     const history = (name: DispatcherName): History => {
       const arrivals = [...this.found.shares[name].delivered, ...this.sinks[name].arrivals]
       return { arrivals, before: arrivals.length }
@@ -176,7 +176,7 @@ export class RestoredCopy {
   }
 }
 
-async function look({ pool }: Place, dump: Dump): Promise<Found> {
+async function look({ pool }: LockstepDatabase, dump: Dump): Promise<Found> {
   const { rows: numbers } = await pool.query<{ key: string; last: number }>(LAST_NUMBERS)
   const { rows: cut } = await pool.query<{ cut: number }>(CUT_WINDOWS)
   const { rows: xids } = await pool.query<{ largest: number }>(LARGEST_XID)

@@ -30,14 +30,14 @@ const PUT_OFF = 'portfolio 1'
 const PAUSED = 'portfolio 2'
 
 /** A database with Lockstep on it. */
-export interface Place {
+export interface LockstepDatabase {
   readonly url: string
   readonly pool: pg.Pool
   readonly lockstep: Lockstep
   close(): Promise<void>
 }
 
-export function openPlace(url: string): Place {
+export function openDatabase(url: string): LockstepDatabase {
   const pool = new pg.Pool({ connectionString: url, max: 20 })
   pool.on('error', () => undefined)
   const lockstep = new Lockstep(pool)
@@ -49,9 +49,9 @@ export function openPlace(url: string): Place {
 }
 
 /** A new database of a server, with nothing in it. */
-export async function makePlace(server: PostgresServer, name: string): Promise<Place> {
+export async function makeDatabase(server: PostgresServer, name: string): Promise<LockstepDatabase> {
   await onServer(server, createDatabase(name))
-  return openPlace(server.url(name))
+  return openDatabase(server.url(name))
 }
 
 /** Has a server give away so many transaction ids. */
@@ -105,7 +105,7 @@ export function newSinks(answer?: (key: string) => Delivery): Sinks {
 }
 
 /** Starts both dispatchers of a place. The answer stops them. */
-export function dispatch({ lockstep }: Place, sinks: Sinks): () => Promise<void> {
+export function dispatch({ lockstep }: LockstepDatabase, sinks: Sinks): () => Promise<void> {
   const runs = DISPATCHERS.map((name): Run => {
     const backoffMs = { first: 20 }
     const sink = sinks[name]
@@ -121,7 +121,7 @@ export async function until(holds: () => boolean | Promise<boolean>, withinMs = 
 }
 
 /** Writes until it is over. */
-export function writeOn({ lockstep }: Place, writings: Writings): Promise<unknown> {
+export function writeOn({ lockstep }: LockstepDatabase, writings: Writings): Promise<unknown> {
   return Promise.all(
     Array.from({ length: WRITERS }, async () => {
       while (!writings.over) {
@@ -142,24 +142,24 @@ export async function dumpUnderLoad(
   server: PostgresServer,
   { name, quiet, events, file }: { name: string; quiet: boolean; events: number; file: string },
 ): Promise<Dump> {
-  const place = await makePlace(server, name)
-  await place.lockstep.migrate()
+  const database = await makeDatabase(server, name)
+  await database.lockstep.migrate()
   const writings = new Writings()
-  const writing = writeOn(place, writings)
+  const writing = writeOn(database, writings)
   try {
     // A backlog first: what a window finds is more than a batch.
     await until(() => writings.committed.size >= events / 2)
     const sinks = newSinks(answerOfOriginal)
-    const stop = dispatch(place, sinks)
+    const stop = dispatch(database, sinks)
     await until(() => sinks.default.arrivals.length >= events / 8)
-    await place.lockstep.outbox.pause({ topic: TOPIC, key: PAUSED }, { reason: 'the proof' })
-    await until(async () => sinks.default.arrivals.length >= events / 4 && (await allWait(place)))
+    await database.lockstep.outbox.pause({ topic: TOPIC, key: PAUSED }, { reason: 'the proof' })
+    await until(async () => sinks.default.arrivals.length >= events / 4 && (await allWait(database)))
     if (quiet) await stop()
     const before = [sinks.default.arrivals.length, sinks.second.arrivals.length] as const
     // A change of segments in the middle: the dump has tables of one moment and sequences of a later one.
     await Promise.all([
-      dumpDatabase(place.url, file),
-      place.lockstep.outbox.retain({ olderThanMs: DAY_MS, rotateMs: 0 }),
+      dumpDatabase(database.url, file),
+      database.lockstep.outbox.retain({ olderThanMs: DAY_MS, rotateMs: 0 }),
     ])
     if (!quiet) await stop()
     return {
@@ -173,7 +173,7 @@ export async function dumpUnderLoad(
   } finally {
     writings.over = true
     await writing
-    await place.close()
+    await database.close()
   }
 }
 
@@ -185,14 +185,14 @@ function answerOfOriginal(key: string): Delivery {
 }
 
 /** Whether there is a stream of each kind that waits. */
-async function allWait(place: Place): Promise<boolean> {
-  const states = new Set((await place.lockstep.outbox.parked()).map(({ state }) => state))
+async function allWait(database: LockstepDatabase): Promise<boolean> {
+  const states = new Set((await database.lockstep.outbox.parked()).map(({ state }) => state))
   return states.size === 3
 }
 
 /** Restores a dump into a new database of a server. */
-export async function restoreInto(server: PostgresServer, name: string, dump: Dump): Promise<Place> {
-  const place = await makePlace(server, name)
-  await restoreDatabase(dump.file, place.url)
-  return place
+export async function restoreInto(server: PostgresServer, name: string, dump: Dump): Promise<LockstepDatabase> {
+  const database = await makeDatabase(server, name)
+  await restoreDatabase(dump.file, database.url)
+  return database
 }

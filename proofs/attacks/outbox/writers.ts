@@ -19,7 +19,7 @@ export class Writings {
 
 const TOPIC = 'trades'
 
-class Undo extends Error {}
+class RollbackError extends Error {}
 
 /** One transaction of a writer: some events to some keys, in one of the ways in which people do it; some are rolled back. */
 export async function writeOnce(lockstep: Lockstep, writings: Writings, keys: number): Promise<void> {
@@ -51,7 +51,7 @@ export async function writeOnce(lockstep: Lockstep, writings: Writings, keys: nu
       await tx
         .savepoint(async (part) => {
           await part.enqueue(event(note(dropped)))
-          throw new Undo()
+          throw new RollbackError()
         })
         .catch(() => undefined)
       await tx.savepoint((part) => part.enqueue(event(note(kept))))
@@ -60,13 +60,13 @@ export async function writeOnce(lockstep: Lockstep, writings: Writings, keys: nu
       const { topic, key, payload } = event(note(kept))
       await tx.query(ENQUEUE_BY_SQL, [topic, key, JSON.stringify(payload)])
     }
-    if (undo) throw new Undo()
+    if (undo) throw new RollbackError()
   }
   try {
     await lockstep.transaction({}, work)
     for (const mark of kept) writings.committed.add(mark)
   } catch (error) {
-    if (error instanceof Undo) for (const mark of kept) writings.rolledBack.add(mark)
+    if (error instanceof RollbackError) for (const mark of kept) writings.rolledBack.add(mark)
     else for (const mark of kept) writings.unknown.add(mark)
   }
   for (const mark of dropped) writings.rolledBack.add(mark)

@@ -32,7 +32,7 @@ class Member {
 }
 
 /** How the batch is caught: its bytes are kept on the way until afterwards, or go on while their sender stands still. */
-export type Catch = 'held' | 'forwarded'
+export type CaughtBatch = 'held' | 'forwarded'
 
 const LIMIT_MS = 30_000
 /** So far must the other one be beyond the batch that was caught. */
@@ -64,7 +64,7 @@ export class Pair {
    * Stops one of them in the middle of a batch, has the other take over and go on, and lets the first one continue. The answers that
    * it got to its batch in the end.
    */
-  async strike(how: Catch): Promise<readonly string[]> {
+  async strike(how: CaughtBatch): Promise<readonly string[]> {
     for (;;) {
       const { victim, connection } = await this.#catch(how)
       await sleep(SETTLE_MS)
@@ -90,7 +90,7 @@ export class Pair {
   }
 
   /** Stops whoever sends first, at the moment in which its bytes come by. */
-  #catch(how: Catch): Promise<{ victim: Member; connection: ProxyConnection }> {
+  #catch(how: CaughtBatch): Promise<{ victim: Member; connection: ProxyConnection }> {
     return new Promise((resolve) => {
       let caught = false
       for (const victim of this.#members) {

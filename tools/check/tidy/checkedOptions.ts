@@ -1,4 +1,4 @@
-import { isLibrarySource, lineAt, type Rule, roomOf } from './tree.ts'
+import { isLibrarySource, lineAt, type Rule, moduleOf } from './tree.ts'
 import { scan } from './scan.ts'
 
 const declared = /\bexport (?:interface|type) (\w*Options)\b/g
@@ -11,7 +11,7 @@ export const checkedOptions: Rule = {
   name: 'checked-options',
   find(tree) {
     return tree.files
-      .filter((file) => isLibrarySource(file) && roomOf(file) !== 'cli')
+      .filter((file) => isLibrarySource(file) && moduleOf(file) !== 'cli')
       .flatMap((file) => {
         const { code } = scan(tree.read(file))
         return [...code.matchAll(declared)]

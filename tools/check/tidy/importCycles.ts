@@ -1,5 +1,5 @@
 import { cyclesOf, type Edge, fileEdges, moduleEdges } from '../../graph/importGraph.ts'
-import { type Finding, type Rule, roomOf } from './tree.ts'
+import { type Finding, type Rule, moduleOf } from './tree.ts'
 
 // Files of these modules can name each other's types in a circle. The compiler erases such imports, so they have no effect at run
 // time, but they join the files into one unit of change. Do not add to this list.
@@ -13,7 +13,7 @@ export const importCycles: Rule = {
   name: 'import-cycles',
   find(tree) {
     const files = fileEdges(tree)
-    const counted = files.filter(({ from, typeOnly }) => !typeOnly || !modulesWithTypeCycles.has(roomOf(from) ?? ''))
+    const counted = files.filter(({ from, typeOnly }) => !typeOnly || !modulesWithTypeCycles.has(moduleOf(from) ?? ''))
     const modules = moduleEdges(files)
     return [
       ...cyclesOf(modules).map((cycle) => findingOf('modules', cycle, modules)),

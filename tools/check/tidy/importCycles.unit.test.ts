@@ -9,7 +9,7 @@ test('accepts imports that go one way', () => {
   const texts = {
     'src/index.ts': `export { open } from './locks/index.ts'\n`,
     'src/locks/index.ts': `export { open } from './open.ts'\n`,
-    'src/locks/open.ts': `import { InvalidOption } from '../errors.ts'\n`,
+    'src/locks/open.ts': `import { InvalidOptionError } from '../errors.ts'\n`,
     'src/errors.ts': '',
   }
   expect(messages(texts)).toEqual([])

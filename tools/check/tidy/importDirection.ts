@@ -1,9 +1,9 @@
 import { posix } from 'node:path'
-import { type Finding, isTest, type Rule, roomOf, type Tree } from './tree.ts'
+import { type Finding, isTest, type Rule, moduleOf, type Tree } from './tree.ts'
 import { type Import, importsOf } from './scan.ts'
 
 // postgres ← locks ← transactions ← rows | leases ← once | combine | outbox | inbox | http ← sinks
-const floors: readonly (readonly string[])[] = [
+const layers: readonly (readonly string[])[] = [
   ['postgres'],
   ['locks'],
   ['transactions'],
@@ -13,15 +13,15 @@ const floors: readonly (readonly string[])[] = [
 ]
 
 // These stand above all others: they import src/index.ts, and of a module its index.ts.
-const guestRooms = new Set(['cli', 'console'])
-// What every room may use, observe and the guests too. These import each other and nothing else.
+const outerModules = new Set(['cli', 'console'])
+// What every module may use, observe and the guests too. These import each other and nothing else.
 const openToAll = new Set(['src/errors.ts', 'src/checkOptions.ts', 'src/nearest.ts', 'src/packageVersion.ts'])
 // What all errors have in common. The others get it from errors.ts.
 const errorBase = 'src/lockstepError.ts'
 // These live on what every user gets, which keeps the public entries sufficient.
-const guestFolders = ['desk', 'console', 'proofs', 'bench', 'examples']
+const outerFolders = ['desk', 'console', 'proofs', 'bench', 'examples']
 
-/** Imports go one way, from room to room only through the other's index.ts, and guests come in by the public entries. */
+/** Imports go one way, from module to module only through the other's index.ts, and guests come in by the public entries. */
 export const importDirection: Rule = {
   name: 'import-direction',
   find(tree) {
@@ -43,24 +43,24 @@ export const importDirection: Rule = {
 type Judge = (each: Import, path: string | undefined) => string | undefined
 
 function judgeOf(file: string, entries: Entries): Judge | undefined {
-  if (guestFolders.some((folder) => file.startsWith(`${folder}/`))) {
-    return (each, path) => judgeGuestFolder(each, path, entries.names)
+  if (outerFolders.some((folder) => file.startsWith(`${folder}/`))) {
+    return (each, path) => judgeOuterFolder(each, path, entries.names)
   }
   if (!file.startsWith('src/') || isTest(file)) return undefined
-  const room = roomOf(file)
+  const module = moduleOf(file)
   return (each, path) => {
     if (/^pg-lockstep(\/|$)/.test(each.specifier)) return 'the library does not import itself by name'
     if (path === undefined) return undefined
     if (!path.startsWith('src/')) return path === 'package.json' ? undefined : `${path} is not part of the library`
-    if (room !== undefined && roomOf(path) === room) return undefined
-    if (room === undefined) return judgeTop(file, path)
-    if (guestRooms.has(room)) return judgeGuestRoom(room, path, entries.sources)
-    if (room === 'observe') return judgeObserve(each, path)
-    return judgeRoom(room, path)
+    if (module !== undefined && moduleOf(path) === module) return undefined
+    if (module === undefined) return judgeTop(file, path)
+    if (outerModules.has(module)) return judgeOuterModule(module, path, entries.sources)
+    if (module === 'observe') return judgeObserve(each, path)
+    return judgeModule(module, path)
   }
 }
 
-function judgeGuestFolder(
+function judgeOuterFolder(
   { specifier }: Import,
   path: string | undefined,
   names: ReadonlySet<string>,
@@ -72,10 +72,10 @@ function judgeGuestFolder(
     : undefined
 }
 
-function judgeGuestRoom(room: string, path: string, entries: ReadonlySet<string>): string | undefined {
+function judgeOuterModule(module: string, path: string, entries: ReadonlySet<string>): string | undefined {
   if (path === 'src/index.ts' || isHelper(path) || /^src\/[^/]+\/index\.ts$/.test(path) || entries.has(path))
     return undefined
-  return `${room} imports a module by its index.ts, and ${path} is none`
+  return `${module} imports a module by its index.ts, and ${path} is none`
 }
 
 function judgeTop(file: string, path: string): string | undefined {
@@ -83,30 +83,33 @@ function judgeTop(file: string, path: string): string | undefined {
     return path === errorBase ? undefined : `errors.ts is everybody’s and imports nothing but ${errorBase}`
   }
   if (openToAll.has(file) && !openToAll.has(path)) return `${file} is open to all, and ${path} is not`
-  const room = roomOf(path)
-  if (room === undefined || path === `src/${room}/index.ts`) return undefined
-  return `${path} belongs to ${room}: import its index.ts`
+  const module = moduleOf(path)
+  if (module === undefined || path === `src/${module}/index.ts`) return undefined
+  return `${path} belongs to ${module}: import its index.ts`
 }
 
 // The table of events names what errors name too; words are shared, code is not.
 function judgeObserve({ typeOnly }: Import, path: string): string | undefined {
   if (isHelper(path)) return undefined
-  return typeOnly && path === 'src/errors.ts' ? undefined : `observe depends on no room, and not on ${path}`
+  return typeOnly && path === 'src/errors.ts' ? undefined : `observe depends on no module, and not on ${path}`
 }
 
-function judgeRoom(room: string, path: string): string | undefined {
-  const other = roomOf(path)
+function judgeModule(module: string, path: string): string | undefined {
+  const other = moduleOf(path)
   if (other === undefined) {
-    return openToAll.has(path) ? undefined : `a room imports no top-level file that is not open to all, and not ${path}`
+    return openToAll.has(path)
+      ? undefined
+      : `a module imports no top-level file that is not open to all, and not ${path}`
   }
   if (path !== `src/${other}/index.ts`) return `${path} belongs to ${other}: import its index.ts`
-  // Every room reports what it does, so all may look at the table of events.
+  // Every module reports what it does, so all may look at the table of events.
   if (other === 'observe') return undefined
-  const floor = floorOf(room)
-  const otherFloor = floorOf(other)
-  if (floor === -1) return `the room ${room} has no floor yet: place it in tools/check/tidy/importDirection.ts`
-  if (otherFloor === -1) return `${room} cannot import ${other}: it has no floor in tools/check/tidy/importDirection.ts`
-  return otherFloor < floor ? undefined : `${room} stands on what is below it, and ${other} is not`
+  const layer = layerOf(module)
+  const otherLayer = layerOf(other)
+  if (layer === -1) return `the module ${module} has no layer yet: place it in tools/check/tidy/importDirection.ts`
+  if (otherLayer === -1)
+    return `${module} cannot import ${other}: it has no layer in tools/check/tidy/importDirection.ts`
+  return otherLayer < layer ? undefined : `${module} stands on what is below it, and ${other} is not`
 }
 
 /** Open to all, and no error class: those the guests get from the public entries. */
@@ -114,8 +117,8 @@ function isHelper(path: string): boolean {
   return path !== 'src/errors.ts' && openToAll.has(path)
 }
 
-function floorOf(room: string): number {
-  return floors.findIndex((rooms) => rooms.includes(room))
+function layerOf(module: string): number {
+  return layers.findIndex((modules) => modules.includes(module))
 }
 
 function target(file: string, specifier: string): string | undefined {

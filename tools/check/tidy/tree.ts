@@ -44,7 +44,7 @@ export function isLibrarySource(path: string): boolean {
   return path.startsWith('src/') && /\.tsx?$/.test(path) && !isTest(path)
 }
 
-/** `src/locks/key.ts` is in the room `locks`; `src/errors.ts` is in none. */
-export function roomOf(path: string): string | undefined {
+/** `src/locks/key.ts` is in the module `locks`; `src/errors.ts` is in none. */
+export function moduleOf(path: string): string | undefined {
   return /^src\/([^/]+)\//.exec(path)?.[1]
 }

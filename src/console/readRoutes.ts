@@ -1,0 +1,118 @@
+import { setTimeout as delay } from 'node:timers/promises'
+import type { Key } from '../index.ts'
+import { packageVersion } from '../packageVersion.ts'
+import { answer, json } from './responses.ts'
+import type { HeadRow, ServerRow } from './console.sql.ts'
+import type { ConsoleLockstep, ConsolePlan } from './consoleOptions.ts'
+import { ConsoleQueries } from './queries.ts'
+import { refuse } from './refusals.ts'
+import type { LoginSession } from './sessions.ts'
+import { historyOf } from './snapshots.ts'
+import { SnapshotPoller, TABS } from './snapshotPoller.ts'
+import type { Payload, Session, Tab } from './wire.ts'
+
+/** How long somebody waits for the name of a database that may be away. */
+const NAME_MS = 2000
+
+type Read = (session: LoginSession, query: URLSearchParams) => Promise<Response>
+
+/** What is only read, by the path it is asked for under. */
+export class ReadRoutes {
+  readonly #lockstep: ConsoleLockstep
+  readonly #plan: ConsolePlan
+  readonly #queries: ConsoleQueries
+  readonly #version = packageVersion()
+  readonly poller: SnapshotPoller
+  #server: Promise<ServerRow> | undefined
+
+  constructor(lockstep: ConsoleLockstep, plan: ConsolePlan) {
+    this.#lockstep = lockstep
+    this.#plan = plan
+    this.#queries = new ConsoleQueries(lockstep)
+    this.poller = new SnapshotPoller(this.#queries, plan)
+  }
+
+  readonly #reads: ReadonlyMap<string, Read> = new Map<string, Read>([
+    ['session', (session) => this.#session(session)],
+    ['stream', async (session, query) => this.#stream(session, query.get('show') ?? '')],
+    ['leases/history', (_visit, query) => this.#history(query.get('key'))],
+    ['outbox/payload', (_visit, query) => this.#payload(query)],
+  ])
+
+  at(path: string): Read | undefined {
+    return this.#reads.get(path)
+  }
+
+  async #session({ csrf }: LoginSession): Promise<Response> {
+    const { schema } = this.#lockstep
+    const { operator, token } = this.#plan
+    const nobody: ServerRow = { database: '', version: '' }
+    const waited = new AbortController()
+    const { database, version } = await Promise.race([
+      this.#askServer().catch(() => nobody),
+      delay(NAME_MS, nobody, { signal: waited.signal }).catch(() => nobody),
+    ]).finally(() => waited.abort())
+    const session: Session = {
+      version: this.#version,
+      schema,
+      database,
+      server: version === '' ? '' : `PostgreSQL ${version}`,
+      operator,
+      token: token !== undefined,
+      csrf,
+    }
+    return json(session)
+  }
+
+  /** Asked until it is known, by one at a time: a database keeps its name. */
+  #askServer(): Promise<ServerRow> {
+    this.#server ??= this.#queries.server().catch((error: unknown) => {
+      this.#server = undefined
+      throw error
+    })
+    return this.#server
+  }
+
+  #stream({ id }: LoginSession, show: string): Response {
+    const tabs = show.split(',')
+    if (!tabs.every((tab): tab is Tab => (TABS as readonly string[]).includes(tab))) return refuse.missing('show')
+    const stream = this.poller.add(new Set(tabs), id)
+    if (stream === undefined) return refuse.tooManyViewers()
+    return answer(200, stream, {
+      'content-type': 'text/event-stream',
+      'cache-control': 'no-store',
+      // nginx would keep it back until its buffer is full.
+      'x-accel-buffering': 'no',
+    })
+  }
+
+  async #history(key: string | null): Promise<Response> {
+    if (key === null || key === '') return refuse.missing('key')
+    return json(historyOf(key, await this.#lockstep.leases.history(key as Key)))
+  }
+
+  async #payload(query: URLSearchParams): Promise<Response> {
+    if (!this.#plan.operator) return refuse.operatorsOnly()
+    const [dispatcher, topic, key] = [query.get('dispatcher'), query.get('topic'), query.get('key')]
+    if (!dispatcher || !topic || !key) return refuse.missing('dispatcher, topic and key')
+    const row = await this.#queries.head(dispatcher, topic, key)
+    if (row === undefined) return refuse.noHead()
+    const content = contentOf(row)
+    if (content === undefined) {
+      return row.size === null ? refuse.noPayload(row.tombstone ?? 'erased') : refuse.payloadTooLarge(row.size)
+    }
+    const payload: Payload = {
+      seq: Number(row.seq),
+      id: row.id,
+      enqueuedAt: new Date(Number(row.enqueued)).toISOString(),
+      headers: row.headers === null ? {} : (JSON.parse(row.headers) as Record<string, unknown>),
+      ...content,
+    }
+    return json(payload)
+  }
+}
+
+function contentOf({ payload, hex }: HeadRow): Pick<Payload, 'payload' | 'encoding'> | undefined {
+  if (payload !== null) return { payload, encoding: 'json' }
+  return hex === null ? undefined : { payload: Buffer.from(hex, 'hex').toString('base64'), encoding: 'base64' }
+}

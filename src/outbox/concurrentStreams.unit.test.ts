@@ -1,0 +1,220 @@
+import { afterEach, expect, test, vi } from 'vitest'
+import { signal } from '../../tools/server/testing/workbench.ts'
+import { contextOf, eventOf, eventsOf } from '../sinks/sinkBench.conformance.ts'
+import { ConcurrentStreams, type Delivery, EventRefusedError, type OutboxEvent } from './index.ts'
+
+/** Slow for the test's purpose: whatever does not answer at once is. */
+const hurried = (parts = {}): ReturnType<typeof contextOf> => contextOf({ slowAfterMs: 10, ...parts })
+const beside = (): ReturnType<typeof contextOf> => hurried({ beside: true })
+const kindOf = (answer: Delivery | undefined): string =>
+  typeof answer === 'object' ? (Object.keys(answer)[0] as string) : String(answer)
+
+afterEach(() => vi.useRealTimers())
+
+/** Sets the clock alone: timers stay as they are. */
+function pass(ms: number): void {
+  if (!vi.isFakeTimers()) vi.useFakeTimers({ toFake: ['performance'] })
+  vi.advanceTimersByTime(ms)
+}
+
+/** Answers at once, except for the streams that are held. */
+function receiver(...held: string[]): {
+  readonly begun: string[]
+  readonly letGo: () => void
+  readonly sendOne: (event: OutboxEvent) => Promise<Delivery>
+} {
+  const begun: string[] = []
+  const free = signal()
+  return {
+    begun,
+    letGo: () => free.give(),
+    async sendOne({ key, seq }) {
+      begun.push(`${key}${seq}`)
+      if (held.includes(key)) await free.given
+      return 'sent'
+    },
+  }
+}
+
+test('a stream whose receiver does not answer does not hold up the others of its batch', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 1 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const answers = await streams.send(eventsOf('t', ['slow', 'a', 'b'], 2), hurried(), sendOne)
+  expect(answers.map(kindOf)).toEqual(['slow', 'sent', 'sent', 'unknown', 'sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'a1', 'a2', 'b1', 'b2'])
+  letGo()
+  await streams.settled()
+})
+
+test('an event under way is not sent again: the next try gets its answer, and the stream goes on in order', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const events = eventsOf('t', ['slow'], 3)
+  expect((await streams.send(events, hurried(), sendOne)).map(kindOf)).toEqual(['slow', 'unknown', 'unknown'])
+  expect((await streams.send(events, beside(), sendOne)).map(kindOf)).toEqual(['slow', 'unknown', 'unknown'])
+  expect(begun).toEqual(['slow1'])
+  letGo()
+  await streams.settled()
+  expect(await streams.send(events, contextOf({ beside: true }), sendOne)).toEqual(['sent', 'sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'slow2', 'slow3'])
+})
+
+test('the tombstone of an event under way waits for it, and is sent', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const event = eventOf('t', 'slow', 1)
+  const tombstone = eventOf('t', 'slow', 1, { id: event.id, tombstone: 'skipped' })
+  await streams.send([event], hurried(), sendOne)
+  expect((await streams.send([tombstone], beside(), sendOne)).map(kindOf)).toEqual(['slow'])
+  expect(begun).toEqual(['slow1'])
+  letGo()
+  await streams.settled()
+  expect(await streams.send([tombstone], beside(), sendOne)).toEqual(['sent'])
+  expect(begun).toEqual(['slow1', 'slow1'])
+})
+
+test('a stream that was slow is put aside without a try, and tried beside the others', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const [first, second] = eventsOf('t', ['slow'], 2) as [OutboxEvent, OutboxEvent]
+  await streams.send([first], hurried(), sendOne)
+  letGo()
+  await streams.settled()
+  expect(await streams.send([first], beside(), sendOne)).toEqual(['sent'])
+  expect((await streams.send([second], hurried(), sendOne)).map(kindOf)).toEqual(['slow'])
+  expect(begun).toEqual(['slow1'])
+  expect(await streams.send([second], beside(), sendOne)).toEqual(['sent'])
+})
+
+test('a refusal that comes late is a refusal', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  const held = signal()
+  const event = eventOf('t', 'k', 1)
+  const sendOne = async (): Promise<Delivery> => {
+    await held.given
+    throw new EventRefusedError('not this one')
+  }
+  expect((await streams.send([event], hurried(), sendOne)).map(kindOf)).toEqual(['slow'])
+  held.give()
+  await streams.settled()
+  expect(await streams.send([event], beside(), sendOne)).toMatchObject([{ refused: 'not this one' }])
+})
+
+test('what is thrown for one event counts against it alone', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 1 })
+  const answers = await streams.send(eventsOf('t', ['bad', 'worse', 'good'], 1), contextOf(), async ({ key }) => {
+    if (key === 'bad') throw new EventRefusedError('malformed')
+    if (key === 'worse') throw new TypeError('null')
+    return 'sent'
+  })
+  expect(answers.map(kindOf)).toEqual(['refused', 'failed', 'sent'])
+})
+
+test('without a time, a batch waits for every answer', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 2 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const sending = streams.send(eventsOf('t', ['slow', 'a'], 2), contextOf(), sendOne)
+  while (begun.length < 3) await new Promise(setImmediate)
+  letGo()
+  expect(await sending).toEqual(['sent', 'sent', 'sent', 'sent'])
+})
+
+test('no more than so many are left under way: beyond that a batch waits', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4, mostSlow: 1 })
+  const { sendOne, letGo } = receiver('x', 'y')
+  expect((await streams.send([eventOf('t', 'x', 1)], hurried(), sendOne)).map(kindOf)).toEqual(['slow'])
+  const second = streams.send([eventOf('t', 'y', 1)], hurried(), sendOne)
+  letGo()
+  expect(await second).toEqual(['sent'])
+})
+
+test('an event that has not begun when its time is over is not under way', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  let begun = 0
+  const waiting = (_: OutboxEvent, late: AbortSignal | undefined): Promise<Delivery> =>
+    new Promise((resolve) => late?.addEventListener('abort', () => resolve({ slow: 'it has not begun' })))
+  const event = eventOf('t', 'k', 1)
+  expect(await streams.send([event], hurried(), waiting)).toEqual([{ slow: 'it has not begun' }])
+  const answers = await streams.send([event], beside(), async () => {
+    begun++
+    return 'sent'
+  })
+  expect([answers, begun]).toEqual([['sent'], 1])
+})
+
+// Once: the time without anything to send counted as silence. The streams were unknown and slow at once: not put aside, and for a minute
+// not tried.
+test('streams that are slow after a quiet time are slow, and not silent', async () => {
+  pass(0)
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('a', 'b', 'c')
+  const events = eventsOf('t', ['a', 'b', 'c'], 1)
+  pass(60_000)
+  expect((await streams.send(events, hurried(), sendOne)).map(kindOf)).toEqual(['slow', 'slow', 'slow'])
+  letGo()
+  await streams.settled()
+  expect(await streams.send(events, hurried(), sendOne)).toEqual(['sent', 'sent', 'sent'])
+  expect(begun).toEqual(['a1', 'b1', 'c1'])
+})
+
+test('streams without an answer for ten seconds are unknown, and go on where they are as soon as it comes', async () => {
+  pass(0)
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('a', 'b', 'c')
+  const events = eventsOf('t', ['a', 'b', 'c'], 2)
+  await streams.send(events, hurried(), sendOne)
+  pass(10_100)
+  const silent = await streams.send(events, hurried(), sendOne)
+  expect(silent.slice(0, 3)).toEqual(Array.from({ length: 3 }, () => ({ unknown: 'nothing was answered for 10 s' })))
+  // Each is tried, and waited for in its time.
+  const again = streams.send(events, contextOf({ slowAfterMs: 5000 }), sendOne)
+  letGo()
+  expect(await again).toEqual(events.map(() => 'sent'))
+  expect(begun).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'c2'])
+})
+
+test('an answer that is there is given, also while its stream is put aside', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const events = eventsOf('t', ['slow'], 2)
+  await streams.send(events, hurried(), sendOne)
+  expect((await streams.send(events, hurried(), sendOne)).map(kindOf)).toEqual(['slow', 'unknown'])
+  letGo()
+  await streams.settled()
+  expect(await streams.send(events, hurried(), sendOne)).toEqual(['sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'slow2'])
+})
+
+// Once: the answer for an event that was given up as slow was kept, and an event of the replay was 'sent' by it, without being sent.
+test('a replay through the same sink sends every event, also one whose answer nobody has asked for', async () => {
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const events = eventsOf('t', ['slow'], 2)
+  await streams.send(events, hurried(), sendOne)
+  const replay = streams.send(events, contextOf({ dispatcher: 'replay' }), sendOne)
+  await new Promise(setImmediate)
+  // It waits for what is under way.
+  expect(begun).toEqual(['slow1'])
+  letGo()
+  expect(await replay).toEqual(['sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'slow1', 'slow2'])
+  // The answer is still there for the dispatcher.
+  expect(await streams.send(events, beside(), sendOne)).toEqual(['sent', 'sent'])
+  expect(begun).toEqual(['slow1', 'slow1', 'slow2', 'slow2'])
+})
+
+test('an answer that nobody asks for is forgotten: the event is sent again', async () => {
+  pass(0)
+  const streams = new ConcurrentStreams({ concurrency: 4 })
+  const { sendOne, begun, letGo } = receiver('slow')
+  const events = eventsOf('t', ['slow'], 1)
+  await streams.send(events, hurried(), sendOne)
+  // While it is under way it is not sent again, however long that takes.
+  pass(600_000)
+  expect((await streams.send(events, beside(), sendOne)).map(kindOf)).toEqual(['slow'])
+  letGo()
+  await streams.settled()
+  pass(600_000)
+  expect(await streams.send(events, beside(), sendOne)).toEqual(['sent'])
+  expect(begun).toEqual(['slow1', 'slow1'])
+})

@@ -1,6 +1,0 @@
-import type { StatementResult, TextRow } from '../postgres/index.ts'
-
-/** The rows of the one statement of a message that has any. */
-export function rowsIn(results: readonly StatementResult<TextRow>[]): TextRow[] {
-  return results.find(({ rows }) => rows.length > 0)?.rows ?? []
-}

@@ -1,0 +1,40 @@
+import { InvalidOptionError, LockstepError, type LockstepErrorCode } from '../errors.ts'
+import { codeOf, findCause } from '../postgres/index.ts'
+
+/** Where a transaction was when it failed: not open yet, in the inbox, or in the caller's handler. */
+export type Stage = 'before' | 'accepting' | 'handling'
+
+/** The sink's own time was over. */
+export class SinkTimeoutError extends Error {
+  override readonly name = 'SinkTimeoutError'
+}
+
+/** Failures of the way or of the server: the same event may go through in a moment. */
+const UNRELATED_CODES: ReadonlySet<LockstepErrorCode> = new Set([
+  'LOCKSTEP_LOCK_TIMEOUT',
+  'LOCKSTEP_LOCK_ABORTED',
+  'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN',
+  'LOCKSTEP_RETRIES_EXHAUSTED',
+  'LOCKSTEP_CONNECTION_LOST',
+  'LOCKSTEP_CONNECTION_REJECTED',
+  'LOCKSTEP_POOL_CLOSED',
+  'LOCKSTEP_CLOSED',
+  'LOCKSTEP_STANDBY',
+  'LOCKSTEP_LOCKS_INEFFECTIVE',
+])
+
+/** Lost, too many connections or a full disk, an operator's doing, a broken system, a conflict, a lock not granted, read-only. */
+const SERVERS = /^(?:08|40|53|58|57P)[0-9A-Z]+$|^(?:55P03|25006|25P03|25P04)$/
+
+/**
+ * Whether a failed transaction says nothing about the events that were in it. Before the handler only an event that is none can be to
+ * blame. Of what a handler throws, PostgreSQL's own words about itself count: that it cannot reach some other service may be due to the
+ * one event that it was about, and so may be that it takes too long.
+ */
+export function isUnrelatedToEvents(error: unknown, stage: Stage): boolean {
+  if (stage !== 'handling') return stage === 'before' || !(error instanceof InvalidOptionError)
+  const found = findCause(error, (each) =>
+    each instanceof LockstepError ? UNRELATED_CODES.has(each.code) : SERVERS.test(codeOf(each) ?? ''),
+  )
+  return found !== undefined
+}

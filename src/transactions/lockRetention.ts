@@ -1,0 +1,207 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { PoolClosedError } from '../errors.ts'
+import { type LockSet, terminateHolder, type WaitBudget } from '../locks/index.ts'
+import {
+  type Commit,
+  type Connection,
+  type Driver,
+  type OwnValue,
+  type QueryListener,
+  type Statement,
+  type StatementResult,
+  type TextRow,
+  type VirtualSession,
+  withConnection,
+} from '../postgres/index.ts'
+import { checkout } from './connections.ts'
+import type { LockstepContext } from './lockstepContext.ts'
+import type { TransactionPlan } from './options.ts'
+import { releaseRetainedLocks, retainLocks, unretainLocks } from './transactions.sql.ts'
+
+/** How long others wait at most because somebody stays: a few commits' time. */
+const RETENTION_MS = 25
+/** How often it is looked whether a session is gone. */
+const MIN_LOOK_MS = 20
+const MAX_LOOK_MS = 2000
+
+/**
+ * Several transactions with the same locks, one after the other, without anybody in between: for who has the next one ready when the
+ * last one ends, while other processes wait. To hand the locks around costs more than a short transaction does: every process has to
+ * be woken first. So the session keeps them, beside the transaction, for up to `RETENTION_MS`; then the next in line has its turn.
+ *
+ * Taken with the COMMIT of the first transaction, under its own locks; given back with the COMMIT of the last one, before those. A session
+ * that ends, however it does, has nothing left. A connection of which it is not certain whether its session has them is destroyed, and the
+ * session ended from elsewhere where the server does not notice. Only on direct connections: behind a pooler a session is anybody's.
+ */
+export class LockRetention {
+  readonly #context: LockstepContext
+  #kept: RetainingConnection | undefined
+
+  constructor(context: LockstepContext) {
+    this.#context = context
+  }
+
+  /** Whether it would be of use. Levels above READ COMMITTED hand their locks from one transaction to the next by themselves. */
+  suits({ isolation, locks }: TransactionPlan): boolean {
+    return this.holds || (isolation === 'read committed' && this.#context.contention.expects(locks))
+  }
+
+  /** Whether the next transaction has its locks already. */
+  get holds(): boolean {
+    return this.#kept !== undefined
+  }
+
+  /** Whether others have waited long enough. A transaction that fails gives nothing back by itself. */
+  get overdue(): boolean {
+    return this.#kept?.overdue === true
+  }
+
+  /** The connection whose session has the locks, or a new one. */
+  async connect(driver: Driver, budget: WaitBudget, locks: LockSet): Promise<Connection> {
+    const kept = this.#kept
+    this.#kept = undefined
+    if (kept?.lost === false) return kept
+    kept?.destroy()
+    return new RetainingConnection(await checkout(driver, budget, locks), this.#context, locks, (c) => (this.#kept = c))
+  }
+
+  /** Gives back what is kept. To be called before anything is waited for, and at the end. */
+  async leave(): Promise<void> {
+    const kept = this.#kept
+    this.#kept = undefined
+    await kept?.leave()
+  }
+}
+
+class RetainingConnection implements Connection {
+  readonly #inner: Connection
+  readonly #context: LockstepContext
+  readonly #locks: LockSet
+  readonly #keep: (connection: RetainingConnection) => void
+  /** Whether the session has the locks. */
+  #locked: 'no' | 'yes' | 'unknown' = 'no'
+  #until = 0
+
+  constructor(
+    inner: Connection,
+    context: LockstepContext,
+    locks: LockSet,
+    keep: (connection: RetainingConnection) => void,
+  ) {
+    this.#inner = inner
+    this.#context = context
+    this.#locks = locks
+    this.#keep = keep
+  }
+
+  get overdue(): boolean {
+    return performance.now() >= this.#until
+  }
+
+  get lost(): boolean {
+    return this.#inner.lost
+  }
+
+  get onLost(): Connection['onLost'] {
+    return this.#inner.onLost
+  }
+
+  set onLost(listener: Connection['onLost']) {
+    this.#inner.onLost = listener
+  }
+
+  get protocolPid(): Connection['protocolPid'] {
+    return this.#inner.protocolPid
+  }
+
+  get memory(): Connection['memory'] {
+    return this.#inner.memory
+  }
+
+  get client(): unknown {
+    return this.#inner.client
+  }
+
+  virtualClient(session: VirtualSession): unknown {
+    return this.#inner.virtualClient(session)
+  }
+
+  neverSent(error: unknown, values: readonly unknown[]): boolean {
+    return this.#inner.neverSent(error, values)
+  }
+
+  script(text: string): Promise<StatementResult<TextRow>[]> {
+    return this.#inner.script(text)
+  }
+
+  read(text: string, values?: readonly OwnValue[]): Promise<StatementResult<TextRow>> {
+    return this.#inner.read(text, values)
+  }
+
+  ownValues(values: readonly OwnValue[]): unknown[] {
+    return this.#inner.ownValues(values)
+  }
+
+  query<Row>(text: string, values?: readonly unknown[], listener?: QueryListener): Promise<StatementResult<Row>> {
+    return this.#inner.query<Row>(text, values, listener)
+  }
+
+  ask(statements: readonly Statement[], columns: readonly string[]): Promise<StatementResult<TextRow>[]> | undefined {
+    return this.#inner.ask?.(statements, columns)
+  }
+
+  async commit(closing: readonly Statement[], check?: string): Promise<Commit> {
+    const changes = this.#locked === 'no' ? this.#wants() : this.overdue
+    if (!changes) return this.#inner.commit(closing, check)
+    const [change, becomes] = this.#locked === 'no' ? ([retainLocks, 'yes'] as const) : ([unretainLocks, 'no'] as const)
+    this.#locked = 'unknown'
+    this.#until = performance.now() + RETENTION_MS
+    const answer = await this.#inner.commit([...closing, change(this.#locks)], check)
+    if (answer.command === 'COMMIT') this.#locked = becomes
+    return answer
+  }
+
+  /** Where others were in the way just now, and where a connection that is kept is missed by nobody. */
+  #wants(): boolean {
+    const { contention, driver, method } = this.#context
+    const direct = this.#inner.memory?.pooled === false && method.name === 'advisory'
+    return direct && contention.expects(this.#locks) && (driver.hasIdle() || driver.hasCapacity())
+  }
+
+  release(): void {
+    if (this.#locked === 'no') this.#inner.release()
+    else if (this.#locked === 'yes' && !this.#inner.lost) this.#keep(this)
+    else this.destroy()
+  }
+
+  destroy(silent?: boolean): void {
+    const pid = this.#inner.protocolPid
+    this.#inner.destroy(silent)
+    if (this.#locked === 'no' || pid === undefined) return
+    this.#locked = 'no'
+    void endSession(this.#context, pid, this.#locks)
+  }
+
+  async leave(): Promise<void> {
+    try {
+      await this.#context.silence.script(this, releaseRetainedLocks(this.#locks))
+      this.#locked = 'no'
+      this.release()
+    } catch {
+      this.destroy()
+    }
+  }
+}
+
+/** Sees to it that a session is gone. Where the network is silent, the server would not notice for hours that nobody is there any more. */
+async function endSession({ driver, silence, closing }: LockstepContext, pid: number, locks: LockSet): Promise<void> {
+  for (let pauseMs = MIN_LOOK_MS; ; pauseMs = Math.min(MAX_LOOK_MS, pauseMs * 2)) {
+    await sleep(pauseMs, undefined, { ref: false })
+    const last = closing.closed
+    const isGone = await withConnection(driver, (other) => other.script(terminateHolder(pid, locks)), silence).then(
+      ([result]) => result?.rowCount === 0,
+      (error: unknown) => error instanceof PoolClosedError,
+    )
+    if (isGone || last) return
+  }
+}

@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest'
+import { moduleEssay } from './moduleEssay.ts'
+import { treeOf } from './tree.ts'
+
+const essay = '/**\n * One.\n * Two.\n * Three.\n */\nexport {}\n'
+
+test('a module with an essay at its entry file is green', () => {
+  const tree = treeOf({
+    'src/locks/index.ts': essay,
+    'src/cli/main.ts': `#!/usr/bin/env node\n${essay}`,
+    'src/index.ts': '',
+  })
+  expect(moduleEssay.find(tree)).toEqual([])
+})
+
+test('a short essay, a late one and a module without a entry file are found', () => {
+  const tree = treeOf({
+    'src/locks/index.ts': '/** Locks. */\nexport {}\n',
+    'src/rows/index.ts': `export {}\n${essay}`,
+    'src/once/getOrCreate.ts': essay,
+  })
+  expect(moduleEssay.find(tree).map(({ file }) => file)).toEqual([
+    'src/locks/index.ts',
+    'src/once/index.ts',
+    'src/rows/index.ts',
+  ])
+})
