@@ -24,11 +24,15 @@ export function areInstalled(folder: string): boolean {
   })
 }
 
-/** Installs it, there and nowhere else. All of the output goes to stderr: stdout is for reports. */
+/**
+ * Installs it, there and nowhere else, in the versions of its lockfile. All of the output goes to stderr: stdout is for reports. Not with
+ * `npm ci`: that refuses a lockfile without the optional packages of other platforms, and not every registry has those.
+ */
 export function install(folder: string): void {
-  const { status } = spawnSync('npm', ['ci', '--loglevel=error', '--prefer-offline', '--no-audit', '--no-fund'], {
-    cwd: folder,
-    stdio: ['ignore', 2, 2],
-  })
-  if (status !== 0 || !areInstalled(folder)) throw new Error(`npm ci failed in ${folder}`)
+  const { status } = spawnSync(
+    'npm',
+    ['install', '--no-save', '--loglevel=error', '--prefer-offline', '--no-audit', '--no-fund'],
+    { cwd: folder, stdio: ['ignore', 2, 2] },
+  )
+  if (status !== 0 || !areInstalled(folder)) throw new Error(`npm install failed in ${folder}`)
 }
