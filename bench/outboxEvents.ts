@@ -56,7 +56,7 @@ export async function inChunks(
   return count
 }
 
-/** Whoever writes to more streams than that in one transaction locks whole groups, and holds up the others. */
+/** A transaction that writes to more streams than that locks whole groups, and the others wait for it. */
 const STREAMS_AT_ONCE = 100
 /** As many as lie between two ticks: a backlog of single events is cut into such pieces, too. */
 const EVENTS_AT_ONCE = 1000

@@ -78,7 +78,7 @@ function running(url: string | undefined, databaseUrl: string | undefined): Load
     throw new OptionError(`--url must be an address such as http://127.0.0.1:4800, not ${JSON.stringify(url)}.`)
   }
   if (!databaseUrl) {
-    throw new OptionError('--url needs DATABASE_URL as well: what became of the requests is looked up in the database.')
+    throw new OptionError('--url needs DATABASE_URL as well: the outcome of the requests is read from the database.')
   }
   return { origin: new URL(url).origin, databaseUrl }
 }

@@ -1,6 +1,6 @@
 -- Takes many events at once, of a consumer's streams that are not twice in it: a run of consecutive numbers of each, from first on, as
 -- many as counts says; uuids are those of all runs, one after the other; starts count for streams without a row. Of a run that is all
--- new and the next one nothing is said. Of others: their place among the runs, where the consumer was before, and what became of them.
+-- new and the next one nothing is said. Of others: their place among the runs, where the consumer was before, and their outcome.
 -- accepted: the position is now at the last number, what is above the old one is new; duplicate: all of it was accepted before;
 -- diverged: it was, and not with this uuid; gap: numbers are missing.
 -- Rows are locked in the order of their names. A transaction whose client has stopped keeps them no longer than idle_ms: the session
@@ -58,7 +58,7 @@ BEGIN
       SELECT i.seq, i.uuid INTO seq, last_uuid FROM :"schema".inbox i
        WHERE i.consumer = my_consumer AND i.topic = run.topic AND i.key = run.key FOR NO KEY UPDATE;
       EXIT WHEN FOUND;
-      -- This waits for whoever begins the stream just now.
+      -- This waits for a session that begins the stream at this moment.
       INSERT INTO :"schema".inbox (consumer, topic, key, seq) VALUES (my_consumer, run.topic, run.key, run.start - 1)
           ON CONFLICT DO NOTHING;
       begins := FOUND;

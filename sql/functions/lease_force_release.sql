@@ -1,5 +1,5 @@
--- Takes a lease away from whoever holds it, all slots of it. Changing the fence waits for the holder's open transactions; so do slots that
--- were given back while one was open.
+-- Takes a lease away from its holder, all slots of it. Changing the fence waits for the holder's open transactions; so do slots that
+-- were released while one was open.
 CREATE FUNCTION :"schema".lease_force_release(held text, forced_by text, forced_reason text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off
 AS $$

@@ -13,7 +13,7 @@ BEGIN
     RETURN false;
   END IF;
   IF waiting IS NOT NULL THEN
-    -- Before the events are read: whoever erases payloads waits for copies that are being made, and they for it.
+    -- Before the events are read: an erase of payloads waits for copies that are being made, and they wait for it.
     LOCK TABLE :"schema".outbox_parked_events IN ROW EXCLUSIVE MODE;
     INSERT INTO :"schema".outbox_parked (dispatcher, stream, shard, topic, key, state, attempts, reason, next_attempt_at, sent_seq)
     SELECT my_dispatcher, :"schema".outbox_stream(w.topic, w.key), my_shard, w.topic, w.key, COALESCE(w.state, 'parked'),

@@ -29,7 +29,7 @@ BEGIN
                         WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq > floor AND e.seq <= o.sent_up_to) THEN
       floor := o.sent_up_to;
     END IF;
-    -- Where an operator has given the event up meanwhile, what became of it before does not count.
+    -- Where an operator has given the event up meanwhile, its earlier outcome does not count.
     IF o.seq IS NULL OR EXISTS (SELECT FROM :"schema".outbox_parked_events e
                                  WHERE e.dispatcher = my_dispatcher AND e.stream = mine AND e.seq = o.seq
                                    AND e.tombstone IS NOT NULL AND NOT o.was_tombstone) THEN

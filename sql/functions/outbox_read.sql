@@ -97,7 +97,7 @@ BEGIN
       slots := ARRAY(SELECT s.slot FROM :"schema".outbox_segments s
                       WHERE s.sealed_xid IS NULL OR s.sealed_xid > least(pg_snapshot_xmax(a), ended[1])
                      UNION SELECT o.last_value FROM :"schema".outbox_slot o);
-      -- The rest of a window of few transactions, such as one that wrote a million events: read anew for every piece, 6,500/s;
+      -- The rest of a window of few transactions, such as one that wrote a million events: read again for every piece, 6,500/s;
       -- transaction by transaction, from where the last piece ended, 47,000/s.
       few_groups := NULL;
       IF resumed AND floor > 0 THEN
@@ -109,7 +109,7 @@ BEGIN
       most := max_events[i];
       LOOP
         BEGIN
-          -- Mostly there is one slot, and the plan for it is kept. One plan for all slots would lock all of them, and wait for whoever
+          -- Mostly there is one slot, and the plan for it is kept. One plan for all slots would lock all of them, and wait for a session that
           -- empties one; without one kept, the planning takes four fifths of the time when there is little to read.
           CASE WHEN cardinality(slots) > 1 OR few_groups IS NOT NULL THEN
             source := CASE WHEN cardinality(slots) = 1 THEN format('%I.outbox_events_%s', :'schema', slots[1])

@@ -1,6 +1,6 @@
 -- After a dump was restored, or on a copy: the ids of transactions in it are another server's. What was not delivered by then, as far as
 -- the cursors in the dump tell, is put aside, stream by stream ('undelivered'), or held for delivered ('none'); or everything is
--- delivered again ('all'). Then the cursors begin anew on this server.
+-- delivered again ('all'). Then the cursors start from here on this server.
 CREATE FUNCTION :"schema".outbox_rebase(
   my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text
 ) RETURNS bigint

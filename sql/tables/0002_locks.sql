@@ -1,6 +1,6 @@
 -- compatible-from: 1
 -- The names of recent locks, so that people read keys and not numbers. A cache: written in the background, bounded, and
--- UNLOGGED, since after a crash the processes write it anew.
+-- UNLOGGED, since after a crash the processes write it again.
 CREATE UNLOGGED TABLE :"schema".lock_names (
   id bigint PRIMARY KEY,
   key text NOT NULL,
@@ -8,7 +8,7 @@ CREATE UNLOGGED TABLE :"schema".lock_names (
 );
 CREATE INDEX lock_names_seen_at ON :"schema".lock_names (seen_at);
 
--- Which keys are locked, which only observed. Followed by every process that was told to.
+-- Which keys are locked, which only observed. Followed by every process that is configured to.
 CREATE TABLE :"schema".rollout (
   prefix text PRIMARY KEY,
   mode text NOT NULL CHECK (mode IN ('off', 'observe', 'on', 'percent')),
@@ -24,7 +24,7 @@ CREATE TABLE :"schema".lock_rows (
 );
 
 -- Where a trial has shown that locks exclude. A process that finds its server, its route and its strategy here does not try again. The
--- route is what the driver was told to connect to: a pooler or a balancer on the way has no other name. The system identifier is the
+-- route is the address that the driver connects to: a pooler or a balancer on the way has no other name. The system identifier is the
 -- server's: after a restore into another cluster nothing here counts.
 CREATE TABLE :"schema".lock_trials (
   system bigint NOT NULL,

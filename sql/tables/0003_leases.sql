@@ -1,11 +1,11 @@
 -- compatible-from: 1
 -- Leases: exclusive for longer than a transaction. One row for each name and slot; a name with one permit has slot 0 alone.
--- The row stays when the lease is given back (token is null then), so that taking it again is an update in place.
+-- The row stays when the lease is released (token is null then), so that taking it again is an update in place.
 CREATE TABLE :"schema".leases (
   name text NOT NULL,
   slot integer NOT NULL,
   permits integer NOT NULL CHECK (permits > slot),
-  -- Changes with every holder, never with a heartbeat. It is part of a unique index, so that changing it waits for whoever has
+  -- Changes with every holder, never with a heartbeat. It is part of a unique index, so that changing it waits for a session that has
   -- the row FOR KEY SHARE: the transactions of the holder.
   fence bigint NOT NULL,
   token uuid,

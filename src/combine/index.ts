@@ -2,7 +2,7 @@
  * Combine: one hot key, many callers, one transaction.
  *
  * **The promise.** Each call gets the result of its own item, and gets it only after the transaction that holds its effect has
- * committed. No item takes effect twice, and none that was told to have failed takes effect; `CommitOutcomeUnknownError` says that nobody
+ * committed. No item takes effect twice, and none that was reported as failed takes effect; `CommitOutcomeUnknownError` says that nobody
  * knows.
  *
  * **How.** Calls on one key wait in a queue in this process. While a batch of that key is in flight, the queue grows; the next batch is

@@ -207,7 +207,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
     for (const until = performance.now() + 500; performance.now() < until;) await used()
     ended.abort()
     expect(readings).toBe(2)
-    // Whoever reads them once more is not to wait for the end of its budget.
+    // A caller that reads them again does not wait for the end of its budget.
     proxy.onClientData(undefined)
     proxy.cutAll()
     await Promise.all(callers)

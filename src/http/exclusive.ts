@@ -10,7 +10,7 @@ import { unavailable } from './unavailable.ts'
 export interface ExclusiveOptions<Request> {
   /** What only one request at a time may work on. */
   readonly key: (request: Request) => Key | Promise<Key>
-  /** How the lease is held. With `waitMs` the second request waits before it is told 409; by default it does not, as of every lease. */
+  /** How the lease is held. With `waitMs` the second request waits before it gets 409; by default it does not, as of every lease. */
   readonly lease?: LeaseOptions
   /** Whether the 409 names the holder, and since when. It may be the name of a host: off by default. */
   readonly revealHolder?: boolean

@@ -167,7 +167,7 @@ export function look(
   )
 }
 
-/** Takes waiters out of the queue, and wakes whoever is first now. */
+/** Takes waiters out of the queue, and wakes the one that is first now. */
 export function dequeueWaiter(schema: string, tokens: readonly string[]): string {
   return message(`SELECT ${schema}.lease_leave(${list(tokens, 'uuid')})`, 'SET LOCAL synchronous_commit = off;')
 }

@@ -95,7 +95,7 @@ export class LeaseWaitQueue {
           else resolve(outcome)
         },
       }
-      // Whoever has had its answer stands in no queue.
+      // A waiter that has its answer is in no queue.
       if (progress.ended) return this.#leave(waiter, ended(waiter))
       progress.onEnd(() => this.#leave(waiter, ended(waiter)))
       this.#waiters.set(token, waiter)

@@ -6,7 +6,7 @@ import { abandonAfterAnswer } from './abandonOpening.ts'
 
 /** The caller does not wait any more. Its connection is seen to, and not to be touched. */
 export class AbandonedOpeningError extends Error {
-  /** What the caller is told; undefined: what its budget says. */
+  /** What the caller gets; undefined: what its budget says. */
   readonly failure: LockstepError | undefined
 
   constructor(failure?: LockstepError) {
