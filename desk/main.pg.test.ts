@@ -133,7 +133,7 @@ describe.sequential('the desk', () => {
 })
 
 describe('the desk on DATABASE_URL', async () => {
-  const database = await testDatabase()
+  const database = await testDatabase({ leakGuard: false })
   const env = { DATABASE_URL: database.url }
 
   test('in three processes: one that is killed comes back, and SIGTERM ends all', async () => {

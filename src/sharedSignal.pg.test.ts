@@ -1,12 +1,9 @@
 import { getEventListeners } from 'node:events'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { holding, workbench } from '../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../tools/server/testDatabase.ts'
+import { holding, testBench } from '../tools/server/testing/workbench.ts'
 import { key, LockAbortedError } from './index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 /** More than the ten from which on Node warns. */
 const MANY = 25
@@ -80,10 +77,7 @@ test('callers that wait for leases share a listener', async () => {
   )
   await expectOneListener(
     (number, signal) => lockstep.leases.acquire(key`Job:${number}`, { waitMs: 20_000, signal }),
-    () =>
-      expect
-        .poll(async () => (await bench.admin.query('SELECT FROM lockstep.lease_waiters')).rowCount, { timeout: 10_000 })
-        .toBe(MANY),
+    () => expect.poll(async () => (await bench.admin.query('SELECT FROM lockstep.lease_waiters')).rowCount).toBe(MANY),
   )
   await Promise.all(leases.map((lease) => lease.release()))
 })

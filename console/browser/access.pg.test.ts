@@ -2,20 +2,19 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { findChromium } from './chromium.ts'
 import { browserToolsFor } from './browserTools.ts'
 
 /** Who may look, who may act, and what other pages in the same browser cannot do. */
 
 const database = await testDatabase()
-leakGuard(database)
 const chromium = findChromium()
 const TOKEN = 'a token that nobody guesses'
 /** Browsers write refusals to their console, however well they are expected. */
 const REFUSED = /status of 40[13]/
 
-describe.skipIf(chromium === undefined)('access to the console in a browser', { timeout: 120_000 }, () => {
+describe.skipIf(chromium === undefined)('access to the console in a browser', () => {
   const stage = browserToolsFor(() => database.url, chromium as string)
 
   test('without the operator flag: buttons say why they do nothing, and the server refuses as well', async () => {
@@ -118,9 +117,7 @@ describe.skipIf(chromium === undefined)('access to the console in a browser', { 
       frame.src = where
       document.body.append(frame)
     }, url)
-    await expect
-      .poll(() => stranger.complaints, { timeout: 40_000 })
-      .toContainEqual(expect.stringMatching(/frame-ancestors/))
+    await expect.poll(() => stranger.complaints).toContainEqual(expect.stringMatching(/frame-ancestors/))
     expect(await engine.leases.history(lease.key)).toEqual([])
     expect(await engine.leases.inspect(lease.key)).toMatchObject({ held: true })
   })

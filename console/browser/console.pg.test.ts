@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib'
 import type { Lockstep } from 'pg-lockstep'
 import type { Page } from 'playwright-core'
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { builtPage, filesIn } from './builtPage.ts'
 import { findChromium } from './chromium.ts'
 import { REASON } from './scene.ts'
@@ -14,12 +14,10 @@ import { accessibility, type WatchedPage } from './watchedPage.ts'
 /** The console as an operator sees it: a real browser, a real server, real locks, leases and streams. */
 
 const database = await testDatabase()
-leakGuard(database)
 const chromium = findChromium()
 const LIMIT_BYTES = 120_000
-const POLL = { timeout: 40_000, interval: 50 }
 
-describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 120_000 }, () => {
+describe.skipIf(chromium === undefined)('the console in a browser', () => {
   const stage = browserToolsFor(() => database.url, chromium as string)
 
   test('the whole page has less than 120 kB, compressed', async () => {
@@ -89,7 +87,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     const { page, open, row } = await stage.look((await stage.start()).url)
     await open('locks')
     const names = (): Promise<string[]> => page.locator('.locks .rows [role=cell].key').allTextContents()
-    await expect.poll(names, POLL).toHaveLength(3)
+    await expect.poll(names).toHaveLength(3)
     const key = page.getByRole('button', { name: 'Key' })
     await key.click()
     expect(await names()).toEqual(['Wallet:a', 'Wallet:b', 'Wallet:c'])
@@ -101,11 +99,11 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     held.push(await scene.hold(billing, 'd'))
     await held.shift()?.()
     held.unshift(await scene.hold(billing, 'b'))
-    await expect.poll(names, POLL).toEqual(['Wallet:d', 'Wallet:c', 'Wallet:b', 'Wallet:a'])
+    await expect.poll(names).toEqual(['Wallet:d', 'Wallet:c', 'Wallet:b', 'Wallet:a'])
     expect(await focused.evaluate((element) => element === document.activeElement)).toBe(true)
     expect(await page.getByRole('table', { name: 'Locks' }).getAttribute('aria-rowcount')).toBe('5')
     await page.getByRole('searchbox').fill('wallet:C billing')
-    await expect.poll(names, POLL).toEqual(['Wallet:c'])
+    await expect.poll(names).toEqual(['Wallet:c'])
     await page.getByText('1 of 4').waitFor()
     await page.getByRole('searchbox').fill('nothing like it')
     await page.getByText('No lock matches.').waitFor()
@@ -158,7 +156,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await scene.enqueue(trades, 'trades', ['p9'], false)
     const { page, open, row } = await stage.look((await stage.start()).url)
     await open('outbox')
-    await expect.poll(() => row('Streams that wait', 'blocked').count(), POLL).toBe(3)
+    await expect.poll(() => row('Streams that wait', 'blocked').count()).toBe(3)
     expect(await row('Shards', 'default 0').getByRole('cell').nth(1).textContent()).toBe('trades-1')
     const act = async (name: string, reason?: string): Promise<void> => {
       await page.getByRole('button', { name, exact: true }).click()
@@ -174,16 +172,16 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.getByRole('dialog').getByText('"price": "NaN"').waitFor()
     await page.keyboard.press('Escape')
     await act('Skip trades/p2', 'a test order')
-    await expect.poll(() => run.delivered, POLL).toContain('trades/p2#1†')
+    await expect.poll(() => run.delivered).toContain('trades/p2#1†')
     await act('Pause trades/p3')
     await row('Streams that wait', 'trades/p3').getByText('paused').waitFor()
     run.mend()
     await act('Retry trades/p1')
     await page.getByText('trades/p1 is tried again now.').waitFor()
-    await expect.poll(() => run.delivered, POLL).toEqual(expect.arrayContaining(['trades/p1#1', 'trades/p1#2']))
+    await expect.poll(() => run.delivered).toEqual(expect.arrayContaining(['trades/p1#1', 'trades/p1#2']))
     await first.waitFor({ state: 'detached' })
     await act('Resume trades/p3')
-    await expect.poll(() => run.delivered, POLL).toContain('trades/p3#1')
+    await expect.poll(() => run.delivered).toContain('trades/p3#1')
     await page.getByText('No stream waits.').waitFor()
     await page.getByRole('button', { name: 'Pause a stream' }).click()
     await page.getByLabel('Topic').fill('trades')

@@ -1,9 +1,8 @@
 import { afterAll, afterEach, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { NO_FAULTS, type OpenPosition, type Order, startExchange } from './index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const timings = { entryMs: 10, stopMs: 10, closeMs: 10, readMs: 0 }
 const exchange = await startExchange({ url: database.url, timings })
 afterAll(() => exchange.close())

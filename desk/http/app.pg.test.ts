@@ -2,12 +2,11 @@ import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { type IncomingMessage, request } from 'node:http'
 import { describe, expect, test, vi } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { SYSTEMS } from '../systems.ts'
 import { Desks } from '../testing/desks.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 // Positions ask an exchange; here only its routes are looked at, and nothing runs beside them.
 const systems = SYSTEMS.map((system) => ({ ...system, background: () => Promise.resolve() }))
 const desks = await Desks.start(database, systems, {}, 1)

@@ -1,7 +1,7 @@
 import type { Browser } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { findChromium, launch } from '../../console/browser/chromium.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Desks } from '../testing/desks.ts'
 import { transfers } from '../transfers/index.ts'
 
@@ -9,7 +9,6 @@ const chromium = findChromium()
 
 describe.skipIf(chromium === undefined)('the desk in a browser', async () => {
   const database = await testDatabase()
-  leakGuard(database)
   const desks = await Desks.start(database, [transfers], {}, 1)
   let browser: Browser
 

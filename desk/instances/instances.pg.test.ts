@@ -1,13 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { key } from 'pg-lockstep'
 import { describe, expect, test, vi } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Desks, foundAfter, violations } from '../testing/desks.ts'
 import { takeNextStep } from './engine.ts'
 import { instances } from './index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const desks = await Desks.start(database, [instances])
 
 async function begin(): Promise<string> {

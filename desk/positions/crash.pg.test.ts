@@ -3,14 +3,13 @@ import { once } from 'node:events'
 import pg from 'pg'
 import { afterAll, expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { checkPositions } from './check.ts'
 import { Reconciler } from './reconcile.ts'
 import { freshSymbol, openExchange, openPositionProcess, reconciled, tradeByHand } from './testing/positionBench.ts'
 import { openTollgate, type Toll } from './testing/tollgate.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const admin = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => admin.end())
 const exchange = await openExchange(database.url)

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { NO_FAULTS } from '../exchange/index.ts'
 import { checkPositions } from './check.ts'
 import { createPositions } from './index.ts'
@@ -16,7 +16,6 @@ import {
 } from './testing/positionBench.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const admin = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => admin.end())
 const exchange = await openExchange(database.url)
@@ -73,11 +72,9 @@ describe('a signal', () => {
     await setFaults(exchange, { slowRate: 1, slowMs: 2000 })
     const opening = symbols.map((symbol) => small.post('/positions', signal(symbol)))
     const begun = `SELECT count(*)::int AS n FROM lockstep_desk.positions WHERE symbol = ANY ($1) AND status = 'opening'`
-    await expect
-      .poll(async () => (await admin.query<{ n: number }>(begun, [symbols])).rows[0]?.n, { interval: 5, timeout: 5000 })
-      .toBe(20)
+    await expect.poll(async () => (await admin.query<{ n: number }>(begun, [symbols])).rows[0]?.n).toBe(20)
     await setFaults(exchange, NO_FAULTS)
-    await expect.poll(() => small.desk.pool.idleCount, { interval: 5 }).toBe(small.desk.pool.totalCount)
+    await expect.poll(() => small.desk.pool.idleCount).toBe(small.desk.pool.totalCount)
     expect(small.desk.pool.waitingCount).toBe(0)
     expect((await admin.query(begun, [symbols])).rows).toEqual([{ n: 20 }])
     expect((await Promise.all(opening)).map(({ status }) => status)).toEqual(symbols.map(() => 201))
@@ -255,10 +252,10 @@ describe('the reconciler', () => {
     const seen = async (): Promise<string[]> =>
       (await admin.query<{ holder: string }>(holders)).rows.map(({ holder }) => holder)
     const inOne = system.background?.(one.desk, first.signal)
-    await expect.poll(seen, { timeout: 10_000 }).toEqual(['one'])
+    await expect.poll(seen).toEqual(['one'])
     const inOther = system.background?.(other.desk, second.signal)
     first.abort()
-    await expect.poll(seen, { timeout: 10_000 }).toEqual(['one', 'other'])
+    await expect.poll(seen).toEqual(['one', 'other'])
     second.abort()
     await inOne
     await inOther
@@ -270,7 +267,7 @@ describe('a creator that lost its lease', () => {
     const symbol = freshSymbol('TAKEN')
     await setFaults(exchange, { slowRate: 1, slowMs: 1000 })
     const first = one.post('/positions', signal(symbol))
-    await expect.poll(() => statuses(symbol), { interval: 5, timeout: 5000 }).toEqual(['opening'])
+    await expect.poll(() => statuses(symbol)).toEqual(['opening'])
     await other.desk.lockstep.leases.forceRelease(positionKey(symbol), { by: 'test', reason: 'stuck' })
     await setFaults(exchange, NO_FAULTS)
     const second = await other.post('/positions', signal(symbol))

@@ -2,14 +2,13 @@ import { connect } from '@nats-io/transport-node'
 import { jetstreamManager } from '@nats-io/jetstream'
 import { afterAll, describe, expect, test, vi } from 'vitest'
 import { natsAvailable, startNats } from '../../tools/server/nats.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Desks, violations } from '../testing/desks.ts'
 import { trades } from './index.ts'
 
 describe.skipIf(!natsAvailable())('trades through NATS', async () => {
   if (!natsAvailable()) return
   const database = await testDatabase()
-  leakGuard(database)
   const nats = await startNats()
   afterAll(() => nats.stop())
   const address = `127.0.0.1:${nats.port}`

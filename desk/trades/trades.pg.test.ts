@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, test, vi } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { type Answer, Desks, foundAfter, violations } from '../testing/desks.ts'
 import { trades } from './index.ts'
 import { localLog, readLocalLog } from './localLog.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const desks = await Desks.start(database, [trades])
 
 const ORDER = { symbol: 'ACME', side: 'buy', quantity: 3, price: 100 }

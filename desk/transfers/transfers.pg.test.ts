@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Desks, foundAfter, violations } from '../testing/desks.ts'
 import { transfers } from './index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const desks = await Desks.start(database, [transfers])
 
 async function open(id: string, openingBalance: number, hot = false): Promise<void> {

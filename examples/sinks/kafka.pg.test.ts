@@ -1,13 +1,12 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { kafkaAvailable, startKafka } from '../../tools/server/kafka.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { guideShows } from '../../tools/server/testing/guideProgram.ts'
 import { run } from './kafka.ts'
 
 describe.skipIf(!kafkaAvailable())('through Kafka', async () => {
   const database = await testDatabase()
-  leakGuard(database)
 
   test('every trade counts once and in order, though everything comes twice', async () => {
     const server = await startKafka()

@@ -1,13 +1,12 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { natsAvailable, startNats } from '../../tools/server/nats.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { guideShows } from '../../tools/server/testing/guideProgram.ts'
 import { run } from './nats.ts'
 
 describe('the example of NATS', async () => {
   const database = await testDatabase()
-  leakGuard(database)
 
   test.skipIf(!natsAvailable())('every trade is booked once, in order', async () => {
     const server = await startNats()

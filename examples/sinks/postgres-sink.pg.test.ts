@@ -1,12 +1,11 @@
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { startPostgres } from '../../tools/server/postgres.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { guideShows } from '../../tools/server/testing/guideProgram.ts'
 import { run } from './postgres-sink.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 
 test('every trade counts once and in order, though one portfolio is closed and everything comes twice', async () => {
   const other = await startPostgres()

@@ -1,13 +1,12 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { rabbitAvailable, startRabbit } from '../../tools/server/rabbitmq.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { guideShows } from '../../tools/server/testing/guideProgram.ts'
 import { run } from './rabbitmq.ts'
 
 describe('the example of RabbitMQ', async () => {
   const database = await testDatabase()
-  leakGuard(database)
 
   test.skipIf(!rabbitAvailable())(
     'every trade is booked once and in order, though some are given out twice',

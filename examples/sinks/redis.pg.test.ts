@@ -1,13 +1,12 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { redisAvailable, startRedis } from '../../tools/server/redis.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { guideShows } from '../../tools/server/testing/guideProgram.ts'
 import { run } from './redis.ts'
 
 describe('the example of Redis', async () => {
   const database = await testDatabase()
-  leakGuard(database)
 
   test.skipIf(!redisAvailable())('every trade is booked once, in order', async () => {
     const server = await startRedis({ appendOnly: true })

@@ -1,11 +1,10 @@
 import pg from 'pg'
 import { expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { guideShows } from '../../tools/server/testing/guideProgram.ts'
 import { run } from './webhook.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 
 test('webhook: every trade is booked once and in order, whatever answers were lost', async () => {
   const pool = new pg.Pool({ connectionString: database.url })

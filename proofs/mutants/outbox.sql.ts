@@ -129,8 +129,8 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     replace: 'return life !== undefined',
     caughtBy: {
       by: 'test',
-      file: 'src/outbox/interleavings2.pg.test.ts',
-      test: 'what a crash took between reading and the flush is not sent',
+      file: 'src/outbox/flushToDisk.pg.test.ts',
+      test: 'does not send what a crash took between the read and the flush',
     },
   },
   {

@@ -4,14 +4,13 @@ import { createServer } from 'node:net'
 import pg from 'pg'
 import { afterAll, afterEach, expect, test, vi } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
 
 const main = nodeArguments(new URL('main.ts', import.meta.url))
 const TOKEN = 'a-token-that-nobody-can-guess'
 
 const database = await testDatabase()
-leakGuard(database)
 const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
 await new Lockstep(pool).migrate()

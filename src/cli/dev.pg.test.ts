@@ -92,41 +92,36 @@ function isThere(pid: number): boolean {
 }
 
 // With fsync, a data directory takes some seconds on a machine that is busy.
-const PATIENTLY = { timeout: 90_000 }
 
-test(
-  'a database with the schema and a console; Ctrl-C ends all of it, and the data is there the next time',
-  PATIENTLY,
-  async () => {
-    await furnish()
-    const first = start('--port', '0', '--json')
-    const here = await started(first)
-    expect(here).toMatchObject({ ok: true, command: 'dev', migrations: KNOWN_VERSION })
-    expect(here.data).toBe(join(directory, '.lockstep', 'data'))
-    expect(await readFile(join(directory, '.lockstep', '.gitignore'), 'utf8')).toBe('*\n')
-    await ask(here.url, 'CREATE TABLE mine (id int)')
-    const session = new URL('api/session', here.console)
-    expect((await fetch(session)).status).toBe(401)
-    const page = await fetch(session, { headers: { authorization: `Bearer ${here.consoleToken}` } })
-    expect(await page.json()).toMatchObject({ operator: true, schema: 'lockstep' })
-    const postmaster = await postmasterOf(here)
+test('a database with the schema and a console; Ctrl-C ends all of it, and the data is there the next time', async () => {
+  await furnish()
+  const first = start('--port', '0', '--json')
+  const here = await started(first)
+  expect(here).toMatchObject({ ok: true, command: 'dev', migrations: KNOWN_VERSION })
+  expect(here.data).toBe(join(directory, '.lockstep', 'data'))
+  expect(await readFile(join(directory, '.lockstep', '.gitignore'), 'utf8')).toBe('*\n')
+  await ask(here.url, 'CREATE TABLE mine (id int)')
+  const session = new URL('api/session', here.console)
+  expect((await fetch(session)).status).toBe(401)
+  const page = await fetch(session, { headers: { authorization: `Bearer ${here.consoleToken}` } })
+  expect(await page.json()).toMatchObject({ operator: true, schema: 'lockstep' })
+  const postmaster = await postmasterOf(here)
 
-    const other = await failed(start('--port', '0'))
-    expect(other.code).toBe(1)
-    expect(other.stderr).toMatch(/is in use by process \d+.*\n.*--data DIR/)
+  const other = await failed(start('--port', '0'))
+  expect(other.code).toBe(1)
+  expect(other.stderr).toMatch(/is in use by process \d+.*\n.*--data DIR/)
 
-    first.kill('SIGINT')
-    expect(await once(first, 'exit')).toEqual([0, null])
-    expect(isThere(postmaster)).toBe(false)
-    await expect(fetch(here.console)).rejects.toThrow('fetch failed')
+  first.kill('SIGINT')
+  expect(await once(first, 'exit')).toEqual([0, null])
+  expect(isThere(postmaster)).toBe(false)
+  await expect(fetch(here.console)).rejects.toThrow('fetch failed')
 
-    const again = await started(start('--port', '0', '--json'))
-    expect(again.migrations).toBe(0)
-    expect(await ask(again.url, `SELECT to_regclass('mine')::text AS mine`)).toEqual([{ mine: 'mine' }])
-  },
-)
+  const again = await started(start('--port', '0', '--json'))
+  expect(again.migrations).toBe(0)
+  expect(await ask(again.url, `SELECT to_regclass('mine')::text AS mine`)).toEqual([{ mine: 'mine' }])
+})
 
-test('killed, it leaves no server behind', PATIENTLY, async () => {
+test('killed, it leaves no server behind', async () => {
   await furnish()
   const child = start('--port', '0', '--json', '--data', 'elsewhere/database')
   const here = await started(child)
@@ -135,10 +130,10 @@ test('killed, it leaves no server behind', PATIENTLY, async () => {
   const postmaster = await postmasterOf(here)
   child.kill('SIGKILL')
   await once(child, 'exit')
-  await expect.poll(() => isThere(postmaster), { timeout: 10_000 }).toBe(false)
+  await expect.poll(() => isThere(postmaster)).toBe(false)
 })
 
-test('what is in the way is told before anything is started', PATIENTLY, async () => {
+test('what is in the way is told before anything is started', async () => {
   const bare = await failed(start('--port', '0'))
   expect(bare.code).toBe(1)
   expect(bare.stderr).toContain(`Neither pg nor postgres is installed in ${directory}.`)

@@ -12,9 +12,8 @@ import { type Finding, Lockstep, LocksIneffectiveError, StandbyRefusedError } fr
 /** The verdict of the doctor in each setting, as the command gives it; and that the first call comes to the same. */
 
 const main = nodeArguments(new URL('main.ts', import.meta.url))
-const database = await testDatabase()
+const database = await testDatabase({ leakGuard: false })
 const DRIVERS = ['pg', 'postgres'] as const
-const TIMEOUT = { timeout: 120_000 }
 
 interface Verdict {
   readonly code: number
@@ -129,7 +128,7 @@ describe.skipIf(missingOfBalanced() !== undefined)('a primary and its standby', 
     return servers
   }
 
-  test('the standby fails; Pgpool that balances the reads of a transaction fails', TIMEOUT, async () => {
+  test('the standby fails; Pgpool that balances the reads of a transaction fails', async () => {
     await using servers = await migrated()
     for (const driver of DRIVERS) {
       expect((await doctor(driver, servers.primary.url())).failed).toEqual([])
@@ -152,13 +151,13 @@ describe.skipIf(missingOfBalanced() !== undefined)('a primary and its standby', 
   test.each([
     ['without load balancing', { settings: { load_balance_mode: 'off' } }],
     ['with a weight of 0 for the standby', { weights: { primary: 1, standby: 0 } }],
-  ])('Pgpool %s passes', TIMEOUT, async (_, options) => {
+  ])('Pgpool %s passes', async (_, options) => {
     await using servers = await migrated(options)
     for (const driver of DRIVERS) expect((await doctor(driver, servers.pgpool.url('postgres'))).failed).toEqual([])
     expect(await firstCall(servers.pgpool.url('postgres'))).toBe('inside')
   })
 
-  test('Pgpool that balances some sessions only: no transaction reads elsewhere than it locks', TIMEOUT, async () => {
+  test('Pgpool that balances some sessions only: no transaction reads elsewhere than it locks', async () => {
     await using servers = await migrated({ weights: { primary: 1, standby: 1 } })
     const pool = new pg.Pool({ connectionString: servers.pgpool.url('postgres'), max: 2 })
     pool.on('error', () => undefined)

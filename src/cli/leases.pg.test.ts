@@ -3,12 +3,11 @@ import { userInfo } from 'node:os'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
 // The sessions that `--terminate` ends are also heard of here.
@@ -58,7 +57,7 @@ describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
     const semaphore = await lockstep.leases.acquire(key('2'), { holder: 'export', permits: 3 })
     const waiting = lockstep.leases.acquire(key('1'), { holder: 'worker', waitMs: 30_000 })
     const waiters = async (): Promise<number> => (await lockstep.leases.inspect(key('1'))).waiters.length
-    await expect.poll(waiters, { interval: 10 }).toBe(1)
+    await expect.poll(waiters).toBe(1)
     const [text, json] = await Promise.all([
       run(...here, '--prefix', key('')),
       run(...here, '--json', '--prefix', key('')),

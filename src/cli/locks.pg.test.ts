@@ -3,13 +3,12 @@ import { once } from 'node:events'
 import pg from 'pg'
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../lockstep.ts'
 
 const main = nodeArguments(new URL('main.ts', import.meta.url))
 
 const database = await testDatabase()
-leakGuard(database)
 const pool = new pg.Pool({ connectionString: database.url, application_name: 'the api' })
 const lockstep = new Lockstep(pool)
 afterAll(async () => {
@@ -37,7 +36,7 @@ function take(client: pg.Client, lock: string): Promise<unknown> {
 async function waiters(count: number): Promise<void> {
   const waiting = `SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND waitstart IS NOT NULL
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-  await expect.poll(async () => (await pool.query(waiting)).rowCount, { interval: 5, timeout: 5000 }).toBe(count)
+  await expect.poll(async () => (await pool.query(waiting)).rowCount).toBe(count)
 }
 
 function start(args: readonly string[]) {
@@ -61,7 +60,7 @@ async function run(...args: string[]): Promise<{ code: number | null; stdout: st
 async function chain(): Promise<{ api: pg.Client }> {
   await lockstep.transaction({ lock: ['Transfer:42', 'Ledger:1'] }, async () => undefined)
   const names = 'SELECT FROM lockstep.lock_names'
-  await expect.poll(async () => (await pool.query(names)).rowCount, { timeout: 5000 }).toBe(2)
+  await expect.poll(async () => (await pool.query(names)).rowCount).toBe(2)
   const [api, worker, job] = [await session('api'), await session('worker'), await session('job')]
   await take(api, 'Transfer:42')
   await take(worker, 'Ledger:1')

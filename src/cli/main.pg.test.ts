@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { KNOWN_VERSION } from '../postgres/index.ts'
 
 const require = createRequire(import.meta.url)
@@ -16,7 +16,6 @@ const main = nodeArguments(new URL('main.ts', import.meta.url))
 const nobody = 'postgres://postgres:secret@127.0.0.1:1/nobody'
 
 const database = await testDatabase()
-leakGuard(database)
 const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
 

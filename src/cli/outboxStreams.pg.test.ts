@@ -3,11 +3,10 @@ import { once } from 'node:events'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep, type OutboxEvent, EventRefusedError, perEvent } from '../index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
 const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }

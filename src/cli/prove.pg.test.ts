@@ -12,7 +12,7 @@ import { testDatabase } from '../../tools/server/testDatabase.ts'
 
 const main = nodeArguments(new URL('main.ts', import.meta.url))
 // The schema is one: who plays in the same database would take it away.
-const database = await testDatabase()
+const database = await testDatabase({ leakGuard: false })
 let directory = ''
 
 beforeAll(async () => {
@@ -51,33 +51,29 @@ test('a server that others use is refused with what speaks for it', async () => 
   }
 })
 
-test(
-  'a recipe is caught, with a report, a picture and one JSON object; the same seed again',
-  { timeout: 90_000 },
-  async () => {
-    const report = join(directory, 'report.html')
-    const picture = join(directory, 'picture.svg')
-    const args = ['--scenario', 'wallet', '--fault', 'none', '--form', 'naive', '--minutes', '0.05', '--report', report]
-    const { code, output } = await run(...args, '--seed', '4', '--picture', picture, '--json')
-    expect(code).toBe(0)
-    const told = JSON.parse(output.trim().split('\n').at(-1) ?? '') as {
-      ok: boolean
-      replay: string
-      goals: { holds: boolean }[]
-      violations: { invariant: string }[]
-    }
-    expect(told).toMatchObject({ ok: true, command: 'prove', seed: 4 })
-    expect(told.goals.every(({ holds }) => holds)).toBe(true)
-    expect(told.violations[0]?.invariant).toBe('linearizable register')
-    expect(told.replay).toContain('--seed 4 --minutes 0.05 --scenario wallet --fault none --form naive')
-    expect(await readFile(report, 'utf8')).toContain('linearizable register')
-    expect(await readFile(picture, 'utf8')).toContain('<svg')
-    const again = await run(...args, '--seed', '4', '--json')
-    expect(again.output).toContain('"invariant":"linearizable register"')
-  },
-)
+test('a recipe is caught, with a report, a picture and one JSON object; the same seed again', async () => {
+  const report = join(directory, 'report.html')
+  const picture = join(directory, 'picture.svg')
+  const args = ['--scenario', 'wallet', '--fault', 'none', '--form', 'naive', '--minutes', '0.05', '--report', report]
+  const { code, output } = await run(...args, '--seed', '4', '--picture', picture, '--json')
+  expect(code).toBe(0)
+  const told = JSON.parse(output.trim().split('\n').at(-1) ?? '') as {
+    ok: boolean
+    replay: string
+    goals: { holds: boolean }[]
+    violations: { invariant: string }[]
+  }
+  expect(told).toMatchObject({ ok: true, command: 'prove', seed: 4 })
+  expect(told.goals.every(({ holds }) => holds)).toBe(true)
+  expect(told.violations[0]?.invariant).toBe('linearizable register')
+  expect(told.replay).toContain('--seed 4 --minutes 0.05 --scenario wallet --fault none --form naive')
+  expect(await readFile(report, 'utf8')).toContain('linearizable register')
+  expect(await readFile(picture, 'utf8')).toContain('<svg')
+  const again = await run(...args, '--seed', '4', '--json')
+  expect(again.output).toContain('"invariant":"linearizable register"')
+})
 
-test('an interrupt ends it, and what it made is gone', { timeout: 60_000 }, async () => {
+test('an interrupt ends it, and what it made is gone', async () => {
   const against = database.url
   const args = ['--against', against, '--anyway', '--scenario', 'wallet', '--fault', 'none', '--minutes', '5']
   const report = ['--report', join(directory, 'interrupted.html')]

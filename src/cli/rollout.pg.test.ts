@@ -2,11 +2,10 @@ import { execFile } from 'node:child_process'
 import { beforeAll, describe, expect, test } from 'vitest'
 import pg from 'pg'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 
 interface Ended {

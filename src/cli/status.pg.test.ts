@@ -3,19 +3,16 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
-import { signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { perEvent } from '../outbox/index.ts'
 import { KNOWN_VERSION } from '../postgres/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const main = nodeArguments(new URL('main.ts', import.meta.url))
 
 function start(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
   return spawn(process.execPath, [...main, ...args], {
-    env: { ...process.env, DATABASE_URL: database.url, ...env },
+    env: { ...process.env, DATABASE_URL: bench.url, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
 }

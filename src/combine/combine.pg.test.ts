@@ -1,6 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, holding, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, holding, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   BatchMismatchError,
   type Combined,
@@ -18,9 +17,7 @@ import {
 } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const HOT = key`Account:hot`
 
 interface Deposit {

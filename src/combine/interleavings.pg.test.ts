@@ -4,8 +4,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, holding, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, holding, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   type Combined,
   type CombineOptions,
@@ -22,11 +21,9 @@ import {
 
 /** Orders of events that could break what combine promises. Each test makes its order happen; none hopes for it. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const HOT = key`Account:hot`
-const ROUTES = database.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
+const ROUTES = bench.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
 
 interface Item {
   readonly id: number
@@ -90,7 +87,7 @@ async function isCollected(ref: WeakRef<object>): Promise<boolean> {
 describe.each(DRIVERS)('combine, %s', (driver) => {
   test.each(['request', 'answer'] as const)('the %s of COMMIT is lost: all succeed, nothing twice', async (which) => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     const sizes: number[] = []
     const call = combined(lockstep, (tx, items) => {
       sizes.push(items.length)
@@ -106,7 +103,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
   test('nobody can say what became of a COMMIT: all are told that, and nothing is halved or done again', async () => {
     const proxy = await bench.proxy()
     let runs = 0
-    const call = combined(bench.open(driver, { url: proxy.url(database.url) }).lockstep, async (tx, items) => {
+    const call = combined(bench.open(driver, { url: proxy.url(bench.url) }).lockstep, async (tx, items) => {
       // As after a crash: the server is in another life by the time it is asked.
       if (++runs === 2) await bench.admin.query('UPDATE lockstep.incarnation SET value = gen_random_uuid()')
       return write(tx, items)
@@ -237,7 +234,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   test.each(ROUTES)('a pool of one, %s, and a foreign holder: others get the connection meanwhile', async (route) => {
     const letGo = await holding(bench.open(driver).lockstep, HOT)
-    const url = route === 'direct' ? database.url : (database.pooledUrl as string)
+    const url = route === 'direct' ? bench.url : (bench.pooledUrl as string)
     const { lockstep, query } = bench.open(driver, { max: 1, url })
     const call = combined(lockstep)
     const calls = ids(5).map((item) => call(item))

@@ -1,14 +1,11 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, firstCall, holding, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, firstCall, holding, testBench } from '../../tools/server/testing/workbench.ts'
 import { type Combined, key, type Lockstep } from '../index.ts'
 
 /** Batches that follow one another while other processes wait: the session keeps the lock between them, and never for good. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const HOT = key`Account:hot`
 
 beforeAll(() => bench.admin.query('CREATE TABLE done (id integer PRIMARY KEY)'))
@@ -52,7 +49,7 @@ async function afterContention(call: () => Promise<unknown>, other: Lockstep): P
 describe.each(DRIVERS)('staying, %s', (driver) => {
   test('two processes on one key: everything is done once, and nothing is left', async () => {
     const proxy = await bench.proxy()
-    const locksteps = [0, 1].map(() => bench.open(driver, { max: 4, url: proxy.url(database.url) }).lockstep)
+    const locksteps = [0, 1].map(() => bench.open(driver, { max: 4, url: proxy.url(bench.url) }).lockstep)
     for (const lockstep of locksteps) await firstCall(lockstep)
     const seen = watch(proxy)
     const calls = locksteps.map((lockstep) => combined(lockstep))
@@ -75,7 +72,7 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
 
   test('nobody calls again: it is given back, and the connection too', async () => {
     const proxy = await bench.proxy()
-    const { lockstep, query } = bench.open(driver, { max: 2, url: proxy.url(database.url) })
+    const { lockstep, query } = bench.open(driver, { max: 2, url: proxy.url(bench.url) })
     await firstCall(lockstep)
     const seen = watch(proxy)
     const [call, other] = [combined(lockstep), bench.open(driver).lockstep]
@@ -156,14 +153,14 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
 
   test('with a pool of one, or behind a pooler, nobody stays', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { max: 1, url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { max: 1, url: proxy.url(bench.url) })
     await firstCall(lockstep)
     const seen = watch(proxy)
     const [call, other] = [combined(lockstep), bench.open(driver).lockstep]
     for (const id of [1, 2]) await afterContention(() => call(id), other)
     expect(seen).toEqual({ kept: 0, given: 0 })
-    if (database.pooledUrl === undefined) return
-    const pooled = bench.open(driver, { max: 4, url: database.pooledUrl })
+    if (bench.pooledUrl === undefined) return
+    const pooled = bench.open(driver, { max: 4, url: bench.pooledUrl })
     const callPooled = combined(pooled.lockstep)
     for (const id of [3, 4]) await afterContention(() => callPooled(id), other)
     expect(await bench.locksHeld()).toBe(0)

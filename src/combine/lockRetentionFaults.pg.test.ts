@@ -1,22 +1,19 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { ProxyConnection } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import {
   type DriverName,
   DRIVERS,
   failureOf,
   firstCall,
   holding,
-  workbench,
+  testBench,
 } from '../../tools/server/testing/workbench.ts'
 import { type Combined, key, type Lockstep } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** A session that keeps the lock between batches, and what can go wrong then: nobody may be kept waiting for long. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const HOT = key`Account:hot`
 
 beforeAll(() => bench.admin.query('CREATE TABLE done (id integer PRIMARY KEY)'))
@@ -103,7 +100,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
         () => conflicts > 0,
         async (other, first) => {
           // postgres.js says a statement only once to a session.
-          const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+          const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
           await firstCall(lockstep)
           seen = { kept: 0, given: 0 }
           const call = combined(lockstep, before)
@@ -123,7 +120,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
 
   test('the answer to the COMMIT that keeps the lock is lost in silence: the lock is free again', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 300 })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 300 })
     await firstCall(lockstep)
     const call = combined(lockstep)
     let keeping: ProxyConnection | undefined
@@ -145,13 +142,13 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
         for (const id of [first, first + 1]) await afterContention(other, () => call(id))
       },
     )
-    await expect.poll(() => bench.locksHeld(), { timeout: 4000 }).toBe(0)
+    await expect.poll(() => bench.locksHeld()).toBe(0)
     expect(await call(0)).toBe(0)
   })
 
   test('the session falls silent while it keeps the lock: the next batch does not wait for it', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 300 })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 300 })
     await firstCall(lockstep)
     const call = combined(lockstep)
     let keeping: ProxyConnection | undefined
@@ -186,7 +183,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
 
   test('rules of the rollout that cannot be read: nobody waits for them with the lock in the pocket', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), rollout: 'database' })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), rollout: 'database' })
     const other = bench.open(driver).lockstep
     let readings = 0
     proxy.onClientData((chunk, connection) => {
@@ -215,7 +212,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
 
   test('many keys, one after the other: a session is not given a statement for each', async () => {
     const proxy = await bench.proxy()
-    const { lockstep, query } = bench.open(driver, { url: proxy.url(database.url), max: 2 })
+    const { lockstep, query } = bench.open(driver, { url: proxy.url(bench.url), max: 2 })
     await firstCall(lockstep)
     const other = bench.open(driver).lockstep
     const seen = { kept: 0 }

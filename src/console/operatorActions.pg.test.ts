@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { signal, workbench } from '../../tools/server/testing/workbench.ts'
 import { key, LeaseLostError } from '../index.ts'
@@ -7,7 +7,6 @@ import { bench } from './consoleBench.conformance.ts'
 import type { LeaseHistory, Payload } from './wire.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const work = workbench(database)
 
 test('a lease is taken away with who and why in its history, and whoever looks sees it', async () => {

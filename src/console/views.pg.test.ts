@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { describe, expect, test, vi } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, holding, workbench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lockstep } from '../index.ts'
@@ -9,7 +9,6 @@ import { type ConsoleLockstep, createConsole } from './index.ts'
 import type { BlockingBranch } from './wire.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const work = workbench(database)
 
 const EVERY_MS = 50
@@ -126,7 +125,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     // The overview goes on; of the leases there is no news, however often they are looked at.
     const sent = stream.seen.filter(({ name }) => name === 'leases').length
     const looked = counts.leases
-    await expect.poll(() => counts.leases - looked, { timeout: 20_000 }).toBeGreaterThan(3)
+    await expect.poll(() => counts.leases - looked).toBeGreaterThan(3)
     await stream.next('overview')
     expect(stream.seen.filter(({ name }) => name === 'leases')).toHaveLength(sent)
     leaving.abort()
@@ -234,7 +233,7 @@ test('nothing is asked while nobody looks, and only what somebody looks at', asy
   expect(total(counts)).toBe(0)
   const stream = await site.stream('locks')
   await stream.next('locks')
-  await expect.poll(() => counts.locks, { timeout: 20_000 }).toBeGreaterThan(3)
+  await expect.poll(() => counts.locks).toBeGreaterThan(3)
   expect(counts).toMatchObject({ leases: 0, status: 0, parked: 0 })
   const wider = await site.stream('leases')
   await wider.next('leases')
@@ -243,14 +242,11 @@ test('nothing is asked while nobody looks, and only what somebody looks at', asy
   stream.leave()
   // The server hears of it a moment later, and a question may be under way.
   await expect
-    .poll(
-      async () => {
-        const before = total(counts)
-        await delay(5 * EVERY_MS)
-        return total(counts) - before
-      },
-      { interval: 1 },
-    )
+    .poll(async () => {
+      const before = total(counts)
+      await delay(5 * EVERY_MS)
+      return total(counts) - before
+    })
     .toBe(0)
   const back = await site.stream('locks')
   await back.next('locks')

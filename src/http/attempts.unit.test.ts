@@ -1,10 +1,11 @@
+import { cleanUps } from '../../tools/server/testing/cleanUps.ts'
 import { serve } from '@hono/node-server'
 import type { AddressInfo, Server } from 'node:net'
 import Fastify, { type FastifyReply, type FastifyRequest } from 'fastify'
 import { type Context, Hono } from 'hono'
 import { setCookie } from 'hono/cookie'
 import { cors } from 'hono/cors'
-import { afterEach, describe, expect, expectTypeOf, test } from 'vitest'
+import { describe, expect, expectTypeOf, test } from 'vitest'
 import { type Answer, fastifyHandler, fetchHandler, type Guard, honoHandler } from './index.ts'
 
 /** A guard without a database, that runs the handler twice: nothing of the first attempt may be in the answer, or in what is stored. */
@@ -28,10 +29,7 @@ function storedHeader({ answer }: Outcome, name: string): string | undefined {
   return answer?.headers.find(([each]) => each === name)?.[1]
 }
 
-const closing: (() => unknown)[] = []
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
+const cleanUp = cleanUps()
 
 describe('Hono', () => {
   type Before = (app: Hono) => void
@@ -60,7 +58,7 @@ describe('Hono', () => {
     const server = await new Promise<Server>((resolve) => {
       const started = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' }, () => resolve(started))
     })
-    closing.push(() => server.close())
+    cleanUp(() => server.close())
     const { port } = server.address() as AddressInfo
     return fetch(`http://127.0.0.1:${port}`, { method: 'POST', headers: { connection: 'close' } })
   }
@@ -156,7 +154,7 @@ describe('Fastify', () => {
         work(reply as Reply, attempt),
       ),
     )
-    closing.push(() => app.close())
+    cleanUp(() => app.close())
     const url = await app.listen({ port: 0, host: '127.0.0.1' })
     return fetch(url, { method: 'POST', headers: { connection: 'close' } })
   }

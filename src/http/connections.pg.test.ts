@@ -1,15 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { type Client, DRIVERS, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { type Client, DRIVERS, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lockstep } from '../index.ts'
 import { fetchHandler, idempotent } from './index.ts'
 
 /** Requests with a key wait for a connection as long as they may, and never for one while they hold another. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const scope = (): string => 'acme'
 const FORMS = ['transaction', 'locks', 'plain'] as const

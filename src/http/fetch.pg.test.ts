@@ -4,14 +4,11 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import express, { type Request as ExpressRequest, type Response as ExpressResponse } from 'express'
 import { afterEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { InvalidOptionError, key, type Lockstep } from '../index.ts'
 import { exclusive, expressHandler, fetchHandler, idempotent } from './index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const scope = (): string => 'acme'
 

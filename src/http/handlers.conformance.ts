@@ -1,7 +1,6 @@
 import { beforeAll, describe } from 'vitest'
 import type { RunningServer } from '../../proofs/attacks/http/servers.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
 import { answersConform } from './answers.conformance.ts'
 import { attemptsConform } from './attempts.conformance.ts'
 import { exclusiveConforms } from './exclusive.conformance.ts'
@@ -10,9 +9,7 @@ import { type Site, stageFor } from './site.conformance.ts'
 
 export { BEFORE, type Site } from './site.conformance.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 /** What every framework has to do, on both drivers. */
 export function handlersConform<Request>(name: RunningServer['name'], newSite: () => Site<Request>): void {

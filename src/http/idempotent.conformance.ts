@@ -117,7 +117,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
         (
           await stage.rows(`SELECT convert_from(body, 'UTF8') AS body FROM lockstep.idempotency WHERE key = '${id}'`)
         )[0]?.['body']
-      await expect.poll(stored, { timeout: 5000 }).toBeDefined()
+      await expect.poll(stored).toBeDefined()
       await expect.poll(async () => (await stage.post(`/pay/${id}`, { key: id })).status).toBe(200)
       expect(await (await stage.post(`/pay/${id}`, { key: id })).text()).toBe(await stored())
       expect(runs).toBe(1)
@@ -280,7 +280,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     await stage.listen()
     expect((await stage.post(`/pay/${id}`, { key: id })).status).toBe(409)
     const status = async (): Promise<number> => (await stage.post(`/pay/${id}`, { key: id })).status
-    await expect.poll(status, { timeout: 5000 }).toBe(200)
+    await expect.poll(status).toBe(200)
     goOn.give()
     expect((await gone).status).toBe(503)
     const again = await stage.post(`/pay/${id}`, { key: id })

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   type BatchVerdict,
   HistoryDivergedError,
@@ -12,9 +11,7 @@ import {
   type Lockstep,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const eventOf = (key: string, seq: number, more: Partial<InboxEvent> = {}): InboxEvent => ({
   topic: 'trades',

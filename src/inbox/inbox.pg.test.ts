@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   HistoryDivergedError,
   type InboxConsumer,
@@ -14,9 +13,7 @@ import {
   type Transaction,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 describe.each(DRIVERS)('the inbox, %s', (driver) => {
   let streams = 0
@@ -393,7 +390,7 @@ describe('in SQL, for any language', () => {
       )
       return rows[0]
     }
-    await expect.poll(async () => (await counts())?.updated, { timeout: 10_000 }).toBeGreaterThanOrEqual(199)
+    await expect.poll(async () => (await counts())?.updated).toBeGreaterThanOrEqual(199)
     const { updated, hot } = (await counts()) as { updated: number; hot: number }
     expect(hot / updated).toBeGreaterThan(0.9)
   })

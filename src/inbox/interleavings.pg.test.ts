@@ -1,15 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, type Signal, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, type Signal, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import type { InboxEvent, InboxVerdict, Isolation, Lockstep, Transaction } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
 /** Transactions that meet at one stream. Each test makes its order happen; none hopes for it. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 // Without a unique key: an effect that happened twice is there twice.
 beforeAll(() => bench.admin.query('CREATE TABLE effects (stream text NOT NULL, seq integer NOT NULL)'))
@@ -38,7 +35,7 @@ async function rowWaiters(count: number): Promise<void> {
     )
     return rows[0]?.n ?? -1
   }
-  await expect.poll(waiting, { interval: 5, timeout: 5000 }).toBe(count)
+  await expect.poll(waiting).toBe(count)
 }
 
 /** Why transactions were run again while the work was done. */

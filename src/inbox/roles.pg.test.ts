@@ -1,11 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../lockstep.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const owner = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => owner.end())
 

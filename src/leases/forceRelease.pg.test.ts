@@ -1,11 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
 import { key } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 describe.each(DRIVERS)('a lease that was taken away, %s', (driver) => {
   test('a heartbeat takes nothing back: its holder is told, and the next one keeps it', async () => {
@@ -14,7 +11,7 @@ describe.each(DRIVERS)('a lease that was taken away, %s', (driver) => {
     const lease = await one.leases.acquire(name, { ttlMs: 600 })
     await other.leases.forceRelease(name, { by: 'operator', reason: 'test' })
     const next = await other.leases.acquire(name, { ttlMs: 30_000 })
-    await expect.poll(() => lease.signal.aborted, { interval: 5, timeout: 2000 }).toBe(true)
+    await expect.poll(() => lease.signal.aborted).toBe(true)
     expect(lease.signal.reason).toMatchObject({ reason: 'taken away' })
     await lease.release()
     expect((await other.leases.inspect(name)).holders).toMatchObject([{ fence: next.fence }])

@@ -1,11 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import { InvalidOptionError, key, LeaseLostError, NestedTransactionError } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 let names = 0
 const fresh = () => key`Instance:${++names}`

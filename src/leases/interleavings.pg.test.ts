@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import type { ProxyConnection } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   key,
   type Lease,
@@ -13,9 +12,7 @@ import {
 } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 let names = 0
 const fresh = () => key`Between:${++names}`
@@ -48,7 +45,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
   // the later question. The row ends at (first question + ttl), the trust at (second question + 0.9 ttl).
   test('a lease whose first answer was lost is trusted no longer than its row lives', async () => {
     const proxy = await bench.proxy()
-    const mine = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const mine = bench.open(driver, { url: proxy.url(bench.url) }).lockstep
     const other = bench.open(driver).lockstep
     await mine.leases.inspect(fresh())
     const name = fresh()
@@ -74,7 +71,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
   // guard and heartbeat say yes to that holder, although another one was in between. Compare the fence too.
   test('a holder that lost it commits nothing, though a late question took it again under its token', async () => {
     const proxy = await bench.proxy()
-    const mine = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const mine = bench.open(driver, { url: proxy.url(bench.url) }).lockstep
     const other = bench.open(driver).lockstep
     await mine.leases.inspect(fresh())
     const name = fresh()
@@ -92,7 +89,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     expect(between.fence).toBeGreaterThan(lease.fence)
     await between.release()
     stuck?.release()
-    await expect.poll(() => isHeld(name), { interval: 5, timeout: 1500 }).toBe(true)
+    await expect.poll(() => isHeld(name)).toBe(true)
     const committed = await lease
       .transaction({}, (tx) => note(tx, 'stale'))
       .then(
@@ -107,7 +104,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
   // Once: giveBack gives up after 0.4 s and says nothing; the lease stays for its whole ttl, which can be a day.
   test('giving back goes on after a network that was away for a second', async () => {
     const proxy = await bench.proxy()
-    const mine = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const mine = bench.open(driver, { url: proxy.url(bench.url) }).lockstep
     const name = fresh()
     const lease = await mine.leases.acquire(name, { ttlMs: 600_000 })
     proxy.refuse(true)
@@ -116,14 +113,14 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     await sleep(1000)
     proxy.refuse(false)
     await released
-    await expect.poll(() => isHeld(name), { interval: 50, timeout: 3000 }).toBe(false)
+    await expect.poll(() => isHeld(name)).toBe(false)
   })
 
   // Once: close() waits for no acquire() that is on its way, nor for the giving back that follows. Whoever ends its pool after it, as
   // it should, leaves a ghost for the ttl.
   test('an acquire that is on its way when it closes leaves no holder behind', async () => {
     const proxy = await bench.proxy()
-    const client = bench.open(driver, { url: proxy.url(database.url) })
+    const client = bench.open(driver, { url: proxy.url(bench.url) })
     await client.lockstep.leases.inspect(fresh())
     const name = fresh()
     const asked = signal()
@@ -150,7 +147,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
   // Once: the first question is bounded by the ttl and four tries, not by waitMs or the signal: up to a minute by default.
   test('an acquire over a silent network ends with its signal', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 5000 })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 5000 })
     await lockstep.leases.inspect(fresh())
     proxy.silence()
     const controller = new AbortController()
@@ -217,7 +214,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
     const lease = await one.leases.acquire(name)
     const work = failureOf(lease.transaction({ retry: false }, (tx) => note(tx, 'contended')))
     await expect
-      .poll(async () => (await bench.admin.query('SELECT 1 FROM pg_locks WHERE NOT granted')).rowCount, { interval: 5 })
+      .poll(async () => (await bench.admin.query('SELECT 1 FROM pg_locks WHERE NOT granted')).rowCount)
       .toBe(1)
     const result = await other.leases
       .forceRelease(name, { by: 'x', reason: 'y', waitMs: 1500, terminate: true })
@@ -319,7 +316,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
   // for a lost connection, and the leader ends.
   test('a leader stands also while the network closes every new connection', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     proxy.refuse(true)
     const elected = signal()
     const led = lockstep
@@ -337,7 +334,7 @@ describe.each(DRIVERS)('interleavings of leases, %s', (driver) => {
 
   test('a holder whose release is answered by nobody is let go all the same', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     const name = fresh()
     const lease = await lockstep.leases.acquire(name)
     proxy.onServerData(() => {

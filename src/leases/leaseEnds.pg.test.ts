@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   InvalidOptionError,
   key,
@@ -14,9 +13,7 @@ import {
 import { on } from '../observe/index.ts'
 import { cleanUp } from './leases.sql.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 let names = 0
 const fresh = () => key`Ends:${++names}`
@@ -131,7 +128,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
 
   test('a leader that has lost the lead stands again, also over a network that was away', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     const terms: bigint[] = []
     const again = signal()
     const led = lockstep.leader(fresh(), { ttlMs: 300 }, async (lease) => {
@@ -150,7 +147,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
 
   test('a heartbeat without an answer is told as unknown', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     const outcomes: string[] = []
     const stop = on('lease.renewed', ({ outcome }) => outcomes.push(outcome))
     const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 600 })

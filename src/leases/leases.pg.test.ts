@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   InvalidOptionError,
   key,
@@ -13,9 +12,7 @@ import {
   LockstepClosedError,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 let names = 0
 const fresh = () => key`Instance:${++names}`
@@ -133,7 +130,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
         before = now
         return grown
       }
-      await expect.poll(grows, { interval: 20, timeout: 2500 }).toBe(true)
+      await expect.poll(grows).toBe(true)
       await note(tx, `beating-${driver}`)
     })
     await lease.release()
@@ -166,7 +163,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
         expect(await one.leases.tryAcquire(name)).toBeUndefined()
       }),
     )
-    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length, { interval: 10 }).toBe(12)
+    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length).toBe(12)
     const { waiters: seen } = await one.leases.inspect(name)
     expect(seen.map(({ holder }) => holder)).toEqual(Array.from({ length: 12 }, (_, n) => `w${n}`))
     await lease.release()
@@ -185,12 +182,12 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     const controller = new AbortController()
     const aborted = failureOf(other.lockstep.leases.acquire(name, { waitMs: false, signal: controller.signal }))
     const closed = failureOf(other.lockstep.leases.acquire(name, { waitMs: false }))
-    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length, { interval: 10 }).toBe(2)
+    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length).toBe(2)
     controller.abort('bored')
     expect(await aborted).toBeInstanceOf(LockAbortedError)
     await other.lockstep.close()
     expect(await closed).toBeInstanceOf(LockstepClosedError)
-    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length, { interval: 10 }).toBe(0)
+    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length).toBe(0)
     await lease.release()
   })
 
@@ -291,7 +288,7 @@ describe.each(DRIVERS)('leases, %s', (driver) => {
     await elected.given
     const second = other.leader(name, {}, async () => Promise.resolve(order.push('second')))
     const third = one.leader(name, { signal: controller.signal }, nothing)
-    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length, { interval: 10 }).toBe(2)
+    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length).toBe(2)
     controller.abort()
     expect(await third).toBeUndefined()
     resign.give()

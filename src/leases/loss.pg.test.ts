@@ -1,12 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lease, LeaseLostError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 let names = 0
 const fresh = () => key`Loss:${++names}`

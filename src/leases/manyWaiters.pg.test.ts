@@ -1,21 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type PgBouncer, startPgBouncer } from '../../tools/server/pgbouncer.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
 import { key } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 let bouncer: PgBouncer
 
 beforeAll(async () => {
-  const { port } = new URL(database.url)
+  const { port } = new URL(bench.url)
   bouncer = await startPgBouncer({ postgresPort: Number(port), poolMode: 'transaction', defaultPoolSize: 10 })
 })
 afterAll(() => bouncer.stop())
 
-const pooledUrl = (): string => bouncer.url(new URL(database.url).pathname.slice(1))
+const pooledUrl = (): string => bouncer.url(new URL(bench.url).pathname.slice(1))
 
 describe.each(DRIVERS)('many waiters, %s', (driver) => {
   test('200 waiters with a pool of 5: first come, first served, and the pool is free meanwhile', async () => {
@@ -27,7 +24,7 @@ describe.each(DRIVERS)('many waiters, %s', (driver) => {
     const calls = Array.from({ length: 200 }, (_, number) =>
       crowd.lockstep.lease(name, { waitMs: 60_000, ttlMs: 5000 }, async () => Promise.resolve(served.push(number))),
     )
-    await expect.poll(async () => (await owner.leases.inspect(name)).waiters.length, { interval: 20 }).toBe(200)
+    await expect.poll(async () => (await owner.leases.inspect(name)).waiters.length).toBe(200)
     // All five could be had at once but the one that listens.
     const free = await Promise.all(Array.from({ length: 4 }, () => crowd.query('SELECT pg_backend_pid() AS pid')))
     expect(free).toHaveLength(4)
@@ -48,7 +45,7 @@ describe.each(DRIVERS)('many waiters, %s', (driver) => {
         await held.transaction({}, async (tx) => tx.query('SELECT 1'))
       }),
     )
-    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length, { interval: 20 }).toBe(8)
+    await expect.poll(async () => (await one.leases.inspect(name)).waiters.length).toBe(8)
     await lease.release()
     await Promise.all(calls)
     expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7])

@@ -1,12 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lease, LeaseLostError, NestedTransactionError, type Transaction } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const TTL_MS = 600
 let names = 0

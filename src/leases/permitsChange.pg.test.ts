@@ -1,12 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Key, type Lease, LeaseBusyError, LeasePermitsDifferError } from '../index.ts'
 import { cleanUp } from './leases.sql.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 let names = 0
 const fresh = () => key`Permits:${++names}`

@@ -1,13 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Key, type Lease } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const TTL_MS = 3000
 let names = 0
@@ -40,7 +37,7 @@ async function tooMuchTrust(name: Key, lease: Lease): Promise<number> {
 describe.each(DRIVERS)('answers that take their time, %s', (driver) => {
   test('a lease is trusted from before the question, not from its answer', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     await lockstep.leases.inspect(fresh())
     const name = fresh()
     delayAnswer(proxy, 'lease_take', TTL_MS * 0.3)
@@ -51,7 +48,7 @@ describe.each(DRIVERS)('answers that take their time, %s', (driver) => {
 
   test('nor is a heartbeat', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     const name = fresh()
     const lease = await lockstep.leases.acquire(name, { ttlMs: TTL_MS })
     delayAnswer(proxy, 'lease_renew', TTL_MS * 0.17)

@@ -1,13 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, LeasePermitsDifferError } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 let names = 0
 const fresh = () => key`Waiting:${++names}`
@@ -24,8 +21,7 @@ const settles = (pending: Promise<unknown>, ms: number): Promise<boolean> =>
 
 const rowsOf = async (name: string): Promise<number | null> =>
   (await bench.admin.query('SELECT 1 FROM lockstep.lease_waiters WHERE name = $1', [name])).rowCount
-const inLine = (name: string, count: number): Promise<void> =>
-  expect.poll(() => rowsOf(name), { interval: 5, timeout: 5000 }).toBe(count)
+const inLine = (name: string, count: number): Promise<void> => expect.poll(() => rowsOf(name)).toBe(count)
 const expire = (name: string): Promise<unknown> =>
   bench.admin.query('UPDATE lockstep.leases SET expires_at = clock_timestamp() WHERE name = $1', [name])
 const listening = async (): Promise<number | null> =>
@@ -63,7 +59,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
   test('a cut while it goes in line is tried again: asking twice is what the token is for', async () => {
     const proxy = await bench.proxy()
     const one = bench.open(driver).lockstep
-    const other = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const other = bench.open(driver, { url: proxy.url(bench.url) }).lockstep
     const name = fresh()
     const lease = await one.leases.acquire(name)
     const struck = signal()
@@ -87,7 +83,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
   test('one dead connection does not stop the line', async () => {
     const proxy = await bench.proxy()
     const one = bench.open(driver).lockstep
-    const other = bench.open(driver, { url: proxy.url(database.url), silenceMs: 8000 }).lockstep
+    const other = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 8000 }).lockstep
     const name = fresh()
     const lease = await one.leases.acquire(name)
     const struck = signal()
@@ -115,7 +111,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
   test('whoever stands behind a waiter that is gone does not look all the time', async () => {
     const proxy = await bench.proxy()
     const one = bench.open(driver).lockstep
-    const other = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const other = bench.open(driver, { url: proxy.url(bench.url) }).lockstep
     const name = fresh()
     const lease = await one.leases.acquire(name)
     await bench.admin.query(
@@ -139,12 +135,12 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
   test('close comes back also when the connection that listens is dead', async () => {
     const proxy = await bench.proxy()
     const one = bench.open(driver).lockstep
-    const client = bench.open(driver, { url: proxy.url(database.url), silenceMs: 500 })
+    const client = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 500 })
     const name = fresh()
     const lease = await one.leases.acquire(name)
     const waiting = failureOf(client.lockstep.leases.acquire(name, { waitMs: 20_000 }))
     await inLine(name, 1)
-    await expect.poll(listening, { interval: 10, timeout: 3000 }).toBeGreaterThan(0)
+    await expect.poll(listening).toBeGreaterThan(0)
     await sleep(100)
     proxy.silence()
     const closed = client.lockstep.close()
@@ -161,7 +157,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
   test('close comes back also when LISTEN is never answered', async () => {
     const proxy = await bench.proxy()
     const one = bench.open(driver).lockstep
-    const client = bench.open(driver, { url: proxy.url(database.url), silenceMs: 500 })
+    const client = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 500 })
     const name = fresh()
     const lease = await one.leases.acquire(name)
     const struck = signal()
@@ -189,7 +185,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
   test('close waits until those that it turned away are out of the line', async () => {
     const proxy = await bench.proxy()
     const one = bench.open(driver).lockstep
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     const name = fresh()
     const lease = await one.leases.acquire(name)
     const waiting = failureOf(lockstep.leases.acquire(name, { waitMs: 20_000 }))
@@ -270,31 +266,31 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
   test('after the network was away the calls are heard again, and the listening ends', async () => {
     const proxy = await bench.proxy()
     const one = bench.open(driver).lockstep
-    const other = bench.open(driver, { url: proxy.url(database.url) }).lockstep
+    const other = bench.open(driver, { url: proxy.url(bench.url) }).lockstep
     const name = fresh()
     const lease = await one.leases.acquire(name)
     const waiting = other.leases.acquire(name, { waitMs: 20_000 })
     await inLine(name, 1)
-    await expect.poll(listening, { interval: 10, timeout: 3000 }).toBe(1)
+    await expect.poll(listening).toBe(1)
     proxy.refuse(true)
     proxy.cutAll()
-    await expect.poll(listening, { interval: 10, timeout: 3000 }).toBe(0)
+    await expect.poll(listening).toBe(0)
     await sleep(300)
     proxy.refuse(false)
-    await expect.poll(listening, { interval: 20, timeout: 5000 }).toBe(1)
+    await expect.poll(listening).toBe(1)
     await lease.release()
     await (await waiting).release()
     // postgres.js listens on a connection of its own, as long as it lives.
-    if (driver === 'pg') await expect.poll(listening, { interval: 50, timeout: 5000 }).toBe(0)
+    if (driver === 'pg') await expect.poll(listening).toBe(0)
   })
 })
 
 // Once: the call had the waiter's token, which is the lease's a moment later: every role that can connect could have released the lease.
 test('a role that may only connect, and listens, hears no token', async () => {
   const { rows } = await bench.admin.query(`SELECT 'lockstep_' || lockstep.lock_id('listen', 'Leases:all') AS channel`)
-  const role = `listener_${database.name}`
+  const role = `listener_${bench.name}`
   await bench.admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
-  const url = new URL(database.url)
+  const url = new URL(bench.url)
   url.username = role
   const stranger = new pg.Client({ connectionString: url.href })
   const heard: string[] = []
@@ -314,7 +310,7 @@ test('a role that may only connect, and listens, hears no token', async () => {
     await lease.release()
     const next = await waiting
     const held = await bench.admin.query('SELECT token::text FROM lockstep.leases WHERE name = $1', [name])
-    await expect.poll(() => heard.length, { interval: 10, timeout: 3000 }).toBeGreaterThan(0)
+    await expect.poll(() => heard.length).toBeGreaterThan(0)
     await next.release()
     // The token that it waited with is the one that it holds the lease with.
     expect(waiter.rows[0].token).toBe(held.rows[0].token)
@@ -334,7 +330,7 @@ test.each(DRIVERS)('the call is heard by its waiter: it does not wait for the ne
   for (let round = 0; round < 10; round++) {
     const waiting = other.leases.acquire(name, { waitMs: 20_000 })
     await inLine(name, 1)
-    await expect.poll(listening, { interval: 10, timeout: 3000 }).toBeGreaterThan(0)
+    await expect.poll(listening).toBeGreaterThan(0)
     const begun = performance.now()
     await held.release()
     held = await waiting

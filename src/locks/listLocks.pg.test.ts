@@ -1,13 +1,10 @@
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { type BlockingNode, key, Lockstep, type ListedLock, type LockListing } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const sessions = new Set<pg.Client>()
 afterEach(async () => {
@@ -16,7 +13,7 @@ afterEach(async () => {
 })
 
 /** A session such as psql has, with a transaction open. */
-async function session(application: string, url = database.url): Promise<pg.Client & { readonly pid: number }> {
+async function session(application: string, url = bench.url): Promise<pg.Client & { readonly pid: number }> {
   const client = new pg.Client({ connectionString: url, application_name: application })
   // Its lock may end with its session.
   client.on('error', () => undefined)
@@ -42,7 +39,7 @@ async function wait(client: pg.Client & { readonly pid: number }, asking: () => 
         client.pid,
       ])
     ).rowCount
-  await expect.poll(waits, { interval: 5, timeout: 5000 }).toBe(1)
+  await expect.poll(waits).toBe(1)
 }
 
 function find({ locks }: LockListing, lock: string): ListedLock | undefined {
@@ -61,7 +58,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     await other.lockstep.transaction({ lock, lockShared: key`Ledger:${driver}` }, async (tx) => {
       const pid = await pidOf(tx)
       expect(find(await other.lockstep.locks.list(), lock)).toMatchObject({ operation: 'Transfer' })
-      await expect.poll(async () => find(await watcher.lockstep.locks.list(), lock)?.key, { timeout: 5000 }).toBe(lock)
+      await expect.poll(async () => find(await watcher.lockstep.locks.list(), lock)?.key).toBe(lock)
       const listing = await watcher.lockstep.locks.list()
       expect(listing.tree).toEqual([])
       expect(find(listing, lock)).toEqual({
@@ -111,7 +108,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     const psql = await session('psql')
     await take(psql, lock)
     await expect
-      .poll(async () => find(await lockstep.locks.list(), lock)?.holders, { timeout: 5000 })
+      .poll(async () => find(await lockstep.locks.list(), lock)?.holders)
       .toMatchObject([{ pid: psql.pid, application: 'psql', mode: 'exclusive', state: 'idle in transaction' }])
     expect(find(await lockstep.locks.list(), lock)?.holders[0]).not.toHaveProperty('statement')
     const told = await lockstep.locks.list({ statements: true })
@@ -198,17 +195,17 @@ describe.each(DRIVERS)('%s', (driver) => {
   })
 
   test('behind a pooler it is the same list', async () => {
-    if (database.pooledUrl === undefined) return
+    if (bench.pooledUrl === undefined) return
     const lockstep = new Lockstep(
       driver === 'pg'
-        ? own(new pg.Pool({ connectionString: database.pooledUrl, max: 2 }))
-        : own(postgres(database.pooledUrl, { max: 2, prepare: false })),
+        ? own(new pg.Pool({ connectionString: bench.pooledUrl, max: 2 }))
+        : own(postgres(bench.pooledUrl, { max: 2, prepare: false })),
     )
     const lock = key`Transfer:${`pooled ${driver}`}`
     await lockstep.transaction({ lock }, async (tx) => {
       const pid = await pidOf(tx)
       await expect
-        .poll(async () => find(await bench.open('pg').lockstep.locks.list(), lock)?.holders, { timeout: 5000 })
+        .poll(async () => find(await bench.open('pg').lockstep.locks.list(), lock)?.holders)
         .toMatchObject([{ pid }])
       expect(find(await lockstep.locks.list(), lock)?.holders).toMatchObject([{ pid }])
     })
@@ -234,9 +231,9 @@ function own<T extends { end(): Promise<unknown> }>(pool: T): T {
 afterAll(() => Promise.all(pools.map((pool) => pool.end())))
 
 test('a role that may not look at others’ sessions sees who holds what all the same', async () => {
-  const role = `watcher_${database.name}`
+  const role = `watcher_${bench.name}`
   await bench.admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
-  const url = new URL(database.url)
+  const url = new URL(bench.url)
   url.username = role
   const pool = new pg.Pool({ connectionString: url.href, max: 2 })
   try {

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import pg from 'pg'
 import { afterAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../lockstep.ts'
 import { findHolders } from './holders.ts'
 import type { Key } from './key.ts'
@@ -11,7 +11,6 @@ import { sessionLock, sessionUnlock, tryLocks, unlockLeftovers, waitForLocks } f
 import { driverFor } from '../postgres/index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const pool = new pg.Pool({ connectionString: database.url, max: 5 })
 afterAll(() => pool.end())
 
@@ -176,7 +175,7 @@ test.each([true, false])(
             .catch((error: unknown) => ({ error, tookMs: performance.now() - startedAt }))
           // Each of the first two is given up when half of the time has gone into it: three times half is more than the whole.
           for (const [n, lock] of locks.slice(0, 2).entries()) {
-            await expect.poll(() => waitsFor(watcher, waiterPid, lock.id), { interval: 5, timeout: 5000 }).toBe(true)
+            await expect.poll(() => waitsFor(watcher, waiterPid, lock.id)).toBe(true)
             const spent = `SELECT pg_sleep(greatest(0, ${(n + 1) * 0.2} - extract(epoch FROM clock_timestamp() - query_start)))
             FROM pg_stat_activity WHERE pid = ${waiterPid}`
             await watcher.query(spent)

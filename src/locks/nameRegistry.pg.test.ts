@@ -3,8 +3,7 @@ import { createRequire } from 'node:module'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import pg from 'pg'
 import { afterEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { driverFor, grantsFor, SilenceWatch } from '../postgres/index.ts'
 import { key } from './key.ts'
 import { lockId } from './lockId.ts'
@@ -12,9 +11,7 @@ import { recordNames, trimNames } from './lockList.sql.ts'
 import { NameRegistry } from './nameRegistry.ts'
 import { Lockstep } from '../lockstep.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 afterEach(() => bench.admin.query('TRUNCATE lockstep.lock_names'))
 
 async function names(): Promise<string[]> {
@@ -22,14 +19,12 @@ async function names(): Promise<string[]> {
   return rows.map((row) => row.key)
 }
 
-const POLL = { interval: 10, timeout: 5000 }
-
 describe.each(DRIVERS)('%s', (driver) => {
   test('a name is written under the number that PostgreSQL locks', async () => {
     const { lockstep } = bench.open(driver)
     const nasty = ['Transfer:1', `Quote:'"\\`, 'Emoji:👩‍👩‍👧‍👦', 'Control:\u0001\n', 'Dollar:$1$$'] as const
     await lockstep.transaction({ lock: nasty }, async () => undefined)
-    await expect.poll(names, POLL).toHaveLength(nasty.length)
+    await expect.poll(names).toHaveLength(nasty.length)
     const { rows } = await bench.admin.query<{ id: string; key: string; same: boolean }>(
       `SELECT id::text, key, id = lockstep.lock_id('lock', key) AS same FROM lockstep.lock_names`,
     )
@@ -46,7 +41,7 @@ describe.each(DRIVERS)('%s', (driver) => {
       xid = rows[0]?.xid ?? ''
       await tx.query(`INSERT INTO notes VALUES ('undone')`)
       // It is written while this transaction is open, and seen by others before it ends.
-      await expect.poll(names, POLL).toEqual(['Transfer:rolled-back'])
+      await expect.poll(names).toEqual(['Transfer:rolled-back'])
       throw new Error('changed my mind')
     })
     expect(await failureOf(failing)).toMatchObject({ message: 'changed my mind' })
@@ -61,13 +56,13 @@ describe.each(DRIVERS)('%s', (driver) => {
     await lockstep.transaction({}, async () => undefined)
     await begin('READ ONLY', async (client) => {
       await lockstep.join(client, { lock: 'Report:1' })
-      await expect.poll(names, POLL).toEqual(['Report:1'])
+      await expect.poll(names).toEqual(['Report:1'])
     })
   })
 
   test('a process whose only connection holds the lock opens another for the name', async () => {
     const { lockstep } = bench.open(driver, { max: 2 })
-    await lockstep.transaction({ lock: 'Long:job' }, () => expect.poll(names, POLL).toEqual(['Long:job']))
+    await lockstep.transaction({ lock: 'Long:job' }, () => expect.poll(names).toEqual(['Long:job']))
   })
 
   test('a pool that is in use is left alone until it has a connection to spare', async () => {
@@ -81,7 +76,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     over.give()
     await busy
     expect(await next).toEqual([])
-    await expect.poll(names, POLL).toEqual(['Next:one', 'Only:connection'])
+    await expect.poll(names).toEqual(['Next:one', 'Only:connection'])
   })
 
   test('names: false writes nothing', async () => {
@@ -114,8 +109,8 @@ describe.each(DRIVERS)('%s', (driver) => {
 })
 
 describe('a role with few rights', () => {
-  const role = `nameless_${database.name}`
-  const url = new URL(database.url)
+  const role = `nameless_${bench.name}`
+  const url = new URL(bench.url)
   url.username = role
   // What a producer has lets it lock, and says nothing of names.
   const needed = [grantsFor('lockstep', { to: role, as: 'producer' }).join('; ')]
@@ -197,7 +192,7 @@ describe('the table', () => {
     const registry = new NameRegistry(driverFor(pool), schema, new SilenceWatch(1000), () => true, limits)
     await (pool as pg.Pool).query('SELECT 1')
     for (let n = 0; n < 200; n++) registry.note(lockId('lockstep', 'lock', `Key:${n}`), `Key:${n}`)
-    await expect.poll(async () => (await names()).includes('Key:199'), POLL).toBe(true)
+    await expect.poll(async () => (await names()).includes('Key:199')).toBe(true)
     await registry.close()
     expect(await names()).toHaveLength(30)
   })
@@ -218,7 +213,7 @@ describe('the table', () => {
       for (const each of keys) registries[0]?.note(lockId('lockstep', 'lock', each), each)
       for (const each of keys.toReversed()) registries[1]?.note(lockId('lockstep', 'lock', each), each)
       const stale = `SELECT count(*)::int AS n FROM lockstep.lock_names WHERE seen_at > now() - interval '30 minutes'`
-      await expect.poll(async () => (await bench.admin.query<{ n: number }>(stale)).rows[0]?.n, POLL).toBe(300)
+      await expect.poll(async () => (await bench.admin.query<{ n: number }>(stale)).rows[0]?.n).toBe(300)
       for (const registry of registries) await registry.close()
     }
     expect(await deadlocks()).toEqual(before)
@@ -255,7 +250,7 @@ test('no process stays for a name', () => {
     ['--import', loader, '--input-type=module', '--eval', program],
     {
       encoding: 'utf8',
-      env: { ...process.env, URL: database.url },
+      env: { ...process.env, URL: bench.url },
       cwd: fileURLToPath(new URL('../..', import.meta.url)),
     },
   )

@@ -123,7 +123,7 @@ describe('promtool', () => {
   test.skipIf(promtool === undefined).each([
     ['check', 'alerts.yml'],
     ['test', 'alerts-fire.yml'],
-  ])('%s rules %s', { timeout: 120_000 }, (verb, file) => {
+  ])('%s rules %s', (verb, file) => {
     const { status, stdout, stderr } = spawnSync(promtool as string, [verb, 'rules', file], {
       cwd: folder,
       encoding: 'utf8',

@@ -1,14 +1,13 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import pg from 'pg'
 import { afterAll, afterEach, expect, test, vi } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { LeaseHeldError, LockTimeoutError, QueueFullError } from '../errors.ts'
 import { Lockstep } from '../lockstep.ts'
 import { lockRows } from '../rows/index.ts'
 import { type EventName, events, on } from './events.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const pool = new pg.Pool({ connectionString: database.url, max: 4 })
 afterAll(() => pool.end())
 afterEach(() => void vi.restoreAllMocks())
@@ -56,8 +55,8 @@ async function leases(schema: string): Promise<void> {
   const lease = await lockstep.leases.acquire('Leased:1', { holder: 'here', ttlMs: 300 })
   await expect(lockstep.leases.acquire('Leased:1', { holder: 'there' })).rejects.toThrow(LeaseHeldError)
   const { trustedMs } = lease
-  await expect.poll(() => lease.trustedMs, { interval: 5 }).toBeLessThan(trustedMs - 50)
-  await expect.poll(() => lease.trustedMs, { interval: 5 }).toBeGreaterThan(trustedMs - 50)
+  await expect.poll(() => lease.trustedMs).toBeLessThan(trustedMs - 50)
+  await expect.poll(() => lease.trustedMs).toBeGreaterThan(trustedMs - 50)
   await lease.release()
   await lockstep.leases.acquire('Leased:2', { holder: 'here' })
   await lockstep.close()

@@ -13,16 +13,13 @@ import {
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-base'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { LeaseHeldError, LockAbortedError, LockTimeoutError } from '../errors.ts'
 import { perEvent } from '../outbox/index.ts'
 import { on } from './events.ts'
 import { lockstepTelemetry, traceHeaders } from './otel.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const exporter = new InMemorySpanExporter()
 const tracers = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
@@ -181,7 +178,7 @@ test('a timeout, and a wait that its caller gives up', async () => {
 
 test('a COMMIT whose answer is lost', async () => {
   const proxy = await bench.proxy()
-  const { lockstep } = bench.open('pg', { url: proxy.url(database.url) })
+  const { lockstep } = bench.open('pg', { url: proxy.url(bench.url) })
   await inRequest('request', () =>
     lockstep.transaction({ lock: 'Order:1' }, async () => {
       proxy.onServerData((chunk) => {

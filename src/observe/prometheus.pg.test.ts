@@ -1,14 +1,11 @@
 import * as client from 'prom-client'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { LeaseHeldError, LockAbortedError, LockTimeoutError, QueueFullError } from '../errors.ts'
 import { perEvent } from '../outbox/index.ts'
 import { lockstepMetrics } from './prometheus.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 let register = new client.Registry()
 let stop = (): void => undefined
@@ -134,11 +131,11 @@ test('the lag of the outbox: it grows while nothing is delivered, and is gone af
     await tx.enqueue({ topic: 'lagging', key: 'a', payload: 2 })
   })
   const of = (name: string): Promise<number | undefined> => value(`lockstep_outbox_${name}{dispatcher="lagging"}`)
-  await expect.poll(() => of('lag_events'), { timeout: 20_000 }).toBe(2)
-  await expect.poll(() => of('lag_seconds'), { timeout: 20_000 }).toBeGreaterThan(0)
+  await expect.poll(() => of('lag_events')).toBe(2)
+  await expect.poll(() => of('lag_seconds')).toBeGreaterThan(0)
   expect(await of('parked_streams')).toBe(0)
   down = false
-  await expect.poll(() => of('lag_events'), { timeout: 20_000 }).toBe(0)
+  await expect.poll(() => of('lag_events')).toBe(0)
   expect(await of('lag_seconds')).toBe(0)
   ending.abort()
   await running
@@ -161,7 +158,7 @@ test('retry: every attempt asks for its locks', async () => {
 
 test('a COMMIT whose answer is lost', async () => {
   const proxy = await bench.proxy()
-  const { lockstep } = bench.open('pg', { url: proxy.url(database.url) })
+  const { lockstep } = bench.open('pg', { url: proxy.url(bench.url) })
   await lockstep.transaction({ lock: 'Order:1' }, async () => {
     proxy.onServerData((chunk) => {
       if (!chunk.includes('COMMIT\0')) return 'forward'
@@ -249,7 +246,7 @@ test('the outbox: a sink that is down, and one that is back', async () => {
   await lockstep.transaction({}, async (tx) => tx.enqueue({ topic: 'mails', key: 'a', payload: 1 }))
   await expect.poll(() => value('lockstep_outbox_sink_down{dispatcher="second"}')).toBe(1)
   down = false
-  await expect.poll(() => value('lockstep_outbox_sink_down{dispatcher="second"}'), { timeout: 5000 }).toBe(0)
+  await expect.poll(() => value('lockstep_outbox_sink_down{dispatcher="second"}')).toBe(0)
   const mails = '{dispatcher="second",topic="mails"}'
   await expect.poll(() => value(`lockstep_outbox_delivered_total${mails}`)).toBe(1)
   expect(await value('lockstep_outbox_parked_total{dispatcher="second",topic="mails",state="parked"}')).toBe(0)

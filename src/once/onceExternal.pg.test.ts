@@ -1,12 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { positionsOn } from '../../tools/server/testing/positions.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { InvalidOptionError, key, LeaseHeldError, LeaseLostError } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const { orders, position, stateOf } = positionsOn(bench)
 
 describe.each(DRIVERS)('onceExternal, %s', (driver) => {

@@ -1,13 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { strikeNextCommit } from '../../proofs/faults/inCommit.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { positionsOn } from '../../tools/server/testing/positions.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, LeaseLostError } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const { orders, position, stateOf } = positionsOn(bench)
 
 describe.each(DRIVERS)('interleavings of onceExternal, %s', (driver) => {
@@ -67,7 +64,7 @@ describe.each(DRIVERS)('interleavings of onceExternal, %s', (driver) => {
     'a COMMIT of each step, %s: one order, one row',
     async (fault) => {
       const proxy = await bench.proxy()
-      const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+      const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
       await lockstep.transaction({}, async (tx) => tx.query('SELECT 1'))
       const plan = position('CUT')
       let struck = 0

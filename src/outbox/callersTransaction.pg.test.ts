@@ -1,15 +1,12 @@
 import pg from 'pg'
 import type { ReservedSql } from 'postgres'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { type Client, DRIVERS, type DriverName, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
+import { type Client, type DriverName, DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { DriverUnsupportedError, JoinRefusedError, type Transaction, TransactionEndedError } from '../index.ts'
 
 /** Events in a transaction that the caller opened. Where there is none, the event would be committed by itself, whatever comes after. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 beforeEach(() => bench.admin.query('TRUNCATE lockstep.outbox_events; ALTER SEQUENCE lockstep.outbox_ids RESTART'))
 
@@ -32,10 +29,10 @@ async function withClient<T>({ pool }: Client, work: (client: object) => Promise
   }
 }
 
-const ROUTES = database.pooledUrl === undefined ? ['direct'] : ['direct', 'through PgBouncer']
+const ROUTES = bench.pooledUrl === undefined ? ['direct'] : ['direct', 'through PgBouncer']
 
 function open(driver: DriverName, route: string): Client {
-  return bench.open(driver, route === 'direct' ? {} : { url: database.pooledUrl as string })
+  return bench.open(driver, route === 'direct' ? {} : { url: bench.pooledUrl as string })
 }
 
 describe.each(DRIVERS)('%s', (driver) => {
@@ -78,7 +75,7 @@ describe.each(DRIVERS)('%s', (driver) => {
 
   test('writes what it was given, in one round trip', async () => {
     const proxy = await bench.proxy()
-    const { lockstep, begin } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep, begin } = bench.open(driver, { url: proxy.url(bench.url) })
     const payload = { text: `it's "quoted" \\ and $1, ${'x'.repeat(5000)}`, n: 1, nothing: null }
     const headers = { 'content-language': `o'brien \\n` }
     await begin('', async (client) => {

@@ -1,15 +1,12 @@
-import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { InvalidOptionError, type Lockstep } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** What dispatchers deliver, and in which order. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 let number = 0
 let name: string
 
@@ -152,6 +149,23 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     expect(run.delivered).toHaveLength(7000)
     for (let p = 0; p < 3; p++) expect(numbersOf(run.delivered, `trades/p${p}`)).toHaveLength(p === 0 ? 2334 : 2333)
     expect(numbersOf(run.delivered, 'trades/p1')).toEqual(upTo(2333))
+  })
+
+  /** With a window of exactly `batch` events the next reading finds nothing in it. A shard that ended there would wait for its refresh. */
+  test('goes on to the next window after one of exactly one batch', async () => {
+    // The refresh never comes.
+    vi.useFakeTimers({ toFake: ['performance'] })
+    try {
+      const { lockstep } = bench.open(driver, { max: 6 })
+      const run = dispatching(lockstep, { name, batch: 2, shards: 1 })
+      await enqueue(lockstep, 'a', 'a')
+      await run.until(2)
+      await enqueue(lockstep, 'a')
+      await run.until(3)
+      await run.stop()
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   test('two dispatchers share the shards evenly, hand over without a duplicate, and each name gets everything', async () => {

@@ -1,13 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { EventInvalidError, key, Lockstep, StreamNotDeclaredError } from '../index.ts'
 
 /** How events get their numbers: every way in, at every isolation. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 beforeEach(() => bench.admin.query('TRUNCATE lockstep.outbox_events; ALTER SEQUENCE lockstep.outbox_ids RESTART'))
 
@@ -75,6 +72,12 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
         throw new Error('undo')
       })
       await part.catch(() => undefined)
+      // Through the outer transaction: tx.query belongs to the savepoint around it, and so does tx.enqueue.
+      const outer = tx.savepoint(async () => {
+        await tx.enqueue(trade('a', 'undone'))
+        throw new Error('undo')
+      })
+      await outer.catch(() => undefined)
       await tx.savepoint((inner) => inner.enqueue(trade('a', 2)))
       await tx.transaction({}, (nested) => nested.enqueue(trade('a', 3)))
     })

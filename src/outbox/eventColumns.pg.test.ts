@@ -1,14 +1,11 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
 import type { OutboxEvent } from '../index.ts'
 
 /** Events are read in columns: nothing in one of them may be taken for the end of it, and what is large comes in smaller pieces. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 let name = 'd0'
 
 beforeEach(async () => {
@@ -109,7 +106,7 @@ describe.each(DRIVERS)('columns, %s', (driver) => {
   })
 })
 
-test('more than one value of PostgreSQL can hold', { timeout: 120_000 }, async () => {
+test('more than one value of PostgreSQL can hold', async () => {
   const { lockstep } = bench.open('pg')
   await lockstep.migrate({ maxEventBytes: 5_500_000 })
   // Of one character, so that it takes up little on the disk; in hex it is twice as much.

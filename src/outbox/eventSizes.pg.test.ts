@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { EventInvalidError, InvalidOptionError, type Lockstep, type OutboxEvent, ReplayStoppedError } from '../index.ts'
 
 /** Every event has a payload of a bounded size, and every read has a bounded size. */
@@ -9,9 +8,7 @@ import { EventInvalidError, InvalidOptionError, type Lockstep, type OutboxEvent,
 // A busy machine takes its time.
 vi.setConfig({ testTimeout: 180_000 })
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const DEFAULT_LIMIT = 1_000_000
 /** What one read of the server may have, and the event with which it got there. */
 const READ_BYTES = 8_000_000 + DEFAULT_LIMIT

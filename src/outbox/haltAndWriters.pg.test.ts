@@ -1,12 +1,9 @@
 import { expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { signal, testBench } from '../../tools/server/testing/workbench.ts'
 
 /** Who halts everything (rebase, remove) waits for those who write, in whichever way, and they never for it and each other in a circle. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 test('one writes an event and then to the stream of another, who writes many', async () => {
   const { lockstep } = bench.open('pg', { max: 6, retry: { attempts: 1 } })

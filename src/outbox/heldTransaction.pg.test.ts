@@ -1,7 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 
 /**
  * A transaction that has an id and stays open must not make reading more expensive: neither what was delivered since it began nor the
@@ -11,9 +10,7 @@ import { workbench } from '../../tools/server/testing/workbench.ts'
 // A busy machine takes its time.
 vi.setConfig({ testTimeout: 180_000 })
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const ROUNDS = 12
 const EVENTS = 1500
 const FEW = 3

@@ -1,7 +1,5 @@
-import pg from 'pg'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 import { moveAndFetch } from './outbox.sql.ts'
 
 /**
@@ -9,17 +7,7 @@ import { moveAndFetch } from './outbox.sql.ts'
  * operator has 40P01 instead of an answer.
  */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
-const SOON = { interval: 5, timeout: 10_000 }
-
-let ends: (() => unknown)[] = []
-afterEach(async () => {
-  const ending = ends.toReversed()
-  ends = []
-  for (const end of ending) await end()
-})
+const bench = await testBench()
 
 beforeEach(() =>
   bench.admin.query(`
@@ -32,20 +20,13 @@ beforeEach(() =>
     SELECT lockstep.enqueue('t', 'a', '{}')`),
 )
 
-async function session(): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: database.url })
-  await client.connect()
-  ends.push(() => client.end())
-  return client
-}
-
 /** Comes back when so many wait for a lock. */
 const waiters = (count: number): Promise<void> =>
   expect
     .poll(async () => {
       const text = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
       return (await bench.admin.query(text)).rowCount
-    }, SOON)
+    })
     .toBe(count)
 
 /** Has one begin, wait for that lock, and the other one come: then both are let go. Tells how they ended. */
@@ -54,7 +35,7 @@ async function together(
   first: () => Promise<unknown>,
   second: () => Promise<unknown>,
 ): Promise<unknown[]> {
-  const holder = await session()
+  const holder = await bench.session()
   await holder.query(`BEGIN; LOCK TABLE lockstep.${held}`)
   const one = first()
   await waiters(1)
@@ -83,7 +64,7 @@ describe('a rebase', () => {
 
   test('and a message that moves the cursor of one shard, and takes streams of another out', async () => {
     const { outbox } = bench.open('pg').lockstep
-    const dispatcher = await session()
+    const dispatcher = await bench.session()
     const { rows } = await bench.admin.query<{ life: string }>('SELECT value::text AS life FROM lockstep.incarnation')
     const history = rows[0]?.life ?? ''
     const advance = {

@@ -1,14 +1,11 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { type OutboxEvent, perEvent, ReplayStoppedError } from '../index.ts'
 
 /** Headers are an object of text. SQL refuses all else; what the owner of the tables writes past it stops its own stream alone. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 let number = 0
 let name: string
 

@@ -1,13 +1,10 @@
 import { beforeEach, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 import { moveAndFetch } from './outbox.sql.ts'
 
 /** Cursors are moved all in one message: each of them by its own right. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 let life = ''
 
 interface Cursor {

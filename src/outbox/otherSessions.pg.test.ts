@@ -1,16 +1,13 @@
 import type { Socket } from 'node:net'
 import pg from 'pg'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testServer } from '../../tools/server/testDatabase.ts'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { type Dispatching, dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { Lockstep, type ShardStatus } from '../index.ts'
 
 /** What others do on the server: a process that has stopped, old snapshots, publications, bulk loads. */
 
-const database = await testServer()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench({ ownServer: true })
 
 const EMPTY = `
   TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet, lockstep.outbox_ticks, lockstep.outbox_dispatchers, lockstep.outbox_cursors,
@@ -18,38 +15,25 @@ const EMPTY = `
   SELECT setval('lockstep.outbox_slot', 0);
   INSERT INTO lockstep.outbox_segments VALUES (0, 1, clock_timestamp())`
 
-let stops: (() => Promise<unknown>)[] = []
 beforeEach(() => bench.admin.query(EMPTY))
-afterEach(async () => {
-  const all = stops.toReversed()
-  stops = []
-  for (const stop of all) await stop()
-})
 
 function dispatch(...given: Parameters<typeof dispatching>): Dispatching {
   const [lockstep, options] = given
   const dispatcher = dispatching(lockstep, { shards: 1, retainMs: false, ...options })
-  stops.push(() => dispatcher.stop())
+  bench.cleanUp(() => dispatcher.stop())
   return dispatcher
-}
-
-async function session(): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: database.url })
-  await client.connect()
-  stops.push(() => client.end())
-  return client
 }
 
 /** A session that holds a snapshot until the end of the test: what is deleted from now on stays where it is. */
 async function oldSnapshot(): Promise<void> {
-  const client = await session()
+  const client = await bench.session()
   await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1')
-  stops.push(() => client.query('COMMIT'))
+  bench.cleanUp(() => client.query('COMMIT'))
 }
 
 /** A pool whose sockets are read no more from the moment on at which so many bytes have come, as those of a process that was stopped. */
 class StoppingPool {
-  readonly pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  readonly pool = new pg.Pool({ connectionString: bench.url, max: 4 })
   readonly stopped = signal()
   readonly #streams = new Set<Socket>()
   #bytes = 0
@@ -91,7 +75,7 @@ test('a dispatcher that is stopped while it is sent its events blocks neither re
   const stopping = new StoppingPool(200_000)
   const before = new Lockstep(stopping.pool, { silenceMs: 600_000 })
   const first = dispatching(before, { shards: 8, retainMs: false })
-  stops.push(async () => {
+  bench.cleanUp(async () => {
     stopping.goOn()
     await first.stop()
     await before.close()
@@ -115,7 +99,7 @@ test('segments that a long reader has held up go when it has left', async () => 
   const numbers = async (): Promise<number[]> => (await lockstep.outbox.status()).segments.map(({ number }) => number)
   await enqueue()
   // Has locked every slot, and has a transaction id of its own: no cursor passes that.
-  const reader = await session()
+  const reader = await bench.session()
   await reader.query('BEGIN; SELECT pg_current_xact_id(); SELECT count(*) FROM lockstep.outbox_events')
   await eventually(async () => {
     await enqueue()
@@ -133,7 +117,7 @@ test.each(DRIVERS.flatMap((driver) => ['German', 'SQL, DMY'].map((style) => ({ d
   'status() and parked() give the same times with DateStyle $style, $driver',
   async ({ driver, style }) => {
     const settings = `-c DateStyle=${style.replace(' ', String.raw`\ `)} -c IntervalStyle=iso_8601 -c TimeZone=Asia/Tokyo`
-    const { lockstep } = bench.open(driver, { url: `${database.url}?options=${encodeURIComponent(settings)}` })
+    const { lockstep } = bench.open(driver, { url: `${bench.url}?options=${encodeURIComponent(settings)}` })
     const { lockstep: plain } = bench.open('pg')
     const run = dispatch(plain, { sink: (batch) => batch.map(() => ({ refused: 'no' })), attempts: 1 })
     const written = Date.now()
@@ -155,7 +139,7 @@ test.each(DRIVERS.flatMap((driver) => ['German', 'SQL, DMY'].map((style) => ({ d
 describe('a publication of all tables', () => {
   beforeEach(async () => {
     await bench.admin.query('CREATE PUBLICATION everything FOR ALL TABLES')
-    stops.push(() => bench.admin.query('DROP PUBLICATION everything'))
+    bench.cleanUp(() => bench.admin.query('DROP PUBLICATION everything'))
   })
 
   test('does not keep payloads from being erased', async () => {
@@ -183,11 +167,11 @@ describe('one transaction that enqueues to very many streams', () => {
   const LOCKS = `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`
 
   test('in SQL, holds a lock for each of the first hundred, then one for each group', async () => {
-    const client = await session()
+    const client = await bench.session()
     await client.query('BEGIN')
     await client.query(`SELECT lockstep.enqueue('bulk', 'k' || n, '{}') FROM generate_series(1, 1000) AS n`)
     expect((await client.query<{ n: number }>(LOCKS)).rows[0]?.n).toBeLessThanOrEqual(100 + 2 * 64)
-    const other = await session()
+    const other = await bench.session()
     const { rows: pid } = await other.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
     const next = other.query<{ seq: number }>(`SELECT lockstep.enqueue('bulk', 'k999', '{}')::int AS seq`)
     await eventually(
@@ -203,7 +187,7 @@ describe('one transaction that enqueues to very many streams', () => {
 
   test('through outbox.enqueue(), likewise', async () => {
     const { lockstep } = bench.open('pg')
-    const client = await session()
+    const client = await bench.session()
     await client.query('BEGIN')
     for (let n = 0; n < 400; n++) await lockstep.outbox.enqueue(client, { topic: 'bulk', key: `o${n}`, payload: n })
     expect((await client.query<{ n: number }>(LOCKS)).rows[0]?.n).toBeLessThanOrEqual(100 + 2 * 64)
@@ -211,7 +195,7 @@ describe('one transaction that enqueues to very many streams', () => {
   })
 
   test('counts streams and not events, and forgets those of a savepoint that was rolled back', async () => {
-    const client = await session()
+    const client = await bench.session()
     const modes = `SELECT count(*) FILTER (WHERE mode = 'ExclusiveLock')::int AS exclusive, count(*) FILTER (WHERE mode = 'ShareLock')::int AS shared
                      FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`
     await client.query('BEGIN')
@@ -227,7 +211,7 @@ describe('one transaction that enqueues to very many streams', () => {
   })
 
   test('keeps its order whatever a session says about the count', async () => {
-    const [one, two] = [await session(), await session()]
+    const [one, two] = [await bench.session(), await bench.session()]
     await one.query(`BEGIN; SET LOCAL lockstep.outbox_streams = '100'; SELECT lockstep.enqueue('bulk', 'lie', '1')`)
     const waiting = two.query<{ seq: number }>(`SELECT lockstep.enqueue('bulk', 'lie', '2')::int AS seq`)
     await bench.waiters(1)
@@ -247,7 +231,7 @@ async function entriesRead(index: string): Promise<number> {
 
 describe('while a session holds an old snapshot', () => {
   test('a parked stream is drained at the same cost from its first event to its last', async () => {
-    const pool = new pg.Pool({ connectionString: database.url, max: 6 })
+    const pool = new pg.Pool({ connectionString: bench.url, max: 6 })
     const lockstep = new Lockstep(pool)
     const count = 6000
     let refusing = true
@@ -286,7 +270,7 @@ describe('while a session holds an old snapshot', () => {
     )
     const { rows } = await bench.admin.query<{ life: string }>(`SELECT value::text AS life FROM lockstep.incarnation`)
     await oldSnapshot()
-    const client = new pg.Client({ connectionString: database.url })
+    const client = new pg.Client({ connectionString: bench.url })
     await client.connect()
     const before = await entriesRead('outbox_cursors_pkey')
     const moves = 4000

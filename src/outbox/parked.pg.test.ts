@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   type Delivery,
   InvalidOptionError,
@@ -14,9 +13,7 @@ import { on } from '../observe/index.ts'
 
 /** An event that nobody takes stops its own stream, and nothing else. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 let number = 0
 let name: string
 

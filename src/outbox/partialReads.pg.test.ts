@@ -1,14 +1,11 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import type { Lockstep } from '../index.ts'
 
 /** Windows that are read in many pieces: of few large transactions, of many small ones, of one that was open when the window began. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const KEYS = ['a', 'b', 'c', 'd', 'e', 'f', 'g']
 const PIECE = { batch: 20, shards: 2 }
 let name = 'd0'

@@ -1,11 +1,8 @@
 import { expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching } from '../../tools/server/testing/dispatching.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 test('a sink that was paused past its lease is told so by the clocks, before any timer has run', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })

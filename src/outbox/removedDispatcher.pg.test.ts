@@ -1,14 +1,10 @@
 import { beforeEach, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { failureOf, workbench } from '../../tools/server/testing/workbench.ts'
+import { failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { DispatcherRemovedError, type Lockstep } from '../index.ts'
 
 /** A dispatcher that an operator removes while a process of that name is stopped (SIGSTOP, a frozen virtual machine), and then goes on. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
-const SOON = { interval: 10, timeout: 15_000 }
+const bench = await testBench()
 
 /** The process was stopped for so long that its leases are over. */
 const EXPIRE = `UPDATE lockstep.leases SET expires_at = clock_timestamp() WHERE name LIKE 'Outbox:%'`
@@ -33,7 +29,7 @@ async function delivered(lockstep: Lockstep, shards: number): Promise<{ names: s
       .run(),
   )
   for (let n = 0; n < 3; n++) await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key: 'a', payload: n }))
-  await expect.poll(() => names.length, SOON).toBe(3)
+  await expect.poll(() => names.length).toBe(3)
   return { names, ended }
 }
 
@@ -68,7 +64,7 @@ test('a cursor that is being moved while its dispatcher is removed is not left b
   let done = false
   const removing = bench.admin.query(REMOVE).finally(() => (done = true))
   const waits = `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%outbox_remove%'`
-  await expect.poll(async () => done || (await bench.admin.query(waits)).rowCount === 1, SOON).toBe(true)
+  await expect.poll(async () => done || (await bench.admin.query(waits)).rowCount === 1).toBe(true)
   await late.query('COMMIT')
   late.release()
   expect((await removing).rows).toEqual([{ answer: 'done' }])

@@ -1,14 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { type Dispatching, dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { type Lockstep, ReplayGapError } from '../index.ts'
 
 /** What retention owes to dispatchers, to replays, to roles with timeouts, and to those who have stopped. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const EMPTY = `
   TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet, lockstep.outbox_ticks, lockstep.outbox_dispatchers, lockstep.outbox_cursors,
@@ -234,7 +231,7 @@ test('segments are emptied by a role whose statements may not take long, in step
   await enqueue(lockstep, 'k7')
   await run.until(streams + 1)
   // All statements of a round have that time: on a busy machine another one may need a second try.
-  const url = `${database.url}?options=${encodeURIComponent('-c statement_timeout=200')}`
+  const url = `${bench.url}?options=${encodeURIComponent('-c statement_timeout=200')}`
   const hurried = bench.open('pg', { url }).lockstep
   await eventually(async () => {
     await hurried.outbox.retain({ olderThanMs: 0, rotateMs: 3_600_000 }).catch((error: unknown) => {

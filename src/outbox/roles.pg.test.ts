@@ -1,12 +1,11 @@
 import { readFileSync } from 'node:fs'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../lockstep.ts'
 import { type OutboxEvent, perEvent } from './index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const owner = new pg.Pool({ connectionString: database.url, max: 3 })
 afterAll(() => owner.end())
 

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 import { lockId, type LockDomain } from '../locks/index.ts'
 import { locksOfStreams } from '../transactions/streamLocks.ts'
 import type { Stream } from '../transactions/enqueuer.ts'
@@ -12,9 +11,7 @@ import type { Stream } from '../transactions/enqueuer.ts'
  * TypeScript and in one place in SQL, and both give the same for many inputs.
  */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const NASTY = [
   'a',

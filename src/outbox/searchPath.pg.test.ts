@@ -1,10 +1,9 @@
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../lockstep.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const owner = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => owner.end())
 

@@ -1,6 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 
 /**
  * What a dispatcher has read is good only in the server epoch in which it read it. After a crash transaction ids are given out again; after
@@ -8,9 +7,7 @@ import { workbench } from '../../tools/server/testing/workbench.ts'
  * delivery state on behalf of a caller compares the history in which the caller read.
  */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const OWNER = `'default', 0::smallint, 1`
 /** What is sent by its own id: see the events below. */

@@ -1,14 +1,11 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, type Signal, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, type Signal, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { type DispatcherOptions, type Lockstep, type OutboxEvent, perEvent } from '../index.ts'
 
 /** A receiver that does not answer holds up its own stream, and no other of its shard. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 let number = 0
 let name: string
 
@@ -153,21 +150,17 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
 })
 
 // Nobody reads the shard while its owner waits.
-test(
-  'a dispatcher that stops does not wait for ever: the next one has the other streams',
-  { timeout: 40_000 },
-  async () => {
-    const { lockstep } = bench.open('pg', { max: 6 })
-    const first = run(lockstep)
-    await enqueue(lockstep, 'slow')
-    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 1)
-    const stopping = first.stop()
-    await enqueue(lockstep, 'a')
-    const second = run(lockstep)
-    await expect.poll(() => second.ended, { interval: 50, timeout: 25_000 }).toContain('a1')
-    first.answer.give()
-    second.answer.give()
-    await stopping
-    await second.stop()
-  },
-)
+test('a dispatcher that stops does not wait for ever: the next one has the other streams', async () => {
+  const { lockstep } = bench.open('pg', { max: 6 })
+  const first = run(lockstep)
+  await enqueue(lockstep, 'slow')
+  await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 1)
+  const stopping = first.stop()
+  await enqueue(lockstep, 'a')
+  const second = run(lockstep)
+  await expect.poll(() => second.ended, { interval: 50, timeout: 25_000 }).toContain('a1')
+  first.answer.give()
+  second.answer.give()
+  await stopping
+  await second.stop()
+})

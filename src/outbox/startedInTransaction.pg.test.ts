@@ -1,11 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { type Dispatching, dispatching } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, note, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, note, testBench } from '../../tools/server/testing/workbench.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 describe.each(DRIVERS)('a dispatcher that is started inside a transaction, %s', (driver) => {
   test('delivers while that one is open, and what its sink commits stays when that one rolls back', async () => {

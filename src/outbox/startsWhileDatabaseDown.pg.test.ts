@@ -1,14 +1,11 @@
 import { afterEach, describe, expect, test } from 'vitest'
 import { type Relay, startRelay } from '../../tools/server/relay.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 import { on } from '../observe/index.ts'
 
 /** A dispatcher that is started while the database is away, as in a restart of the server. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 let relay: Relay | undefined
 
@@ -17,7 +14,7 @@ afterEach(() => relay?.stop())
 describe.each(['pg', 'postgres.js'] as const)('with %s', (driver) => {
   /** A dispatcher that finds nobody, and has said so. */
   async function startedInVain(topic: string) {
-    relay = await startRelay(database.url)
+    relay = await startRelay(bench.url)
     await relay.stop()
     const { lockstep } = bench.open(driver, { url: relay.url })
     const arrived: string[] = []
@@ -37,7 +34,7 @@ describe.each(['pg', 'postgres.js'] as const)('with %s', (driver) => {
     await way.start()
     const writer = bench.open(driver).lockstep
     await writer.transaction({}, (tx) => tx.enqueue({ topic: `back-${driver}`, key: 'k', payload: 1 }))
-    await expect.poll(() => arrived.length, { timeout: 15_000 }).toBeGreaterThan(0)
+    await expect.poll(() => arrived.length).toBeGreaterThan(0)
     expect(arrived.at(-1)).toBe('#1')
     stop.abort()
     await running

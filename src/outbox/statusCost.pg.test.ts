@@ -1,7 +1,6 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 import type { Lockstep } from '../index.ts'
 
 /** `status()` costs the same however far behind a dispatcher is. Counted in pages, which do not depend on how busy the machine is. */
@@ -9,9 +8,7 @@ import type { Lockstep } from '../index.ts'
 // A busy machine takes its time.
 vi.setConfig({ testTimeout: 180_000 })
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 let number = 0
 let name: string
 

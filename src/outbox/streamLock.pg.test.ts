@@ -1,6 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import type { Lockstep } from '../index.ts'
 
 /**
@@ -8,10 +7,7 @@ import type { Lockstep } from '../index.ts'
  * second event with the same number; between two segments nothing but this lock does.
  */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
-const SOON = { interval: 5, timeout: 10_000 }
+const bench = await testBench()
 
 const trade = (portfolio: string): { topic: string; key: string; payload: object } => ({
   topic: 'trades',
@@ -28,9 +24,7 @@ async function numbersOf(portfolio: string): Promise<number[]> {
 }
 
 const beginSegment = (lockstep: Lockstep): Promise<void> =>
-  expect
-    .poll(async () => (await lockstep.outbox.retain({ olderThanMs: 3_600_000, rotateMs: 0 })).rotated, SOON)
-    .toBe(true)
+  expect.poll(async () => (await lockstep.outbox.retain({ olderThanMs: 3_600_000, rotateMs: 0 })).rotated).toBe(true)
 
 beforeEach(() => bench.admin.query('TRUNCATE lockstep.outbox_events'))
 

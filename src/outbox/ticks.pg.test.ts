@@ -1,14 +1,11 @@
 import { expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching } from '../../tools/server/testing/dispatching.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 import type { Transaction } from '../index.ts'
 
 /** Snapshots on the way, by which a backlog is read in pieces. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 /** As a trigger does it: with its number at once. */
 const enqueueNow = (tx: Transaction, key: string): Promise<unknown> =>

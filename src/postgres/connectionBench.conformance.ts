@@ -78,13 +78,13 @@ export function connectionBench(setting: Setting, adminUrl: string): ConnectionB
       await admin.query('SELECT pg_terminate_backend($1)', [pid])
     },
     async gone(pid) {
-      await expect.poll(() => countBackends(pid), { interval: 5, timeout: 5000 }).toBe(0)
+      await expect.poll(() => countBackends(pid)).toBe(0)
     },
     async sleeps(pid) {
-      await expect.poll(() => countBackends(pid, `wait_event = 'PgSleep'`), { interval: 5, timeout: 5000 }).toBe(1)
+      await expect.poll(() => countBackends(pid, `wait_event = 'PgSleep'`)).toBe(1)
     },
     async lost(connection) {
-      await expect.poll(() => connection.lost, { interval: 2, timeout: 5000 }).toBe(true)
+      await expect.poll(() => connection.lost).toBe(true)
     },
     async stillWaiting(pending, other) {
       let settled = false

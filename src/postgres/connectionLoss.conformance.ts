@@ -113,7 +113,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
           connection.release()
         }
       }
-      await expect.poll(works, { interval: 5, timeout: 5000 }).toMatchObject([{ rows: [{ n: '2' }] }])
+      await expect.poll(works).toMatchObject([{ rows: [{ n: '2' }] }])
     })
 
     test('the pool is whole after many were lost, destroyed and released', async () => {

@@ -2,7 +2,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, describe, expect, inject, test, vi } from 'vitest'
 import { pgBouncerAvailable, startPgBouncer } from '../../tools/server/pgbouncer.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { SchemaMissingError } from '../errors.ts'
 import { lockId } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
@@ -11,7 +11,6 @@ import type { Finding } from './doctorFinding.ts'
 import { driverFor, type Pool } from './driver.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const pool = new pg.Pool({ connectionString: database.url, max: 4 })
 afterAll(() => pool.end())
 
@@ -221,9 +220,7 @@ test('an idle session with an advisory lock', async () => {
     await client.query('SELECT pg_advisory_lock(1)')
     // The server reports the session as idle a moment after its answer.
     const found = async (): Promise<Finding | undefined> => (await examine(pool)).get('session locks')
-    await expect
-      .poll(found, { interval: 5 })
-      .toMatchObject({ level: 'warn', found: expect.stringContaining('the holder') as string })
+    await expect.poll(found).toMatchObject({ level: 'warn', found: expect.stringContaining('the holder') as string })
     await client.query('SELECT pg_advisory_unlock(1)')
     expect(await found()).toMatchObject({ level: 'ok' })
   } finally {

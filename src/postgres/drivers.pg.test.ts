@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net'
 import pg from 'pg'
 import postgres from 'postgres'
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { DriverUnsupportedError } from '../errors.ts'
 import { describeConnection } from './connection.conformance.ts'
 import type { Setting } from './connectionBench.conformance.ts'
@@ -10,7 +10,6 @@ import { describeConnectionLoss } from './connectionLoss.conformance.ts'
 import { driverFor } from './driver.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 
 function pgSetting(name: string, pooled: boolean, url: string, options: pg.PoolConfig = {}): Setting {
   return {

@@ -1,26 +1,23 @@
+import { cleanUps } from '../../tools/server/testing/cleanUps.ts'
 import { once } from 'node:events'
 import { readFile, writeFile } from 'node:fs/promises'
-import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { join } from 'node:path'
 import pg from 'pg'
 import postgres from 'postgres'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { freePort } from '../../tools/server/freePort.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { type DriverName, DRIVERS, failureOf } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { startProxy } from '../../tools/server/proxy.ts'
 import { Lockstep, LockstepError, type LockstepOptions } from '../index.ts'
 import { on } from '../observe/index.ts'
 import { codeOf, findCause } from './sqlstate.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 
-const ends: (() => Promise<unknown>)[] = []
-afterEach(async () => {
-  for (const end of ends.splice(0).toReversed()) await end()
-})
+const cleanUp = cleanUps()
 
 interface Wanted {
   readonly url?: string
@@ -38,13 +35,13 @@ function open(driver: DriverName, wanted: Wanted = {}): { lockstep: Lockstep; po
     const timeout = connectMs === undefined ? {} : { connectionTimeoutMillis: connectMs }
     const pool = new pg.Pool({ connectionString: url, max, ...timeout, ...(ssl && { ssl: true }) })
     const lockstep = new Lockstep(pool, options)
-    ends.push(() => lockstep.close().then(() => pool.end()))
+    cleanUp(() => lockstep.close().then(() => pool.end()))
     return { lockstep, pool }
   }
   const timeout = connectMs === undefined ? {} : { connect_timeout: connectMs / 1000 }
   const pool = postgres(url, { max, onnotice: () => {}, backoff: () => 0.005, ...timeout, ...(ssl && { ssl: true }) })
   const lockstep = new Lockstep(pool, options)
-  ends.push(() => lockstep.close().then(() => pool.end({ timeout: 0.1 })))
+  cleanUp(() => lockstep.close().then(() => pool.end({ timeout: 0.1 })))
   return { lockstep, pool }
 }
 
@@ -60,7 +57,7 @@ async function port(meet: (socket: Socket) => void): Promise<{ url: string; coun
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  ends.push(async () => {
+  cleanUp(async () => {
     const closed = once(server, 'close')
     server.close()
     for (const socket of sockets) socket.destroy()
@@ -98,12 +95,12 @@ function transact(lockstep: Lockstep, attempts = 2): Promise<string> {
 function retries(): { count: number; reached: (count: number) => Promise<void> } {
   const seen = { count: 0 }
   const stop = on('transaction.retried', () => seen.count++)
-  ends.push(async () => stop())
+  cleanUp(async () => stop())
   return {
     get count() {
       return seen.count
     },
-    reached: (count) => expect.poll(() => seen.count, { interval: 5, timeout: 20_000 }).toBeGreaterThanOrEqual(count),
+    reached: (count) => expect.poll(() => seen.count).toBeGreaterThanOrEqual(count),
   }
 }
 
@@ -143,6 +140,8 @@ describe.each(DRIVERS)('a server that cannot be reached, %s', (driver) => {
   test('is tried again until it is there', async () => {
     const heard = retries()
     const closed = await freePort()
+    const relays: Server[] = []
+    cleanUp(() => relays.forEach((relay) => relay.close()))
     const { lockstep } = open(driver, { url: at(closed) })
     const pending = [transact(lockstep, 1000), transact(lockstep, 1000)]
     await heard.reached(4)
@@ -154,7 +153,7 @@ describe.each(DRIVERS)('a server that cannot be reached, %s', (driver) => {
       client.pipe(upstream).pipe(client)
     })
     relay.listen(closed, '127.0.0.1')
-    ends.unshift(async () => void relay.close())
+    relays.push(relay)
     expect(await Promise.all(pending)).toEqual(['ran', 'ran'])
   })
 
@@ -169,7 +168,7 @@ describe.each(DRIVERS)('a server that cannot be reached, %s', (driver) => {
     const heard = retries()
     const { hostname, port: number } = new URL(database.url)
     const proxy = await startProxy({ targetHost: hostname, targetPort: Number(number) })
-    ends.push(() => proxy.close())
+    cleanUp(() => proxy.close())
     const { lockstep } = open(driver, { url: proxy.url(database.url) })
     await transact(lockstep)
     proxy.refuse(true)

@@ -1,12 +1,12 @@
+import { cleanUps } from '../../tools/server/testing/cleanUps.ts'
 import pg from 'pg'
 import postgres from 'postgres'
-import { afterEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { describe, expect, test } from 'vitest'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import type { Driver } from './connection.ts'
 import { driverFor } from './driver.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 
 /** Enough to keep every connection busy and a queue in front of it. */
 const CROWD = 300
@@ -15,16 +15,13 @@ const ROUNDS = 6
 /** What a round trip more may cost on a busy machine. */
 const SLACK_MS = 250
 
-const cleanUps: (() => Promise<unknown>)[] = []
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp()
-})
+const cleanUp = cleanUps()
 
 type Sql = postgres.Sql
 
 function openSql(options: postgres.Options<{}> = {}): Sql {
   const sql = postgres(database.url, { max: POOL_SIZE, onnotice() {}, ...options })
-  cleanUps.push(() => sql.end({ timeout: 1 }))
+  cleanUp(() => sql.end({ timeout: 1 }))
   return sql
 }
 
@@ -43,7 +40,7 @@ async function crowd(work: () => Promise<unknown>): Promise<void> {
       if (++answers === CROWD) full()
     }
   })
-  cleanUps.push(() => {
+  cleanUp(() => {
     stopping.abort()
     return Promise.all(callers)
   })
@@ -157,7 +154,7 @@ describe('postgres.js', () => {
 
 test('pg: a connection comes as soon as to pool.connect, among 300 callers', async () => {
   const pool = new pg.Pool({ connectionString: database.url, max: POOL_SIZE })
-  cleanUps.push(() => pool.end())
+  cleanUp(() => pool.end())
   const driver = driverFor(pool)
   await crowd(() => pool.query('SELECT pg_sleep(0.002)'))
   const { theirsMs, oursMs } = await compareWaits(

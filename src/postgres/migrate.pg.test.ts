@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import {
   InvalidOptionError,
   MigrationFailedError,
@@ -21,7 +21,6 @@ import { functionsIn, KNOWN_VERSION, migrationsIn } from './migrations.ts'
 import { type SqlFile, sqlFiles } from './sqlFiles.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const ours = sqlFiles()
 const pool = new pg.Pool({ connectionString: database.url, max: 4 })
 afterAll(() => pool.end())
@@ -357,7 +356,7 @@ test('a connection that is lost in the middle is told, and the next try does it'
     const migrating = lockstep.migrate().catch((error: unknown) => error)
     const waiting = `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-    await expect.poll(async () => (await pool.query(waiting)).rowCount, { interval: 5 }).toBe(1)
+    await expect.poll(async () => (await pool.query(waiting)).rowCount).toBe(1)
     await pool.query(`SELECT pg_terminate_backend(pid) FROM (${waiting}) waiting`)
     expect(await migrating).toBeInstanceOf(MigrationFailedError)
     await holder.query('ROLLBACK')

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { SchemaNotOwnedError } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
@@ -10,7 +10,6 @@ import { functionsOf, ROLE_NAMES } from './roles.ts'
 /** Who migrates a schema that somebody else made. The code in it must not have run. */
 
 const database = await testDatabase()
-leakGuard(database)
 const admin = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => admin.end())
 

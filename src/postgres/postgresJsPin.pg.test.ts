@@ -1,28 +1,25 @@
+import { cleanUps } from '../../tools/server/testing/cleanUps.ts'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { types } from 'node:util'
 import postgres from 'postgres'
-import { afterEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { startProxy } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { ConnectionLostError } from '../errors.ts'
 import type { Connection } from './connection.ts'
 import { driverFor } from './driver.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 
-const cleanUps: (() => Promise<unknown>)[] = []
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp()
-})
+const cleanUp = cleanUps()
 
 const point = { to: 600, from: [600], serialize: ([x, y]: number[]) => `(${x},${y})`, parse: (text: string) => text }
 
 function openSql(options: postgres.Options<{}> = {}, url = database.url): postgres.Sql {
   const sql = postgres(url, { max: 1, onnotice() {}, ...options })
-  cleanUps.push(() => sql.end({ timeout: 1 }))
+  cleanUp(() => sql.end({ timeout: 1 }))
   return sql
 }
 
@@ -34,7 +31,7 @@ async function connectInCrowd(sql: postgres.Sql): Promise<Connection> {
   })
   const connection = await driverFor(sql).connect()
   stopping.abort()
-  cleanUps.push(() => Promise.all(crowd))
+  cleanUp(() => Promise.all(crowd))
   // The `sql` of `reserve()` is none.
   expect(types.isProxy(connection.client)).toBe(true)
   return connection
@@ -65,7 +62,7 @@ describe('the client of a connection that was taken from a pool without an idle 
 
   test('reads statements from files, on its own connection', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'lockstep-pin-'))
-    cleanUps.push(() => rm(directory, { recursive: true }))
+    cleanUp(() => rm(directory, { recursive: true }))
     const path = join(directory, 'pid.sql')
     await writeFile(path, 'SELECT pg_backend_pid() AS pid, $1::int AS n')
     const connection = await connectInCrowd(openSql({ max: 2 }))
@@ -117,7 +114,7 @@ describe('the client of a connection that was taken from a pool without an idle 
 test('callers that wait only for each other cost the server nothing', async () => {
   const { hostname, port } = new URL(database.url)
   const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432) })
-  cleanUps.push(() => proxy.close())
+  cleanUp(() => proxy.close())
   const driver = driverFor(openSql({ max: 2, fetch_types: false }, proxy.url(database.url)))
   const work = async (): Promise<void> => {
     const connection = await driver.connect()

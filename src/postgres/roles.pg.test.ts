@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { InvalidOptionError } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
@@ -10,7 +10,6 @@ import { KNOWN_VERSION } from './migrations.ts'
 import { type GrantOptions, grantsFor, ROLE_NAMES, ROLES } from './roles.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const owner = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => owner.end())
 

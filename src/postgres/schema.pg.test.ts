@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import pg from 'pg'
 import { afterAll, afterEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { dumpFile, dumpOf } from '../../tools/schema/dump.ts'
 import { InvalidOptionError } from '../errors.ts'
 import { key, lockId } from '../locks/index.ts'
@@ -12,7 +12,6 @@ import { checkSchemaName, quoteIdentifier, quoteLiteral } from './identifiers.ts
 import { KNOWN_VERSION, migrationsIn, NEEDED_VERSION } from './migrations.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const pool = new pg.Pool({ connectionString: database.url, max: 3 })
 afterAll(() => pool.end())
 const driver = driverFor(pool)

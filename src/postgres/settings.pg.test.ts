@@ -1,10 +1,9 @@
 import pg from 'pg'
 import postgres from 'postgres'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { describeOwnersSetting, type OwnersSetting } from './settings.conformance.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 
 const POOL_SIZE = 6
 

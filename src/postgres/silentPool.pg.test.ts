@@ -1,24 +1,21 @@
+import { cleanUps } from '../../tools/server/testing/cleanUps.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import postgres from 'postgres'
-import { afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 
 /** A network that loses everything for a while. When it is well again, its old sockets stay silent, and nothing closes them. */
 
 const database = await testDatabase()
-leakGuard(database)
 
 const POOL_SIZE = 3
 const SILENCE_MS = 600
 
-const cleanUps: (() => Promise<unknown>)[] = []
-afterEach(async () => {
-  for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp()
-})
+const cleanUp = cleanUps()
 
 /** A pool behind a network, and its users without Lockstep. */
 interface Scene {
@@ -80,7 +77,7 @@ async function open(openPool: (url: string) => Opened): Promise<Scene> {
   const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432) })
   const opened = openPool(proxy.url(database.url))
   const lockstep = new Lockstep(opened.pool as pg.Pool, { silenceMs: SILENCE_MS, waitMs: 20_000 })
-  cleanUps.push(async () => {
+  cleanUp(async () => {
     proxy.cutAll()
     await proxy.close()
     await lockstep.close()
@@ -105,7 +102,7 @@ test('postgres.js: a connection that falls silent while it is asked for types is
   const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432) })
   const sql = postgres(proxy.url(database.url), { max: 1, backoff: () => 0.005, onnotice() {} })
   const lockstep = new Lockstep(sql, { silenceMs: SILENCE_MS, waitMs: 20_000 })
-  cleanUps.push(async () => {
+  cleanUp(async () => {
     await lockstep.close()
     await sql.end({ timeout: 1 })
     await proxy.close()
@@ -133,7 +130,7 @@ const { pooledUrl } = database
 test.skipIf(pooledUrl === undefined)('behind a pooler nobody is judged by the process ids that it shows', async () => {
   const pool = new pg.Pool({ connectionString: pooledUrl, max: 1 })
   const lockstep = new Lockstep(pool, { silenceMs: SILENCE_MS, waitMs: 20_000 })
-  cleanUps.push(async () => {
+  cleanUp(async () => {
     await lockstep.close()
     await pool.end()
   })

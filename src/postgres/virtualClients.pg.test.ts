@@ -5,8 +5,7 @@ import type pg from 'pg'
 import type { ReservedSql } from 'postgres'
 import { describe, expect, test } from 'vitest'
 import { loadOrm, ormsAreInstalled } from '../../tools/orms/load.ts'
-import { failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { failureOf, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   SavepointOpenError,
   TransactionControlError,
@@ -14,9 +13,7 @@ import {
   TransactionRolledBackError,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 type Answer = { rows: unknown[]; command: string }
 

@@ -1,15 +1,12 @@
 import postgres from 'postgres'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { lockRows, Lockstep, type Transaction } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** Orders of events that could break what lockRows promises. Each test makes its order happen; none hopes for it. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 beforeAll(() =>
   bench.admin.query(`
@@ -34,7 +31,7 @@ async function waits(pid: () => number): Promise<void> {
   const text = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`
   const look = async (): Promise<number | undefined> =>
     (await bench.admin.query<{ n: number }>(text, [pid()])).rows[0]?.n
-  await expect.poll(look, { interval: 5, timeout: 5000 }).toBe(1)
+  await expect.poll(look).toBe(1)
 }
 
 /** The transaction with something to be done after its first statement. */
@@ -148,7 +145,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
       await waits(() => pid)
       await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
       await bench.gone(pid)
-      await expect.poll(() => runs, { interval: 5 }).toBe(2)
+      await expect.poll(() => runs).toBe(2)
       await waits(() => pid)
     })
     await letGo.given
@@ -199,7 +196,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
 
 describe('our own columns are found', () => {
   async function renamed(work: (tx: Transaction) => Promise<unknown>): Promise<unknown> {
-    const sql = postgres(database.url, { max: 2, onnotice: () => {}, transform: postgres.pascal })
+    const sql = postgres(bench.url, { max: 2, onnotice: () => {}, transform: postgres.pascal })
     const lockstep = new Lockstep(sql)
     try {
       return await lockstep.transaction({}, work)

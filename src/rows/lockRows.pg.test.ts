@@ -1,6 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   InvalidOptionError,
   lockRows,
@@ -11,9 +10,7 @@ import {
 } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const A = '00000000-0000-4000-8000-00000000000a'
 const B = 'b0000000-0000-4000-8000-000000000000'
@@ -123,9 +120,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
       }),
     )
     const waiting = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE pid = ANY($1) AND wait_event_type = 'Lock'`
-    await expect
-      .poll(async () => (await bench.admin.query<{ n: number }>(waiting, [pids])).rows[0]?.n, { interval: 5 })
-      .toBe(2)
+    await expect.poll(async () => (await bench.admin.query<{ n: number }>(waiting, [pids])).rows[0]?.n).toBe(2)
     // Both stand before row 5; had one locked 6 or 7 first, this would find it.
     const free = await inTransaction((tx) => lockRows(tx, 'accounts', [6, 7], { skipLocked: true }))
     expect(free.skipped).toEqual([])
@@ -180,7 +175,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     })
     const waits = `SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1`
     await expect
-      .poll(async () => (await bench.admin.query(waits, [pid])).rows[0] as unknown, { interval: 5 })
+      .poll(async () => (await bench.admin.query(waits, [pid])).rows[0] as unknown)
       .toEqual({ wait_event_type: 'Lock' })
     letGo.give()
     await deleter

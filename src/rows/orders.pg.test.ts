@@ -1,6 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   lockRows,
   type Lockstep,
@@ -12,9 +11,7 @@ import { type EventMessage, on } from '../observe/index.ts'
 
 /** Rows of one table, found by two columns whose orders are opposite: each call is in order, and two of them can wait in a circle. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 beforeAll(() =>
   bench.admin.query(`
@@ -27,12 +24,7 @@ beforeAll(() =>
 /** Comes back when the backend waits for a row or for whoever has it. */
 async function waits(pid: () => number): Promise<void> {
   const text = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`
-  await expect
-    .poll(async () => (await bench.admin.query<{ n: number }>(text, [pid()])).rows[0]?.n, {
-      interval: 5,
-      timeout: 10_000,
-    })
-    .toBe(1)
+  await expect.poll(async () => (await bench.admin.query<{ n: number }>(text, [pid()])).rows[0]?.n).toBe(1)
 }
 
 /**

@@ -4,7 +4,7 @@ import postgresJs from 'postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { postgres } from '../../tools/brokers/postgres.ts'
 import { startProxy } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { signal } from '../../tools/server/testing/workbench.ts'
 import {
   type Delivery,
@@ -21,7 +21,6 @@ import { describeSink } from './sinks.conformance.ts'
 describeSink('PostgreSQL', () => benchOf(postgres, { again: 'kept out', tooLarge: 2_100_000 }))
 
 const database = await testDatabase()
-leakGuard(database)
 
 describe('the inbox of another database', () => {
   const pool = new pg.Pool({ connectionString: database.url, max: 6 })

@@ -283,7 +283,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     })
     const one = new Redis(own.port)
     await one.call('CLUSTER', ['ADDSLOTSRANGE', '0', '16383'])
-    await expect.poll(() => one.cluster('INFO'), { timeout: 10_000 }).toContain('cluster_state:ok')
+    await expect.poll(() => one.cluster('INFO')).toContain('cluster_state:ok')
     const client = new Cluster([{ host: '127.0.0.1', port: own.port }])
     try {
       const topic = newTopic()

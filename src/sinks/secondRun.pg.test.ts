@@ -1,16 +1,13 @@
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
 import { startWebhookReceiver } from '../../tools/server/webhook.ts'
 import type { Dispatcher, Lockstep } from '../index.ts'
 import { webhookSink } from './webhook.ts'
 
 /** A packaged sink serves one run() after the other, and several at once. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const SECRET = `whsec_${Buffer.alloc(32, 7).toString('base64')}`
 let number = 0
 

@@ -1,14 +1,11 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, TransactionControlError, TransactionEndedError, type Transaction } from '../index.ts'
 
 /** Statements that go together with COMMIT: with it or not at all. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
-const ROUTES = database.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
+const bench = await testBench()
+const ROUTES = bench.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
 const LOCK = { lock: key`Order:1` }
 
 beforeAll(() => bench.admin.query('CREATE TABLE numbered (n serial, id text UNIQUE DEFERRABLE INITIALLY DEFERRED)'))
@@ -18,7 +15,7 @@ const later = (tx: Transaction, id: string): Promise<void> => tx.queryAtCommit('
 const SETTINGS = DRIVERS.flatMap((driver) => ROUTES.map((route) => ({ driver, route })))
 describe.each(SETTINGS)('at COMMIT, $driver, $route', ({ driver, route }) => {
   const open = (): ReturnType<typeof bench.open> =>
-    bench.open(driver, { max: 2, ...(route === 'pooled' ? { url: database.pooledUrl as string } : {}) })
+    bench.open(driver, { max: 2, ...(route === 'pooled' ? { url: bench.pooledUrl as string } : {}) })
 
   test('they run after everything else, in their order', async () => {
     const { lockstep } = open()

@@ -1,31 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { afterEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
+import { describe, expect, test } from 'vitest'
+import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import { key } from '../index.ts'
 
 /** Interleavings of what is sent together with COMMIT: each breaks a promise until it is mended. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const LOCK = { lock: key`Order:1` }
 const INSERT = 'INSERT INTO notes VALUES ($1)'
-
-let ends: (() => unknown)[] = []
-afterEach(async () => {
-  const ending = ends
-  ends = []
-  for (const end of ending) await end()
-})
-
-async function session(): Promise<pg.Client> {
-  const client = new pg.Client({ connectionString: database.url })
-  await client.connect()
-  ends.push(() => client.end())
-  return client
-}
 
 describe.each(DRIVERS)('at COMMIT, %s', (driver) => {
   // The list of values is kept, not copied: a caller that fills the same list anew for each statement (tx.query() lets it) has the last
@@ -89,7 +72,7 @@ describe.each(DRIVERS)('at COMMIT, %s', (driver) => {
   // 4. The row is let go, and the server commits what was given up. tx.query() waits as long as it takes.
   test('a statement that waits at COMMIT for longer than silenceMs', async () => {
     const { lockstep } = bench.open(driver, { silenceMs: 400 })
-    const other = await session()
+    const other = await bench.session()
     await other.query(`BEGIN; INSERT INTO notes VALUES ('held')`)
     const settled: unknown[] = []
     const running = lockstep.transaction({ ...LOCK, retry: false }, async (tx) => {

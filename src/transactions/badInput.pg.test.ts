@@ -1,8 +1,7 @@
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
-import { type Client, DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type Client, DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   DriverUnsupportedError,
   InvalidKeyError,
@@ -18,9 +17,7 @@ import {
   type TransactionOptions,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const INVALID_KEY = 'LOCKSTEP_INVALID_KEY'
 const INVALID_OPTION = 'LOCKSTEP_INVALID_OPTION'
@@ -100,7 +97,7 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
   beforeEach(async () => {
     ran = 0
     proxy = await bench.proxy()
-    client = bench.open(driver, { url: proxy.url(database.url) })
+    client = bench.open(driver, { url: proxy.url(bench.url) })
   })
   afterEach(async () => {
     expect(ran).toBe(0)
@@ -222,15 +219,15 @@ describe('key`…`', () => {
 })
 
 describe('new Lockstep()', () => {
-  const pool = new pg.Pool({ connectionString: database.url })
+  const pool = new pg.Pool({ connectionString: bench.url })
 
   test.each<[string, unknown]>([
     ['nothing', undefined],
     ['null', null],
     ['an empty object', {}],
-    ['a URL', database.url],
+    ['a URL', bench.url],
     ['a function', () => undefined],
-    ['a single pg.Client', new pg.Client(database.url)],
+    ['a single pg.Client', new pg.Client(bench.url)],
   ])('refuses %s for a pool', (_, wrong) => {
     expect(() => new Lockstep(wrong as Pool)).toThrow(DriverUnsupportedError)
     expect(() => new Lockstep(wrong as Pool)).toThrow(expect.objectContaining({ code: 'LOCKSTEP_DRIVER_UNSUPPORTED' }))

@@ -10,16 +10,13 @@ import {
   note,
   pidOf,
   signal,
-  workbench,
+  testBench,
 } from '../../tools/server/testing/workbench.ts'
 import type { Proxy } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { LockAbortedError, LockstepClosedError, LockTimeoutError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 /** Longer than a test may take: what ends a wait in here is never the silence. */
 const FOR_EVER_MS = 120_000
@@ -32,7 +29,7 @@ async function warm(
   const { connections = 1, ...rest } = options
   const proxy = await bench.proxy()
   const client = bench.open(driver, {
-    url: proxy.url(database.url),
+    url: proxy.url(bench.url),
     max: connections,
     silenceMs: FOR_EVER_MS,
     ...rest,
@@ -223,7 +220,7 @@ describe.each(DRIVERS)('the attempts after the first, %s', (driver) => {
 
   test('have no more time than is left, where the function has not run', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 100 })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 100 })
     await lockstep.transaction({}, async () => undefined)
     proxy.silence()
     const failed = lockstep.transaction({ lock: 'Order:1', waitMs: 600, retry: { attempts: 1000 } }, async () => 1)

@@ -1,14 +1,11 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { type AnyClient, noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
-import { DRIVERS, failureOf, holding, note, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, holding, note, testBench } from '../../tools/server/testing/workbench.ts'
 import { Lockstep, type Transaction, TransactionEndedEarlyError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 /** Sends a statement where Lockstep sees a string: with this setting off, the server reads a backslash otherwise. */
 async function smuggle(client: AnyClient, control: string): Promise<void> {
@@ -134,7 +131,7 @@ describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver
 
 describe('pg: past every client of ours', () => {
   test('a COMMIT on the real client is found without a check, by the status that the server tells', async () => {
-    const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+    const pool = new pg.Pool({ connectionString: bench.url, max: 1 })
     const lockstep = new Lockstep(pool)
     let raw: pg.PoolClient | undefined
     pool.on('acquire', (client) => (raw = client))
@@ -207,7 +204,7 @@ describe.each(DRIVERS)('the check before COMMIT, %s', (driver) => {
 
   test('costs no round trip', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { max: 1, url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { max: 1, url: proxy.url(bench.url) })
     const trips = async (work: (tx: Transaction) => Promise<unknown>): Promise<number> => {
       const before = proxy.roundTrips
       await lockstep.transaction({ lock: 'Order:1' }, work)

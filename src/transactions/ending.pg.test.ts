@@ -1,8 +1,7 @@
 import pg from 'pg'
 import postgres from 'postgres'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, note, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, note, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   Lockstep,
   LockstepClosedError,
@@ -12,9 +11,7 @@ import {
   TransactionRolledBackError,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 beforeAll(async () => {
   await bench.admin.query(`
@@ -85,7 +82,7 @@ describe.each(DRIVERS)('a tx that has ended, %s', (driver) => {
 
 describe('tx.client', () => {
   test('pg: works inside, refuses after the end', async () => {
-    const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+    const pool = new pg.Pool({ connectionString: bench.url, max: 1 })
     const lockstep = new Lockstep(pool)
     const client = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const { rows } = await tx.client.query<{ pid: number }>('SELECT pg_backend_pid() AS pid')
@@ -100,7 +97,7 @@ describe('tx.client', () => {
   })
 
   test('postgres.js: works inside as a template and by unsafe(), refuses after the end', async () => {
-    const sql = postgres(database.url, { max: 1, onnotice: () => {} })
+    const sql = postgres(bench.url, { max: 1, onnotice: () => {} })
     const lockstep = new Lockstep(sql)
     const { kept, floating } = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const { client } = tx

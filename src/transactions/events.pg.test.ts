@@ -1,12 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, note, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, note, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { type EventName, events, on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 type Heard = readonly [EventName, Record<string, unknown>]
 
@@ -263,7 +260,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     ['it never arrived', 'client', 'rolledBack'],
   ] as const)('a COMMIT whose answer was lost: %s', async (_, side, outcome) => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     await lockstep.transaction({}, async () => undefined)
     const cut = (chunk: Buffer): 'cut-before' | 'forward' => {
       if (!chunk.includes('COMMIT\0')) return 'forward'

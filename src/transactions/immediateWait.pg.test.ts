@@ -1,5 +1,4 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import {
   type Client,
   DRIVERS,
@@ -9,22 +8,20 @@ import {
   note,
   pidOf,
   signal,
-  workbench,
+  testBench,
 } from '../../tools/server/testing/workbench.ts'
 import { key, LockAbortedError, LockstepClosedError, LockTimeoutError, type TransactionOptions } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** A key that was found taken a moment ago is waited for at once, without asking first. That way in has its own faults. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
-const ROUTES = database.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
+const bench = await testBench()
+const ROUTES = bench.pooledUrl === undefined ? (['direct'] as const) : (['direct', 'pooled'] as const)
 
 const SETTINGS = { lock_timeout: '7s', statement_timeout: '9s', client_connection_check_interval: '5s' }
 beforeAll(async () => {
   for (const [name, value] of Object.entries(SETTINGS)) {
-    await bench.admin.query(`ALTER DATABASE ${database.name} SET ${name} = '${value}'`)
+    await bench.admin.query(`ALTER DATABASE ${bench.name} SET ${name} = '${value}'`)
   }
 })
 const HOT = { lock: key`Order:hot` }
@@ -92,14 +89,13 @@ const SHOW = Object.keys(SETTINGS)
 
 describe.each(DRIVERS)('waiting at once, %s', (driver) => {
   test.each(ROUTES)('the settings of the wait are put back for the caller and for the session, %s', async (route) => {
-    const url = route === 'direct' ? database.url : (database.pooledUrl as string)
+    const url = route === 'direct' ? bench.url : (bench.pooledUrl as string)
     const client = bench.open(driver, { url, names: false })
     for (const slices of ['one slice', 'several']) {
       const atFirst = route === 'direct' ? /^BEGIN/ : /^ROLLBACK/
       const { shown, letGo } = await firstSlice(client, driver, atFirst)
       // The next slice begins with the rollback of this one.
-      if (slices === 'several')
-        await expect.poll(async () => (await waitingFor(1))[0], { timeout: 5000 }).toMatch(/^ROLLBACK/)
+      if (slices === 'several') await expect.poll(async () => (await waitingFor(1))[0]).toMatch(/^ROLLBACK/)
       await letGo()
       expect(await shown).toMatchObject({ rows: [SETTINGS] })
       expect(await client.query(`SELECT ${SHOW}`)).toEqual([SETTINGS])
@@ -159,41 +155,37 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     },
   )
 
-  test(
-    'ended in every way, a wait gives its place, its connection and its lock back',
-    { timeout: 60_000 },
-    async () => {
-      const proxy = await bench.proxy()
-      const client = bench.open(driver, { url: proxy.url(database.url), max: 4, names: false })
-      for (const end of ['abort', 'terminate', 'cut', 'abort', 'terminate', 'cut'] as const) {
-        const letGo = await hold(driver)
-        await learn(client)
-        const controller = new AbortController()
-        const waiter = client.lockstep.transaction({ ...HOT, signal: controller.signal }, (tx) => pidOf(tx))
-        const settled = waiter.catch((error: unknown) => error)
-        // At once, or, where the machine was slow and the key forgotten, after a question.
-        expect((await waitingFor(1))[0]).toMatch(/^(BEGIN|ROLLBACK)/)
-        if (end === 'abort') controller.abort()
-        if (end === 'cut') proxy.cutAll()
-        if (end === 'terminate') {
-          await bench.admin.query(
-            `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`,
-          )
-        }
-        if (end === 'abort') expect(await settled).toBeInstanceOf(LockAbortedError)
-        await letGo()
-        if (end !== 'abort') expect(await settled).toBeGreaterThan(0)
+  test('ended in every way, a wait gives its place, its connection and its lock back', async () => {
+    const proxy = await bench.proxy()
+    const client = bench.open(driver, { url: proxy.url(bench.url), max: 4, names: false })
+    for (const end of ['abort', 'terminate', 'cut', 'abort', 'terminate', 'cut'] as const) {
+      const letGo = await hold(driver)
+      await learn(client)
+      const controller = new AbortController()
+      const waiter = client.lockstep.transaction({ ...HOT, signal: controller.signal }, (tx) => pidOf(tx))
+      const settled = waiter.catch((error: unknown) => error)
+      // At once, or, where the machine was slow and the key forgotten, after a question.
+      expect((await waitingFor(1))[0]).toMatch(/^(BEGIN|ROLLBACK)/)
+      if (end === 'abort') controller.abort()
+      if (end === 'cut') proxy.cutAll()
+      if (end === 'terminate') {
+        await bench.admin.query(
+          `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`,
+        )
       }
-      // Two places in a pool of four: both are still there. Who has none waits 60 ms at a time.
-      const [one, two] = [await hold(driver), await hold(driver, key`Order:two`)]
-      const waiters = [HOT.lock, key`Order:two`].map((lock) =>
-        client.lockstep.transaction({ lock }, () => Promise.resolve(lock)),
-      )
-      for (const sent of await waitingFor(2)) expect(sent).not.toMatch(/lock_timeout = 60;/)
-      await Promise.all([one(), two()])
-      expect(await Promise.all(waiters)).toEqual(['Order:hot', 'Order:two'])
-    },
-  )
+      if (end === 'abort') expect(await settled).toBeInstanceOf(LockAbortedError)
+      await letGo()
+      if (end !== 'abort') expect(await settled).toBeGreaterThan(0)
+    }
+    // Two places in a pool of four: both are still there. Who has none waits 60 ms at a time.
+    const [one, two] = [await hold(driver), await hold(driver, key`Order:two`)]
+    const waiters = [HOT.lock, key`Order:two`].map((lock) =>
+      client.lockstep.transaction({ lock }, () => Promise.resolve(lock)),
+    )
+    for (const sent of await waitingFor(2)) expect(sent).not.toMatch(/lock_timeout = 60;/)
+    await Promise.all([one(), two()])
+    expect(await Promise.all(waiters)).toEqual(['Order:hot', 'Order:two'])
+  })
 
   test('close() ends it, and the server waits for nobody any more', async () => {
     const client = bench.open(driver, { names: false })
@@ -229,7 +221,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
 /** With which SQLSTATE the wait of a caller that aborts ends: 57014 where it was cancelled, 55P03 where its slice had to end first. */
 async function endOfAbortedWait(driver: (typeof DRIVERS)[number], connection: 'used' | 'new'): Promise<string> {
   const proxy = await bench.proxy()
-  const client = bench.open(driver, { url: proxy.url(database.url), names: false })
+  const client = bench.open(driver, { url: proxy.url(bench.url), names: false })
   const letGo = await hold(driver)
   await learn(client)
   const free = connection === 'new' ? await occupy(client) : undefined

@@ -11,9 +11,10 @@ import {
   holding,
   note,
   signal,
+  testBench,
   workbench,
 } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import {
   LockAbortedError,
   LockTimeoutError,
@@ -25,13 +26,10 @@ import { on } from '../observe/index.ts'
 
 /** Orders of events that once broke a promise. Each test makes its order happen; none hopes for it. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 /** Every session of it gives up on any lock after a moment, as a careful administrator may have set it for a role. */
 const hasty = await testDatabase()
-leakGuard(hasty)
 beforeAll(() => bench.admin.query(`ALTER DATABASE ${hasty.name} SET lock_timeout = '150ms'`))
 const hastyBench = workbench(hasty)
 
@@ -177,7 +175,6 @@ describe.each(DRIVERS)('a lock_timeout that strikes in a hand-over, %s', (driver
 describe.each(DRIVERS)('a pool that is used up, %s', (driver) => {
   test.each(['waitMs', 'signal'] as const)(
     'of two callers in one tick with one idle connection, the second is held to its %s',
-    { timeout: 5000 },
     async (limit) => {
       const client = bench.open(driver, { max: 2 })
       const { lockstep } = client
@@ -205,7 +202,7 @@ describe.each(DRIVERS)('a pool that is used up, %s', (driver) => {
     },
   )
 
-  test('waitMs: 0 ends all the same', { timeout: 5000 }, async () => {
+  test('waitMs: 0 ends all the same', async () => {
     const client = bench.open(driver, { max: 2 })
     await client.lockstep.transaction({}, async () => undefined)
     const returnToPool = await takeOut(client, 2)
@@ -218,7 +215,6 @@ describe.each(DRIVERS)('a pool that is used up, %s', (driver) => {
 
   test.each(['Order:1', 'Stock:1'] as const)(
     'two Locksteps on it, one inside the other: the inner one on %s ends, and close() too',
-    { timeout: 5000 },
     async (lock) => {
       const { lockstep, again } = bench.open(driver, { max: 1 })
       const inner = again()
@@ -232,7 +228,7 @@ describe.each(DRIVERS)('a pool that is used up, %s', (driver) => {
     },
   )
 
-  test('close() comes back however often it was called', { timeout: 5000 }, async () => {
+  test('close() comes back however often it was called', async () => {
     const client = bench.open(driver)
     const letGo = await holding(client.lockstep, 'Order:1')
     const first = client.lockstep.close()
@@ -280,7 +276,7 @@ describe.each(DRIVERS)("a wait that is longer than the role's own limits, %s", (
       for (const row of rows) begun.add(row.begun)
       return begun.size > 4 || rows.some((row) => row.long)
     }
-    await expect.poll(seen, { interval: 5, timeout: 5000 }).toBe(true)
+    await expect.poll(seen).toBe(true)
   }
 
   async function isKnown(setting: string): Promise<boolean> {
@@ -293,7 +289,7 @@ describe.each(DRIVERS)("a wait that is longer than the role's own limits, %s", (
   test.each(cases)('$setting, $isolation', async ({ setting, isolation }) => {
     // transaction_timeout came with PostgreSQL 17.
     if (!(await isKnown(setting))) return
-    const url = new URL(database.url)
+    const url = new URL(bench.url)
     url.searchParams.set('options', `-c ${setting}=200`)
     const waiter = bench.open(driver, { url: url.href })
     await waiter.lockstep.transaction({}, async () => undefined)

@@ -4,18 +4,14 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import type { ProxyConnection } from '../../tools/server/proxy.ts'
-import { DRIVERS, failureOf, note, pidOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, note, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { LockAbortedError, Lockstep, LockTimeoutError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** Answers that come late, never, or other than they were meant, at the one moment at which it matters. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
-const POLL = { interval: 5, timeout: 5000 }
 /** Long enough for an answer over loopback, short enough to wait for. */
 const SILENCE_MS = 300
 
@@ -48,7 +44,7 @@ afterEach(() => forgers.splice(0).forEach((each) => each.close()))
 
 /** A way to the server on which what is said can be put in other words. */
 async function forge(rewrite: { toServer: Rewrite; toClient?: Rewrite }): Promise<string> {
-  const { hostname, port } = new URL(database.url)
+  const { hostname, port } = new URL(bench.url)
   const sockets = new Set<Socket>()
   const listener = createServer((client) => {
     const server = connect(Number(port || 5432), hostname)
@@ -69,7 +65,7 @@ async function forge(rewrite: { toServer: Rewrite; toClient?: Rewrite }): Promis
   forgers.push({ close: () => (listener.close(), sockets.forEach((socket) => socket.destroy())) })
   listener.listen(0, '127.0.0.1')
   await once(listener, 'listening')
-  const forged = new URL(database.url)
+  const forged = new URL(bench.url)
   forged.hostname = '127.0.0.1'
   forged.port = String((listener.address() as AddressInfo).port)
   return forged.href
@@ -136,7 +132,7 @@ describe.each(DRIVERS)('COMMIT that is answered with an error, %s', (driver) => 
       const { rows } = await bench.admin.query('SELECT wait_event FROM pg_stat_activity WHERE pid = $1', [pid])
       return (rows[0] as { wait_event?: string } | undefined)?.wait_event
     }
-    await expect.poll(isCommitting, POLL).toBe('PgSleep')
+    await expect.poll(isCommitting).toBe('PgSleep')
     await bench.admin.query('SELECT pg_cancel_backend($1)', [pid])
     expect(await cancelled).toMatchObject({ code: '57014' })
     expect(await client.query('SELECT pg_backend_pid() AS pid')).toEqual([{ pid }])
@@ -178,7 +174,7 @@ describe('COMMIT that waits for a synchronous standby', () => {
     const waiting = async (pid: number): Promise<unknown> =>
       (await watcher.query(`SELECT wait_event AS event FROM pg_stat_activity WHERE pid = ${pid}`))[0]?.['event']
     for (const commit of commits) {
-      await expect.poll(() => waiting(commit.pid), POLL).toBe('SyncRep')
+      await expect.poll(() => waiting(commit.pid)).toBe('SyncRep')
       // By the second look it was given up for silent, and whatever is done to a session in progress has been done.
       const lookedUp = async (): Promise<number> => {
         const asked = `SELECT query_start::text AS at FROM pg_stat_activity
@@ -186,7 +182,7 @@ describe('COMMIT that waits for a synchronous standby', () => {
         for (const { at } of await watcher.query(asked)) commit.lookUps.add(at)
         return commit.lookUps.size
       }
-      await expect.poll(lookedUp, POLL).toBeGreaterThan(1)
+      await expect.poll(lookedUp).toBeGreaterThan(1)
       expect(await waiting(commit.pid)).toBe('SyncRep')
       expect(commit.settled).toBe(false)
     }
@@ -200,11 +196,10 @@ describe('COMMIT that waits for a synchronous standby', () => {
 describe.each(DRIVERS)('a connection that falls silent, %s', (driver) => {
   test.each([{ attempts: 1 }, { attempts: 3 }])(
     'in the question whether the server is ready, with %o: later calls ask anew',
-    { timeout: 25_000 },
     async (retry) => {
       const proxy = await bench.proxy()
       // What is being opened is left to postgres.js to give up.
-      const client = bench.open(driver, { url: proxy.url(database.url), silenceMs: SILENCE_MS, connectSeconds: 1 })
+      const client = bench.open(driver, { url: proxy.url(bench.url), silenceMs: SILENCE_MS, connectSeconds: 1 })
       await client.query('SELECT 1')
       proxy.silence()
       const during = client.lockstep.transaction({ waitMs: 2 * SILENCE_MS, retry }, async () => 'ran')
@@ -219,9 +214,9 @@ describe.each(DRIVERS)('a connection that falls silent, %s', (driver) => {
     },
   )
 
-  test('in the question who is in the way: the caller is told, and the key is free', { timeout: 10_000 }, async () => {
+  test('in the question who is in the way: the caller is told, and the key is free', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: SILENCE_MS })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: SILENCE_MS })
     await lockstep.transaction({}, async () => undefined)
     const [held, letGo] = [signal(), signal()]
     const holding = bench.open(driver).lockstep.transaction({ lock: 'Order:1' }, async () => {
@@ -257,7 +252,7 @@ const WAITER = `
 describe.each(DRIVERS)('a cancel that comes late, %s', (driver) => {
   test('because it was stuck on the wire: hits nobody', async () => {
     const proxy = await bench.proxy()
-    const client = bench.open(driver, { url: proxy.url(database.url), max: 3, silenceMs: SILENCE_MS })
+    const client = bench.open(driver, { url: proxy.url(bench.url), max: 3, silenceMs: SILENCE_MS })
     const { lockstep } = client
     // From the second transaction on, the connection is known to be direct.
     await Promise.all([1, 2, 3].map(() => lockstep.transaction({}, (tx) => tx.query('SELECT pg_sleep(0.01)'))))
@@ -293,7 +288,7 @@ describe.each(DRIVERS)('a cancel that comes late, %s', (driver) => {
 
   test('because the pool had no connection for it: is not sent at all', async () => {
     const proxy = await bench.proxy()
-    const client = bench.open(driver, { url: proxy.url(database.url), max: 2 })
+    const client = bench.open(driver, { url: proxy.url(bench.url), max: 2 })
     const { lockstep } = client
     await Promise.all([1, 2].map(() => lockstep.transaction({}, (tx) => tx.query('SELECT 1'))))
     const [held, letGo, busy, finish] = [signal(), signal(), signal(), signal()]

@@ -1,11 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { type Lockstep, NestedTransactionError } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 type Add = <T>(job: () => Promise<T>) => Promise<T>
 

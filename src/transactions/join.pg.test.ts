@@ -1,7 +1,6 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   DriverUnsupportedError,
   JoinRefusedError,
@@ -10,9 +9,7 @@ import {
   TransactionControlError,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 async function settingOf(tx: Transaction, name: string): Promise<unknown> {
   return (await tx.query<{ value: string }>('SELECT current_setting($1) AS value', [name])).rows[0]?.value

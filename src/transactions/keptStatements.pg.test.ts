@@ -1,14 +1,11 @@
 import { beforeAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Transaction } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** Statements that a server process keeps for the pg driver: quicker, and never in the way. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 beforeAll(() => bench.admin.query('CREATE SCHEMA aside'))
 
@@ -39,10 +36,10 @@ describe('kept statements', () => {
     expect(await numbers('kept')).toEqual([1, 2, 3, 4, 5, 6])
   })
 
-  test.runIf(database.pooledUrl !== undefined)(
+  test.runIf(bench.pooledUrl !== undefined)(
     'a pooler gets none: the next transaction has another server process',
     async () => {
-      const { lockstep } = bench.open('pg', { max: 1, url: database.pooledUrl as string })
+      const { lockstep } = bench.open('pg', { max: 1, url: bench.pooledUrl as string })
       for (let n = 0; n < 4; n++) {
         await lockstep.transaction({ lock: key`Order:${n}` }, async (tx) => {
           expect(await keptBy(tx)).toBe(0)

@@ -3,14 +3,13 @@ import postgres from 'postgres'
 import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { startIneffectiveLocks } from '../../tools/server/ineffectiveLocks.ts'
 import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { LocksIneffectiveError } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 import type { LockstepOptions } from '../lockstepOptions.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const admin = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => admin.end())
 
@@ -132,7 +131,7 @@ describe.each(DRIVERS)('with %s', (driver) => {
       proxy.roundTrips = 0
       await transact(lockstep)
       expect(proxy.roundTrips).toBeLessThan(first)
-      await expect.poll(trials, { timeout: 20_000 }).toMatchObject([{ connections: 2 }])
+      await expect.poll(trials).toMatchObject([{ connections: 2 }])
     })
   })
 

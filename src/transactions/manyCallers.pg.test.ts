@@ -1,7 +1,7 @@
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
 import { key } from '../locks/index.ts'
 
@@ -9,7 +9,6 @@ const CALLERS = 500
 const POOL_SIZE = 10
 
 const database = await testDatabase()
-leakGuard(database)
 const admin = new pg.Pool({ connectionString: database.url })
 const pool = new pg.Pool({ connectionString: database.url, max: POOL_SIZE })
 const sql = postgres(database.url, { max: POOL_SIZE, onnotice: () => undefined })

@@ -1,11 +1,8 @@
 import { expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { type Key, key, QueueFullError } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 function outcomeOf(call: Promise<unknown>): Promise<unknown> {
   return call.catch((error: unknown) => error)
@@ -40,7 +37,7 @@ test.each(['pg', 'postgres.js'] as const)(
 
 test('callers that wait for the first answer of a server that is away are limited', async () => {
   const proxy = await bench.proxy()
-  const { lockstep } = bench.open('pg', { url: proxy.url(database.url), maxQueue: 1 })
+  const { lockstep } = bench.open('pg', { url: proxy.url(bench.url), maxQueue: 1 })
   proxy.onClientData(() => 'hold')
   const leaving = new AbortController()
   const ask = (id: number): Promise<unknown> =>

@@ -6,9 +6,8 @@ import {
   pidOf,
   signal,
   type Signal,
-  workbench,
+  testBench,
 } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import {
   InvalidOptionError,
   NestedTransactionError,
@@ -17,9 +16,7 @@ import {
   TransactionRolledBackError,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
   test('with a held lock it is a savepoint: what it did is undone when it throws, and the outer goes on', async () => {

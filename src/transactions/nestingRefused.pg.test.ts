@@ -1,12 +1,10 @@
 import { describe, expect, test } from 'vitest'
 import { DRIVERS, failureOf, holding, note, signal, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { InvalidOptionError, LockTimeoutError, NestedTransactionError } from '../index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const elsewhere = await testDatabase()
-leakGuard(elsewhere)
 const bench = workbench(database)
 
 describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same Lockstep, %s', (driver) => {

@@ -3,13 +3,10 @@ import type { Sql } from 'postgres'
 import { describe, expect, test } from 'vitest'
 import { ormsAreInstalled } from '../../tools/orms/load.ts'
 import { orms } from '../../tools/orms/orms.ts'
-import { type DriverName, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type DriverName, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import { SavepointOpenError, TransactionControlError, TransactionRolledBackError } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 /** Whether another session can have the lock. */
 async function isFree(driver: DriverName): Promise<boolean> {

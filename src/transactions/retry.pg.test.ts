@@ -4,20 +4,17 @@ import {
   type Client,
   DRIVERS,
   failureOf,
+  firstCall,
   note,
   pidOf,
   type Signal,
   signal,
-  workbench,
-  firstCall,
+  testBench,
 } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { CommitOutcomeUnknownError, ConnectionLostError, RetriesExhaustedError, type Transaction } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 beforeAll(async () => {
   await bench.admin.query('CREATE TABLE doctors (name text PRIMARY KEY, on_call boolean NOT NULL)')
@@ -250,7 +247,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
 
   test('one that falls silent while it opens is given up, and another is tried', async () => {
     const proxy = await bench.proxy()
-    const url = proxy.url(database.url)
+    const url = proxy.url(bench.url)
     const { lockstep } = bench.open(driver, { url, silenceMs: 300 })
     await firstCall(lockstep)
     for (const connection of proxy.connections) connection.silence()
@@ -269,7 +266,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
 
   test('one that falls silent in the very first question does not stop all later calls', async () => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url), silenceMs: 50 })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 50 })
     proxy.onClientData((chunk, connection) => {
       if (!chunk.includes('migrations')) return 'forward'
       proxy.onClientData(undefined)
@@ -289,7 +286,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
     ['before it was answered', 'server', ['written']],
   ] as const)('cut in COMMIT %s, with retry: false: nobody claims to know', async (_, side, written) => {
     const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(database.url) })
+    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     await lockstep.transaction({}, async () => undefined)
     let runs = 0
     const failed = lockstep.transaction({ lock: 'Order:1', retry: false }, async (tx) => {

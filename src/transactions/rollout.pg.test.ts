@@ -1,23 +1,17 @@
-import { afterEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, holding, workbench } from '../../tools/server/testing/workbench.ts'
+import { describe, expect, test } from 'vitest'
+import { DRIVERS, failureOf, holding, testBench } from '../../tools/server/testing/workbench.ts'
 import { InvalidOptionError, LockTimeoutError, NestedTransactionError } from '../index.ts'
 import { key } from '../locks/index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
-const stops: (() => void)[] = []
-afterEach(() => stops.splice(0).forEach((stop) => stop()))
+const bench = await testBench()
 
 const TRANSFER = key`Transfer:${1}`
 const nothing = (): Promise<void> => Promise.resolve()
-const POLL = { interval: 10, timeout: 8000 }
 
 function heard(): EventMessage<'lock.wouldWait'>[] {
   const events: EventMessage<'lock.wouldWait'>[] = []
-  stops.push(on('lock.wouldWait', (event) => events.push(event)))
+  bench.cleanUp(on('lock.wouldWait', (event) => events.push(event)))
   return events
 }
 
@@ -41,7 +35,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
       await other.transaction({ lock: TRANSFER, waitMs: 0, isolation }, nothing)
       await other.transaction({ lock: key`Transfer:${2}`, waitMs: 0, isolation }, nothing)
       await letGo()
-      await expect.poll(() => events, POLL).toHaveLength(1)
+      await expect.poll(() => events).toHaveLength(1)
       expect(events[0]).toMatchObject({ schema: 'lockstep', key: TRANSFER, granted: true })
       expect(events[0]?.waitMs).toBeGreaterThan(0)
     },
@@ -54,7 +48,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     await one.transaction({ lockShared: TRANSFER }, () => other.transaction({ lockShared: TRANSFER }, nothing))
     await one.transaction({ lockShared: key`Read:${1}` }, () => other.transaction({ lock: key`Read:${1}` }, nothing))
     await one.transaction({ lock: key`Write:${1}` }, () => other.transaction({ lockShared: key`Write:${1}` }, nothing))
-    await expect.poll(() => events.map((event) => event.key).toSorted(), POLL).toEqual(['Read:1', 'Write:1'])
+    await expect.poll(() => events.map((event) => event.key).toSorted()).toEqual(['Read:1', 'Write:1'])
   })
 
   test('a mode for each prefix: some keys of one call are locked, others are not', async () => {
@@ -66,7 +60,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     await other.transaction({ lock: [key`Order:${1}`, key`Wallet:${1}`], waitMs: 0 }, nothing)
     expect(await failureOf(other.transaction({ lock: TRANSFER, waitMs: 0 }, nothing))).toBeInstanceOf(LockTimeoutError)
     await letGo()
-    await expect.poll(() => events.map((event) => event.key), POLL).toEqual(['Order:1'])
+    await expect.poll(() => events.map((event) => event.key)).toEqual(['Order:1'])
   })
 
   test('nesting goes by what was declared, not by what is locked', async () => {
@@ -92,9 +86,9 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     }
     expect(await isLocked()).toBe(true)
     await one.rollout.set('Transfer:', 'off', { reason: 'trying it out' })
-    await expect.poll(isLocked, POLL).toBe(false)
+    await expect.poll(isLocked).toBe(false)
     await one.rollout.set('Transfer:', { percent: 100 })
-    await expect.poll(isLocked, POLL).toBe(true)
+    await expect.poll(isLocked).toBe(true)
     expect(await other.rollout.list()).toMatchObject([{ prefix: 'Transfer:', mode: { percent: 100 }, reason: '' }])
     expect(await other.rollout.unset('Transfer:')).toBe(true)
     expect(await other.rollout.unset('Transfer:')).toBe(false)
@@ -105,23 +99,23 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     const warnings: Error[] = []
     const onWarning = (warning: Error): void => void warnings.push(warning)
     process.on('warning', onWarning)
-    stops.push(() => process.off('warning', onWarning))
+    bench.cleanUp(() => process.off('warning', onWarning))
     const events: EventMessage<'rollout.switchedBack'>[] = []
-    stops.push(on('rollout.switchedBack', (event) => events.push(event)))
+    bench.cleanUp(on('rollout.switchedBack', (event) => events.push(event)))
     const options = { rollout: 'database', switchBack: { waitMs: 50 } } as const
     const one = bench.open(driver, options).lockstep
     const other = bench.open(driver, options).lockstep
     const letGo = await holding(one, TRANSFER)
     const waiting = other.transaction({ lock: TRANSFER }, nothing)
-    await expect.poll(() => events, POLL).toHaveLength(1)
+    await expect.poll(() => events).toHaveLength(1)
     expect(events[0]).toMatchObject({ schema: 'lockstep', prefix: 'Transfer:' })
     expect(events[0]?.reason).toContain('longer than 50 ms')
-    await expect.poll(() => warnings.map((each) => each.name), POLL).toContain('LockstepRollout')
+    await expect.poll(() => warnings.map((each) => each.name)).toContain('LockstepRollout')
     await letGo()
     await waiting
     const letGoAgain = await holding(one, TRANSFER)
     await expect
-      .poll(() => other.transaction({ lock: TRANSFER, waitMs: 0 }, () => Promise.resolve('passed')), POLL)
+      .poll(() => other.transaction({ lock: TRANSFER, waitMs: 0 }, () => Promise.resolve('passed')))
       .toBe('passed')
     await letGoAgain()
     expect(await one.rollout.list()).toMatchObject([
@@ -132,7 +126,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
 
   test('too many failures switch a prefix back, without a database rule in this process alone', async () => {
     const events: EventMessage<'rollout.switchedBack'>[] = []
-    stops.push(on('rollout.switchedBack', (event) => events.push(event)))
+    bench.cleanUp(on('rollout.switchedBack', (event) => events.push(event)))
     const tried = bench.open(driver, { rollout: 'on', switchBack: { failurePercent: 5 } }).lockstep
     const letGo = await holding(bench.open(driver).lockstep, TRANSFER)
     for (let call = 0; call < 18; call++) await tried.transaction({ lock: key`Transfer:${call + 2}` }, nothing)
@@ -140,14 +134,14 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
       expect(events).toEqual([])
       await failureOf(tried.transaction({ lock: TRANSFER, waitMs: 0 }, nothing))
     }
-    await expect.poll(() => events.map((event) => event.prefix), POLL).toEqual(['Transfer:'])
+    await expect.poll(() => events.map((event) => event.prefix)).toEqual(['Transfer:'])
     await tried.transaction({ lock: TRANSFER, waitMs: 0 }, nothing)
     await letGo()
   })
 
   test('errors of the function itself are no failures of the lock', async () => {
     const events: unknown[] = []
-    stops.push(on('rollout.switchedBack', (event) => events.push(event)))
+    bench.cleanUp(on('rollout.switchedBack', (event) => events.push(event)))
     const { lockstep } = bench.open(driver, { rollout: 'on', switchBack: { failurePercent: 5, waitMs: 10_000 } })
     for (let call = 0; call < 30; call++) {
       await failureOf(lockstep.transaction({ lock: TRANSFER }, () => Promise.reject(new Error('insufficient funds'))))

@@ -7,9 +7,8 @@ import {
   pidOf,
   type Signal,
   signal,
-  workbench,
+  testBench,
 } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import {
   ConnectionLostError,
   SavepointOpenError,
@@ -18,9 +17,7 @@ import {
   TransactionRolledBackError,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 /** Calls it where it runs in no transaction's async context, as a loader does that collects the queries of many callers. */
 class Loader {

@@ -1,13 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type AnyClient, noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
-import { type DriverName, DRIVERS, note, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { type DriverName, DRIVERS, note, testBench } from '../../tools/server/testing/workbench.ts'
 import type { Transaction } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 /** What a part of a transaction does. `id` is filled in before it runs. */
 type Part =
@@ -116,7 +113,7 @@ class Runner {
 }
 
 describe.each(DRIVERS)('any program of savepoints and clients, %s', (driver) => {
-  test('keeps what every scope around it has kept, and nothing else', { timeout: 120_000 }, async () => {
+  test('keeps what every scope around it has kept, and nothing else', async () => {
     const { lockstep } = bench.open(driver)
     await fc.assert(
       fc.asyncProperty(program, async (wanted) => {

@@ -1,13 +1,12 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { holding } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
 import { key } from '../locks/index.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const admin = new pg.Pool({ connectionString: database.url })
 const pools: pg.Pool[] = [admin]
 afterAll(() => Promise.all(pools.map((pool) => pool.end())))

@@ -6,13 +6,12 @@ import { afterAll, beforeEach, describe, expect, test } from 'vitest'
 import { startIneffectiveLocks } from '../../tools/server/ineffectiveLocks.ts'
 import { startPostgres } from '../../tools/server/postgres.ts'
 import { type Proxy, type ProxyConnection, startProxy } from '../../tools/server/proxy.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { LocksIneffectiveError } from '../errors.ts'
 import { key } from '../locks/index.ts'
 import { Lockstep } from '../lockstep.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const admin = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => admin.end())
 
@@ -56,7 +55,7 @@ describe('a pool that is busy', () => {
       expect(await transact(lockstep)).toBe('inside')
       expect(await trials()).toEqual([1])
       taken.release()
-      await expect.poll(trials, { timeout: 20_000 }).toEqual([2])
+      await expect.poll(trials).toEqual([2])
     })
   })
 
@@ -177,7 +176,7 @@ test('an incarnation that had ended and comes back is another server: the locks 
     }
     await transact(lockstep)
     // On a busy machine the first trial can have had one connection. The repetition in the background keeps connections from the pool.
-    await expect.poll(trials, { timeout: 20_000 }).toEqual([2])
+    await expect.poll(trials).toEqual([2])
     await expect.poll(() => pool.totalCount - pool.idleCount).toBe(0)
     const { rows } = await admin.query<{ value: string }>('SELECT value FROM lockstep.incarnation')
     // A crash, or a standby that was promoted: the same server goes on.

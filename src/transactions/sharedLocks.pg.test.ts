@@ -1,6 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lockstep, RetriesExhaustedError, type Transaction, type TransactionOptions } from '../index.ts'
 import { on } from '../observe/index.ts'
 
@@ -9,9 +8,7 @@ import { on } from '../observe/index.ts'
  * fails. Holders of the shared lock run side by side: between those that write, PostgreSQL decides, as if there were no lock.
  */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const RATES = key`Rates:global`
 

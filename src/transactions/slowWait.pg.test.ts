@@ -1,14 +1,9 @@
-import { afterEach, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { describe, expect, test } from 'vitest'
+import { DRIVERS, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { key } from '../locks/index.ts'
 import { type EventMessage, on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
-const stops: (() => void)[] = []
-afterEach(() => stops.splice(0).forEach((stop) => stop()))
+const bench = await testBench()
 
 const LOCK = key`Slow:${1}`
 const nothing = (): Promise<void> => Promise.resolve()
@@ -16,7 +11,7 @@ const nothing = (): Promise<void> => Promise.resolve()
 describe.each(DRIVERS)('slow waits, %s', (driver) => {
   test('at the server: told while it lasts, with the key, the time and the holder', async () => {
     const events: EventMessage<'lock.slow'>[] = []
-    stops.push(on('lock.slow', (event) => events.push(event)))
+    bench.cleanUp(on('lock.slow', (event) => events.push(event)))
     // Long enough to have come to the server by then, on a busy machine too.
     const waiter = bench.open(driver, { slowWaitMs: 2000 }).lockstep
     // All its connections are open, so that one is idle for the question who is in the way.
@@ -36,7 +31,7 @@ describe.each(DRIVERS)('slow waits, %s', (driver) => {
     })
     await held.given
     const waiting = waiter.transaction({ lock: LOCK }, nothing)
-    await expect.poll(() => events, { interval: 5, timeout: 5000 }).toHaveLength(1)
+    await expect.poll(() => events).toHaveLength(1)
     expect(events[0]).toMatchObject({ schema: 'lockstep', keys: [LOCK], sharedKeys: [], waitedFor: 'server' })
     expect(events[0]?.waitedMs).toBeGreaterThanOrEqual(1999)
     expect(events[0]?.holders).toMatchObject([{ where: 'server', key: LOCK }])
@@ -47,14 +42,14 @@ describe.each(DRIVERS)('slow waits, %s', (driver) => {
   test('in this process: the callers ahead are the holder', async () => {
     const events: EventMessage<'lock.slow'>[] = []
     // The first one may be slow as well, with connecting.
-    stops.push(on('lock.slow', (event) => void (event.waitedFor === 'process' && events.push(event))))
+    bench.cleanUp(on('lock.slow', (event) => void (event.waitedFor === 'process' && events.push(event))))
     const { lockstep } = bench.open(driver, { slowWaitMs: 40 })
     const letGo = signal()
     const callers = [
       lockstep.transaction({ lock: LOCK }, () => letGo.given),
       lockstep.transaction({ lock: LOCK }, nothing),
     ]
-    await expect.poll(() => events, { interval: 5, timeout: 5000 }).toHaveLength(1)
+    await expect.poll(() => events).toHaveLength(1)
     expect(events[0]).toMatchObject({ waitedFor: 'process', holders: [{ where: 'process', key: LOCK }] })
     letGo.give()
     await Promise.all(callers)
@@ -62,7 +57,7 @@ describe.each(DRIVERS)('slow waits, %s', (driver) => {
 
   test('a wait that is over before is not slow', async () => {
     const events: unknown[] = []
-    stops.push(on('lock.slow', (event) => events.push(event)))
+    bench.cleanUp(on('lock.slow', (event) => events.push(event)))
     const { lockstep } = bench.open(driver, { slowWaitMs: 60_000 })
     await Promise.all([lockstep.transaction({ lock: LOCK }, nothing), lockstep.transaction({ lock: LOCK }, nothing)])
     expect(events).toEqual([])

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { scanStatements } from './statementScanner.ts'
 
-const database = await testDatabase()
+const database = await testDatabase({ leakGuard: false })
 const client = new pg.Client({ connectionString: database.url })
 beforeAll(() => client.connect())
 afterAll(() => client.end())

@@ -1,13 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, signal, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { LockAbortedError, LockTimeoutError, StrategyUnsupportedError } from '../index.ts'
 import { key } from '../locks/index.ts'
 import { on } from '../observe/index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const nothing = (): Promise<void> => Promise.resolve()
 let number = 0
@@ -101,7 +98,7 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
       .poll(async () => {
         const { rows } = await bench.admin.query(
           `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = $1`,
-          [database.name],
+          [bench.name],
         )
         return rows.length
       })

@@ -214,7 +214,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
           return rowCount
         }
         // The caller does not wait for a server that is slow to end its wait.
-        await expect.poll(waiters, { interval: 5, timeout: 10_000 }).toBe(0)
+        await expect.poll(waiters).toBe(0)
         await letGo()
         await one.transaction({ lock, waitMs: 0 }, nothing)
       },

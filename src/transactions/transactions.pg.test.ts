@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { lockSuite } from './transactions.conformance.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 
 lockSuite(database, { driver: 'pg', route: 'direct' })
 lockSuite(database, { driver: 'postgres', route: 'direct' })

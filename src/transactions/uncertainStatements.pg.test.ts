@@ -1,25 +1,17 @@
 import pg from 'pg'
 import postgres from 'postgres'
-import { afterEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { clientOf, noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
-import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import { Lockstep, type Transaction, TransactionRolledBackError } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
-
-const closing: (() => Promise<void>)[] = []
-afterEach(async () => {
-  for (const close of closing.splice(0)) await close()
-})
+const bench = await testBench()
 
 /** A Lockstep whose driver gives up on a statement by itself: by its clock, or because it cannot read the answer. */
 function impatient(): Lockstep {
-  const pool = new pg.Pool({ connectionString: database.url, max: 2 })
+  const pool = new pg.Pool({ connectionString: bench.url, max: 2 })
   const lockstep = new Lockstep(pool, { silenceMs: 5000 })
-  closing.push(() => lockstep.close().then(() => pool.end()))
+  bench.cleanUp(() => lockstep.close().then(() => pool.end()))
   return lockstep
 }
 
@@ -73,9 +65,9 @@ describe('a client-side timeout that the function catches, pg', () => {
   })
 
   test('with query_timeout on the whole pool, tx.query() included', async () => {
-    const pool = new pg.Pool({ connectionString: database.url, max: 2, query_timeout: 400 })
+    const pool = new pg.Pool({ connectionString: bench.url, max: 2, query_timeout: 400 })
     const lockstep = new Lockstep(pool, { silenceMs: 5000 })
-    closing.push(() => lockstep.close().then(() => pool.end()))
+    bench.cleanUp(() => lockstep.close().then(() => pool.end()))
     let runs = 0
     const swallowing = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       runs++
@@ -141,9 +133,9 @@ describe('an answer that the driver cannot read', () => {
         return value
       },
     }
-    const sql = postgres(database.url, { max: 2, onnotice: () => undefined, types: { unreadable } })
+    const sql = postgres(bench.url, { max: 2, onnotice: () => undefined, types: { unreadable } })
     const lockstep = new Lockstep(sql)
-    closing.push(() => lockstep.close().then(() => sql.end({ timeout: 0.1 })))
+    bench.cleanUp(() => lockstep.close().then(() => sql.end({ timeout: 0.1 })))
     const swallowing = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const text = `INSERT INTO notes VALUES ('unread') RETURNING id`
       const asking = by === 'tx.client' ? tx.client.unsafe(text) : tx.query(text)

@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { type AnyClient, noteBy, ofTransaction } from '../../tools/server/testing/clientOf.ts'
-import { DRIVERS, failureOf, note, workbench } from '../../tools/server/testing/workbench.ts'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   SavepointOpenError,
   TransactionControlError,
@@ -9,9 +8,7 @@ import {
   TransactionRolledBackError,
 } from '../index.ts'
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
   /** Whether another session can have the lock. */

@@ -2,10 +2,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Proxy, startProxy, type Verdict } from './proxy.ts'
-import { leakGuard, testDatabase } from './testDatabase.ts'
+import { testDatabase } from './testDatabase.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const observer = new pg.Pool({ connectionString: database.url })
 afterAll(() => observer.end())
 await observer.query('create table done (what text)')

@@ -1,9 +1,8 @@
 import pg from 'pg'
 import { afterAll, expect, inject, test } from 'vitest'
-import { leakGuard, testDatabase } from './testDatabase.ts'
+import { testDatabase } from './testDatabase.ts'
 
 const database = await testDatabase()
-leakGuard(database)
 const direct = new pg.Pool({ connectionString: database.url })
 afterAll(() => direct.end())
 

@@ -15,15 +15,15 @@ export interface TestDatabase {
 }
 
 /**
- * A database for this test file alone, dropped after its last test together with whatever is still connected.
+ * A database for this test file alone, dropped after its last test together with whatever is still connected. Before that, `leakGuard`
+ * looks for locks and transactions that the file has left behind.
  *
  * @example
  * const database = await testDatabase()
- * leakGuard(database)
  * const pool = new pg.Pool({ connectionString: database.url })
  * afterAll(() => pool.end())
  */
-export async function testDatabase(): Promise<TestDatabase> {
+export async function testDatabase(options: { readonly leakGuard?: boolean } = {}): Promise<TestDatabase> {
   const adminUrl = inject('adminUrl')
   const pooledAdminUrl = inject('pooledAdminUrl')
   const name = `lockstep_test_${process.pid}_${Date.now().toString(36)}_${Math.random().toString(36).slice(2, 6)}`
@@ -31,6 +31,7 @@ export async function testDatabase(): Promise<TestDatabase> {
   // file registers later, such as its pool's end, comes before.
   afterAll(() => asAdmin(adminUrl, (admin) => dropDatabase(admin, name)))
   await asAdmin(adminUrl, (admin) => copyTemplate(admin, name, inject('templateDatabase')))
+  if (options.leakGuard !== false) leakGuard({ name, adminUrl })
   return {
     name,
     adminUrl,
@@ -41,7 +42,7 @@ export async function testDatabase(): Promise<TestDatabase> {
 
 /** Sessions that are just ending get a moment: a client whose session is terminated meanwhile would report an error that nobody expects. */
 async function dropDatabase(admin: pg.Client, name: string): Promise<void> {
-  for (let attempt = 1; attempt <= 10; attempt++) {
+  for (let attempt = 1; attempt <= 100; attempt++) {
     const { rowCount } = await admin.query('select from pg_stat_activity where datname = $1', [name])
     if (rowCount === 0) break
     await delay(30)
@@ -62,7 +63,7 @@ async function copyTemplate(admin: pg.Client, name: string, template: string): P
   }
 }
 
-const leakGraceMs = 2_000
+const leakGraceMs = 20_000
 
 interface Leak {
   readonly kind: string
@@ -83,10 +84,9 @@ const leaks = `
 
 /**
  * Fails the file when, after its last test, an advisory lock is still held in its database or a session still sits in
- * a transaction. They get 2 s to go away, since a backend notices its client's death only a moment later. Call it right
- * after `testDatabase`, before anything that registers an `afterAll` of its own.
+ * a transaction. They get a while to go away, since a backend notices its client's death only a moment later.
  */
-export function leakGuard(database: TestDatabase): void {
+function leakGuard(database: Pick<TestDatabase, 'name' | 'adminUrl'>): void {
   afterAll(() =>
     asAdmin(database.adminUrl, async (admin) => {
       const deadline = performance.now() + leakGraceMs
@@ -116,6 +116,7 @@ export async function testServer(): Promise<TestDatabase> {
   await asAdmin(adminUrl, (admin) => admin.query(`create database ${name}`))
   const url = withDatabase(adminUrl, name)
   await prepareTemplate(url)
+  leakGuard({ name, adminUrl })
   return { name, adminUrl, url, pooledUrl: undefined }
 }
 

@@ -1,29 +1,38 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { DispatcherOptions, Lockstep, OutboxEvent, SinkFunction } from '../../../src/index.ts'
+import {
+  type DispatcherOptions,
+  type Lockstep,
+  type OutboxEvent,
+  OutboxRebaseNeededError,
+  type SinkFunction,
+} from '../../../src/index.ts'
+
+export type DispatchingOptions = Partial<DispatcherOptions> & { readonly sink?: SinkFunction }
 
 /** A dispatcher that runs in the test, and what it has delivered. */
 export interface Dispatching {
   /** `topic/key#seq`, in the order of delivery; a tombstone has a cross behind it. */
   readonly delivered: string[]
+  /** The same as `key#seq`. */
+  readonly names: string[]
   readonly events: OutboxEvent[]
-  /** Comes back when so many were delivered. */
+  /** Resolves when run() has ended, with its error if it had one. */
+  readonly ended: Promise<unknown>
+  /** Resolves when so many were delivered. */
   until(count: number): Promise<void>
-  /** Stops it, and waits until it has ended. */
+  /** Stops it, and waits until it has ended. Throws its error, unless that says that the outbox needs a rebase. */
   stop(): Promise<void>
 }
 
-/** Runs a dispatcher that notes what it delivers. `sink` may refuse. */
-export function dispatching(
-  lockstep: Lockstep,
-  options: Partial<DispatcherOptions> & { readonly sink?: SinkFunction } = {},
-): Dispatching {
+/** Runs a dispatcher that notes what it delivers. `sink` can refuse. */
+export function dispatching(lockstep: Lockstep, options: DispatchingOptions = {}): Dispatching {
   const stopping = new AbortController()
-  const delivered: string[] = []
-  const events: OutboxEvent[] = []
+  const [delivered, names, events]: [string[], string[], OutboxEvent[]] = [[], [], []]
   const { sink, ...rest } = options
   const running = lockstep.outbox
     .dispatcher({
-      ttlMs: 2000,
+      // Longer than any pause of a busy machine: a shard that changes hands delivers twice.
+      ttlMs: 30_000,
       backoffMs: { first: 10, longest: 50 },
       ...rest,
       async sink(batch, context) {
@@ -31,24 +40,27 @@ export function dispatching(
         batch.forEach((event, place) => {
           if (answers[place] !== 'sent') return
           events.push(event)
+          names.push(`${event.key}#${event.seq}`)
           delivered.push(`${event.topic}/${event.key}#${event.seq}${event.tombstone === undefined ? '' : '†'}`)
         })
         return answers
       },
     })
     .run({ signal: stopping.signal })
-  // Whoever stops it hears of the error.
-  running.catch(() => undefined)
+  const finished = running.catch((error: unknown) => error)
   return {
     delivered,
+    names,
     events,
+    ended: finished,
     async until(count) {
       while (delivered.length < count)
         await Promise.race([sleep(2), running.then(() => ended(delivered.length, count))])
     },
     async stop() {
       stopping.abort()
-      await running
+      const error = await finished
+      if (error instanceof Error && !(error instanceof OutboxRebaseNeededError)) throw error
     },
   }
 }

@@ -5,7 +5,8 @@ import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { Lockstep, type LockstepOptions, type Transaction } from '../../../src/index.ts'
 import type { Keys } from '../../../src/locks/index.ts'
 import { type Proxy, startProxy } from '../proxy.ts'
-import type { TestDatabase } from '../testDatabase.ts'
+import { type TestDatabase, testDatabase, testServer } from '../testDatabase.ts'
+import { cleanUps } from './cleanUps.ts'
 
 /** The two drivers, for `describe.each`. */
 export const DRIVERS = ['pg', 'postgres.js'] as const
@@ -33,12 +34,14 @@ export interface Client {
   readonly end: () => Promise<void>
 }
 
-/** What the tests of transactions have at hand: clients, a table, and a view of the server. */
-export interface Workbench {
+/** The file's database, clients and sessions on it, a table, and a view of the server. */
+export interface Workbench extends TestDatabase {
   /** Straight to the server, for looking at it. */
   readonly admin: pg.Pool
-  /** Of the file's own database. */
-  readonly url: string
+  /** Runs after the test; the last one registered runs first. */
+  cleanUp(end: () => unknown): void
+  /** A session outside Lockstep. Closed after the test, whatever it is doing. */
+  session(url?: string): Promise<pg.Client>
   /** Closed after the test. */
   open(driver: DriverName, options?: ClientOptions): Client
   /** In front of the server; closed after the test. */
@@ -47,9 +50,11 @@ export interface Workbench {
   notes(): Promise<string[]>
   /** How many advisory locks are granted in the file's database. */
   locksHeld(): Promise<number>
-  /** Comes back when so many backends wait for an advisory lock. */
+  /** Resolves when so many backends wait for an advisory lock. */
   waiters(count: number): Promise<void>
-  /** Comes back when the backend is gone. */
+  /** Resolves when so many backends of this database wait for a lock of any kind; with `query`, of those whose statement is LIKE it. */
+  lockWaits(count: number, query?: string): Promise<void>
+  /** Resolves when the backend is gone. */
   gone(pid: number): Promise<void>
 }
 
@@ -111,7 +116,10 @@ const LEAKERS = `
   SELECT pg_terminate_backend(pid) FROM pg_locks
    WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-const POLL = { interval: 5, timeout: 5000 }
+/** A workbench in a database for this test file; with `ownServer`, on a server that no other file uses. */
+export async function testBench(options: { readonly ownServer?: boolean } = {}): Promise<Workbench> {
+  return workbench(await (options.ownServer === true ? testServer() : testDatabase()))
+}
 
 /** Sets a bench up in the file's database. After each test nothing may be locked. */
 export function workbench(database: TestDatabase): Workbench {
@@ -137,7 +145,7 @@ export function workbench(database: TestDatabase): Workbench {
     clients.clear()
     proxies.clear()
     try {
-      await expect.poll(() => locks(true), POLL).toBe(0)
+      await expect.poll(() => locks(true)).toBe(0)
     } finally {
       // One test's leak is not the next one's fault.
       await admin.query(LEAKERS)
@@ -146,10 +154,21 @@ export function workbench(database: TestDatabase): Workbench {
     await admin.query('TRUNCATE notes')
   })
   afterAll(() => admin.end())
+  // Hooks run last to first: before the locks are counted.
+  const cleanUp = cleanUps()
 
   return {
+    ...database,
     admin,
-    url: database.url,
+    cleanUp,
+    async session(url = database.url) {
+      const client = new pg.Client({ connectionString: url })
+      // Tests crash servers and end sessions.
+      client.on('error', () => undefined)
+      await client.connect()
+      cleanUp(() => client.end())
+      return client
+    },
     open(driver, options = {}) {
       const { url = database.url, max = 4, connectSeconds, ...rest } = options
       const client = driver === 'pg' ? pgClient(url, max, rest) : postgresJsClient(url, max, rest, connectSeconds)
@@ -167,11 +186,15 @@ export function workbench(database: TestDatabase): Workbench {
       return rows.map((row) => row.id)
     },
     locksHeld: () => locks(true),
-    waiters: (count) => expect.poll(() => locks(false), POLL).toBe(count),
+    waiters: (count) => expect.poll(() => locks(false)).toBe(count),
+    async lockWaits(count, query = '%') {
+      const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1`
+      await expect.poll(async () => (await admin.query(waiting, [query])).rowCount).toBe(count)
+    },
     async gone(pid) {
       const alive = async (): Promise<number | null> =>
         (await admin.query('SELECT 1 FROM pg_stat_activity WHERE pid = $1', [pid])).rowCount
-      await expect.poll(alive, POLL).toBe(0)
+      await expect.poll(alive).toBe(0)
     },
   }
 }
