@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { beforeAll, describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../tools/server/testDatabase.ts'
+import { testDatabase } from '../tools/server/testDatabase.ts'
 import { run as events } from './events.ts'
 import { run as getOrCreatePosition } from './get-or-create-position.ts'
 import { run as hotAccount } from './hot-account.ts'
@@ -24,7 +24,6 @@ async function outcomeOf<T>(url: string, example: (pool: pg.Pool) => Promise<T>)
 
 describe('the examples', async () => {
   const database = await testDatabase()
-  leakGuard(database)
 
   test('transfer: no money is made or lost, and no account goes below zero', async () => {
     const { alice, bob, refused } = await outcomeOf(database.url, transfer)

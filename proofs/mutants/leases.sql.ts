@@ -10,8 +10,8 @@ export const leases: readonly Mutant[] = [
     replace: 'THEN e.timeline_offset ELSE e.timeline_offset END;',
     caughtBy: {
       by: 'test',
-      file: 'src/leases/interleavings.pg.test.ts',
-      test: 'a fence does not go back when the database is replaced by an older copy',
+      file: 'src/leases/leases.pg.test.ts',
+      test: 'never reuses a fence when the database is replaced by an older copy',
     },
   },
   {
@@ -102,7 +102,7 @@ export const leases: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/leases/unreachable.pg.test.ts',
-      test: 'a wait that lost the connection ends with a connection error that names the last known holder',
+      test: 'names the last known holder when a wait loses its connection',
     },
   },
   {
@@ -120,7 +120,7 @@ export const leases: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/leases/leases.pg.test.ts',
-      test: 'a lease that is not renewed expires, and is taken over with a higher fence',
+      test: 'hands an expired lease over with a higher fence',
     },
   },
   {
@@ -133,7 +133,7 @@ export const leases: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/leases/leases.pg.test.ts',
-      test: 'one holder; the other is told at once who has it',
+      test: 'rejects a second holder, and names the first',
     },
   },
   {
@@ -154,7 +154,11 @@ export const leases: readonly Mutant[] = [
   ), renewed AS (
     UPDATE :"schema".leases l
        SET token = mine.token, expires_at = clock_timestamp() + make_interval(secs => mine.ttl_ms / 1000.0)`,
-    caughtBy: { by: 'test', file: 'src/leases/forceRelease.pg.test.ts', test: 'a heartbeat takes nothing back' },
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/forceRelease.pg.test.ts',
+      test: 'aborts the signal of the holder at its next heartbeat, and the next holder keeps the lease',
+    },
   },
   {
     name: 'no-for-key-share',
@@ -166,7 +170,7 @@ export const leases: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/leases/leases.pg.test.ts',
-      test: 'while its transaction is open nobody else gets in, even past the end of its time',
+      test: 'refuses other holders while a transaction of the holder is open, even past the ttl',
     },
   },
   {
@@ -184,7 +188,7 @@ export const leases: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/leases/slowAnswers.pg.test.ts',
-      test: 'a lease is trusted from before the question, not from its answer',
+      test: 'trusts a lease from the time of the question, not of the answer',
     },
   },
   {
@@ -193,6 +197,10 @@ export const leases: readonly Mutant[] = [
     file: 'src/leases/leaseRenewer.ts',
     find: "if (outcome === 'renewed') lease.renewed(askedAt)",
     replace: "if (outcome === 'renewed') lease.renewed(thisMoment())",
-    caughtBy: { by: 'test', file: 'src/leases/slowAnswers.pg.test.ts', test: 'nor is a heartbeat' },
+    caughtBy: {
+      by: 'test',
+      file: 'src/leases/slowAnswers.pg.test.ts',
+      test: 'trusts a heartbeat from the time of the question, not of the answer',
+    },
   },
 ]

@@ -1,24 +1,19 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
-import { InvalidOptionError, key, LeaseLostError, NestedTransactionError } from '../index.ts'
+import { fresh, leaseBench } from '../../tools/server/testing/leaseBench.ts'
+import { DRIVERS, failureOf, note } from '../../tools/server/testing/workbench.ts'
+import { InvalidOptionError, LeaseLostError, NestedTransactionError } from '../index.ts'
 
-const bench = await testBench()
-
-let names = 0
-const fresh = () => key`Instance:${++names}`
-
-const expire = (name: string): Promise<unknown> =>
-  bench.admin.query(`UPDATE lockstep.leases SET expires_at = clock_timestamp() WHERE name = $1`, [name])
+const bench = await leaseBench()
 
 describe.each(DRIVERS)('lease.guard(tx), %s', (driver) => {
-  test('from there on the next holder is kept out until the open transaction has ended', async () => {
+  test('keeps the next holder out until the transaction has ended', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const lease = await one.leases.acquire(name)
     await one.transaction({ lock: 'Ledger:1' }, async (tx) => {
       await note(tx, 'before')
       await lease.guard(tx)
-      await expire(name)
+      await bench.expire(name)
       expect(await other.leases.tryAcquire(name)).toBeUndefined()
       await tx.transaction({ lock: 'Ledger:1' }, (part) => note(part, 'guarded'))
     })
@@ -28,11 +23,11 @@ describe.each(DRIVERS)('lease.guard(tx), %s', (driver) => {
     await lease.release()
   })
 
-  test('a lease that another holder has by now is lost, and nothing is written', async () => {
+  test('rejects a lease that another holder has, and writes nothing', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const lease = await one.leases.acquire(name)
-    await expire(name)
+    await bench.expire(name)
     const next = await other.leases.acquire(name)
     const late = one.transaction({}, async (tx) => {
       await note(tx, 'late')
@@ -46,7 +41,7 @@ describe.each(DRIVERS)('lease.guard(tx), %s', (driver) => {
     await lease.release()
   })
 
-  test('lease.transaction() inside a transaction of the same Lockstep is refused, and names it', async () => {
+  test('names itself in the error of lease.transaction() inside a transaction', async () => {
     const { lockstep, again } = bench.open(driver)
     const lease = await lockstep.leases.acquire(fresh())
     await lockstep.transaction({}, async () => {
@@ -60,7 +55,7 @@ describe.each(DRIVERS)('lease.guard(tx), %s', (driver) => {
     await lease.release()
   })
 
-  test('what is no transaction of its Lockstep is refused, and the lease is kept', async () => {
+  test('rejects a transaction of another Lockstep, and keeps the lease', async () => {
     const { lockstep, again } = bench.open(driver)
     const lease = await lockstep.leases.acquire(fresh())
     await expect(lease.guard({} as never)).rejects.toBeInstanceOf(InvalidOptionError)
@@ -71,7 +66,7 @@ describe.each(DRIVERS)('lease.guard(tx), %s', (driver) => {
     await lease.release()
   })
 
-  test('a listener of lease.signal can open a transaction when the loss was noticed inside one', async () => {
+  test('lets a listener of lease.signal open a transaction when it finds the lease lost', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const lease = await lockstep.leases.acquire(name)
@@ -79,7 +74,7 @@ describe.each(DRIVERS)('lease.guard(tx), %s', (driver) => {
     lease.signal.addEventListener('abort', () => {
       telling = lockstep.transaction({ lock: 'Alarm:1' }, (tx) => note(tx, 'told'))
     })
-    await expire(name)
+    await bench.expire(name)
     await lockstep.transaction({}, async (tx) => {
       expect(await failureOf(lease.guard(tx))).toBeInstanceOf(LeaseLostError)
       await telling

@@ -1,12 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, note, testBench } from '../../tools/server/testing/workbench.ts'
-import { key, type Lease, LeaseLostError } from '../index.ts'
+import { fresh, leaseBench } from '../../tools/server/testing/leaseBench.ts'
+import { DRIVERS, failureOf, note } from '../../tools/server/testing/workbench.ts'
+import { type Lease, LeaseLostError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-const bench = await testBench()
-
-let names = 0
-const fresh = () => key`Loss:${++names}`
+const bench = await leaseBench()
 
 /** Takes the lease away from its holder, as another process would. */
 const takeAway = (name: string): Promise<unknown> =>
@@ -25,7 +23,7 @@ function standStill(ms: number): void {
 }
 
 describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
-  test('a leader whose function rejects with an AbortError after the loss stands again', async () => {
+  test('elects a leader again whose function rejects with an AbortError after the loss', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const fences: bigint[] = []
@@ -39,13 +37,13 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     expect(fences[1]).toBeGreaterThan(fences[0] as bigint)
   })
 
-  test('a leader whose function fails while it holds the lease ends with that error', async () => {
+  test('ends a leader with the error of its function while it holds the lease', async () => {
     const { lockstep } = bench.open(driver)
     const error = await failureOf(lockstep.leader(fresh(), {}, () => Promise.reject(new Error('no more work'))))
     expect(String(error)).toContain('no more work')
   })
 
-  test('a leader whose process stood still past its trust stands again, whatever its function throws', async () => {
+  test('elects a leader again whose process stood still past its trust', async () => {
     const { lockstep } = bench.open(driver)
     let terms = 0
     const value = await lockstep.leader(fresh(), { ttlMs: 300 }, async () => {
@@ -56,7 +54,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     expect(value).toBe(2)
   })
 
-  test('a leader that is closed ends with LeaseLostError, and the function’s error is its cause', async () => {
+  test('ends a closed leader with LeaseLostError, caused by the error of its function', async () => {
     const { lockstep } = bench.open(driver)
     let closed: Promise<void> | undefined
     const error = await failureOf(
@@ -71,7 +69,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     expect(error).toMatchObject({ reason: 'closed', cause: { name: 'AbortError' } })
   })
 
-  test('a leader whose own signal ends its function gets that error, and does not stand again', async () => {
+  test('does not elect a leader again that its own signal has ended', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const stopping = new AbortController()
@@ -88,7 +86,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     expect(terms).toBe(1)
   })
 
-  test('lease() is LeaseLostError after a loss, with what the function threw as its cause', async () => {
+  test('rejects lease() with LeaseLostError after a loss, caused by the error of the function', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const error = await failureOf(
@@ -101,7 +99,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     expect(error).toMatchObject({ reason: 'taken away', keys: [name], cause: { name: 'AbortError' } })
   })
 
-  test('lease() gives the LeaseLostError that the function threw as it is', async () => {
+  test('rejects lease() with the LeaseLostError that the function threw', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     let seen: Lease | undefined
@@ -115,7 +113,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     expect(error).toBe(seen?.signal.reason)
   })
 
-  test('a lease that its function releases is not lost: lease() returns the value, or rejects with its error', async () => {
+  test('returns the value or error of a function that releases its lease itself', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const value = await lockstep.lease(name, {}, async (lease) => {
@@ -135,7 +133,7 @@ describe.each(DRIVERS)('errors after a lost lease, %s', (driver) => {
     expect(String(error)).toContain('afterwards')
   })
 
-  test('a lease that is released after its trust had ended is lost, though no timer has noticed', async () => {
+  test('rejects a release after the trust has ended, even if no timer has noticed', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const events: string[] = []

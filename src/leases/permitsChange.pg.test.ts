@@ -1,36 +1,15 @@
 import { describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, note, signal, testBench } from '../../tools/server/testing/workbench.ts'
-import { key, type Key, type Lease, LeaseBusyError, LeasePermitsDifferError } from '../index.ts'
+import { fresh, leaseBench } from '../../tools/server/testing/leaseBench.ts'
+import { DRIVERS, failureOf, note } from '../../tools/server/testing/workbench.ts'
+import { type Key, type Lease, LeaseBusyError, LeasePermitsDifferError } from '../index.ts'
 import { cleanUp } from './leases.sql.ts'
 
-const bench = await testBench()
-
-let names = 0
-const fresh = () => key`Permits:${++names}`
-
-/** Its time is over, as after a step of the database's clock, or where no heartbeat gets through. */
-const expire = (name: Key): Promise<unknown> =>
-  bench.admin.query('UPDATE lockstep.leases SET expires_at = clock_timestamp() WHERE name = $1', [name])
+const bench = await leaseBench()
 
 const slots = async (name: Key): Promise<number[]> =>
   (
     await bench.admin.query<{ slot: number }>('SELECT slot FROM lockstep.leases WHERE name = $1 ORDER BY slot', [name])
   ).rows.map(({ slot }) => slot)
-
-/** A transaction under the lease that is open until told to commit. */
-async function openUnder(lease: Lease, id: string): Promise<() => Promise<void>> {
-  const [open, end] = [signal(), signal()]
-  const work = lease.transaction({}, async (tx) => {
-    await note(tx, id)
-    open.give()
-    await end.given
-  })
-  await Promise.race([open.given, work])
-  return async () => {
-    end.give()
-    await work
-  }
-}
 
 describe.each(DRIVERS)('another number of permits, %s', (driver) => {
   test.each([
@@ -44,11 +23,11 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     for (let slot = 0; slot < before; slot++) all.push(await one.leases.acquire(name, { permits: before }))
     const last = all.pop() as Lease
     for (const lease of all) await lease.release()
-    const commit = await openUnder(last, `late ${driver} ${before} ${after}`)
-    await expire(name)
+    const commit = await bench.openUnder(last, (tx) => note(tx, `late ${driver} ${before} ${after}`))
+    await bench.expire(name)
     const early = await other.leases.tryAcquire(name, { permits: after })
     await early?.release()
-    const waiting = other.leases.acquire(name, { permits: after, waitMs: 20_000 })
+    const waiting = other.leases.acquire(name, { permits: after, waitMs: false })
     const held = (await other.leases.inspect(name)).holders.length
     await commit()
     const next = await waiting
@@ -64,7 +43,7 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const lease = await one.leases.acquire(name)
-    const commit = await openUnder(lease, `released ${driver}`)
+    const commit = await bench.openUnder(lease, (tx) => note(tx, `released ${driver}`))
     await lease.release()
     const early = await other.leases.tryAcquire(name, { permits: 2 })
     await early?.release()
@@ -76,7 +55,7 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
   })
 
   // Before PostgreSQL 17 nothing ends a transaction that is busy when the trust is over.
-  test('a holder without heartbeats, busy in its transaction past its ttl, commits before the next holder or not at all', async () => {
+  test('lets a holder that is busy past its ttl commit before the next holder or not at all', async () => {
     const one = bench.open(driver, { max: 1 }).lockstep
     const other = bench.open(driver).lockstep
     const name = fresh()
@@ -96,7 +75,7 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     // While its time is not over, another number is refused.
     let next: Lease | undefined
     while (next === undefined) {
-      next = await other.leases.acquire(name, { waitMs: 20_000 }).catch((error: unknown) => {
+      next = await other.leases.acquire(name, { waitMs: false }).catch((error: unknown) => {
         if (!(error instanceof LeasePermitsDifferError)) throw error
         return undefined
       })
@@ -108,7 +87,7 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     await second.release()
   })
 
-  test('a caller that is just taking it with other permits is not joined', async () => {
+  test('does not join a caller that takes it at the same time with another number of permits', async () => {
     const other = bench.open(driver).lockstep
     const name = fresh()
     await (await other.leases.acquire(name)).release()
@@ -127,7 +106,7 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     await other.leases.forceRelease(name, { by: 'test', reason: 'the end' })
   })
 
-  test('a row that is being cleaned away is not taken for held', async () => {
+  test('grants a lease whose row is being cleaned up', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     await (await lockstep.leases.acquire(name)).release()
@@ -145,13 +124,13 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     await lease?.release()
   })
 
-  test('the change writes the ends of expired holders into the history, and leaves nothing of the old number', async () => {
+  test('writes expired holders to the history, and removes slots of the old number', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const all = []
     for (let slot = 0; slot < 3; slot++)
       all.push(await lockstep.leases.acquire(name, { permits: 3, holder: `old ${slot}` }))
-    await expire(name)
+    await bench.expire(name)
     const next = await lockstep.leases.acquire(name, { permits: 2, holder: 'new' })
     expect(await slots(name)).toEqual([0, 1])
     expect((await lockstep.leases.inspect(name)).permits).toBe(2)
@@ -159,5 +138,27 @@ describe.each(DRIVERS)('another number of permits, %s', (driver) => {
     for (const lease of all) await lease.release()
     const endings = (await lockstep.leases.history(name)).map(({ holder, ending }) => `${holder} ${ending}`)
     expect(endings.toSorted()).toEqual(['new released', 'old 0 expired', 'old 1 expired', 'old 2 expired'])
+  })
+
+  // Rows of an earlier number of permits could let each of the two take a slot unseen by the other.
+  test('never grants two callers that differ in permits', async () => {
+    const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
+    const name = fresh()
+    const both = await Promise.all([1, 2].map(() => one.leases.acquire(name, { permits: 2 })))
+    for (const lease of both) await lease.release()
+    // As lease_take does it for a caller with one permit, just before its COMMIT.
+    const taking = await bench.session()
+    await taking.query('BEGIN')
+    await taking.query(`SELECT pg_advisory_xact_lock(lockstep.lock_id('lease', $1))`, [name])
+    await taking.query(
+      `UPDATE lockstep.leases SET token = gen_random_uuid(), permits = 1, fence = lockstep.next_fence(),
+              expires_at = clock_timestamp() + interval '30 seconds' WHERE name = $1 AND slot = 0`,
+      [name],
+    )
+    const second = other.leases.tryAcquire(name, { permits: 2 }).catch((error: unknown) => error)
+    await bench.waiters(1)
+    await taking.query('COMMIT')
+    expect(await second).toBeInstanceOf(LeasePermitsDifferError)
+    expect((await one.leases.inspect(name)).holders).toHaveLength(1)
   })
 })

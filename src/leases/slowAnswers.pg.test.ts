@@ -1,14 +1,12 @@
 import { describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
-import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
-import { key, type Key, type Lease } from '../index.ts'
-import { on } from '../observe/index.ts'
+import { fresh, leaseBench, next } from '../../tools/server/testing/leaseBench.ts'
+import { DRIVERS } from '../../tools/server/testing/workbench.ts'
+import type { Key, Lease } from '../index.ts'
 
-const bench = await testBench()
+const bench = await leaseBench()
 
 const TTL_MS = 3000
-let names = 0
-const fresh = (): Key => key`SlowAnswer:${++names}`
 
 /** The answer to the next message with this in it takes so long, the message itself no time. */
 function delayAnswer(proxy: Proxy, to: string, byMs: number): void {
@@ -34,8 +32,8 @@ async function tooMuchTrust(name: Key, lease: Lease): Promise<number> {
   return lease.trustedMs - (rows[0]?.left ?? 0)
 }
 
-describe.each(DRIVERS)('answers that take their time, %s', (driver) => {
-  test('a lease is trusted from before the question, not from its answer', async () => {
+describe.each(DRIVERS)('slow answers, %s', (driver) => {
+  test('trusts a lease from the time of the question, not of the answer', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     await lockstep.leases.inspect(fresh())
@@ -46,19 +44,13 @@ describe.each(DRIVERS)('answers that take their time, %s', (driver) => {
     await lease.release()
   })
 
-  test('nor is a heartbeat', async () => {
+  test('trusts a heartbeat from the time of the question, not of the answer', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     const name = fresh()
     const lease = await lockstep.leases.acquire(name, { ttlMs: TTL_MS })
     delayAnswer(proxy, 'lease_renew', TTL_MS * 0.17)
-    await new Promise<void>((resolve) => {
-      const stop = on('lease.renewed', (event) => {
-        if (event.key !== name || event.outcome !== 'renewed') return
-        stop()
-        resolve()
-      })
-    })
+    await next('lease.renewed', name)
     expect(await tooMuchTrust(name, lease)).toBeLessThan(0)
     await lease.release()
   })

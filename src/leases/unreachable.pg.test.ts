@@ -1,15 +1,12 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { freePort } from '../../tools/server/freePort.ts'
-import { type Client, DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
-import { ConnectionLostError, key, type Lease, LeaseHeldError, LockTimeoutError } from '../index.ts'
+import { fresh, leaseBench, next } from '../../tools/server/testing/leaseBench.ts'
+import { type Client, DRIVERS, failureOf, signal, strikeNext } from '../../tools/server/testing/workbench.ts'
+import { ConnectionLostError, type Lease, LeaseHeldError, LockTimeoutError } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-const bench = await testBench()
-
-let names = 0
-const fresh = () => key`Unreachable:${++names}`
+const bench = await leaseBench()
 
 /** Takes every connection of the pool. The answer releases them. */
 async function exhaust({ pool }: Client, max: number): Promise<() => void> {
@@ -45,7 +42,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     expect(error).toBeInstanceOf(LockTimeoutError)
     expect(error).toMatchObject({ waitedFor: 'connection', keys: [name] } satisfies Partial<LockTimeoutError>)
     expect(outcomes).toEqual(['LockTimeoutError', 'LockTimeoutError', 'LockTimeoutError'])
-    await (await client.lockstep.leases.acquire(name, { waitMs: 5000 })).release()
+    await (await client.lockstep.leases.acquire(name, { waitMs: false })).release()
   })
 
   test('reports an exhausted pool also on the first call of a Lockstep', async () => {
@@ -57,8 +54,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
   })
 
   test('never reports "held" over a silent network, to the first caller or to those behind it', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 400 })
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 400 })
     await lockstep.leases.inspect(fresh())
     const name = fresh()
     proxy.silence()
@@ -71,8 +67,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
   })
 
   test('never reports "held" to callers of a semaphore over a silent network', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 400 })
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 400 })
     await lockstep.leases.inspect(fresh())
     const name = fresh()
     proxy.silence()
@@ -94,45 +89,34 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
   })
 
   test('never reports "held" where every new connection is closed at once', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 400 })
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 400 })
     proxy.refuse(true)
     const name = fresh()
     const outcomes = await told([0, 400, 400].map((waitMs) => lockstep.leases.tryAcquire(name, { waitMs })))
     proxy.refuse(false)
     for (const outcome of outcomes) expect(outcome).toMatch(CONNECTION_ERRORS)
-    await (await lockstep.leases.acquire(name, { waitMs: 5000 })).release()
+    await (await lockstep.leases.acquire(name, { waitMs: false })).release()
   })
 
   test('asks again within waitMs, and gets the lease when the server is back', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 400 })
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 400 })
     proxy.refuse(true)
     const [one, other] = [fresh(), fresh()]
-    const reported = signal()
-    const stop = on('lease.unreachable', (event) => {
-      if (event.key === one) reported.give()
-    })
-    const waiting = [one, one, other].map((name) => lockstep.lease(name, { waitMs: 30_000 }, async () => sleep(1)))
-    await reported.given
-    stop()
+    const reported = next('lease.unreachable', one)
+    const waiting = [one, one, other].map((name) => lockstep.lease(name, { waitMs: false }, () => Promise.resolve()))
+    await reported
     proxy.refuse(false)
     await Promise.all(waiting)
   })
 
-  test('a wait that lost the connection ends with a connection error that names the last known holder', async () => {
-    const proxy = await bench.proxy()
+  test('names the last known holder when a wait loses its connection', async () => {
     const one = bench.open(driver).lockstep
-    const other = bench.open(driver, { url: proxy.url(bench.url) }).lockstep
+    const { proxy, lockstep: other } = await bench.proxied(driver)
     const name = fresh()
     const lease = await one.leases.acquire(name, { holder: 'worker-7' })
-    const refused = signal()
-    const stop = on('lease.refused', (event) => {
-      if (event.key === name) refused.give()
-    })
+    const refused = next('lease.refused', name)
     const waiting = failureOf(other.leases.acquire(name, { waitMs: 4000 }))
-    await refused.given
-    stop()
+    await refused
     proxy.silence()
     const error = await waiting
     proxy.resume()
@@ -144,7 +128,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     expect(error).toMatchObject({ keys: [name] })
   })
 
-  test('a waiter is told "held" by the database also where waitMs is shorter than an answer takes', async () => {
+  test('reports "held" even if waitMs is shorter than an answer takes', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const lease = await one.leases.acquire(name)
@@ -155,9 +139,8 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     expect(outcomes).toEqual(['held', 'held', 'held'])
   })
 
-  test('a leader keeps standing while the database is away, and reports each failure', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 200 })
+  test('elects a leader when the database is back, and reports each failure before', async () => {
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 200 })
     const name = fresh()
     proxy.refuse(true)
     const reported = signal()
@@ -168,38 +151,31 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
       if (errors.length === 6) reported.give()
     })
     const led = lockstep.leader(name, {}, async (lease) => Promise.resolve(lease.key))
-    await reported.given
-    stop()
+    await reported
     proxy.refuse(false)
     expect(await led).toBe(name)
   })
 
-  test('a waiter in the queue reports that it cannot look, and gets the lease when the network is back', async () => {
-    const proxy = await bench.proxy()
+  test('reports a waiter that cannot look, and grants the lease when the network is back', async () => {
     const one = bench.open(driver).lockstep
-    const other = bench.open(driver, { url: proxy.url(bench.url) }).lockstep
+    const { proxy, lockstep: other } = await bench.proxied(driver)
     const name = fresh()
     const lease = await one.leases.acquire(name)
-    const [refused, reported] = [signal(), signal()]
-    const stops = [
-      on('lease.refused', (event) => event.key === name && refused.give()),
-      on('lease.unreachable', (event) => event.key === name && reported.give()),
-    ]
+    const refused = next('lease.refused', name)
     const waiting = other.leases.acquire(name, { waitMs: false })
-    await refused.given
+    await refused
+    const reported = next('lease.unreachable', name)
     proxy.refuse(true)
     proxy.cutAll()
-    await reported.given
-    for (const stop of stops) stop()
+    await reported
     await lease.release()
     proxy.refuse(false)
     await (await waiting).release()
   })
 
-  test('a lease whose grant was never answered is released when the caller was told of the connection', async () => {
-    const proxy = await bench.proxy()
+  test('releases a lease whose grant was never answered', async () => {
     const one = bench.open(driver).lockstep
-    const other = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 300 }).lockstep
+    const { proxy, lockstep: other } = await bench.proxied(driver, { silenceMs: 300 })
     await other.leases.inspect(fresh())
     const name = fresh()
     // Every take reaches the server, and no answer comes back.
@@ -212,5 +188,24 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     proxy.onClientData(undefined)
     proxy.onServerData(undefined)
     await expect.poll(async () => (await one.leases.inspect(name)).held).toBe(false)
+  })
+
+  test.each([
+    ['signal', {}],
+    ['waitMs', { waitMs: 300 }],
+  ])('ends an acquire over a silent network by its %s', async (by, options) => {
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 600_000 })
+    await lockstep.leases.inspect(fresh())
+    const struck = strikeNext(proxy, 'lease_take', 'silence')
+    const controller = new AbortController()
+    const asking = failureOf(
+      lockstep.leases.acquire(fresh(), { waitMs: false, ...options, signal: controller.signal, ttlMs: 600_000 }),
+    )
+    await struck
+    proxy.silence()
+    if (by === 'signal') controller.abort('bored')
+    await asking
+    proxy.resume()
+    proxy.cutAll()
   })
 })

@@ -63,6 +63,8 @@ export interface Proxy {
   resume(): void
   /** Whether new connections are closed as soon as they are accepted. */
   refuse(refusing: boolean): void
+  /** How many connections it has refused. */
+  readonly refused: number
   close(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }
@@ -73,10 +75,12 @@ export async function startProxy(options: ProxyOptions): Promise<Proxy> {
   const state: ProxyState = { lingerMs: options.lingerMs ?? 200, roundTrips: 0, waits: 0 }
   let silent = false
   let refusing = false
+  let refused = 0
   let count = 0
   // Half-open, so that the end of one stream is passed on and not answered by us.
   const listener = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
     if (refusing) {
+      refused++
       client.on('error', () => {})
       client.destroy()
       return
@@ -137,6 +141,9 @@ export async function startProxy(options: ProxyOptions): Promise<Proxy> {
     },
     resume: () => void (silent = false),
     refuse: (value) => void (refusing = value),
+    get refused() {
+      return refused
+    },
     close,
     [Symbol.asyncDispose]: close,
   }

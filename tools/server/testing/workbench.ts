@@ -4,7 +4,7 @@ import postgres, { type Sql } from 'postgres'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { Lockstep, type LockstepOptions, type Transaction } from '../../../src/index.ts'
 import type { Keys } from '../../../src/locks/index.ts'
-import { type Proxy, startProxy } from '../proxy.ts'
+import { type Proxy, type ProxyConnection, startProxy, type Verdict } from '../proxy.ts'
 import { type TestDatabase, testDatabase, testServer } from '../testDatabase.ts'
 import { cleanUps } from './cleanUps.ts'
 
@@ -46,6 +46,8 @@ export interface Workbench extends TestDatabase {
   open(driver: DriverName, options?: ClientOptions): Client
   /** In front of the server; closed after the test. */
   proxy(): Promise<Proxy>
+  /** A client that reaches the server through a proxy of its own. */
+  proxied(driver: DriverName, options?: Omit<ClientOptions, 'url'>): Promise<Client & { readonly proxy: Proxy }>
   /** What is written in the table, sorted. It is emptied after each test. */
   notes(): Promise<string[]>
   /** How many advisory locks are granted in the file's database. */
@@ -68,6 +70,23 @@ export function signal(): Signal {
   let give = (): void => undefined
   const given = new Promise<void>((resolve) => (give = resolve))
   return { given, give }
+}
+
+/**
+ * Strikes the next chunk of a client that contains the text, and no other. Resolves with its connection. `silence` lets it pass and loses
+ * everything after it on that connection.
+ */
+export function strikeNext(proxy: Proxy, text: string, how: Verdict | 'silence'): Promise<ProxyConnection> {
+  return new Promise((resolve) => {
+    proxy.onClientData((chunk, connection) => {
+      if (!chunk.includes(text)) return 'forward'
+      proxy.onClientData(undefined)
+      resolve(connection)
+      if (how !== 'silence') return how
+      connection.silence()
+      return 'forward'
+    })
+  })
 }
 
 /** Writes into the table of the workbench. */
@@ -180,6 +199,10 @@ export function workbench(database: TestDatabase): Workbench {
       const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432), lingerMs: 20 })
       proxies.add(proxy)
       return proxy
+    },
+    async proxied(driver, options) {
+      const proxy = await this.proxy()
+      return { proxy, ...this.open(driver, { ...options, url: proxy.url(database.url) }) }
     },
     async notes() {
       const { rows } = await admin.query<{ id: string }>('SELECT id FROM notes ORDER BY id')
