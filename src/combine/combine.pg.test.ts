@@ -78,7 +78,7 @@ async function batchesOf(fn: () => Promise<unknown>): Promise<EventMessage<'comb
 }
 
 describe.each(DRIVERS)('combine, %s', (driver) => {
-  test('many calls, few transactions, each its own result, in the order of the calls', async () => {
+  test('runs many calls in few transactions, each with its own result, in order', async () => {
     const call = combined(bench.open(driver).lockstep)
     let results: (number | Error)[] = []
     const batches = await batchesOf(async () => {
@@ -91,7 +91,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(batches[0]).toMatchObject({ schema: 'lockstep', key: 'Account:hot', outcome: 'committed' })
   })
 
-  test('a batch of 500 with 3 bad items: 497 results, 3 errors, exactly those', async () => {
+  test('rejects only the 3 bad items of a batch of 500', async () => {
     const call = combined(bench.open(driver).lockstep)
     const items = ids(500).map(({ id }) => ({ id: id % 200 === 7 ? 1000 + id : id }))
     let outcomes: PromiseSettledResult<number>[] = []
@@ -104,7 +104,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await books()).toEqual({ balance: 497, deposits: 497 })
   })
 
-  test('a batch that fails at COMMIT for one of its items ends with only that one failed', async () => {
+  test('rejects only the item that fails the COMMIT of its batch', async () => {
     await bench.admin.query(`INSERT INTO deposits VALUES (123, 'hot')`)
     const call = combined(bench.open(driver).lockstep)
     let outcomes: PromiseSettledResult<number>[] = []
@@ -119,7 +119,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(batches[0]).toMatchObject({ size: 500, outcome: 'halved' })
   })
 
-  test('what run throws is halved too; a failure that is nobody’s is not', async () => {
+  test('halves a batch when run throws, but not for a failure that is not an item’s', async () => {
     const { lockstep } = bench.open(driver)
     const sizes: number[] = []
     const picky = combined(lockstep, {
@@ -148,7 +148,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(sizes).toEqual([8])
   })
 
-  test('a conflict and a terminated backend are tried again whole, never halved', async () => {
+  test('retries a batch whole after a conflict or a terminated backend', async () => {
     const sizes: number[] = []
     const call = combined(bench.open(driver).lockstep, {
       run: async (tx, items) => {
@@ -167,7 +167,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await books()).toEqual({ balance: 10, deposits: 10 })
   })
 
-  test('the wrong number of results rolls back and is told to all', async () => {
+  test('rolls back and rejects every call when run returns the wrong number of results', async () => {
     const call = combined(bench.open(driver).lockstep, {
       run: async (tx, items) => (await deposit(tx, items)).slice(1),
     })
@@ -178,7 +178,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await books()).toEqual({ balance: 0, deposits: 0 })
   })
 
-  test('who comes while the lock is waited for is in the batch; who gave up is not', async () => {
+  test('adds callers to a batch that waits for its lock, and drops those that gave up', async () => {
     const call = combined(bench.open(driver).lockstep)
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const controller = new AbortController()
@@ -197,7 +197,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await books()).toEqual({ balance: 2, deposits: 2 })
   })
 
-  test('when everybody has given up, nobody waits at the server any more', async () => {
+  test('stops waiting at the server when every caller has given up', async () => {
     const call = combined(bench.open(driver).lockstep)
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const controller = new AbortController()
@@ -213,7 +213,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await expect(call({ id: 10 }, { signal: controller.signal })).rejects.toBeInstanceOf(LockAbortedError)
   })
 
-  test('waitMs ends the wait, each call by its own clock', async () => {
+  test('ends each wait by its own waitMs', async () => {
     const call = combined(bench.open(driver).lockstep, { waitMs: 1000 })
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const error = await failureOf(call({ id: 1 }))
@@ -224,7 +224,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await books()).toEqual({ balance: 1, deposits: 1 })
   })
 
-  test('a full queue is a typed error; other keys still get in', async () => {
+  test('rejects calls to a full queue, and serves other keys', async () => {
     const call = combined(bench.open(driver).lockstep, { maxQueue: 3 })
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const refused: unknown[] = []
@@ -240,13 +240,13 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await Promise.all(waiting)
   })
 
-  test('maxBatch bounds a transaction', async () => {
+  test('limits a transaction to maxBatch items', async () => {
     const call = combined(bench.open(driver).lockstep, { maxBatch: 7 })
     const batches = await batchesOf(() => Promise.all(ids(20).map((item) => call(item))))
     expect(batches.map(({ size }) => size)).toEqual([7, 7, 6])
   })
 
-  test('a hot key does not keep a cold one waiting: between two of its batches others have their turn', async () => {
+  test('serves a cold key between two batches of a hot one', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const order: string[] = []
     const call = combined(lockstep, {
@@ -262,7 +262,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(order.indexOf('cold')).toBeLessThan(3)
   })
 
-  test('close serves those that wait and refuses new ones', async () => {
+  test('serves waiting calls on close() and refuses new ones', async () => {
     const { lockstep } = bench.open(driver)
     const call = combined(lockstep, { maxBatch: 2 })
     const calls = ids(9).map((item) => call(item))
@@ -273,7 +273,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await books()).toEqual({ balance: 9, deposits: 9 })
   })
 
-  test('a call from inside a transaction is refused; one that a transaction set off for later is not', async () => {
+  test('rejects a call inside a transaction, but not one that it schedules for later', async () => {
     const { lockstep } = bench.open(driver)
     const call = combined(lockstep)
     const ended = signal()
@@ -286,7 +286,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await later).toBe(1)
   })
 
-  test('a call inside a transaction that has no lock, or of another Lockstep, is refused as well; in detached() it is served', async () => {
+  test('rejects a call inside any transaction, and serves it in detached()', async () => {
     const { lockstep, again } = bench.open(driver)
     const call = combined(lockstep)
     for (const each of [lockstep, again()]) {
@@ -300,7 +300,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await served).toBe(1)
   })
 
-  test('a function that was made inside a transaction serves others while that one is open', async () => {
+  test('serves other callers of a function that was made inside an open transaction', async () => {
     const { lockstep } = bench.open(driver)
     const [made, served] = [signal(), signal()]
     let call: ReturnType<typeof combined> | undefined
@@ -315,7 +315,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     await maker
   })
 
-  test('run nests in the batch’s transaction through its tx; the same Lockstep is refused', async () => {
+  test('lets run nest through its tx, and rejects the same Lockstep', async () => {
     const { lockstep } = bench.open(driver)
     const call = combined(lockstep, {
       run: (tx, items) => tx.transaction({ lock: HOT }, (inner) => deposit(inner, items)),
@@ -327,21 +327,21 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await failureOf(wrong({ id: 4 }))).toBeInstanceOf(NestedTransactionError)
   })
 
-  test('two processes’ worth of callers: nothing lost, nothing twice', async () => {
+  test('does everything once for the callers of two processes', async () => {
     const calls = [1, 2, 3].map(() => combined(bench.open(driver).lockstep))
     const results = await Promise.all(ids(300).map((item) => (calls[item.id % 3] as (typeof calls)[number])(item)))
     expect(new Set(results).size).toBe(300)
     expect(await books()).toEqual({ balance: 300, deposits: 300 })
   })
 
-  test('a server that cannot be reached is told to everybody who waits', async () => {
+  test('rejects every waiting call when the server cannot be reached', async () => {
     const { lockstep } = bench.open(driver, { url: 'postgres://nobody@127.0.0.1:1/none', retry: { attempts: 1 } })
     const call = combined(lockstep)
     const outcomes = await Promise.allSettled(ids(5).map((item) => call(item)))
     expect(outcomes.map(({ status }) => status)).toEqual(Array.from({ length: 5 }, () => 'rejected'))
   })
 
-  test('bad input', async () => {
+  test('rejects invalid options', async () => {
     const { lockstep } = bench.open(driver)
     expect(() => lockstep.combine({} as never)).toThrow(InvalidOptionError)
     for (const bad of [{ maxBatch: 0 }, { maxQueue: 1.5 }, { waitMs: -1 }, { waitMs: 0 }]) {

@@ -46,8 +46,8 @@ async function afterContention(call: () => Promise<unknown>, other: Lockstep): P
   await calling
 }
 
-describe.each(DRIVERS)('staying, %s', (driver) => {
-  test('two processes on one key: everything is done once, and nothing is left', async () => {
+describe.each(DRIVERS)('lock retention, %s', (driver) => {
+  test('does everything once for two processes on one key, and leaves no lock', async () => {
     const proxy = await bench.proxy()
     const locksteps = [0, 1].map(() => bench.open(driver, { max: 4, url: proxy.url(bench.url) }).lockstep)
     for (const lockstep of locksteps) await firstCall(lockstep)
@@ -70,7 +70,7 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
     if (driver === 'pg') expect(seen.given).toBe(seen.kept)
   })
 
-  test('nobody calls again: it is given back, and the connection too', async () => {
+  test('releases the lock and the connection when no call follows', async () => {
     const proxy = await bench.proxy()
     const { lockstep, query } = bench.open(driver, { max: 2, url: proxy.url(bench.url) })
     await firstCall(lockstep)
@@ -85,7 +85,7 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
     await lockstep.close()
   })
 
-  test('a session that stays is ended where its process stands still; what was set before is set again', async () => {
+  test('ends a session whose process stands still, and restores its settings', async () => {
     const { lockstep, query } = bench.open(driver, { max: 2 })
     const idle = async (run: (text: string) => Promise<unknown>): Promise<unknown> =>
       run(`SELECT current_setting('idle_session_timeout') AS idle`)
@@ -107,7 +107,7 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
     expect(await Promise.all([idle(query), idle(query)])).toEqual([[{ idle: '0' }], [{ idle: '0' }]])
   })
 
-  test('a transaction of the same process on the same key has its turn', async () => {
+  test('gives a transaction of the same process on the same key its turn', async () => {
     const { lockstep } = bench.open(driver, { max: 4 })
     const call = combined(lockstep)
     const other = bench.open(driver).lockstep
@@ -122,7 +122,7 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
     await expect.poll(() => bench.locksHeld()).toBe(0)
   })
 
-  test('a batch that fails while the session keeps the lock: its callers are told, the others go on', async () => {
+  test('rejects only the callers of a batch that fails while the session keeps the lock', async () => {
     const { lockstep } = bench.open(driver, { max: 4 })
     const call = combined(lockstep)
     const other = bench.open(driver).lockstep
@@ -134,7 +134,7 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
     await expect.poll(() => bench.locksHeld()).toBe(0)
   })
 
-  test('the session is terminated while it keeps the lock: the next batch has another one', async () => {
+  test('continues on another session when the one that keeps the lock is terminated', async () => {
     const { lockstep } = bench.open(driver, { max: 4 })
     const call = combined(lockstep)
     const other = bench.open(driver).lockstep
@@ -151,7 +151,7 @@ describe.each(DRIVERS)('staying, %s', (driver) => {
     await expect.poll(() => bench.locksHeld()).toBe(0)
   })
 
-  test('with a pool of one, or behind a pooler, nobody stays', async () => {
+  test('retains no lock with a pool of one or behind a pooler', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { max: 1, url: proxy.url(bench.url) })
     await firstCall(lockstep)

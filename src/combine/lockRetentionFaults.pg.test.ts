@@ -55,8 +55,8 @@ async function untilStayed(
   expect(stayed()).toBe(true)
 }
 
-describe.each(DRIVERS)('faults while staying, %s', (driver) => {
-  test('batches that only fail: others have their turn all the same', async () => {
+describe.each(DRIVERS)('faults during lock retention, %s', (driver) => {
+  test('gives others their turn while batches only fail', async () => {
     const { lockstep } = bench.open(driver)
     const other = bench.open(driver).lockstep
     const ended = new AbortController()
@@ -80,7 +80,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
     }
   })
 
-  test('an attempt that is repeated: nothing is kept over the pause', async () => {
+  test('retains no lock during the pause before a retry', async () => {
     const proxy = await bench.proxy()
     let seen = { kept: 0, given: 0 }
     proxy.onClientData((chunk) => {
@@ -118,7 +118,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
     expect(atRetry).toEqual([{ kept: 1, given: 1 }])
   })
 
-  test('the answer to the COMMIT that keeps the lock is lost in silence: the lock is free again', async () => {
+  test('frees the lock when the answer to its COMMIT is lost', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 300 })
     await firstCall(lockstep)
@@ -146,7 +146,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
     expect(await call(0)).toBe(0)
   })
 
-  test('the session falls silent while it keeps the lock: the next batch does not wait for it', async () => {
+  test('does not wait for a silent session that keeps the lock', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 300 })
     await firstCall(lockstep)
@@ -181,7 +181,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
     )
   })
 
-  test('rules of the rollout that cannot be read: nobody waits for them with the lock in the pocket', async () => {
+  test('does not wait for rollout rules while it keeps the lock', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), rollout: 'database' })
     const other = bench.open(driver).lockstep
@@ -210,7 +210,7 @@ describe.each(DRIVERS)('faults while staying, %s', (driver) => {
     await Promise.all(callers)
   })
 
-  test('many keys, one after the other: a session is not given a statement for each', async () => {
+  test('prepares no statement per key', async () => {
     const proxy = await bench.proxy()
     const { lockstep, query } = bench.open(driver, { url: proxy.url(bench.url), max: 2 })
     await firstCall(lockstep)

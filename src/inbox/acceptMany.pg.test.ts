@@ -45,7 +45,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     }
   }
 
-  test('as one after the other: random batches, compared', async () => {
+  test('gives the same verdicts as one by one, for random batches', async () => {
     const { lockstep, consumer } = open()
     const one = lockstep.inbox.consumer(`${consumer}-one`)
     const many = lockstep.inbox.consumer(`${consumer}-many`)
@@ -89,7 +89,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     }
   })
 
-  test('a batch half of which came before', async () => {
+  test('accepts the new half of a batch whose other half came before', async () => {
     const { accept } = open()
     const events = run('a', 1, 6)
     expect(await accept(events.slice(0, 4))).toEqual(Array(4).fill('first'))
@@ -97,7 +97,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     expect(await accept(events)).toEqual(Array(6).fill('duplicate'))
   })
 
-  test('a divergence inside a batch is told, and nothing moves', async () => {
+  test('rejects a batch with a divergence, and moves nothing', async () => {
     const { lockstep, consumer, accept } = open()
     const events = run('a', 1, 3)
     await accept(events)
@@ -111,7 +111,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     })
   })
 
-  test('a stream that would begin with a gap has not begun; another start may begin it', async () => {
+  test('does not begin a stream with a gap', async () => {
     const { lockstep, consumer, accept } = open()
     const events = run('a', 5, 2)
     const verdicts = await lockstep.transaction({}, (tx) => lockstep.inbox.consumer(consumer).acceptMany(tx, events))
@@ -122,7 +122,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     expect(await accept([...run('b', 2, 3)], 3)).toEqual(['duplicate', 'first', 'first'])
   })
 
-  test('in opposite orders at once: nobody waits for somebody who waits', async () => {
+  test('avoids a deadlock between batches in opposite orders', async () => {
     const { lockstep, consumer } = open()
     const keys = Array.from({ length: 20 }, (_, index) => `k${index}`)
     for (let round = 0; round < 10; round++) {
@@ -136,7 +136,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     }
   })
 
-  test('whoever comes meanwhile waits, and judges by what was committed', async () => {
+  test('makes concurrent callers wait, and judges by what was committed', async () => {
     const { lockstep, consumer, accept } = open()
     const inbox = lockstep.inbox.consumer(consumer)
     const accepted = signal()
@@ -156,7 +156,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     expect(await Promise.all(waiting)).toEqual([['first'], ['duplicate', 'duplicate', 'duplicate']])
   })
 
-  test('a transaction that is silent for too long is ended by the server', async () => {
+  test('ends a transaction that is idle for too long', async () => {
     const { lockstep, consumer } = open()
     const inbox = lockstep.inbox.consumer(consumer)
     const goOn = signal()
@@ -185,7 +185,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     })
   })
 
-  test('what makes no sense is told before anything is sent', async () => {
+  test('rejects invalid events before anything is sent', async () => {
     const { lockstep, consumer } = open()
     const inbox = lockstep.inbox.consumer(consumer)
     await lockstep.transaction({}, async (tx) => {

@@ -28,7 +28,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
   }
   const noting = async (tx: Transaction, event: InboxEvent): Promise<void> => note(tx, `${event.key} #${event.seq}`)
 
-  test('in order each event is the first, and moves the position', async () => {
+  test('accepts events in order, and moves the position', async () => {
     const { inbox } = open()
     const event = eventsOf()
     expect(await inbox.position(event(1))).toBeUndefined()
@@ -40,7 +40,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await bench.notes()).toHaveLength(3)
   })
 
-  test('what comes again is a duplicate, and is not handled', async () => {
+  test('does not handle a duplicate', async () => {
     const { inbox } = open()
     const event = eventsOf()
     const all = [event(1), event(2), event(3)]
@@ -53,7 +53,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(last)).toEqual({ seq: 3, id: last.id })
   })
 
-  test('a gap is told with the number that is expected, and nothing moves', async () => {
+  test('rejects a gap with the expected number, and moves nothing', async () => {
     const { inbox } = open()
     const event = eventsOf()
     const beforeAny = await failureOf(inbox.handle(event(2), {}, () => expect.unreachable()))
@@ -68,7 +68,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.handle(event(2), {}, noting)).toBe('first')
   })
 
-  test('a gap that the caller catches does not spoil its transaction', async () => {
+  test('lets the transaction go on after a caught gap', async () => {
     const { lockstep, inbox } = open()
     const event = eventsOf()
     await lockstep.transaction({}, async (tx) => {
@@ -78,7 +78,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
   })
 
-  test('a caught gap commits nothing: the stream has not begun, and start and startAt() still count', async () => {
+  test('does not begin a stream with a caught gap', async () => {
     const { lockstep, inbox } = open()
     const [late, moved] = [eventsOf(), eventsOf()]
     const caught = (tx: Transaction, event: InboxEvent, options = {}): Promise<void> =>
@@ -95,7 +95,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.handle(moved(7), {}, noting)).toBe('first')
   })
 
-  test('a gap in a stream that has begun leaves its row as it was, also when it is caught', async () => {
+  test('leaves the row of a stream unchanged after a caught gap', async () => {
     const { lockstep, inbox } = open()
     const event = eventsOf()
     const one = event(1)
@@ -104,7 +104,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(one)).toEqual({ seq: 1, id: one.id })
   })
 
-  test('the last number with another id is another history', async () => {
+  test('rejects the last number with another id as a diverged history', async () => {
     const { inbox } = open()
     const event = eventsOf()
     const one = event(1)
@@ -117,7 +117,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.handle(event(1), {}, () => expect.unreachable())).toBe('duplicate')
   })
 
-  test('a tombstone moves the position and is not handled', async () => {
+  test('moves the position by a tombstone without handling it', async () => {
     const { inbox } = open()
     const event = eventsOf()
     await inbox.handle(event(1), {}, noting)
@@ -130,7 +130,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.handle(other(1, { tombstone: 'dead' }), {}, () => expect.unreachable())).toBe('tombstone')
   })
 
-  test('a handler that throws leaves the position, and the event is the first again', async () => {
+  test('keeps the position when the handler throws, and accepts the event again', async () => {
     const { inbox } = open()
     const event = eventsOf()
     const [one, two] = [event(1), event(2)]
@@ -147,7 +147,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await bench.notes()).toEqual([`${one.key} #1`, `${one.key} #2`])
   })
 
-  test('several events in one transaction, and a savepoint that is undone', async () => {
+  test('accepts several events in one transaction, and forgets those of a savepoint that is rolled back', async () => {
     const { lockstep, inbox } = open()
     const event = eventsOf()
     await lockstep.transaction({}, async (tx) => {
@@ -166,7 +166,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(event(1))).toMatchObject({ seq: 3 })
   })
 
-  test('handle() and position() inside a transaction are refused, and name what takes its tx', async () => {
+  test('rejects handle() and position() inside a transaction, and names what takes its tx', async () => {
     const { lockstep, inbox } = open()
     const event = eventsOf()
     await lockstep.transaction({}, async () => {
@@ -180,7 +180,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     await expect(inbox.position({} as never, event(1))).rejects.toBeInstanceOf(InvalidOptionError)
   })
 
-  test('consumers, topics and keys are apart', async () => {
+  test('keeps consumers, topics and keys apart', async () => {
     const { lockstep, inbox } = open()
     const other = lockstep.inbox.consumer('reports')
     const event = eventsOf()
@@ -194,7 +194,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(one)).toMatchObject({ seq: 1 })
   })
 
-  test('the longest names fit', async () => {
+  test('accepts the longest names', async () => {
     const { lockstep } = open()
     const long = (bytes: number): string => randomUUID().repeat(40).slice(0, bytes)
     const inbox = lockstep.inbox.consumer(long(255))
@@ -203,7 +203,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(event)).toEqual({ seq: 1, id: event.id })
   })
 
-  test('numbers as large as JavaScript has them', async () => {
+  test('accepts the largest numbers of JavaScript', async () => {
     const { inbox } = open()
     const event = eventsOf()
     const last = event(Number.MAX_SAFE_INTEGER)
@@ -211,7 +211,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(last)).toEqual({ seq: last.seq, id: last.id })
   })
 
-  test('in a transaction of the caller’s own', async () => {
+  test('accepts events in a transaction of the caller', async () => {
     const client = bench.open(driver)
     const inbox = client.lockstep.inbox.consumer('portfolios')
     const event = eventsOf()
@@ -226,7 +226,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
   })
 
-  test('the handler has the event as it was given, and the options of a transaction', async () => {
+  test('passes the event and the transaction options to the handler', async () => {
     const { inbox } = open()
     const event = { ...eventsOf()(1), payload: { quantity: 5 } }
     const verdict = await inbox.handle(
@@ -242,7 +242,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     expect(verdict).toBe('first')
   })
 
-  test('another schema has another inbox', async () => {
+  test('keeps schemas apart', async () => {
     const { lockstep, inbox } = open()
     const elsewhere = bench.open(driver, { schema: `Other "${driver}"` }).lockstep
     await elsewhere.migrate()
@@ -253,7 +253,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
   })
 
   describe('a consumer that joins late', () => {
-    test('begins with exactly its number: smaller ones are duplicates, larger ones a gap', async () => {
+    test('begins with exactly its number', async () => {
       const { inbox } = open()
       const event = eventsOf()
       const options = { start: 10 }
@@ -265,7 +265,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
       expect(await inbox.handle(event(11), options, noting)).toBe('first')
     })
 
-    test('the number counts until there is a position, and never after', async () => {
+    test('ignores its start number once there is a position', async () => {
       const { inbox } = open()
       const event = eventsOf()
       await inbox.handle(event(1), {}, noting)
@@ -275,7 +275,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
       expect(await inbox.handle(other(8), {}, noting)).toBe('first')
     })
 
-    test('startAt() goes with its transaction, and does not move what has begun', async () => {
+    test('rolls startAt() back with its transaction, and does not move a stream that has begun', async () => {
       const { lockstep, inbox } = open()
       const event = eventsOf()
       const undone = lockstep.transaction({}, async (tx) => {
@@ -298,7 +298,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
       expect(await inbox.handle(event(6), {}, noting)).toBe('first')
     })
 
-    test('startAt() with force moves it, also back: after a history that diverged', async () => {
+    test('moves the position with startAt() and force, also back', async () => {
       const { lockstep, inbox } = open()
       const event = eventsOf()
       for (const seq of [1, 2, 3]) await inbox.handle(event(seq), {}, async () => undefined)
@@ -311,7 +311,7 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
     })
   })
 
-  test('bad input is refused before anything is sent', async () => {
+  test('rejects invalid events before anything is sent', async () => {
     const { lockstep } = open()
     const unreachable = new Lockstep(bench.admin, { schema: 'nowhere' }).inbox.consumer('portfolios')
     const good = eventsOf()(1)
@@ -357,13 +357,13 @@ describe.each(DRIVERS)('the inbox, %s', (driver) => {
   })
 })
 
-describe('in SQL, for any language', () => {
+describe('the SQL function', () => {
   const accept = async (values: string): Promise<unknown> => {
     const { rows } = await bench.admin.query<{ verdict: string }>(`SELECT lockstep.inbox_accept(${values}) AS verdict`)
     return rows[0]?.verdict
   }
 
-  test('the function gives the verdict as text', async () => {
+  test('returns the verdict as text', async () => {
     expect(await accept(`'c', 't', 'k', 1, gen_random_uuid()`)).toBe('first')
     expect(await accept(`'c', 't', 'k', 3, gen_random_uuid()`)).toBe('gap:2')
     expect(await accept(`'c', 't', 'k', 2, gen_random_uuid(), true`)).toBe('tombstone')
@@ -371,7 +371,7 @@ describe('in SQL, for any language', () => {
     expect(await accept(`'c', 't', 'k', 2, gen_random_uuid()`)).toBe('diverged')
   })
 
-  test('nonsense is refused', async () => {
+  test('rejects invalid arguments', async () => {
     for (const values of [`'c', 't', 'k', 0, gen_random_uuid()`, `'c', 't', 'k', NULL, gen_random_uuid()`]) {
       expect(await failureOf(accept(values))).toMatchObject({ code: '22023' })
     }
@@ -380,7 +380,7 @@ describe('in SQL, for any language', () => {
     expect(await failureOf(accept(`'c', NULL, 'k', 1, gen_random_uuid()`))).toMatchObject({ code: '23502' })
   })
 
-  test('updates stay on their page: the index is not touched', async () => {
+  test('updates rows on their page, without touching the index', async () => {
     for (let seq = 1; seq <= 200; seq++) await accept(`'hot', 't', 'k', ${seq}, gen_random_uuid()`)
     const counts = async (): Promise<{ updated: number; hot: number } | undefined> => {
       await bench.admin.query('SELECT pg_stat_clear_snapshot()')

@@ -27,7 +27,7 @@ afterEach(async () => {
 
 const event = { topic: 'trades', key: 'a', seq: 1, id: randomUUID() }
 
-test('with the grants of a consumer a role does everything', async () => {
+test('lets a role with the grants of a consumer do everything', async () => {
   await new Lockstep(owner).grant({ to: role, as: 'consumer' })
   const lockstep = new Lockstep(app)
   const inbox = lockstep.inbox.consumer('portfolios')
@@ -37,7 +37,7 @@ test('with the grants of a consumer a role does everything', async () => {
   expect(await lockstep.transaction({}, (tx) => inbox.startAt(tx, event, 5, { force: true }))).toBe(true)
 })
 
-test('without them nobody moves a consumer', async () => {
+test('rejects a role without them', async () => {
   const lockstep = new Lockstep(app)
   const inbox = lockstep.inbox.consumer('portfolios')
   const refused = { code: '42501' }

@@ -62,7 +62,7 @@ const eventWithId = anyEvent.chain((event) =>
 )
 
 describe('against a model that remembers everything', () => {
-  test.each([1, 'first'] as const)('whatever comes, beginning with %s', (begin) => {
+  test.each([1, 'first'] as const)('agrees for any input, beginning with %s', (begin) => {
     fc.assert(
       fc.property(fc.array(fc.oneof(eventWithId, anyEvent), { maxLength: 120 }), (events) => {
         const { forgottenGaps, ...report } = verify(events, { ...UNBOUNDED, start: begin })
@@ -73,7 +73,7 @@ describe('against a model that remembers everything', () => {
     )
   })
 
-  test('with room for one gap it still says whether anything was missing or out of order', () => {
+  test('still reports missing and reordered events with room for one gap', () => {
     fc.assert(
       fc.property(fc.array(anyEvent, { maxLength: 60 }), (events) => {
         const [report, whole] = [verify(events, { openGaps: 1 }), model(events)]
@@ -84,7 +84,7 @@ describe('against a model that remembers everything', () => {
     )
   })
 
-  test('with few examples they are the first ones, and the counts are the same', () => {
+  test('keeps the first examples, and all counts', () => {
     fc.assert(
       fc.property(fc.array(eventWithId, { maxLength: 120 }), fc.nat({ max: 5 }), (events, examples) => {
         const [report, whole] = [verify(events, { ...UNBOUNDED, examples }), model(events)]
@@ -96,7 +96,7 @@ describe('against a model that remembers everything', () => {
     )
   })
 
-  test('asking does not change what is known', () => {
+  test('does not change its state when it is read', () => {
     fc.assert(
       fc.property(fc.array(eventWithId, { maxLength: 40 }), (events) => {
         const verifier = new StreamVerifier(UNBOUNDED)
@@ -148,8 +148,8 @@ function planted(
 const counts = ({ gaps, duplicates, inversions, divergences }: StreamReport): number[] =>
   [gaps, duplicates, inversions, divergences].map(({ count }) => count)
 
-describe('a planted fault is found, and nothing else', () => {
-  test('none', () => {
+describe('planted faults', () => {
+  test('reports nothing without a fault', () => {
     fc.assert(
       fc.property(clean, (events) => {
         const report = verify(events)
@@ -160,7 +160,7 @@ describe('a planted fault is found, and nothing else', () => {
     )
   })
 
-  test('an event that is lost', () => {
+  test('reports a lost event', () => {
     planted(
       (events, place) => events.toSpliced(place, 1),
       (report, { topic, key, seq }) => {
@@ -171,7 +171,7 @@ describe('a planted fault is found, and nothing else', () => {
     )
   })
 
-  test('an event that comes again, at the end', () => {
+  test('reports a duplicate', () => {
     planted(
       (events, place) => [...events, events[place] as SeenEvent],
       (report, { topic, key, seq }) => {
@@ -182,7 +182,7 @@ describe('a planted fault is found, and nothing else', () => {
     )
   })
 
-  test('an event that the next one of its stream overtakes', () => {
+  test('reports an event that its successor overtakes', () => {
     planted(
       (events, place) => {
         const { key, seq } = events[place] as SeenEvent
@@ -197,7 +197,7 @@ describe('a planted fault is found, and nothing else', () => {
     )
   })
 
-  test('a number that comes again with another id', () => {
+  test('reports a number that comes again with another id', () => {
     planted(
       (events, place) => [...events, { ...(events[place] as SeenEvent), id: 'another' }],
       (report, { topic, key, seq, id: knownId }) => {
@@ -214,7 +214,7 @@ describe('bounds', () => {
     Array.from(numbers, (seq) => ({ topic: 'trades', key: 'a', seq, id: `id-${seq}` }))
   const upTo = (count: number): number[] => Array.from({ length: count }, (_, n) => n + 1)
 
-  test('gaps beyond the bound are forgotten, and stay reported', () => {
+  test('forgets gaps beyond the bound, and keeps reporting them', () => {
     const numbers = upTo(100_000).filter((seq) => seq % 10 !== 0)
     const report = verify(stream(numbers), { openGaps: 100, examples: 2 })
     expect(report.gaps).toEqual({
@@ -228,32 +228,32 @@ describe('bounds', () => {
     expect(report.forgottenGaps).toBe(9899)
   })
 
-  test('a forgotten gap that is filled after all stays a gap, and its number passes for a duplicate', () => {
+  test('keeps a forgotten gap when it is filled, and counts its number as a duplicate', () => {
     const report = verify(stream([1, 3, 5, 2]), { openGaps: 1 })
     expect(report.forgottenGaps).toBe(1)
     expect(report.gaps.examples.map(({ from }) => from)).toEqual([2, 4])
     expect(counts(report)).toEqual([2, 1, 0, 0])
   })
 
-  test('the ids of the newest numbers are remembered', () => {
+  test('remembers the ids of the newest numbers', () => {
     const again = (seq: number): SeenEvent[] => [...stream(upTo(10)), { topic: 'trades', key: 'a', seq, id: 'another' }]
     expect(counts(verify(again(8), { ids: 3 }))).toEqual([0, 0, 0, 1])
     expect(counts(verify(again(7), { ids: 3 }))).toEqual([0, 1, 0, 0])
     expect(counts(verify(again(10), { ids: 0 }))).toEqual([0, 1, 0, 0])
   })
 
-  test('a part of a log may begin anywhere', () => {
+  test('accepts a log that begins anywhere', () => {
     expect(verify(stream([41, 42, 43]), { start: 'first' }).inOrder).toBe(true)
     expect(verify(stream([41, 42, 43])).gaps).toMatchObject({ count: 1, missing: 40 })
     expect(counts(verify(stream([41, 42, 39]), { start: 'first' }))).toEqual([1, 0, 1, 0])
   })
 
-  test('a uuid in capitals is the same', () => {
+  test('compares uuids without case', () => {
     const [event] = stream([1]) as [SeenEvent]
     expect(counts(verify([event, { ...event, id: 'ID-1' }]))).toEqual([0, 1, 0, 0])
   })
 
-  test('nonsense is refused', () => {
+  test('rejects invalid events', () => {
     const good = { topic: 'trades', key: 'a', seq: 1 }
     for (const bad of [{ seq: 0 }, { seq: 1.5 }, { seq: '1' }, { topic: '' }, { key: undefined }]) {
       expect(() => new StreamVerifier().see({ ...good, ...bad } as SeenEvent)).toThrow(InvalidOptionError)

@@ -39,7 +39,7 @@ const open = (lockstep: Lockstep, symbol: string): Promise<OnceResult<Position>>
 describe.each(DRIVERS)('once, %s', (driver) => {
   const symbolOf = (name: string): string => `${name}-${driver}`
 
-  test('of many callers on two pools one creates, all get the same', async () => {
+  test('creates once for many callers on two pools', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const symbol = symbolOf('many')
     const results = await Promise.all(
@@ -49,7 +49,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(new Set(results.map(({ value }) => value.id)).size).toBe(1)
   })
 
-  test('the same without the lock creates several: the test can fail', async () => {
+  test('creates several without the lock (control)', async () => {
     const { lockstep } = bench.open(driver)
     const { find, create } = position(symbolOf('unlocked'))
     const met = signal()
@@ -65,7 +65,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(one.id).not.toBe(other.id)
   })
 
-  test('a create that throws leaves nothing, and the next one creates', async () => {
+  test('leaves nothing when create throws, and creates next time', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('throws')
     const failing = {
@@ -79,7 +79,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(await open(lockstep, symbol)).toMatchObject({ created: true })
   })
 
-  test('null is not found; false and 0 are values', async () => {
+  test('treats null as not found, and false and 0 as values', async () => {
     const { lockstep } = bench.open(driver)
     const result = await lockstep.once(key`Flag:${driver}`, {
       find: async () => Promise.resolve(false),
@@ -93,7 +93,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(none).toEqual({ value: 0, created: true })
   })
 
-  test('a path without the lock that was quicker is found, where a constraint stops the second', async () => {
+  test('finds what a writer without the lock inserted, by its constraint violation', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('legacy')
     const { find, create } = position(symbol, 'guarded')
@@ -110,7 +110,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(finds).toBe(2)
   })
 
-  test('a constraint about something else is the caller’s', async () => {
+  test('rejects with the violation of another constraint', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('clash')
     await bench.admin.query('INSERT INTO guarded (symbol) VALUES ($1)', [symbol])
@@ -121,7 +121,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(error).toMatchObject({ code: '23505' })
   })
 
-  test('tx.once() is part of a transaction that holds the key; one that does not is refused', async () => {
+  test('runs tx.once() in a transaction that holds the key, and rejects one that does not', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('nested')
     const within = (tx: Transaction): Promise<OnceResult<Position>> =>
@@ -141,7 +141,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     )
   })
 
-  test('tx.once() whose create throws undoes its own part, and the transaction goes on', async () => {
+  test('rolls back only tx.once() when its create throws', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('part')
     const { find, create } = position(symbol)
@@ -158,7 +158,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(await open(lockstep, symbol)).toMatchObject({ created: false })
   })
 
-  test('tx.once() finds what a writer without the lock inserted meanwhile', async () => {
+  test('finds in tx.once() what a writer without the lock inserted meanwhile', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('nested legacy')
     const { find, create } = position(symbol, 'guarded')
@@ -177,7 +177,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     expect(result).toMatchObject({ created: false, value: { symbol } })
   })
 
-  test('inside a transaction lockstep.once() is refused and names tx.once(); onceExternal() cannot be part of one', async () => {
+  test('rejects lockstep.once() and onceExternal() inside a transaction', async () => {
     const { lockstep } = bench.open(driver)
     const symbol = symbolOf('refused')
     await lockstep.transaction({ lock: key`Position:${symbol}` }, async (tx) => {
@@ -197,7 +197,7 @@ describe.each(DRIVERS)('once, %s', (driver) => {
     })
   })
 
-  test('bad input', async () => {
+  test('rejects invalid options', async () => {
     const { lockstep } = bench.open(driver)
     await expect(lockstep.once(key`Position:x`, {} as never)).rejects.toBeInstanceOf(InvalidOptionError)
     await expect(lockstep.once(key`Position:x`, undefined as never)).rejects.toBeInstanceOf(InvalidOptionError)

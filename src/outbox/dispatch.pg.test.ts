@@ -226,6 +226,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     const one = dispatching(lockstep, {
       name,
       shards: 1,
+      ttlMs: 2000,
       sink: async () => {
         if (!late) return
         late = false

@@ -20,15 +20,6 @@ beforeEach(() =>
     SELECT lockstep.enqueue('t', 'a', '{}')`),
 )
 
-/** Comes back when so many wait for a lock. */
-const waiters = (count: number): Promise<void> =>
-  expect
-    .poll(async () => {
-      const text = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
-      return (await bench.admin.query(text)).rowCount
-    })
-    .toBe(count)
-
 /** Has one begin, wait for that lock, and the other one come: then both are let go. Tells how they ended. */
 async function together(
   held: string,
@@ -38,9 +29,9 @@ async function together(
   const holder = await bench.session()
   await holder.query(`BEGIN; LOCK TABLE lockstep.${held}`)
   const one = first()
-  await waiters(1)
+  await bench.lockWaits(1)
   const other = second()
-  await waiters(2)
+  await bench.lockWaits(2)
   await holder.query('COMMIT')
   return (await Promise.allSettled([one, other])).map((end) => (end.status === 'fulfilled' ? 'done' : end.reason))
 }

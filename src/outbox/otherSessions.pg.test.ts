@@ -1,28 +1,14 @@
 import type { Socket } from 'node:net'
 import pg from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
-import { type Dispatching, dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
+import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
+import { DRIVERS, signal } from '../../tools/server/testing/workbench.ts'
 import { Lockstep, type ShardStatus } from '../index.ts'
 
 /** What others do on the server: a process that has stopped, old snapshots, publications, bulk loads. */
 
-const bench = await testBench({ ownServer: true })
-
-const EMPTY = `
-  TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet, lockstep.outbox_ticks, lockstep.outbox_dispatchers, lockstep.outbox_cursors,
-           lockstep.outbox_parked, lockstep.outbox_parked_events, lockstep.outbox_segments, lockstep.leases;
-  SELECT setval('lockstep.outbox_slot', 0);
-  INSERT INTO lockstep.outbox_segments VALUES (0, 1, clock_timestamp())`
-
-beforeEach(() => bench.admin.query(EMPTY))
-
-function dispatch(...given: Parameters<typeof dispatching>): Dispatching {
-  const [lockstep, options] = given
-  const dispatcher = dispatching(lockstep, { shards: 1, retainMs: false, ...options })
-  bench.cleanUp(() => dispatcher.stop())
-  return dispatcher
-}
+const bench = await outboxBench({ ownServer: true })
 
 /** A session that holds a snapshot until the end of the test: what is deleted from now on stays where it is. */
 async function oldSnapshot(): Promise<void> {
@@ -74,7 +60,7 @@ test('a dispatcher that is stopped while it is sent its events blocks neither re
     )
   const stopping = new StoppingPool(200_000)
   const before = new Lockstep(stopping.pool, { silenceMs: 600_000 })
-  const first = dispatching(before, { shards: 8, retainMs: false })
+  const first = dispatching(before, { shards: 8, retainMs: false, ttlMs: 2000 })
   bench.cleanUp(async () => {
     stopping.goOn()
     await first.stop()
@@ -86,7 +72,7 @@ test('a dispatcher that is stopped while it is sent its events blocks neither re
                    FROM pg_stat_activity a WHERE datname = current_database() AND wait_event = 'ClientWrite'`
   await eventually(async () => ((await bench.admin.query(stuck)).rowCount ?? 0) > 0)
   expect((await bench.admin.query(stuck)).rows).toMatchObject([{ backend_xmin: null, tables: 0 }])
-  const second = dispatch(lockstep, { shards: 8 })
+  const second = bench.dispatch(lockstep, { shards: 8 })
   await eventually(() => new Set(second.delivered).size === 80)
   await eventually(async () => (await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })).dropped > 0)
   expect((await bench.admin.query(stuck)).rowCount).toBe(1)
@@ -94,7 +80,7 @@ test('a dispatcher that is stopped while it is sent its events blocks neither re
 
 test('segments that a long reader has held up go when it has left', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
-  dispatch(lockstep, { retainMs: 600 })
+  bench.dispatch(lockstep, { retainMs: 600 })
   const enqueue = (): Promise<unknown> => bench.admin.query(`SELECT lockstep.enqueue('t', 'a', '1')`)
   const numbers = async (): Promise<number[]> => (await lockstep.outbox.status()).segments.map(({ number }) => number)
   await enqueue()
@@ -119,7 +105,7 @@ test.each(DRIVERS.flatMap((driver) => ['German', 'SQL, DMY'].map((style) => ({ d
     const settings = `-c DateStyle=${style.replace(' ', String.raw`\ `)} -c IntervalStyle=iso_8601 -c TimeZone=Asia/Tokyo`
     const { lockstep } = bench.open(driver, { url: `${bench.url}?options=${encodeURIComponent(settings)}` })
     const { lockstep: plain } = bench.open('pg')
-    const run = dispatch(plain, { sink: (batch) => batch.map(() => ({ refused: 'no' })), attempts: 1 })
+    const run = bench.dispatch(plain, { sink: (batch) => batch.map(() => ({ refused: 'no' })), attempts: 1 })
     const written = Date.now()
     await plain.transaction({}, (tx) => tx.enqueue({ topic: 't', key: 'a', payload: 1 }))
     await eventually(async () => (await plain.outbox.parked())[0]?.state === 'blocked')
@@ -146,7 +132,7 @@ describe('a publication of all tables', () => {
     const { lockstep } = bench.open('pg', { max: 6 })
     await lockstep.transaction({}, (tx) => tx.enqueue({ topic: 't', key: 'a', payload: 'a secret' }))
     expect(await lockstep.outbox.erase({ topic: 't', key: 'a' })).toEqual({ erased: 1 })
-    const run = dispatch(lockstep)
+    const run = bench.dispatch(lockstep)
     await run.until(1)
     expect(run.delivered).toEqual(['t/a#1†'])
     expect(await lockstep.outbox.rebase({ deliver: 'all' })).toMatchObject({ putAside: 1 })

@@ -1,32 +1,12 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { type Dispatching, dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
+import { describe, expect, test } from 'vitest'
+import { eventually } from '../../tools/server/testing/dispatching.ts'
+import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
+import { DRIVERS, failureOf } from '../../tools/server/testing/workbench.ts'
 import { type Lockstep, ReplayGapError } from '../index.ts'
 
 /** What retention owes to dispatchers, to replays, to roles with timeouts, and to those who have stopped. */
 
-const bench = await testBench()
-
-const EMPTY = `
-  TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet, lockstep.outbox_ticks, lockstep.outbox_dispatchers, lockstep.outbox_cursors,
-           lockstep.outbox_parked, lockstep.outbox_parked_events, lockstep.outbox_segments, lockstep.leases;
-  SELECT setval('lockstep.outbox_slot', 0);
-  INSERT INTO lockstep.outbox_segments VALUES (0, 1, clock_timestamp())`
-
-let running: Dispatching[] = []
-beforeEach(() => bench.admin.query(EMPTY))
-afterEach(async () => {
-  const all = running
-  running = []
-  for (const each of all) await each.stop()
-})
-
-function dispatch(...given: Parameters<typeof dispatching>): Dispatching {
-  const [lockstep, options] = given
-  const dispatcher = dispatching(lockstep, { shards: 1, retainMs: false, ...options })
-  running.push(dispatcher)
-  return dispatcher
-}
+const bench = await outboxBench()
 
 /** So many events of one stream, in one transaction. */
 async function enqueue(lockstep: Lockstep, key: string, count = 1): Promise<void> {
@@ -64,16 +44,15 @@ describe('several dispatchers', () => {
     'keep what one of them wants kept, with retainMs: %j beside a short one',
     async (retainMs) => {
       const { lockstep } = bench.open('pg', { max: 10 })
-      const short = dispatch(lockstep, { name: 'short', retainMs: 6 })
-      const long = dispatch(lockstep, { name: 'long', retainMs })
+      const short = bench.dispatch(lockstep, { name: 'short', retainMs: 6 })
+      const long = bench.dispatch(lockstep, { name: 'long', retainMs })
       await enqueue(lockstep, 'a')
       await eventually(() => [short, long].every(({ delivered }) => delivered.includes('t/a#1')))
       await rounds(lockstep, 5)
       expect(await stored('a')).toBe(1)
       // Who wants it no longer is heard as well.
       await long.stop()
-      running = running.filter((each) => each !== long)
-      dispatch(lockstep, { name: 'long', retainMs: 6 })
+      bench.dispatch(lockstep, { name: 'long', retainMs: 6 })
       await eventually(async () => {
         await enqueue(lockstep, 'later')
         return (await stored('a')) === 0
@@ -84,7 +63,7 @@ describe('several dispatchers', () => {
 
   test('a process that may not run has no say', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
-    const run = dispatch(lockstep, { retainMs: 3_600_000 })
+    const run = bench.dispatch(lockstep, { retainMs: 3_600_000 })
     await enqueue(lockstep, 'a')
     await run.until(1)
     const wrong = lockstep.outbox.dispatcher({ shards: 4, retainMs: 1, sink: () => undefined }).run()
@@ -98,7 +77,7 @@ describe.each(DRIVERS)('a replay while retention empties segments, %s', (driver)
   /** 1 to 30 in a segment that was left, 31 to 60 in the next one, all delivered. */
   async function sixty(): Promise<Lockstep> {
     const { lockstep } = bench.open(driver, { max: 8 })
-    const run = dispatch(lockstep)
+    const run = bench.dispatch(lockstep)
     await enqueue(lockstep, 'a', 30)
     await leftBehind(lockstep)
     await enqueue(lockstep, 'a', 30)
@@ -163,7 +142,7 @@ describe.each(DRIVERS)('a replay while retention empties segments, %s', (driver)
 
   test.each([{ topic: 't', key: 'a' }, {}])('fails where a drop is going on while it reads: %j', async (what) => {
     const { lockstep } = bench.open(driver, { max: 8 })
-    const run = dispatch(lockstep, {})
+    const run = bench.dispatch(lockstep, {})
     await enqueue(lockstep, 'a', 30)
     await leftBehind(lockstep)
     await enqueue(lockstep, 'a', 30)
@@ -221,7 +200,7 @@ describe.each(DRIVERS)('a replay while retention empties segments, %s', (driver)
 
 test('segments are emptied by a role whose statements may not take long, in steps', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
-  const run = dispatch(lockstep, { batch: 10_000 })
+  const run = bench.dispatch(lockstep, { batch: 10_000 })
   const streams = 60_000
   for (let first = 0; first < streams; first += 10_000) {
     const keys = Array.from({ length: 10_000 }, (_, n) => ({ topic: 't', key: `k${first + n}`, payload: 0 }))

@@ -34,7 +34,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
   const inTransaction = <T>(fn: (tx: Transaction) => Promise<T>): Promise<T> =>
     bench.open(driver).lockstep.transaction({}, fn)
 
-  test('gives the rows in ascending order of the key, each once, and by id', async () => {
+  test('returns each row once, in ascending order of the key, and by id', async () => {
     await inTransaction(async (tx) => {
       const rows = await lockRows<{ id: string; balance: number }>(tx, 'accounts', [10, '9', 9n, 100])
       expect(rows.map(({ id, balance }) => [Number(id), balance])).toEqual([
@@ -50,7 +50,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     })
   })
 
-  test('many ids, and more than there are rows', async () => {
+  test('locks many ids, and reports those without a row', async () => {
     await inTransaction(async (tx) => {
       const many = Array.from({ length: 150 }, (_, index) => 150 - index)
       const rows = await lockRows<{ id: string }>(tx, 'accounts', many)
@@ -60,7 +60,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     })
   })
 
-  test('folds what the server holds for equal', async () => {
+  test('treats ids as one that the server holds for equal', async () => {
     await inTransaction(async (tx) => {
       const rows = await lockRows(tx, 'wallets', [B.toUpperCase(), A, B])
       expect(rows).toEqual([{ id: A }, { id: B }])
@@ -69,7 +69,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     })
   })
 
-  test('takes text with every odd character, and quotes names', async () => {
+  test('accepts text with any character, and quotes names', async () => {
     await inTransaction(async (tx) => {
       const names = ['quo"te', 'a,b', '{}', 'B', 'back\\slash', 'NULL']
       const rows = await lockRows<Record<string, string>>(tx, 'labels', names, { key: 'The "Name' })
@@ -81,7 +81,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     })
   })
 
-  test('takes a key of several columns: a domain, an enum and a time', async () => {
+  test('accepts a key of several columns: a domain, an enum and a time', async () => {
     await inTransaction(async (tx) => {
       const at = new Date('2026-01-01T00:00:00Z')
       const rows = await lockRows<{ lots: number }>(
@@ -99,7 +99,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     })
   })
 
-  test('locks in ascending order: who names them the other way round waits at the same row', async () => {
+  test('locks in ascending order whatever the order of the ids', async () => {
     const { lockstep } = bench.open(driver)
     const held = signal()
     const letGo = signal()
@@ -128,7 +128,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     await Promise.all([holder, ...waiters])
   })
 
-  test('the weaker modes share, the stronger do not', async () => {
+  test('shares rows in the weaker modes only', async () => {
     const { lockstep } = bench.open(driver)
     const skipped = async (
       mode: 'update' | 'noKeyUpdate' | 'share' | 'keyShare',
@@ -148,7 +148,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     expect(await skipped('noKeyUpdate', 'share')).toBe(1)
   })
 
-  test('missing rows are an error with their ids, or stand in the answer', async () => {
+  test('rejects missing rows with their ids, or returns them', async () => {
     const error = await failureOf(inTransaction((tx) => lockRows(tx, 'accounts', [1, 777, 888n])))
     expect(error).toBeInstanceOf(RowsMissingError)
     expect(error).toMatchObject({ table: '"accounts"', missing: [777, 888n] })
@@ -157,7 +157,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     expect([rows.length, rows.missing]).toEqual([1, [777]])
   })
 
-  test('a row that is deleted while it is waited for is missing', async () => {
+  test('reports a row as missing that is deleted during the wait', async () => {
     const { lockstep } = bench.open(driver)
     await bench.admin.query('INSERT INTO accounts VALUES (900, 0)')
     const deleted = signal()
@@ -182,7 +182,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     expect((await waiter).missing).toEqual([900])
   })
 
-  test('skipLocked leaves out what others hold and tells it from what is missing; noWait fails', async () => {
+  test('separates skipped from missing rows with skipLocked, and rejects with noWait', async () => {
     await inTransaction(async (tx) => {
       await lockRows(tx, 'accounts', [30, 31])
       const rows = await inTransaction((tx2) =>
@@ -197,7 +197,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     })
   })
 
-  test('what is read is what the last holder committed', async () => {
+  test('reads what the last holder committed', async () => {
     const { lockstep } = bench.open(driver)
     await bench.admin.query('UPDATE accounts SET balance = 0 WHERE id = 40')
     const add = (): Promise<void> =>
@@ -209,7 +209,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     expect((await bench.admin.query('SELECT balance FROM accounts WHERE id = 40')).rows).toEqual([{ balance: 20 }])
   })
 
-  test('bad input is refused before anything is sent', async () => {
+  test('rejects invalid input before anything is sent', async () => {
     await inTransaction(async (tx) => {
       const bad: unknown[] = [NaN, 2 ** 60, null, undefined, {}, 'a\0b', [1, 2], new Date('no')]
       for (const id of bad)
@@ -233,7 +233,7 @@ describe.each(DRIVERS)('lockRows, %s', (driver) => {
     await expect(lockRows(ended, 'accounts', [1])).rejects.toBeInstanceOf(TransactionEndedError)
   })
 
-  test('the guard tells of two calls out of order, and names both', async () => {
+  test('reports two calls out of order, and names both', async () => {
     const told: unknown[] = []
     const stop = on('rows.outOfOrder', (message) => told.push(message))
     try {

@@ -21,12 +21,6 @@ beforeAll(() =>
     INSERT INTO other SELECT * FROM accounts`),
 )
 
-/** Comes back when the backend waits for a row or for whoever has it. */
-async function waits(pid: () => number): Promise<void> {
-  const text = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`
-  await expect.poll(async () => (await bench.admin.query<{ n: number }>(text, [pid()])).rows[0]?.n).toBe(1)
-}
-
 /**
  * Has one caller lock all three by id and another by iban, so that each holds its first row while it waits for the middle one. Gives
  * how they ended.
@@ -52,9 +46,9 @@ async function meet(
         : lockRows(tx, 'accounts', ['a', 'b', 'c'], { key: 'iban', ...byIban })
     })
   const first = call(one, 0)
-  await waits(() => pids[0] ?? 0)
+  await bench.blocked(() => pids[0] ?? 0)
   const second = call(other, 1)
-  await waits(() => pids[1] ?? 0)
+  await bench.blocked(() => pids[1] ?? 0)
   letGo.give()
   await holder
   return Promise.allSettled([first, second])
@@ -66,7 +60,7 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     return [lockstep, lockstep]
   }
 
-  test('a deadlock between two orders is reported with the table and both of them', async () => {
+  test('reports a deadlock with the table and both orders', async () => {
     const ended = await meet(two(), { retry: false }, {})
     const failures = ended.flatMap((each) => (each.status === 'rejected' ? [each.reason as unknown] : []))
     expect(failures).toHaveLength(1)
@@ -77,7 +71,7 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     for (const name of ['"accounts"', '("id")', '("iban")', 'orderBy']) expect(error.message).toContain(name)
   })
 
-  test('the one that the server ended is tried again', async () => {
+  test('retries the transaction that the server ended', async () => {
     const reasons: (string | undefined)[] = []
     const stop = on('transaction.retried', ({ reason }) => reasons.push(reason))
     const ended = await meet(two(), {}, {}).finally(stop)
@@ -85,7 +79,7 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     expect(reasons).toEqual(['40P01'])
   })
 
-  test('a deadlock with a process whose orders are not known is reported without them', async () => {
+  test('reports a deadlock with a process whose orders are not known without them', async () => {
     const apart = [bench.open(driver).lockstep, bench.open(driver).lockstep] as const
     const ended = await meet(apart, { retry: false }, {})
     const [error] = ended.flatMap((each) => (each.status === 'rejected' ? [each.reason as RowsDeadlockedError] : []))
@@ -93,7 +87,7 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     expect(error?.orders).toHaveLength(1)
   })
 
-  test('with one order stated there is none, and rows are found by the ids that were given', async () => {
+  test('avoids the deadlock with one stated order, and finds rows by the given ids', async () => {
     const ended = await meet(two(), { retry: false }, { orderBy: 'id' })
     expect(ended.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled'])
     const { lockstep } = bench.open(driver)
@@ -119,7 +113,7 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     return messages
   }
 
-  test('the guard reports two orders of one table, once, also of two transactions', async () => {
+  test('reports two orders of one table once, also over two transactions', async () => {
     const { lockstep } = bench.open(driver)
     const messages = await told(async () => {
       for (let round = 0; round < 2; round++) {
@@ -150,7 +144,7 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     ).toEqual([])
   })
 
-  test('the guard reports two orders in one transaction, also of one row each', async () => {
+  test('reports two orders in one transaction, also of one row each', async () => {
     const { lockstep } = bench.open(driver)
     const messages = await told(() =>
       lockstep.transaction({}, async (tx) => {
@@ -171,7 +165,7 @@ describe.each(DRIVERS)('rows found by two columns, %s', (driver) => {
     ).toEqual([])
   })
 
-  test('refuses an order that is none', async () => {
+  test('rejects an invalid order', async () => {
     await bench.open(driver).lockstep.transaction({}, async (tx) => {
       const call = lockRows(tx, 'accounts', [1], { orderBy: [] })
       expect(await failureOf(call)).toMatchObject({ code: 'LOCKSTEP_INVALID_OPTION' })

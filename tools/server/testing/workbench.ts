@@ -4,6 +4,7 @@ import postgres, { type Sql } from 'postgres'
 import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { Lockstep, type LockstepOptions, type Transaction } from '../../../src/index.ts'
 import type { Keys } from '../../../src/locks/index.ts'
+import { on } from '../../../src/observe/index.ts'
 import { type Proxy, type ProxyConnection, startProxy, type Verdict } from '../proxy.ts'
 import { type TestDatabase, testDatabase, testServer } from '../testDatabase.ts'
 import { cleanUps } from './cleanUps.ts'
@@ -56,6 +57,8 @@ export interface Workbench extends TestDatabase {
   waiters(count: number): Promise<void>
   /** Resolves when so many backends of this database wait for a lock of any kind; with `query`, of those whose statement is LIKE it. */
   lockWaits(count: number, query?: string): Promise<void>
+  /** Resolves when that backend waits for a lock of any kind. */
+  blocked(pid: () => number): Promise<void>
   /** Resolves when the backend is gone. */
   gone(pid: number): Promise<void>
 }
@@ -116,6 +119,17 @@ export async function holding(lockstep: Lockstep, lock: Keys): Promise<() => Pro
 /** Makes the first call: it tries the locks, with statements and connections of its own that a test does not want to count. */
 export async function firstCall(lockstep: Lockstep): Promise<void> {
   await lockstep.transaction({}, async () => undefined)
+}
+
+/** The reasons of the retries that happen while the function runs. */
+export async function retriesDuring<T>(work: () => Promise<T>): Promise<{ value: T; reasons: (string | undefined)[] }> {
+  const reasons: (string | undefined)[] = []
+  const stop = on('transaction.retried', ({ reason }) => reasons.push(reason))
+  try {
+    return { value: await work(), reasons }
+  } finally {
+    stop()
+  }
 }
 
 /** How a call failed; fails itself where it did not. */
@@ -213,6 +227,10 @@ export function workbench(database: TestDatabase): Workbench {
     async lockWaits(count, query = '%') {
       const waiting = `SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1`
       await expect.poll(async () => (await admin.query(waiting, [query])).rowCount).toBe(count)
+    },
+    async blocked(pid) {
+      const waiting = `SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`
+      await expect.poll(async () => (await admin.query(waiting, [pid()])).rowCount).toBe(1)
     },
     async gone(pid) {
       const alive = async (): Promise<number | null> =>

@@ -1,9 +1,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { setImmediate as turn } from 'node:timers/promises'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
+import { isCollected } from '../../tools/server/testing/isCollected.ts'
 import { DRIVERS, failureOf, holding, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
   type Combined,
@@ -73,34 +72,25 @@ function cutNextCommit(proxy: Proxy, which: 'request' | 'answer', then: () => vo
   else proxy.onServerData((chunk) => (chunk.subarray(0, 11).includes('COMMIT') ? strike() : 'forward'))
 }
 
-setFlagsFromString('--expose_gc')
-const collectGarbage = runInNewContext('gc') as () => void
-
-async function isCollected(ref: WeakRef<object>): Promise<boolean> {
-  for (let tries = 0; tries < 10 && ref.deref() !== undefined; tries++) {
-    await turn()
-    collectGarbage()
-  }
-  return ref.deref() === undefined
-}
-
 describe.each(DRIVERS)('combine, %s', (driver) => {
-  test.each(['request', 'answer'] as const)('the %s of COMMIT is lost: all succeed, nothing twice', async (which) => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
-    const sizes: number[] = []
-    const call = combined(lockstep, (tx, items) => {
-      sizes.push(items.length)
-      return write(tx, items)
-    })
-    await call({ id: 100 })
-    cutNextCommit(proxy, which)
-    expect(await Promise.all(ids(20).map((item) => call(item)))).toEqual(numbers(20))
-    expect(sizes).toEqual(which === 'request' ? [1, 20, 20] : [1, 20])
-    expect(await done()).toEqual([100, ...numbers(20)])
-  })
+  test.each(['request', 'answer'] as const)(
+    'completes every call once when the %s of COMMIT is lost',
+    async (which) => {
+      const { proxy, lockstep } = await bench.proxied(driver)
+      const sizes: number[] = []
+      const call = combined(lockstep, (tx, items) => {
+        sizes.push(items.length)
+        return write(tx, items)
+      })
+      await call({ id: 100 })
+      cutNextCommit(proxy, which)
+      expect(await Promise.all(ids(20).map((item) => call(item)))).toEqual(numbers(20))
+      expect(sizes).toEqual(which === 'request' ? [1, 20, 20] : [1, 20])
+      expect(await done()).toEqual([100, ...numbers(20)])
+    },
+  )
 
-  test('nobody can say what became of a COMMIT: all are told that, and nothing is halved or done again', async () => {
+  test('rejects every call with CommitOutcomeUnknownError, without a retry', async () => {
     const proxy = await bench.proxy()
     let runs = 0
     const call = combined(bench.open(driver, { url: proxy.url(bench.url) }).lockstep, async (tx, items) => {
@@ -118,7 +108,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await call({ id: 6 })).toBe(6)
   })
 
-  test('a conflict and a lost connection inside a half: the half is tried again whole, in order', async () => {
+  test('retries a half whole, in order, after a conflict or a lost connection', async () => {
     const sizes: number[] = []
     const call = combined(bench.open(driver).lockstep, async (tx, items) => {
       sizes.push(items.length)
@@ -132,7 +122,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await done()).toEqual(numbers(8))
   })
 
-  test('who comes while a batch is halved is served after it', async () => {
+  test('serves callers that come while a batch is halved after it', async () => {
     const [begun, goOn] = [signal(), signal()]
     const call = combined(bench.open(driver).lockstep, async (tx, items) => {
       begun.give()
@@ -149,7 +139,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await done()).toEqual([1, 3, 4, ...numbers(3, 50)])
   })
 
-  test('the backend that waits for the lock is terminated: who waits stays, and is served once', async () => {
+  test('serves waiting callers once after the waiting backend was terminated', async () => {
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const call = combined(bench.open(driver).lockstep)
     const calls = ids(5).map((item) => call(item))
@@ -164,7 +154,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await done()).toEqual(numbers(6))
   })
 
-  test('who comes in the very moment in which the last one gave up is served, once', async () => {
+  test('serves a caller that comes at the moment when the last one gives up', async () => {
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const call = combined(bench.open(driver).lockstep)
     const controller = new AbortController()
@@ -179,7 +169,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await done()).toEqual([9])
   })
 
-  test('a signal that is aborted after its batch began changes nothing', async () => {
+  test('ignores a signal that is aborted after its batch began', async () => {
     const controller = new AbortController()
     let runs = 0
     const call = combined(bench.open(driver).lockstep, async (tx, items) => {
@@ -197,7 +187,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   // Once: each call listens to its signal by itself; eleven calls with one signal (a request's, a shutdown's) make Node
   // print that memory leaks. Nothing does: the listeners are taken away.
-  test('many calls with one signal are no reason for a warning', async () => {
+  test('prints no warning for many calls with one signal', async () => {
     const call = combined(bench.open(driver).lockstep)
     const { signal: one } = new AbortController()
     const warnings: string[] = []
@@ -209,7 +199,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(warnings).toEqual([])
   })
 
-  test('close() while a batch is halved and others wait for the lock: all are served, then it comes back', async () => {
+  test('serves all waiting calls before close() returns, also while a batch is halved', async () => {
     const { lockstep, again } = bench.open(driver)
     const second = again()
     const letGo = await holding(second, HOT)
@@ -232,7 +222,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await done()).toEqual([1, 3, 4])
   })
 
-  test.each(ROUTES)('a pool of one, %s, and a foreign holder: others get the connection meanwhile', async (route) => {
+  test.each(ROUTES)('leaves the connection to others while it waits for the lock, pool of one, %s', async (route) => {
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const url = route === 'direct' ? bench.url : (bench.pooledUrl as string)
     const { lockstep, query } = bench.open(driver, { max: 1, url })
@@ -246,7 +236,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
     expect(await done()).toEqual(numbers(5))
   })
 
-  test('batches run in the context in which the function was made, callers go on in their own', async () => {
+  test('runs batches in the async context in which the function was made', async () => {
     const context = new AsyncLocalStorage<string>()
     const seen: (string | undefined)[] = []
     const { lockstep } = bench.open(driver)
@@ -270,7 +260,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   // Once: an id that lockRows refuses is one item's fault, but InvalidOptionError is a LockstepError, and those are not halved: one
   // caller with a bad id fails everybody who happens to be in its batch.
-  test('an item that lockRows refuses fails alone', async () => {
+  test('rejects only the item that lockRows refuses', async () => {
     const call = combined(bench.open(driver).lockstep, async (tx, items) => {
       await lockRows(
         tx,
@@ -287,7 +277,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   // Once: `run` catches the error of one item's statement and sends another: that fails with 25P02, whose class counts as nobody's,
   // though the failure behind it was an item's. (Caught to the end, it is halved, by way of TransactionRolledBackError.)
-  test('a caught error of one item that shows as 25P02 is halved like the error itself', async () => {
+  test('halves a batch when a caught error of one item shows as 25P02', async () => {
     await bench.admin.query('INSERT INTO done (id) VALUES (2)')
     const call = combined(bench.open(driver).lockstep, async (tx, items) => {
       for (const { id } of items) await tx.query('INSERT INTO done (id) VALUES ($1)', [id]).catch(() => undefined)
@@ -300,7 +290,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   // Once: those who gave up stay in the list of their line, item and all, until a batch is taken. While the lock is held elsewhere
   // none is, so that memory grows with every call that comes and goes: maxQueue counts only those who still wait.
-  test('who gave up is forgotten, though the lock is still held', async () => {
+  test('releases the memory of callers that gave up while the lock is held', async () => {
     const letGo = await holding(bench.open(driver).lockstep, HOT)
     const call = combined(bench.open(driver).lockstep)
     const stays = call({ id: 1 })
@@ -324,7 +314,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   // Once: the line's one timer is set, and set again, in the context of its first caller, and keeps that caller's
   // AsyncLocalStorage alive until the line ends: on a key that is always hot, for ever.
-  test('a line does not keep its first caller’s context', async () => {
+  test('does not keep the async context of its first caller', async () => {
     const context = new AsyncLocalStorage<object>()
     const goOn = [signal(), signal()]
     let runs = 0
@@ -350,7 +340,7 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
 
   // Once: the second attempt of a batch waits for the lock without any limit (the halves have waitMs): who takes the lock
   // between two attempts and keeps it keeps every caller of the batch for ever.
-  test('a batch that lost its lock to somebody else between two attempts is not kept waiting for ever', async () => {
+  test('bounds the wait of a batch that lost its lock between two attempts', async () => {
     const [{ lockstep }, { lockstep: other }] = [bench.open(driver), bench.open(driver)]
     // What a first transaction does beside, such as trying the locks, would take from waitMs.
     for (const each of [lockstep, other]) await each.transaction({}, async () => undefined)
@@ -367,18 +357,11 @@ describe.each(DRIVERS)('combine, %s', (driver) => {
       },
       { waitMs: 1000 },
     )
-    let told: unknown = 'nothing'
-    const answer = call({ id: 1 }).then(
-      () => (told = 'done'),
-      (error: unknown) => (told = error),
-    )
+    const answer = failureOf(call({ id: 1 }))
     await begun.given
     const holder = other.transaction({ lock: HOT }, () => letGo.given)
-    try {
-      await expect.poll(() => told, { interval: 20, timeout: 20_000 }).toBeInstanceOf(LockTimeoutError)
-    } finally {
-      letGo.give()
-      await Promise.all([answer, holder])
-    }
+    expect(await answer).toBeInstanceOf(LockTimeoutError)
+    letGo.give()
+    await holder
   })
 })

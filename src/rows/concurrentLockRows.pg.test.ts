@@ -1,6 +1,6 @@
 import postgres from 'postgres'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { DRIVERS, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, pidOf, retriesDuring, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { lockRows, Lockstep, type Transaction } from '../index.ts'
 import { on } from '../observe/index.ts'
 
@@ -26,14 +26,6 @@ beforeAll(() =>
 )
 beforeEach(() => bench.admin.query('TRUNCATE accounts; INSERT INTO accounts SELECT n FROM generate_series(6, 20) AS n'))
 
-/** Comes back when the backend waits for a row or for whoever has it. */
-async function waits(pid: () => number): Promise<void> {
-  const text = `SELECT count(*)::int AS n FROM pg_stat_activity WHERE pid = $1 AND wait_event_type = 'Lock'`
-  const look = async (): Promise<number | undefined> =>
-    (await bench.admin.query<{ n: number }>(text, [pid()])).rows[0]?.n
-  await expect.poll(look).toBe(1)
-}
-
 /** The transaction with something to be done after its first statement. */
 function afterFirst(tx: Transaction, then: () => Promise<void>): Transaction {
   let statements = 0
@@ -45,19 +37,12 @@ function afterFirst(tx: Transaction, then: () => Promise<void>): Transaction {
   return new Proxy(tx, { get: (target, name) => (name === 'query' ? query : Reflect.get(target, name, target)) })
 }
 
-async function conflictsDuring(fn: () => Promise<unknown>): Promise<string[]> {
-  const reasons: string[] = []
-  const stop = on('transaction.retried', ({ reason }) => reasons.push(reason ?? ''))
-  await fn().finally(stop)
-  return reasons
-}
-
 describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
   // Once: where the statement for few ids does not find all, a second, locking one is sent. A row that came into being in between
   // is locked after those that come behind it: the circle that lockRows promises not to make (40P01).
-  test('a row that appears while they are locked is not waited for out of order', async () => {
+  test('does not wait out of order for a row that appears meanwhile', async () => {
     const [lockstep, second] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
-    const conflicts = await conflictsDuring(async () => {
+    const conflicts = await retriesDuring(async () => {
       let other: Promise<unknown> | undefined
       let pid = 0
       await lockstep.transaction({}, async (tx) => {
@@ -68,7 +53,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
             pid = await pidOf(tx2)
             return lockRows(tx2, 'accounts', [5, 7])
           })
-          await waits(() => pid)
+          await bench.blocked(() => pid)
         })
         await lockRows(other === undefined ? hooked : tx, 'accounts', [5, 7], { allowMissing: true })
       })
@@ -77,10 +62,10 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
     expect(conflicts).toEqual([])
   })
 
-  test('the same with many ids, for which there is one statement', async () => {
+  test('does not wait out of order with many ids either', async () => {
     const [lockstep, second] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const many = Array.from({ length: 120 }, (_, index) => 120 - index)
-    const conflicts = await conflictsDuring(async () => {
+    const conflicts = await retriesDuring(async () => {
       let other: Promise<unknown> | undefined
       let pid = 0
       await lockstep.transaction({}, async (tx) => {
@@ -90,7 +75,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
             pid = await pidOf(tx2)
             return lockRows(tx2, 'accounts', many, { allowMissing: true })
           })
-          await waits(() => pid)
+          await bench.blocked(() => pid)
         })
         const rows = await lockRows(hooked, 'accounts', many, { allowMissing: true })
         expect(rows.missing).toContain(5)
@@ -101,7 +86,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
   })
 
   // What exists is asked in a second statement, with a younger snapshot.
-  test('skipLocked: a row that appears between its two statements exists and could not be had', async () => {
+  test('reports a row as skipped that appears between its two statements', async () => {
     const { lockstep } = bench.open(driver)
     const rows = await lockstep.transaction({}, (tx) => {
       const hooked = afterFirst(tx, async () => void (await bench.admin.query('INSERT INTO accounts VALUES (5)')))
@@ -110,9 +95,9 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
     expect([rows.missing, rows.skipped]).toEqual([[], [5]])
   })
 
-  test('twenty transactions that name the same rows in every order never collide', async () => {
+  test('never deadlocks twenty transactions that name the same rows in every order', async () => {
     const clients = [bench.open(driver).lockstep, bench.open(driver).lockstep] as const
-    const conflicts = await conflictsDuring(() =>
+    const conflicts = await retriesDuring(() =>
       Promise.all(
         Array.from({ length: 20 }, (_, number) =>
           clients[number % 2 === 0 ? 0 : 1].transaction({}, async (tx) => {
@@ -128,7 +113,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
     expect(rows).toEqual([{ balance: 20 }])
   })
 
-  test('a backend that is terminated while it waits for a row is tried again, and waits anew', async () => {
+  test('retries when the backend is terminated while it waits for a row', async () => {
     const { lockstep } = bench.open(driver)
     const letGo = signal()
     let pid = 0
@@ -142,18 +127,18 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
         await lockRows(tx2, 'accounts', [8, 7, 6])
         letGo.give()
       })
-      await waits(() => pid)
+      await bench.blocked(() => pid)
       await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
       await bench.gone(pid)
       await expect.poll(() => runs).toBe(2)
-      await waits(() => pid)
+      await bench.blocked(() => pid)
     })
     await letGo.given
     await waiter
   })
 
   // Once: a savepoint that was rolled back has given its row locks back, but the guard remembers them.
-  test('the guard forgets what a savepoint gave back', async () => {
+  test('forgets rows in the order guard that a savepoint released', async () => {
     const told: unknown[] = []
     const stop = on('rows.outOfOrder', (message) => told.push(message))
     try {
@@ -171,7 +156,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
     }
   })
 
-  test('every type of key takes the short form and the long one, in the same order', async () => {
+  test('locks in the same order with few and many ids, for every type of key', async () => {
     const at = [new Date('2026-01-01T00:00:00Z'), new Date('2026-01-02T00:00:00Z')]
     const keys: [string, (string | number | Date | Uint8Array)[]][] = [
       ['codes', ['ADA', 'BTC']],
@@ -194,7 +179,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
   })
 })
 
-describe('our own columns are found', () => {
+describe('own columns of lockRows', () => {
   async function renamed(work: (tx: Transaction) => Promise<unknown>): Promise<unknown> {
     const sql = postgres(bench.url, { max: 2, onnotice: () => {}, transform: postgres.pascal })
     const lockstep = new Lockstep(sql)
@@ -206,7 +191,7 @@ describe('our own columns are found', () => {
     }
   }
 
-  test('where postgres.js renames columns', async () => {
+  test('are found where postgres.js renames columns', async () => {
     await renamed(async (tx) => {
       const rows = await lockRows(tx, 'accounts', [7, 6])
       expect(rows.map((row) => row)).toEqual([
@@ -219,7 +204,7 @@ describe('our own columns are found', () => {
   })
 
   // Once: the guard still looks for its two columns by their exact names.
-  test('where it renames them and the guard is on', async () => {
+  test('are found where postgres.js renames columns and the guard is on', async () => {
     const told: unknown[] = []
     const stop = on('rows.outOfOrder', (message) => told.push(message))
     try {
@@ -234,7 +219,7 @@ describe('our own columns are found', () => {
   })
 
   // Once: ours is the first column of the statement, but not the first key of the row: JavaScript puts numbers before names.
-  test.each(DRIVERS)('beside a column whose name is a number, %s', async (driver) => {
+  test.each(DRIVERS)('are found beside a column whose name is a number, %s', async (driver) => {
     await bench.admin.query(`CREATE TABLE IF NOT EXISTS odd (id bigint PRIMARY KEY, "1" text)`)
     await bench.admin.query(`INSERT INTO odd VALUES (1, 'one'), (2, 'two') ON CONFLICT DO NOTHING`)
     const rows = await bench.open(driver).lockstep.transaction({}, (tx) => lockRows(tx, 'odd', [2, 1]))

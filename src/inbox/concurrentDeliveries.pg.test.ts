@@ -1,8 +1,14 @@
 import { randomUUID } from 'node:crypto'
 import { afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { DRIVERS, failureOf, type Signal, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import {
+  DRIVERS,
+  failureOf,
+  retriesDuring,
+  type Signal,
+  signal,
+  testBench,
+} from '../../tools/server/testing/workbench.ts'
 import type { InboxEvent, InboxVerdict, Isolation, Lockstep, Transaction } from '../index.ts'
-import { type EventMessage, on } from '../observe/index.ts'
 
 /** Transactions that meet at one stream. Each test makes its order happen; none hopes for it. */
 
@@ -26,30 +32,7 @@ async function effectsOf({ key }: InboxEvent): Promise<number[]> {
   return rows.map(({ seq }) => seq)
 }
 
-/** Comes back when so many backends wait for a row, or for the end of a transaction. */
-async function rowWaiters(count: number): Promise<void> {
-  const waiting = async (): Promise<number> => {
-    const { rows } = await bench.admin.query<{ n: number }>(
-      `SELECT count(*)::int AS n FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event IN ('transactionid', 'tuple')`,
-    )
-    return rows[0]?.n ?? -1
-  }
-  await expect.poll(waiting).toBe(count)
-}
-
-/** Why transactions were run again while the work was done. */
-async function retriesDuring<T>(work: () => Promise<T>): Promise<{ value: T; reasons: (string | undefined)[] }> {
-  const reasons: (string | undefined)[] = []
-  const stop = on('transaction.retried', ({ reason }: EventMessage<'transaction.retried'>) => reasons.push(reason))
-  try {
-    return { value: await work(), reasons }
-  } finally {
-    stop()
-  }
-}
-
-describe.each(DRIVERS)('at one stream, %s', (driver) => {
+describe.each(DRIVERS)('concurrent deliveries of one stream, %s', (driver) => {
   let streams = 0
   const eventsOf = (): ((seq: number) => InboxEvent) => {
     const [name, ids] = [`${driver}-${++streams}`, [] as string[]]
@@ -82,7 +65,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
   }
 
   describe.each(ISOLATIONS)('%s', (isolation) => {
-    test.each([0, 3])('32 deliveries of one event at once have one effect, after %i before it', async (before) => {
+    test.each([0, 3])('have one effect for 32 deliveries of one event, after %i before it', async (before) => {
       const clients = [bench.open(driver, { max: 8 }).lockstep, bench.open(driver, { max: 8 }).lockstep]
       const event = eventsOf()
       const [one] = clients as [Lockstep]
@@ -99,14 +82,14 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
     test.each([
       ['the first of all', 0],
       ['a later one', 2],
-    ])('%s is no duplicate until who is at it has committed', async (_name, before) => {
+    ])('do not report %s as a duplicate before it is committed', async (_name, before) => {
       const { lockstep } = bench.open(driver)
       const event = eventsOf()
       for (let seq = 1; seq <= before; seq++) await handle(lockstep, event(seq), isolation)
       const next = event(before + 1)
       const end = await accepting(lockstep, next, isolation)
       const second = handle(lockstep, next, isolation)
-      await rowWaiters(1)
+      await bench.lockWaits(1)
       const { reasons } = await retriesDuring(async () => {
         await end('commit')
         expect(await second).toBe('duplicate')
@@ -118,14 +101,14 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
     test.each([
       ['the first of all', 0],
       ['a later one', 2],
-    ])('%s is the first again where who was at it has failed', async (_name, before) => {
+    ])('accept %s again when its transaction fails', async (_name, before) => {
       const { lockstep } = bench.open(driver)
       const event = eventsOf()
       for (let seq = 1; seq <= before; seq++) await handle(lockstep, event(seq), isolation)
       const next = event(before + 1)
       const end = await accepting(lockstep, next, isolation)
       const second = handle(lockstep, next, isolation)
-      await rowWaiters(1)
+      await bench.lockWaits(1)
       await end('rollback')
       expect(await second).toBe('first')
       expect(await effectsOf(next)).toHaveLength(before + 1)
@@ -134,25 +117,25 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
     test.each([
       ['the first of all', 0],
       ['a later one', 2],
-    ])('the successor of %s is no gap until who is at it has failed', async (_name, before) => {
+    ])('report the successor of %s as a gap only when its transaction fails', async (_name, before) => {
       const { lockstep } = bench.open(driver)
       const event = eventsOf()
       for (let seq = 1; seq <= before; seq++) await handle(lockstep, event(seq), isolation)
       const failing = await accepting(lockstep, event(before + 1), isolation)
       const early = failureOf(handle(lockstep, event(before + 2), isolation))
-      await rowWaiters(1)
+      await bench.lockWaits(1)
       await failing('rollback')
       expect(await early).toMatchObject({ code: 'LOCKSTEP_INBOX_GAP', expected: before + 1, seq: before + 2 })
 
       const end = await accepting(lockstep, event(before + 1), isolation)
       const successor = handle(lockstep, event(before + 2), isolation)
-      await rowWaiters(1)
+      await bench.lockWaits(1)
       await end('commit')
       expect(await successor).toBe('first')
       expect(await effectsOf(event(1))).toHaveLength(before + 2)
     })
 
-    test('a duplicate of what is committed waits for nobody', async () => {
+    test('do not make a duplicate of a committed event wait', async () => {
       const { lockstep } = bench.open(driver)
       const event = eventsOf()
       await handle(lockstep, event(1), isolation)
@@ -163,7 +146,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
       await end('commit')
     })
 
-    test('many events at once, each delivered by several: every effect once', async () => {
+    test('have every effect once for many events, each delivered several times', async () => {
       const lockstep = bench.open(driver, { max: 8 }).lockstep
       const event = eventsOf()
       const count = 12
@@ -183,7 +166,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
       expect(await effectsOf(event(1))).toEqual(Array.from({ length: count }, (_, n) => n + 1))
     })
 
-    test('a transaction that has caught a gap has not begun the stream for the one that waits for it', async () => {
+    test('do not begin a stream by a caught gap', async () => {
       const { lockstep } = bench.open(driver)
       const event = eventsOf()
       const [caught, end] = [signal(), signal()]
@@ -194,20 +177,20 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
       })
       await caught.given
       const begins = lockstep.inbox.consumer(CONSUMER).handle(event(3), { isolation, start: 3 }, effect)
-      await rowWaiters(1)
+      await bench.lockWaits(1)
       end.give()
       await gap
       expect(await begins).toBe('first')
       expect(await lockstep.inbox.consumer(CONSUMER).position(event(3))).toEqual({ seq: 3, id: event(3).id })
     })
 
-    test('startAt() and the first event at once: one of the two begins the stream', async () => {
+    test('begin the stream once, by startAt() or by the first event', async () => {
       const { lockstep } = bench.open(driver)
       const inbox = lockstep.inbox.consumer(CONSUMER)
       const event = eventsOf()
       const end = await accepting(lockstep, event(1), isolation)
       const late = lockstep.transaction({ isolation }, (tx) => inbox.startAt(tx, event(1), 10))
-      await rowWaiters(1)
+      await bench.lockWaits(1)
       await end('commit')
       expect(await late).toBe(false)
       expect(await inbox.position(event(1))).toMatchObject({ seq: 1 })
@@ -239,7 +222,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
         ['what looks like a gap and is next', [1], [2, 3], 4, 'first'],
         ['what looks like a gap and is a duplicate', [1], [2, 3], 3, 'duplicate'],
         ['what looks like a gap in a new stream', [], [1, 2], 3, 'first'],
-      ] as const)('%s is 40001, and judged anew', async (_name, before, meanwhile, seq, verdict) => {
+      ] as const)('retry %s after a serialization failure', async (_name, before, meanwhile, seq, verdict) => {
         const { lockstep } = bench.open(driver)
         const other = elsewhere()
         const event = eventsOf()
@@ -258,7 +241,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
         expect(reasons).toEqual(['40001'])
       })
 
-      test('without a retry the conflict is the caller’s', async () => {
+      test('report the conflict without a retry', async () => {
         const { lockstep } = bench.open(driver)
         const other = elsewhere()
         const event = eventsOf()
@@ -274,7 +257,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
         expect(await effectsOf(event(1))).toEqual([1, 2])
       })
 
-      test('with a lock declared, deliveries of one stream do not collide at all', async () => {
+      test('do not conflict with a declared lock', async () => {
         const clients = [bench.open(driver).lockstep, bench.open(driver).lockstep]
         const event = eventsOf()
         await handle(clients[0] as Lockstep, event(1), isolation)
@@ -293,7 +276,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
     },
   )
 
-  test('a consumer that looks first and acts then does it twice: the tests can fail', async () => {
+  test('have two effects without the inbox (control)', async () => {
     const { lockstep } = bench.open(driver)
     const event = eventsOf()(1)
     const met = signal()
@@ -309,7 +292,7 @@ describe.each(DRIVERS)('at one stream, %s', (driver) => {
     expect(await effectsOf(event)).toEqual([1, 1])
   })
 
-  test('two streams taken in two orders are a deadlock, which is retried', async () => {
+  test('retry a deadlock between two streams in opposite orders', async () => {
     const [one, two] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const [left, right] = [eventsOf(), eventsOf()]
     for (const each of [left(1), right(1)]) await handle(one, each, 'read committed')
