@@ -189,6 +189,6 @@ export const locksAndTransactions: readonly Mutant[] = [
     find: '          batch.map((call) => call.item),\n        )\n',
     replace:
       '          batch.map((call) => call.item),\n        ).catch((error: unknown) => batch.map(() => error as Error))\n',
-    caughtBy: { by: 'test', file: 'src/combine/combine.pg.test.ts', test: 'what run throws is halved too' },
+    caughtBy: { by: 'test', file: 'src/combine/combine.pg.test.ts', test: 'halves a batch when run throws' },
   },
 ]

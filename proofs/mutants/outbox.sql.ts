@@ -37,7 +37,7 @@ export const outbox: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/outbox/ticks.pg.test.ts',
-      test: 'who records a tick and writes on comes behind what was committed in between',
+      test: 'delivers a writer that records a tick and goes on after what was committed in between',
     },
   },
   {
@@ -59,7 +59,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/searchPath.pg.test.ts',
-      test: 'nothing on the path of whoever enqueues runs with the rights of the owner',
+      test: 'runs nothing of the caller’s search path with the rights of the owner',
     },
   },
   {
@@ -79,7 +79,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/heldTransaction.pg.test.ts',
-      test: 'a read costs the same',
+      test: 'reads at the same cost',
     },
   },
   {
@@ -142,7 +142,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/serverEpoch.pg.test.ts',
-      test: 'refuses it, and changes nothing',
+      test: 'which changes nothing',
     },
   },
   {
@@ -157,7 +157,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/removedDispatcher.pg.test.ts',
-      test: 'sends nothing again and makes no cursors: run() ends with an error',
+      test: 'ends run() with an error, without sending again',
     },
   },
   {
@@ -169,7 +169,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/flushToDisk.pg.test.ts',
-      test: 'a cancelled wait for the standby is no flush',
+      test: 'rejects a flush whose wait for the standby was canceled',
     },
   },
   {
@@ -182,7 +182,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/serverEpoch.pg.test.ts',
-      test: 'a server that makes an outbox without events its own forgets the transactions of another one',
+      test: 'forgets the transactions of another server in an outbox without events',
     },
   },
   {
@@ -211,7 +211,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/dispatch.pg.test.ts',
-      test: 'the lease is gone: the cursor stays where the next owner has it',
+      test: 'leaves the cursor to the next owner after the lease was lost',
     },
   },
   {
@@ -273,7 +273,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/move.pg.test.ts',
-      test: 'nothing is taken away for the sake of a cursor that a crash has taken back',
+      test: 'removes no version that a crashed cursor still needs',
     },
   },
   {
@@ -290,7 +290,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/dispatch.pg.test.ts',
-      test: 'an open transaction holds up its own stream alone, and is delivered when it commits',
+      test: 'delivers an open transaction when it commits, and holds up no other stream',
     },
   },
   {
@@ -302,7 +302,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/parked.pg.test.ts',
-      test: 'the stream stops at it, the others of its shard go on, and after the mend it catches up in order',
+      test: 'stop at a refused event, let the others go on, and catch up in order',
     },
   },
   {
@@ -320,7 +320,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     find: `
           DELETE FROM :"schema".inbox i WHERE i.consumer = my_consumer AND i.topic = my_topic AND i.key = my_key;`,
     replace: '',
-    caughtBy: { by: 'test', file: 'src/inbox/inbox.pg.test.ts', test: 'a caught gap commits nothing' },
+    caughtBy: { by: 'test', file: 'src/inbox/inbox.pg.test.ts', test: 'does not begin a stream with a caught gap' },
   },
   {
     name: 'headers-unchecked',
@@ -332,7 +332,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/malformedHeaders.pg.test.ts',
-      test: 'enqueue(), enqueue_bytes() and the bulk function',
+      test: 'in enqueue(), enqueue_bytes() and the bulk function',
     },
   },
   {
@@ -345,7 +345,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     caughtBy: {
       by: 'test',
       file: 'src/outbox/slowStreams.pg.test.ts',
-      test: 'does not hold up the others of its shard, and is sent once, in order',
+      test: 'do not hold up the others of their shard, and are sent once, in order',
     },
   },
 ]

@@ -21,14 +21,14 @@ function drawing(nodes: readonly BlockingNode[]): string {
 
 const treeOf = (...locks: readonly ContestedLock[]): BlockingNode[] => blockingTree(edgesOf(locks))
 
-describe('who blocks whom', () => {
+describe('the blocking tree', () => {
   const shared = (pid: number): Claim => claim(pid, 'shared')
 
   test.each<[string, readonly ContestedLock[], string]>([
     ['nobody, where nobody waits', [lock(1, [claim(1)], []), lock(2, [shared(2), shared(3)], [])], ''],
     ['a chain of three', [lock(1, [claim(1)], [claim(2)]), lock(2, [claim(2)], [claim(3)])], '1(2(3))'],
     [
-      'a chain of five, whatever the order of the locks',
+      'draws a chain of five, whatever the order of the locks',
       [
         lock(3, [claim(3)], [claim(4)]),
         lock(1, [claim(1)], [claim(2)]),
@@ -40,17 +40,17 @@ describe('who blocks whom', () => {
     ['the holder blocks all who wait for it', [lock(1, [claim(1)], [claim(2), claim(3), claim(4)])], '1(2 3 4)'],
     ['several shared holders block one', [lock(1, [shared(1), shared(2)], [claim(3)])], '1(3) 2(3*)'],
     [
-      'what is behind one with several blockers is drawn once',
+      'draws a session with several blockers once',
       [lock(1, [shared(1), shared(2)], [claim(3)]), lock(2, [claim(3)], [claim(4)])],
       '1(3(4)) 2(3*)',
     ],
     [
-      'shared behind shared is blocked by the exclusive one between them',
+      'puts a shared waiter behind the exclusive one between two shared',
       [lock(1, [shared(1)], [claim(2), shared(3), shared(4)])],
       '1(2(3 4))',
     ],
     [
-      'the nearest of several before it in the queue',
+      'puts a waiter behind the nearest before it in the queue',
       [lock(1, [shared(1)], [claim(2), claim(5), shared(3)])],
       '1(2 5(3))',
     ],
@@ -58,7 +58,7 @@ describe('who blocks whom', () => {
     ['a lock that nobody holds at this moment', [lock(1, [], [claim(1), claim(2)])], '1(2)'],
     ['a circle of two', [lock(1, [claim(2)], [claim(1)]), lock(2, [claim(1)], [claim(2)])], '1(2(1*))'],
     [
-      'a circle of three with somebody behind it, who is not the root for having a low pid',
+      'draws a circle of three with a session behind it',
       [
         lock(1, [claim(12)], [claim(11)]),
         lock(2, [claim(13)], [claim(12)]),
@@ -68,7 +68,7 @@ describe('who blocks whom', () => {
       '11(13(12(11*)) 2(1))',
     ],
     [
-      'a circle beside a tree',
+      'draws a circle beside a tree',
       [lock(1, [claim(1)], [claim(2)]), lock(2, [claim(8)], [claim(9)]), lock(3, [claim(9)], [claim(8)])],
       '1(2) 8(9(8*))',
     ],
@@ -76,7 +76,7 @@ describe('who blocks whom', () => {
     expect(drawing(treeOf(...locks))).toBe(expected)
   })
 
-  test('each says what it waits for, and a root of a circle, too', () => {
+  test('shows what each session waits for', () => {
     const [root] = treeOf(lock(7, [claim(1)], [claim(2)]))
     expect(root).toMatchObject({ pid: 1, application: 'app 1', heldForMs: 1, waitsFor: undefined })
     expect(root?.blocks[0]).toMatchObject({ pid: 2, waitsFor: { id: 7n, key: 'Key:7', kind: 'advisory' } })
@@ -84,7 +84,7 @@ describe('who blocks whom', () => {
     expect(circle?.waitsFor).toMatchObject({ id: 1n })
   })
 
-  test('a wait at something else is part of the chain', () => {
+  test('includes waits for other locks', () => {
     const behind = edgesOf([lock(1, [claim(2)], [claim(3)])])
     const row: Edge = { waiter: claim(2), blocker: claim(1), wanted: { id: undefined, key: undefined, kind: 'tuple' } }
     const [root] = blockingTree([...behind, row])
@@ -92,13 +92,13 @@ describe('who blocks whom', () => {
     expect(root?.blocks[0]?.waitsFor?.kind).toBe('tuple')
   })
 
-  test('a thousand in one chain are no harder', () => {
+  test('draws a chain of a thousand', () => {
     const locks = Array.from({ length: 1000 }, (_, n) => lock(n, [claim(n)], [claim(n + 1)]))
     expect(drawing(treeOf(...locks)).split('(')).toHaveLength(1001)
   })
 })
 
-test('whatever waits for whatever: it ends, everybody who waits or blocks is in it, each with followers once', () => {
+test('contains every session that waits or blocks, for any graph', () => {
   const pid = fc.integer({ min: 1, max: 8 })
   const edge = fc.record({ waiter: pid, blocker: pid }).filter(({ waiter, blocker }) => waiter !== blocker)
   fc.assert(

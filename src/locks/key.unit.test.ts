@@ -13,7 +13,7 @@ describe('a key', () => {
     'Emoji:👩‍👩‍👧‍👦',
     'A::b',
     `A:${'x'.repeat(MAX_KEY_BYTES - 2)}`,
-  ])('%j names a concept', (candidate) => {
+  ])('accepts %j', (candidate) => {
     expect(checkKey(candidate)).toBe(candidate)
   })
 
@@ -42,11 +42,11 @@ describe('a key', () => {
     ['an object', {}],
     ['a list', ['Transfer:1']],
     ['a String object', Object('Transfer:1')],
-  ])('is not %s', (_, candidate) => {
+  ])('rejects %s', (_, candidate) => {
     expect(() => checkKey(candidate)).toThrow(InvalidKeyError)
   })
 
-  test('the error names the key, cut where it is long, and says what to write', () => {
+  test('names the key in the error, and says what to write', () => {
     const failure = (candidate: unknown): InvalidKeyError => {
       try {
         checkKey(candidate)
@@ -62,14 +62,14 @@ describe('a key', () => {
 })
 
 describe('key``', () => {
-  test('reads as it is written, and escapes what would be read as a separator', () => {
+  test('escapes separators in parts', () => {
     expect(key`Transfer:${42}`).toBe('Transfer:42')
     expect(key`Transfer:${42n}:${'b'}`).toBe('Transfer:42:b')
     expect(key`Position:${'A:B'}:${'50%'}`).toBe('Position:A%3AB:50%25')
     expect(key`Ledger:global`).toBe('Ledger:global')
   })
 
-  test('takes a part for each whole segment, also for the first', () => {
+  test('accepts a part for each whole segment', () => {
     expect(key`${'Transfer'}:${42}`).toBe('Transfer:42')
     expect(key`Transfer:${1}:to:${2}`).toBe('Transfer:1:to:2')
   })
@@ -81,21 +81,21 @@ describe('key``', () => {
     ['in two, joined by a text', () => key`Position:${'x-y'}-${'z'}`],
     ['in two without anything between them', () => key`Position:${'x'}${'y'}`],
     ['at the end of the operation', () => key`Transfer${1}:a`],
-  ])('refuses a part that stands %s', (_, make) => {
+  ])('rejects a part that stands %s', (_, make) => {
     expect(make).toThrow(InvalidKeyError)
     expect(make).toThrow('whole segment')
     // Not only the first time that the template is met.
     expect(make).toThrow(InvalidKeyError)
   })
 
-  test('refuses a text that reads like an escaped part', () => {
+  test('rejects a text that reads like an escaped part', () => {
     expect(() => key`Position:A%3AB`).toThrow(InvalidKeyError)
     expect(() => key`Discount:50%25:${1}`).toThrow(InvalidKeyError)
     expect(key`Discount:50%:${1}`).toBe('Discount:50%:1')
   })
 
   test.each([[undefined], [null], [''], [{}], [Symbol('s')], [true], [Promise.resolve(1)], [Number.NaN]])(
-    'refuses %o as a part',
+    'rejects %o as a part',
     (part) => {
       expect(() => key`Transfer:${part as KeyPart}`).toThrow(InvalidKeyError)
     },
@@ -114,7 +114,7 @@ describe('key``', () => {
     return key(Object.assign(strings, { raw: strings }), ...parts)
   }
 
-  test('different lists of parts give different keys', () => {
+  test('gives different keys for different parts', () => {
     const lists = fc.array(usable, { minLength: 1, maxLength: 4 })
     fc.assert(
       fc.property(lists, lists, (one, other) => {
@@ -127,7 +127,7 @@ describe('key``', () => {
     )
   })
 
-  test('the parts can be read back from the key', () => {
+  test('lets parts be read back from the key', () => {
     fc.assert(
       fc.property(fc.array(usable, { minLength: 1, maxLength: 4 }), (parts) => {
         fc.pre(parts.some((text) => text.trim() !== ''))

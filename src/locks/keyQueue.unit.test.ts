@@ -71,7 +71,7 @@ const schedule = fc.record({
   }),
 })
 
-test('in any schedule: nobody is beside an exclusive holder, nobody is forgotten, nothing is left', async () => {
+test('keeps exclusive holders alone, and serves every caller, in any schedule', async () => {
   await fc.assert(
     fc.asyncProperty(schedule, async ({ callers: sets, steps }) => {
       const limit = new QueueLimit()
@@ -121,7 +121,7 @@ test('in any schedule: nobody is beside an exclusive holder, nobody is forgotten
   )
 })
 
-test('callers of one key get in by their order of arrival; nobody overtakes, shared or not', async () => {
+test('serves callers of one key in order of arrival, shared or not', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(fc.boolean(), { minLength: 2, maxLength: 20 }), async (shares) => {
       const queue = new KeyQueue()
@@ -141,7 +141,7 @@ test('callers of one key get in by their order of arrival; nobody overtakes, sha
   )
 })
 
-test('one shared caller asks for all; with its confirmation the others come in, up to the next exclusive one', async () => {
+test('lets one shared caller ask the server for all up to the next exclusive one', async () => {
   const queue = new KeyQueue()
   const inside: string[] = []
   const enter = (name: string, shared: boolean): Promise<Ticket | undefined> => {
@@ -166,7 +166,7 @@ test('one shared caller asks for all; with its confirmation the others come in, 
   expect(queue.size).toBe(0)
 })
 
-test('a shared caller that fails to get the server’s lock hands the asking on', async () => {
+test('lets the next shared caller ask when the first one fails', async () => {
   const queue = new KeyQueue()
   const first = await queue.enter([lock(1, true)], new Impatience())
   const second = queue.enter([lock(1, true)], new Impatience())
@@ -176,7 +176,7 @@ test('a shared caller that fails to get the server’s lock hands the asking on'
   expect(queue.size).toBe(0)
 })
 
-test('a writer that gives up lets the readers behind it in', async () => {
+test('admits readers behind a writer that gives up', async () => {
   const queue = new KeyQueue()
   const reader = await queue.enter([lock(1, true)], new Impatience())
   reader?.confirm()
@@ -190,7 +190,7 @@ test('a writer that gives up lets the readers behind it in', async () => {
   expect(queue.size).toBe(0)
 })
 
-test('giving up at the second key gives the first one back', async () => {
+test('releases the first key when a caller gives up at the second', async () => {
   const queue = new KeyQueue()
   const holder = queue.tryEnter([lock(2)])
   const impatience = new Impatience()
@@ -205,7 +205,7 @@ test('giving up at the second key gives the first one back', async () => {
   expect(queue.size).toBe(0)
 })
 
-test('whose budget is over before does not wait at all', async () => {
+test('does not wait when the budget is already spent', async () => {
   const queue = new KeyQueue()
   const holder = queue.tryEnter([lock(1)])
   const over = new Impatience()
@@ -215,7 +215,7 @@ test('whose budget is over before does not wait at all', async () => {
   expect(queue.size).toBe(0)
 })
 
-test('a thousand callers of one key, each in its turn', async () => {
+test('serves a thousand callers of one key in turn', async () => {
   const queue = new KeyQueue()
   let inside = 0
   await Promise.all(
@@ -230,7 +230,7 @@ test('a thousand callers of one key, each in its turn', async () => {
   expect(queue.size).toBe(0)
 })
 
-test('among thousands of keys that come and go, one that is held stays held, and who waits for it gets it', async () => {
+test('keeps a held key among thousands that come and go', async () => {
   const queue = new KeyQueue()
   const held = queue.tryEnter([lock(1)])
   const next = queue.enter([lock(1)], new Impatience())
@@ -246,7 +246,7 @@ test('among thousands of keys that come and go, one that is held stays held, and
   expect(queue.size).toBe(0)
 })
 
-test('one key: the caller after the last that may wait is refused at once, and holds nothing', async () => {
+test('rejects callers beyond maxQueue of one key', async () => {
   const limit = new QueueLimit(3)
   const queue = new KeyQueue(limit)
   const holder = queue.tryEnter([lock(2)])
@@ -265,7 +265,7 @@ test('one key: the caller after the last that may wait is refused at once, and h
   expect([queue.size, limit.waiting]).toEqual([0, 0])
 })
 
-test('all keys: ten times as many as for one, then who has to wait is refused, whatever the key', async () => {
+test('rejects callers beyond ten times maxQueue over all keys', async () => {
   const limit = new QueueLimit(2)
   const queue = new KeyQueue(limit)
   const holders = Array.from({ length: 11 }, (_, id) => queue.tryEnter([lock(id)]))
@@ -282,7 +282,7 @@ test('all keys: ten times as many as for one, then who has to wait is refused, w
   expect(limit.waiting).toBe(0)
 })
 
-test('20,000 callers of one key: half of them wait, the rest is refused', async () => {
+test('queues half of 20,000 callers of one key, and rejects the rest', async () => {
   const queue = new KeyQueue()
   const holder = queue.tryEnter([lock(1)])
   const budget = new Impatience()
@@ -294,6 +294,6 @@ test('20,000 callers of one key: half of them wait, the rest is refused', async 
   holder?.release()
 })
 
-test.each([0, -1, 1.5, Number.NaN, '10' as unknown as number])('a queue of %s is refused', (maxQueue) => {
+test.each([0, -1, 1.5, Number.NaN, '10' as unknown as number])('rejects a maxQueue of %s', (maxQueue) => {
   expect(() => new QueueLimit(maxQueue)).toThrow('maxQueue is')
 })

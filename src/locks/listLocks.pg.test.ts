@@ -51,7 +51,7 @@ function pids(nodes: readonly BlockingNode[]): unknown[] {
 }
 
 describe.each(DRIVERS)('%s', (driver) => {
-  test('names are resolved, of this process at once and of others as soon as they are written', async () => {
+  test('resolves names of this process and of others', async () => {
     const other = bench.open(driver)
     const watcher = bench.open('pg')
     const lock = key`Transfer:${`named ${driver}`}`
@@ -82,7 +82,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     expect(await watcher.lockstep.locks.list()).toEqual({ locks: [], tree: [] })
   })
 
-  test('a lock that nobody has named is shown as a number, with its sign; two halves are not a number of ours', async () => {
+  test('shows a lock without a name as a signed number', async () => {
     const { lockstep } = bench.open(driver)
     const foreign = await session('somebody else')
     for (const id of ['-9223372036854775808', '-1', '0', '42', '9223372036854775807']) {
@@ -100,7 +100,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     expect(locks.every((each) => each.key === undefined && each.operation === undefined)).toBe(true)
   })
 
-  test('plain SQL that takes the lock by lock_id() is seen under its key, and so is its statement where it is asked for', async () => {
+  test('shows locks of plain SQL by lock_id() under their key', async () => {
     const { lockstep } = bench.open(driver)
     const lock = key`Transfer:${`by psql ${driver}`}`
     // Somebody has used the key before, so the name is known.
@@ -115,7 +115,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     expect(find(told, lock)?.holders[0]?.statement).toContain('pg_advisory_xact_lock(lockstep.lock_id')
   })
 
-  test('waiters stand in the order in which they came, and the tree says who is in whose way', async () => {
+  test('lists waiters in order of arrival, with a tree of blockers', async () => {
     const { lockstep } = bench.open(driver)
     const holder = await session('holder')
     await holder.query('SELECT pg_advisory_xact_lock_shared(7)')
@@ -143,7 +143,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     expect(rows[0]?.blockers).toEqual([first])
   })
 
-  test('a chain of three, one link of it a row', async () => {
+  test('shows a chain of three with a row lock in it', async () => {
     const { lockstep } = bench.open(driver)
     await bench.admin.query(`INSERT INTO notes VALUES ('a row')`)
     const [writer, middle, last] = [await session('writer'), await session('middle'), await session('last')]
@@ -164,7 +164,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     })
   })
 
-  test('callers that wait in the memory of this process are counted under their key', async () => {
+  test('counts callers that wait in this process', async () => {
     const { lockstep } = bench.open(driver)
     const [held, over] = [signal(), signal()]
     const lock = key`Wallet:${driver}`
@@ -180,7 +180,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     expect(await lockstep.locks.list()).toEqual({ locks: [], tree: [] })
   })
 
-  test('a circle that the server has not broken up yet is drawn, and ends', async () => {
+  test('shows a deadlock that the server has not broken yet', async () => {
     const { lockstep } = bench.open(driver)
     const [one, other] = [await session('one'), await session('other')]
     for (const each of [one, other]) await each.query(`SET LOCAL deadlock_timeout = '30s'`)
@@ -194,7 +194,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     await bench.admin.query('SELECT pg_terminate_backend(pid) FROM unnest($1::int[]) pid', [[one.pid, other.pid]])
   })
 
-  test('behind a pooler it is the same list', async () => {
+  test('gives the same list behind a pooler', async () => {
     if (bench.pooledUrl === undefined) return
     const lockstep = new Lockstep(
       driver === 'pg'
@@ -212,7 +212,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     await lockstep.close()
   })
 
-  test('without the table of names, and closed', async () => {
+  test('works without the table of names, and rejects after close()', async () => {
     const { lockstep, again } = bench.open(driver)
     const nameless = again({ schema: 'not_migrated' })
     const holder = await session('holder')
@@ -230,7 +230,7 @@ function own<T extends { end(): Promise<unknown> }>(pool: T): T {
 }
 afterAll(() => Promise.all(pools.map((pool) => pool.end())))
 
-test('a role that may not look at others’ sessions sees who holds what all the same', async () => {
+test('shows holders to a role that cannot see other sessions', async () => {
   const role = `watcher_${bench.name}`
   await bench.admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
   const url = new URL(bench.url)

@@ -27,7 +27,7 @@ function waits(id: number, pid: number, more: Partial<LockListRow> = {}): LockLi
   return holds(id, pid, { granted: 'false', waited: '5', ...more })
 }
 
-test('the lock with the most waiters comes first, then the one that is held for the longest time', () => {
+test('sorts by waiters, then by the time held', () => {
   const rows = [
     holds(1, 11, { held: '50' }),
     holds(2, 12, { held: '10' }),
@@ -40,7 +40,7 @@ test('the lock with the most waiters comes first, then the one that is held for 
   expect(toListing(rows, queued).locks.map(({ id }) => id)).toEqual([5n, 2n, 3n, 1n, 4n])
 })
 
-test('a prepared transaction has no backend, and is in the way all the same', () => {
+test('lists a prepared transaction without a backend', () => {
   const { locks, tree } = toListing(
     [holds(1, null, { application: 'a gid', state: 'prepared', held: '7' }), waits(1, 15)],
     [],
@@ -51,7 +51,7 @@ test('a prepared transaction has no backend, and is in the way all the same', ()
   expect(tree).toMatchObject([{ pid: 0, application: 'a gid', blocks: [{ pid: 15 }] }])
 })
 
-test('a wait at something else comes as an edge, and tells of a session that is not in the list', () => {
+test('shows waits for other locks as edges', () => {
   const edge: LockListRow = {
     ...nothing,
     kind: 'edge',
@@ -81,7 +81,7 @@ test('a wait at something else comes as an edge, and tells of a session that is 
   expect(tree).toHaveLength(1)
 })
 
-test('this process knows its keys itself; one that is only being asked for is no news', () => {
+test('resolves keys of this process itself', () => {
   const queued = [
     { id: 1n, key: 'Held:here', waiting: 0 },
     { id: 2n, key: 'Asked:for', waiting: 0 },
@@ -94,7 +94,7 @@ test('this process knows its keys itself; one that is only being asked for is no
   ])
 })
 
-test('a clock that was put back makes no time negative, and a wait that has just begun is none yet', () => {
+test('returns no negative time after a clock step', () => {
   const { locks } = toListing([holds(1, 12, { held: '-3' }), waits(1, 13, { waited: null })], [])
   expect(locks[0]?.holders[0]?.heldForMs).toBe(0)
   expect(locks[0]?.waiters[0]?.waitedMs).toBe(0)

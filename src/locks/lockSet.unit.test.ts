@@ -17,7 +17,7 @@ const keys = fc.array(
   { maxLength: 30 },
 )
 
-test('a set is sorted by id, without duplicates, and does not depend on the order of its arguments', () => {
+test('sorts by id, without duplicates, whatever the order of its arguments', () => {
   fc.assert(
     fc.property(keys, keys, (exclusive, given) => {
       const shared = given.filter((each) => !exclusive.includes(each))
@@ -35,32 +35,32 @@ test('a set is sorted by id, without duplicates, and does not depend on the orde
   )
 })
 
-test('one key or none needs no list', () => {
+test('accepts one key or none without a list', () => {
   expect(setOf('Account:1', undefined)).toMatchObject([{ key: 'Account:1', shared: false }])
   expect(setOf(undefined, 'Account:1')).toMatchObject([{ key: 'Account:1', shared: true }])
   expect(setOf(undefined, undefined)).toEqual([])
   expect(setOf([], [])).toEqual([])
 })
 
-test('shared and exclusive for one key is refused', () => {
+test('rejects one key as shared and exclusive', () => {
   expect(() => setOf('Account:1', 'Account:1')).toThrow(InvalidOptionError)
   expect(() => setOf(['Account:2', 'Account:1'], ['Account:3', 'Account:1'])).toThrow(InvalidOptionError)
 })
 
-test('too many keys are refused; duplicates do not count', () => {
+test('rejects too many keys, not counting duplicates', () => {
   const many = Array.from({ length: MAX_KEYS }, (_, n): Key => `Account:${n}`)
   expect(setOf([...many, ...many], undefined)).toHaveLength(MAX_KEYS)
   expect(() => setOf(many, 'Account:another')).toThrow(InvalidOptionError)
 })
 
-test('what is no key is refused', () => {
+test('rejects what is not a key', () => {
   expect(() => setOf('lock' as Key, undefined)).toThrow(InvalidKeyError)
   expect(() => setOf([undefined as unknown as Key], undefined)).toThrow(InvalidKeyError)
   expect(() => setOf(42 as unknown as Key, undefined)).toThrow(InvalidOptionError)
   expect(() => setOf(undefined, { key: 'a' } as unknown as Key)).toThrow(InvalidOptionError)
 })
 
-test('an id is the same, remembered or not, over more keys than are remembered', () => {
+test('gives the same id with and without the cache', () => {
   for (let round = 0; round < 2; round++) {
     for (let n = 0; n < 2500; n++) expect(ids.idOf(`Many:${n}`)).toBe(lockId('lockstep', 'lock', `Many:${n}`))
   }
@@ -68,7 +68,7 @@ test('an id is the same, remembered or not, over more keys than are remembered',
   expect(() => ids.idOf('lock' as Key)).toThrow(InvalidKeyError)
 })
 
-test('schema, domain and key each make another id, and none can be moved into the next', () => {
+test('gives another id for another schema, domain or key', () => {
   const made = [
     lockId('a', 'lock', 'b:c'),
     lockId('b', 'lock', 'b:c'),
@@ -80,7 +80,7 @@ test('schema, domain and key each make another id, and none can be moved into th
   expect(new Set(made).size).toBe(made.length)
 })
 
-test('places for waiting leave half of the pool free, and one connection at least', () => {
+test('leaves half of the pool free from server waits', () => {
   const placesOf = (size: number): number => {
     const waitSlots = new ServerWaitSlots(size)
     let taken = 0

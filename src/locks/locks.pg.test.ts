@@ -28,7 +28,7 @@ async function withClient<T>(work: (client: pg.PoolClient) => Promise<T>): Promi
   }
 }
 
-describe('lock_id() in SQL is lockId() in the library', () => {
+describe('lock_id() in SQL equals lockId() in the library', () => {
   async function compare(on: pg.Pool, texts: readonly string[]): Promise<void> {
     const { rows } = await on.query<{ id: string }>(
       `SELECT lockstep.lock_id('lock', text)::text AS id FROM unnest($1::text[]) WITH ORDINALITY AS given (text, n) ORDER BY n`,
@@ -94,7 +94,7 @@ describe('lock_id() in SQL is lockId() in the library', () => {
     }
   })
 
-  test('keys that hashtext() cannot tell apart have ids of their own', async () => {
+  test('for keys that collide in hashtext()', async () => {
     const { rows } = await pool.query<{ keys: string[] }>(`
       SELECT array_agg('Account:' || n) AS keys FROM generate_series(1, 200000) n
        GROUP BY hashtext('Account:' || n) HAVING count(*) > 1`)
@@ -108,7 +108,7 @@ describe('lock_id() in SQL is lockId() in the library', () => {
 describe('many keys in one message', () => {
   const many = locksOf(...Array.from({ length: MAX_KEYS }, (_, n): Key => `Account:${n}`))
 
-  test('as many as are allowed are tried in one nested expression', async () => {
+  test('tries as many as are allowed in one nested expression', async () => {
     await withClient(async (client) => {
       await client.query('BEGIN')
       const { rows } = await client.query<{ held: string }>(`SELECT ${tryLocks(many, `'all'`)} AS held`)
@@ -118,7 +118,7 @@ describe('many keys in one message', () => {
     })
   })
 
-  test('the first that is taken stops the trying: no later one is held', async () => {
+  test('stops at the first taken key, and holds no later one', async () => {
     await withClient(async (holder) => {
       const taken = many[100]
       await holder.query('BEGIN')
@@ -136,7 +136,7 @@ describe('many keys in one message', () => {
     })
   })
 
-  test('as many are waited for, and as many are given back', async () => {
+  test('waits for and releases as many as are allowed', async () => {
     await withClient(async (client) => {
       await client.query(`BEGIN; ${waitForLocks(many, 1000, true)}`)
       await client.query(`SELECT ${many.map((lock) => sessionLock(lock)).join(', ')}`)
@@ -155,67 +155,64 @@ describe('many keys in one message', () => {
   })
 })
 
-test.each([true, false])(
-  'the wait for several keys is bounded as a whole, though lock_timeout counts for each',
-  async (reportsWaiting) => {
-    const locks = locksOf('Slow:1', 'Slow:2', 'Slow:3')
-    const waitMs = 450
-    await withClient(async (watcher) => {
-      const holders = await Promise.all(locks.map(() => pool.connect()))
-      try {
-        for (const [n, lock] of locks.entries()) {
-          await holders[n]?.query('BEGIN')
-          await holders[n]?.query('SELECT pg_advisory_xact_lock($1)', [String(lock.id)])
-        }
-        await withWaiter(async (waiter) => {
-          const waiterPid = (waiter as unknown as { processID: number }).processID
-          const startedAt = performance.now()
-          const waiting = waiter
-            .query(`BEGIN; ${waitForLocks(locks, waitMs, reportsWaiting)}`)
-            .catch((error: unknown) => ({ error, tookMs: performance.now() - startedAt }))
-          // Each of the first two is given up when half of the time has gone into it: three times half is more than the whole.
-          for (const [n, lock] of locks.slice(0, 2).entries()) {
-            await expect.poll(() => waitsFor(watcher, waiterPid, lock.id)).toBe(true)
-            const spent = `SELECT pg_sleep(greatest(0, ${(n + 1) * 0.2} - extract(epoch FROM clock_timestamp() - query_start)))
+test.each([true, false])('bounds the wait for several keys as a whole', async (reportsWaiting) => {
+  const locks = locksOf('Slow:1', 'Slow:2', 'Slow:3')
+  const waitMs = 450
+  await withClient(async (watcher) => {
+    const holders = await Promise.all(locks.map(() => pool.connect()))
+    try {
+      for (const [n, lock] of locks.entries()) {
+        await holders[n]?.query('BEGIN')
+        await holders[n]?.query('SELECT pg_advisory_xact_lock($1)', [String(lock.id)])
+      }
+      await withWaiter(async (waiter) => {
+        const waiterPid = (waiter as unknown as { processID: number }).processID
+        const startedAt = performance.now()
+        const waiting = waiter
+          .query(`BEGIN; ${waitForLocks(locks, waitMs, reportsWaiting)}`)
+          .catch((error: unknown) => ({ error, tookMs: performance.now() - startedAt }))
+        // Each of the first two is given up when half of the time has gone into it: three times half is more than the whole.
+        for (const [n, lock] of locks.slice(0, 2).entries()) {
+          await expect.poll(() => waitsFor(watcher, waiterPid, lock.id)).toBe(true)
+          const spent = `SELECT pg_sleep(greatest(0, ${(n + 1) * 0.2} - extract(epoch FROM clock_timestamp() - query_start)))
             FROM pg_stat_activity WHERE pid = ${waiterPid}`
-            await watcher.query(spent)
-            await holders[n]?.query('ROLLBACK')
-          }
-          const outcome = (await waiting) as { error: { code: string }; tookMs: number }
-          expect(outcome.error.code).toBe('55P03')
-          expect(outcome.tookMs).toBeGreaterThan(waitMs - 50)
-          expect(outcome.tookMs).toBeLessThan(waitMs + 250)
-        })
-      } finally {
-        for (const holder of holders) {
-          await holder.query('ROLLBACK')
-          holder.release()
+          await watcher.query(spent)
+          await holders[n]?.query('ROLLBACK')
         }
-      }
-    })
-
-    async function withWaiter(work: (client: pg.Client) => Promise<void>): Promise<void> {
-      const client = new pg.Client(database.url)
-      await client.connect()
-      try {
-        await work(client)
-      } finally {
-        await client.end()
+        const outcome = (await waiting) as { error: { code: string }; tookMs: number }
+        expect(outcome.error.code).toBe('55P03')
+        expect(outcome.tookMs).toBeGreaterThan(waitMs - 50)
+        expect(outcome.tookMs).toBeLessThan(waitMs + 250)
+      })
+    } finally {
+      for (const holder of holders) {
+        await holder.query('ROLLBACK')
+        holder.release()
       }
     }
+  })
 
-    async function waitsFor(watcher: pg.PoolClient, pid: number, id: bigint): Promise<boolean> {
-      const { rowCount } = await watcher.query(
-        `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = $1
+  async function withWaiter(work: (client: pg.Client) => Promise<void>): Promise<void> {
+    const client = new pg.Client(database.url)
+    await client.connect()
+    try {
+      await work(client)
+    } finally {
+      await client.end()
+    }
+  }
+
+  async function waitsFor(watcher: pg.PoolClient, pid: number, id: bigint): Promise<boolean> {
+    const { rowCount } = await watcher.query(
+      `SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND pid = $1
           AND ((classid::bigint << 32) | objid::bigint) = $2`,
-        [pid, String(id)],
-      )
-      return rowCount === 1
-    }
-  },
-)
+      [pid, String(id)],
+    )
+    return rowCount === 1
+  }
+})
 
-test('holders are named by their keys, whatever the sign of the id', async () => {
+test('names holders by their keys, whatever the sign of the id', async () => {
   const keys = Array.from({ length: 9 }, (_, n): Key => `Holding:${n}`)
   const locks = locksOf(...keys)
   expect(new Set(locks.map(({ id }) => id < 0n)).size).toBe(2)

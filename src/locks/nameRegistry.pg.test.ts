@@ -20,7 +20,7 @@ async function names(): Promise<string[]> {
 }
 
 describe.each(DRIVERS)('%s', (driver) => {
-  test('a name is written under the number that PostgreSQL locks', async () => {
+  test('writes a name under the id that PostgreSQL locks', async () => {
     const { lockstep } = bench.open(driver)
     const nasty = ['Transfer:1', `Quote:'"\\`, 'Emoji:👩‍👩‍👧‍👦', 'Control:\u0001\n', 'Dollar:$1$$'] as const
     await lockstep.transaction({ lock: nasty }, async () => undefined)
@@ -33,7 +33,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     expect(rows.map((row) => row.id).toSorted()).toEqual(nasty.map((each) => String(lockstep.lockId(each))).toSorted())
   })
 
-  test('never in the caller’s transaction: one that rolls back leaves the name, in a transaction of its own', async () => {
+  test('writes names outside of the caller’s transaction', async () => {
     const { lockstep } = bench.open(driver)
     let xid = ''
     const failing = lockstep.transaction({ lock: 'Transfer:rolled-back' }, async (tx) => {
@@ -51,7 +51,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     expect(rows[0]?.writer).not.toBe(xid)
   })
 
-  test('a transaction that only reads stays one, and join() notes its keys, too', async () => {
+  test('keeps a read-only transaction read-only, and notes keys of join()', async () => {
     const { lockstep, begin } = bench.open(driver)
     await lockstep.transaction({}, async () => undefined)
     await begin('READ ONLY', async (client) => {
@@ -60,12 +60,12 @@ describe.each(DRIVERS)('%s', (driver) => {
     })
   })
 
-  test('a process whose only connection holds the lock opens another for the name', async () => {
+  test('opens another connection when the only one holds the lock', async () => {
     const { lockstep } = bench.open(driver, { max: 2 })
     await lockstep.transaction({ lock: 'Long:job' }, () => expect.poll(names).toEqual(['Long:job']))
   })
 
-  test('a pool that is in use is left alone until it has a connection to spare', async () => {
+  test('waits until the pool has a connection to spare', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const over = signal()
     const busy = lockstep.transaction({ lock: 'Only:connection' }, () => over.given)
@@ -79,7 +79,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     await expect.poll(names).toEqual(['Next:one', 'Only:connection'])
   })
 
-  test('names: false writes nothing', async () => {
+  test('writes nothing with names: false', async () => {
     const silent = bench.open(driver, { names: false })
     await silent.lockstep.transaction({ lock: 'Patient:jane-doe' }, async () => {
       const { locks } = await silent.lockstep.locks.list()
@@ -92,7 +92,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     expect(await names()).toEqual([])
   })
 
-  test('close() leaves nothing behind, whenever it comes', async () => {
+  test('leaves nothing behind after close()', async () => {
     for (let round = 0; round < 20; round++) {
       const { lockstep, pool, end } = bench.open(driver)
       const keys = Array.from({ length: 200 }, (_, n) => key`Closing:${round}:${n}`)
@@ -125,7 +125,7 @@ describe('a role with few rights', () => {
         `ALTER ROLE ${role} SET default_transaction_read_only = on`,
       ],
     ],
-  ])('%s: its transactions do not notice, and its connections stay', async (_name, grants) => {
+  ])('does not disturb transactions and connections: %s', async (_name, grants) => {
     await bench.admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
     const pool = new pg.Pool({ connectionString: url.href, max: 1 })
     try {
@@ -153,7 +153,7 @@ describe('a role with few rights', () => {
 describe('the table', () => {
   const schema = '"lockstep"'
 
-  test('a name that was just seen is not written again, an old one is', async () => {
+  test('does not rewrite a name that was just seen', async () => {
     const write = (): Promise<unknown> =>
       bench.admin.query(recordNames(schema, [[lockId('lockstep', 'lock', 'Hot:key'), 'Hot:key']]))
     const version = async (): Promise<unknown> =>
@@ -170,7 +170,7 @@ describe('the table', () => {
     expect(rows).toEqual([{ fresh: true }])
   })
 
-  test('keeps the newest, and leaves alone what somebody is writing', async () => {
+  test('keeps the newest names, and skips rows that are locked', async () => {
     await bench.admin.query(`
       INSERT INTO lockstep.lock_names
       SELECT n, 'Key:' || n, now() - n * interval '1 second' FROM generate_series(1, 100) n`)
@@ -197,7 +197,7 @@ describe('the table', () => {
     expect(await names()).toHaveLength(30)
   })
 
-  test('two processes that write the same names in opposite orders do not deadlock', async () => {
+  test('does not deadlock two processes that write names in opposite orders', async () => {
     const keys = Array.from({ length: 300 }, (_, n) => `Key:${n}`)
     const clients = [bench.open('pg'), bench.open('pg')]
     const limits = { everyMs: 5, soonMs: 1, maxBatch: 100 }
@@ -219,7 +219,7 @@ describe('the table', () => {
     expect(await deadlocks()).toEqual(before)
   })
 
-  test('somebody who has it locked does not hold up a transaction, nor close() for long', async () => {
+  test('does not hold up transactions or close() while the table is locked', async () => {
     const { lockstep } = bench.open('pg')
     const owner = await bench.admin.connect()
     await owner.query('BEGIN; LOCK TABLE lockstep.lock_names')
@@ -235,7 +235,7 @@ describe('the table', () => {
   })
 })
 
-test('no process stays for a name', () => {
+test('does not keep a process alive', () => {
   const require = createRequire(import.meta.url)
   const loader = pathToFileURL(require.resolve('tsx')).href
   const program = `

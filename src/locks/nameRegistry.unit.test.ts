@@ -93,7 +93,7 @@ const refusal = (code: string): (() => Promise<never>) => {
 }
 
 describe('names are written', () => {
-  test('in batches of a thousand, at most twice a second, and what is beyond five thousand is dropped', async () => {
+  test('in batches of a thousand, at most twice a second, up to five thousand', async () => {
     note(0, 7000)
     await vi.advanceTimersByTimeAsync(60)
     expect(driver.batches).toEqual([1000])
@@ -120,7 +120,7 @@ describe('names are written', () => {
     expect(driver.batches).toEqual([1])
   })
 
-  test('on a connection that lies idle; after a moment on a new one, if the pool has room; else not at all', async () => {
+  test('on an idle connection, or on a new one if the pool has room', async () => {
     driver.idle = false
     note(0, 1)
     await vi.advanceTimersByTimeAsync(3000)
@@ -169,7 +169,7 @@ describe('names are written', () => {
     },
   )
 
-  test('in nobody’s context', async () => {
+  test('without an async context', async () => {
     const context = new AsyncLocalStorage<string>()
     const seen: (string | undefined)[] = []
     driver.pool = () => Promise.resolve(void seen.push(context.getStore()))
@@ -180,7 +180,7 @@ describe('names are written', () => {
 })
 
 describe('close()', () => {
-  test('begins nothing any more', async () => {
+  test('starts no new write', async () => {
     note(0, 1)
     await registry.close()
     expect(vi.getTimerCount()).toBe(0)
@@ -189,7 +189,7 @@ describe('close()', () => {
     expect(driver.sent).toEqual([])
   })
 
-  test('waits for what is being written', async () => {
+  test('waits for the write in progress', async () => {
     let finish = (): void => undefined
     driver.answer = () => new Promise((resolve) => (finish = () => resolve([])))
     note(0, 1)
@@ -203,7 +203,7 @@ describe('close()', () => {
     expect(driver.released).toBe(1)
   })
 
-  test('does not wait for a connection, and gives one that comes late straight back', async () => {
+  test('does not wait for a connection, and releases one that comes late', async () => {
     let come = (): void => undefined
     driver.pool = () => new Promise((resolve) => (come = resolve))
     note(0, 1)
@@ -215,7 +215,7 @@ describe('close()', () => {
   })
 })
 
-test('recent keys are noted when they are new, and again after five minutes', () => {
+test('notes keys when they are new, and again after five minutes', () => {
   const noted: string[] = []
   const ids = new RecentLockIds('lockstep', (_id, key) => noted.push(key))
   for (let n = 0; n < 3; n++) ids.idOf('Account:1')

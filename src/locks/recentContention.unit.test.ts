@@ -8,7 +8,7 @@ afterEach(() => void vi.useRealTimers())
 const locks = (...ids: number[]): LockSet =>
   ids.map((id) => ({ id: BigInt(id), key: `Account:${id}` as const, shared: false }))
 
-test('a key that was taken is expected to be, for a while, also among others', () => {
+test('expects contention for a while on a key that was taken', () => {
   const recent = new RecentContention()
   expect(recent.expects(locks(1))).toBe(false)
   recent.note(locks(1))
@@ -18,14 +18,14 @@ test('a key that was taken is expected to be, for a while, also among others', (
   expect(recent.expects(locks(1))).toBe(false)
 })
 
-test('one that was found free is not', () => {
+test('expects no contention on a key that was free', () => {
   const recent = new RecentContention()
   recent.note(locks(1, 2))
   recent.forget(locks(1))
   expect([recent.expects(locks(1)), recent.expects(locks(2))]).toEqual([false, true])
 })
 
-test('it stays small', () => {
+test('stays small', () => {
   const recent = new RecentContention()
   for (let id = 0; id < 1001; id++) recent.note(locks(id))
   expect(recent.expects(locks(0))).toBe(false)

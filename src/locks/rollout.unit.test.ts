@@ -10,7 +10,7 @@ const request = (key: string): { id: bigint; key: Key; shared: boolean } => {
 }
 
 describe('percent', () => {
-  test('a key never changes sides when the percentage grows', () => {
+  test('never releases a key from locking when the percentage grows', () => {
     const percentage = fc.double({ min: 0, max: 100, noNaN: true })
     fc.assert(
       fc.property(fc.string(), percentage, percentage, (name, one, other) => {
@@ -21,7 +21,7 @@ describe('percent', () => {
     )
   })
 
-  test.each([0, 10, 50, 100])('%i percent of many keys are locked, the rest is observed', (percent) => {
+  test.each([0, 10, 50, 100])('locks %i percent of many keys, and observes the rest', (percent) => {
     const decisions = Array.from({ length: 20_000 }, (_, number) => decide({ percent }, request(`Transfer:${number}`)))
     const locked = decisions.filter((decision) => decision === 'on').length / 200
     expect(locked).toBeGreaterThanOrEqual(percent - 1)
@@ -33,7 +33,7 @@ describe('percent', () => {
 })
 
 describe('rules', () => {
-  test('the longest prefix wins, whatever the order', () => {
+  test('prefer the longest prefix, whatever the order', () => {
     const rules = [
       { prefix: '', mode: 'off' as const },
       { prefix: 'Transfer:EU:', mode: 'on' as const },
@@ -44,11 +44,11 @@ describe('rules', () => {
     expect(longestRule(rules, 'Order:1')?.mode).toBe('off')
   })
 
-  test('keys that no rule is for are locked', () => {
+  test('lock keys without a rule', () => {
     expect(rolloutInProcess({ 'Transfer:': 'off' }).ruleFor('Order:1').mode).toBe('on')
   })
 
-  test('a function decides for each key, and may change its mind', () => {
+  test('call a function for each key', () => {
     let mode: 'on' | 'off' = 'off'
     const source = rolloutInProcess(() => mode)
     expect(source.ruleFor('Order:1').mode).toBe('off')
@@ -56,7 +56,7 @@ describe('rules', () => {
     expect(source.ruleFor('Order:1').mode).toBe('on')
   })
 
-  test('a prefix that was switched back stays so, and only that one', async () => {
+  test('keep a prefix switched back, and only that one', async () => {
     const source = rolloutInProcess('on')
     await source.switchBack('Transfer:', 'because')
     expect(source.ruleFor('Transfer:1').mode).toBe('observe')
@@ -64,7 +64,7 @@ describe('rules', () => {
   })
 
   test.each([{ percent: -1 }, { percent: 101 }, { percent: Number.NaN }, 'sometimes', 3, null, undefined])(
-    '%j is no mode',
+    'reject the mode %j',
     (mode) => {
       expect(() => checkMode(mode)).toThrow(InvalidOptionError)
       expect(() => rolloutInProcess({ 'Transfer:': mode as never })).toThrow(InvalidOptionError)

@@ -11,7 +11,7 @@ afterEach(() => void vi.useRealTimers())
 
 const locks = [{ id: 1n, key: 'Account:1' as Key, shared: false }]
 
-test('it ends when the time is up, once for everybody who asked', () => {
+test('ends once for every listener when the time is up', () => {
   const budget = new WaitBudget(1000, undefined, new Closing())
   const heard: string[] = []
   budget.onEnd(() => heard.push('first'))
@@ -30,7 +30,7 @@ test('it ends when the time is up, once for everybody who asked', () => {
   expect(budget.failure('server', locks)).toMatchObject({ keys: ['Account:1'], waitedMs: 1000, waitedFor: 'server' })
 })
 
-test('what has been waited in one place is not there for the next', () => {
+test('subtracts time that was already waited', () => {
   const budget = new WaitBudget(1000, undefined, new Closing())
   const forget = budget.onEnd(() => undefined)
   vi.advanceTimersByTime(700)
@@ -44,7 +44,7 @@ test('what has been waited in one place is not there for the next', () => {
   expect(heard).toHaveBeenCalledOnce()
 })
 
-test('who asks after the end is told at once', () => {
+test('reports an end in the past at once', () => {
   const budget = new WaitBudget(10, undefined, new Closing())
   vi.advanceTimersByTime(10)
   const heard = vi.fn()
@@ -52,7 +52,7 @@ test('who asks after the end is told at once', () => {
   expect(heard).toHaveBeenCalledOnce()
 })
 
-test('false waits for ever', () => {
+test('never ends with false', () => {
   const budget = new WaitBudget(false, undefined, new Closing())
   const heard = vi.fn()
   const forget = budget.onEnd(heard)
@@ -64,13 +64,13 @@ test('false waits for ever', () => {
   forget()
 })
 
-test('0 asks once: there is no budget for a lock', () => {
+test('leaves no time for a lock with 0', () => {
   const budget = new WaitBudget(0, undefined, new Closing())
   expect(budget.triesOnce).toBe(true)
   expect(budget.over).toBe(true)
 })
 
-test('noWait leaves all of the time to a connection, and none to a lock', () => {
+test('leaves all time to a connection and none to a lock with noWait', () => {
   const budget = new WaitBudget(5000, undefined, new Closing(), true)
   expect(budget).toMatchObject({ triesOnce: true, over: true, aborted: false })
   expect(budget.remainingMs()).toBe(0)
@@ -85,7 +85,7 @@ test('noWait leaves all of the time to a connection, and none to a lock', () => 
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('the caller’s signal ends it, with the caller’s reason', () => {
+test('ends by the caller’s signal, with its reason', () => {
   const controller = new AbortController()
   const budget = new WaitBudget(1000, controller.signal, new Closing())
   const [ended, aborted] = [vi.fn(), vi.fn()]
@@ -101,7 +101,7 @@ test('the caller’s signal ends it, with the caller’s reason', () => {
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('a signal that was aborted before ends it at once', () => {
+test('ends at once by a signal that was aborted before', () => {
   const budget = new WaitBudget(1000, AbortSignal.abort(), new Closing())
   const heard = vi.fn()
   budget.onEnd(heard)
@@ -109,7 +109,7 @@ test('a signal that was aborted before ends it at once', () => {
   expect(budget.over).toBe(true)
 })
 
-test('closing ends it', () => {
+test('ends by close()', () => {
   const closing = new Closing()
   const budget = new WaitBudget(1000, undefined, closing)
   const heard = vi.fn()
@@ -120,7 +120,7 @@ test('closing ends it', () => {
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('an abort is told once, by the signal or by closing, and no clock is set for it', () => {
+test('reports an abort once, by signal or close(), without a timer', () => {
   const controller = new AbortController()
   const closing = new Closing()
   const budget = new WaitBudget(1000, controller.signal, closing)
@@ -135,7 +135,7 @@ test('an abort is told once, by the signal or by closing, and no clock is set fo
   expect(getEventListeners(controller.signal, 'abort')).toEqual([])
 })
 
-test('an end by time is no abort', () => {
+test('is not aborted by its end in time', () => {
   const budget = new WaitBudget(10, undefined, new Closing())
   const heard = vi.fn()
   budget.onAbort(heard)
@@ -143,7 +143,7 @@ test('an end by time is no abort', () => {
   expect(heard).not.toHaveBeenCalled()
 })
 
-test('ten thousand waits leave nothing on a signal that lives as long as the program', () => {
+test('leaves no listeners on a long-lived signal', () => {
   const controller = new AbortController()
   const closing = new Closing()
   for (let round = 0; round < 10_000; round++) {
@@ -156,7 +156,7 @@ test('ten thousand waits leave nothing on a signal that lives as long as the pro
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test.each(['process', 'connection', 'server'] as const)('a timeout says what it waited for: %s', (stage) => {
+test.each(['process', 'connection', 'server'] as const)('names what it waited for: %s', (stage) => {
   const budget = new WaitBudget(5, undefined, new Closing())
   const holder = { where: 'server' as const, key: 'Account:1', pid: 42, application: 'other', openForMs: 7 }
   const failure = budget.failure(stage, locks, [holder]) as LockTimeoutError
@@ -164,7 +164,7 @@ test.each(['process', 'connection', 'server'] as const)('a timeout says what it 
   if (stage === 'server') expect(failure.message).toContain('backend 42 (other) holds Account:1')
 })
 
-test('an answer is waited for as long as there is time, and a moment longer', () => {
+test('waits for an answer a moment longer than its time', () => {
   const budget = new WaitBudget(400, undefined, new Closing())
   expect(budget.answerMs()).toBe(400 + GRACE_MS)
   expect(budget.answerMs(300)).toBe(400 + GRACE_MS)
@@ -174,7 +174,7 @@ test('an answer is waited for as long as there is time, and a moment longer', ()
   expect(budget.answerMs()).toBe(AFTER_END_MS)
 })
 
-test('a connection that is silent gets a part of the time, while there is enough for another', () => {
+test('gives a silent connection only part of the time', () => {
   const budget = new WaitBudget(30_000, undefined, new Closing())
   expect(budget.answerMs()).toBe(7500)
   expect(budget.answerMs(2000)).toBe(2000 + 7000)
@@ -186,7 +186,7 @@ test('a connection that is silent gets a part of the time, while there is enough
   expect(budget.mayHurry).toBe(true)
 })
 
-test('without a limit an answer is waited for until silence is suspicious; 0 waits a second for it', () => {
+test('waits for an answer until silenceMs without a limit, and a second with 0', () => {
   expect(new WaitBudget(false, undefined, new Closing()).answerMs(5)).toBe(Infinity)
   const once = new WaitBudget(0, undefined, new Closing())
   expect(once.leftMs).toBe(1000)
@@ -194,7 +194,7 @@ test('without a limit an answer is waited for until silence is suspicious; 0 wai
   expect(once.answerMs()).toBe(999 + GRACE_MS)
 })
 
-test('after an abort an answer is waited for a moment only', () => {
+test('waits only a moment for an answer after an abort', () => {
   const controller = new AbortController()
   const budget = new WaitBudget(30_000, controller.signal, new Closing())
   const heard = vi.fn()

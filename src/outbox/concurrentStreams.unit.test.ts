@@ -36,7 +36,7 @@ function receiver(...held: string[]): {
   }
 }
 
-test('a stream whose receiver does not answer does not hold up the others of its batch', async () => {
+test('does not hold up other streams of a batch behind a silent receiver', async () => {
   const streams = new ConcurrentStreams({ concurrency: 1 })
   const { sendOne, begun, letGo } = receiver('slow')
   const answers = await streams.send(eventsOf('t', ['slow', 'a', 'b'], 2), hurried(), sendOne)
@@ -46,7 +46,7 @@ test('a stream whose receiver does not answer does not hold up the others of its
   await streams.settled()
 })
 
-test('an event under way is not sent again: the next try gets its answer, and the stream goes on in order', async () => {
+test('does not send an event again that is under way', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('slow')
   const events = eventsOf('t', ['slow'], 3)
@@ -59,7 +59,7 @@ test('an event under way is not sent again: the next try gets its answer, and th
   expect(begun).toEqual(['slow1', 'slow2', 'slow3'])
 })
 
-test('the tombstone of an event under way waits for it, and is sent', async () => {
+test('sends the tombstone of an event after the event that is under way', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('slow')
   const event = eventOf('t', 'slow', 1)
@@ -73,7 +73,7 @@ test('the tombstone of an event under way waits for it, and is sent', async () =
   expect(begun).toEqual(['slow1', 'slow1'])
 })
 
-test('a stream that was slow is put aside without a try, and tried beside the others', async () => {
+test('puts a slow stream aside, and retries it beside the others', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('slow')
   const [first, second] = eventsOf('t', ['slow'], 2) as [OutboxEvent, OutboxEvent]
@@ -86,7 +86,7 @@ test('a stream that was slow is put aside without a try, and tried beside the ot
   expect(await streams.send([second], beside(), sendOne)).toEqual(['sent'])
 })
 
-test('a refusal that comes late is a refusal', async () => {
+test('accepts a refusal that comes late', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const held = signal()
   const event = eventOf('t', 'k', 1)
@@ -100,7 +100,7 @@ test('a refusal that comes late is a refusal', async () => {
   expect(await streams.send([event], beside(), sendOne)).toMatchObject([{ refused: 'not this one' }])
 })
 
-test('what is thrown for one event counts against it alone', async () => {
+test('counts an error against its own event only', async () => {
   const streams = new ConcurrentStreams({ concurrency: 1 })
   const answers = await streams.send(eventsOf('t', ['bad', 'worse', 'good'], 1), contextOf(), async ({ key }) => {
     if (key === 'bad') throw new EventRefusedError('malformed')
@@ -110,7 +110,7 @@ test('what is thrown for one event counts against it alone', async () => {
   expect(answers.map(kindOf)).toEqual(['refused', 'failed', 'sent'])
 })
 
-test('without a time, a batch waits for every answer', async () => {
+test('waits for every answer without slowAfterMs', async () => {
   const streams = new ConcurrentStreams({ concurrency: 2 })
   const { sendOne, begun, letGo } = receiver('slow')
   const sending = streams.send(eventsOf('t', ['slow', 'a'], 2), contextOf(), sendOne)
@@ -119,7 +119,7 @@ test('without a time, a batch waits for every answer', async () => {
   expect(await sending).toEqual(['sent', 'sent', 'sent', 'sent'])
 })
 
-test('no more than so many are left under way: beyond that a batch waits', async () => {
+test('limits how many events are under way', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4, mostSlow: 1 })
   const { sendOne, letGo } = receiver('x', 'y')
   expect((await streams.send([eventOf('t', 'x', 1)], hurried(), sendOne)).map(kindOf)).toEqual(['slow'])
@@ -128,7 +128,7 @@ test('no more than so many are left under way: beyond that a batch waits', async
   expect(await second).toEqual(['sent'])
 })
 
-test('an event that has not begun when its time is over is not under way', async () => {
+test('does not count an event as under way that has not begun', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   let begun = 0
   const waiting = (_: OutboxEvent, late: AbortSignal | undefined): Promise<Delivery> =>
@@ -144,7 +144,7 @@ test('an event that has not begun when its time is over is not under way', async
 
 // Once: the time without anything to send counted as silence. The streams were unknown and slow at once: not put aside, and for a minute
 // not tried.
-test('streams that are slow after a quiet time are slow, and not silent', async () => {
+test('counts streams as slow, not silent, after a quiet time', async () => {
   pass(0)
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('a', 'b', 'c')
@@ -157,7 +157,7 @@ test('streams that are slow after a quiet time are slow, and not silent', async 
   expect(begun).toEqual(['a1', 'b1', 'c1'])
 })
 
-test('streams without an answer for ten seconds are unknown, and go on where they are as soon as it comes', async () => {
+test('reports streams without an answer for ten seconds as unknown, and continues with the answer', async () => {
   pass(0)
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('a', 'b', 'c')
@@ -173,7 +173,7 @@ test('streams without an answer for ten seconds are unknown, and go on where the
   expect(begun).toEqual(['a1', 'b1', 'c1', 'a2', 'b2', 'c2'])
 })
 
-test('an answer that is there is given, also while its stream is put aside', async () => {
+test('returns an answer that came while its stream was put aside', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('slow')
   const events = eventsOf('t', ['slow'], 2)
@@ -186,7 +186,7 @@ test('an answer that is there is given, also while its stream is put aside', asy
 })
 
 // Once: the answer for an event that was given up as slow was kept, and an event of the replay was 'sent' by it, without being sent.
-test('a replay through the same sink sends every event, also one whose answer nobody has asked for', async () => {
+test('sends every event of a replay through the same sink', async () => {
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('slow')
   const events = eventsOf('t', ['slow'], 2)
@@ -203,7 +203,7 @@ test('a replay through the same sink sends every event, also one whose answer no
   expect(begun).toEqual(['slow1', 'slow1', 'slow2', 'slow2'])
 })
 
-test('an answer that nobody asks for is forgotten: the event is sent again', async () => {
+test('sends an event again whose answer was never read', async () => {
   pass(0)
   const streams = new ConcurrentStreams({ concurrency: 4 })
   const { sendOne, begun, letGo } = receiver('slow')

@@ -30,7 +30,7 @@ const numbersOf = (delivered: readonly string[], stream: string): number[] =>
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, n) => n + 1)
 
 describe.each(DRIVERS)('dispatch, %s', (driver) => {
-  test('everything that was there and everything that comes, in order, as it was enqueued', async () => {
+  test('delivers old and new events in order, as they were enqueued', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     await lockstep.transaction({}, async (tx) => {
       await tx.enqueue({ topic: 'trades', key: 'a', payload: { deep: [1, 'ü'] }, headers: { traceparent: '00-1' } })
@@ -58,7 +58,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     expect(first?.fence).toBeTypeOf('bigint')
   })
 
-  test('a second run goes on where the first has stopped: nothing twice', async () => {
+  test('continues where the last run stopped, without a duplicate', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     await enqueue(lockstep, 'a', 'b', 'c', 'a')
     const first = dispatching(lockstep, { name })
@@ -71,7 +71,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     expect(second.delivered.toSorted()).toEqual(['trades/a#3', 'trades/d#1'])
   })
 
-  test('an open transaction holds up its own stream alone, and is delivered when it commits', async () => {
+  test('delivers an open transaction when it commits, and holds up no other stream', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const run = dispatching(lockstep, { name, shards: 1 })
     const [written, goOn] = [signal(), signal()]
@@ -92,7 +92,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     expect(numbersOf(run.delivered, 'trades/a')).toEqual([1, 2])
   })
 
-  test('a transaction with a small id and late events: behind those that were committed before it', async () => {
+  test('delivers late events of an old transaction after those that were committed before', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const [begun, goOn] = [signal(), signal()]
     const early = bench.open(driver).lockstep.transaction({}, async (tx) => {
@@ -111,7 +111,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     expect(run.events.map(({ payload }) => payload)).toEqual([{ n: 100 }, { n: 101 }])
   })
 
-  test('a backlog of many small batches, over ticks, by many writers: every stream in order', async () => {
+  test('delivers a backlog of many writers in order, over batches and ticks', async () => {
     const writers = [bench.open(driver, { max: 5 }), bench.open(driver, { max: 5 })]
     await Promise.all(
       Array.from({ length: 10 }, async (_, writer) => {
@@ -140,7 +140,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     }
   })
 
-  test('one transaction with more events than many batches', async () => {
+  test('delivers a transaction that is larger than many batches', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const run = dispatching(lockstep, { name, batch: 100, shards: 2 })
     await enqueue(lockstep, ...Array.from({ length: 7000 }, (_, n) => `p${n % 3}`))
@@ -168,7 +168,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     }
   })
 
-  test('two dispatchers share the shards evenly, hand over without a duplicate, and each name gets everything', async () => {
+  test('shares shards evenly between two dispatchers, and hands over without a duplicate', async () => {
     const one = dispatching(bench.open(driver, { max: 6 }).lockstep, { name, holder: 'one' })
     const admin = bench.open(driver, { max: 6 }).lockstep
     const owned = async (holder: string): Promise<number> =>
@@ -193,7 +193,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     expect(other.delivered.toSorted()).toEqual(all.toSorted())
   })
 
-  test('a sink that is down: nothing is lost, nothing is blamed, and it goes on by itself', async () => {
+  test('loses nothing while the sink is down, and resumes by itself', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const changes: string[] = []
     const stopDown = on('outbox.sinkDown', ({ dispatcher, reason }) => dispatcher === name && changes.push(reason))
@@ -219,7 +219,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     expect(await lockstep.outbox.parked({ dispatcher: name })).toEqual([])
   })
 
-  test('the lease is gone: the cursor stays where the next owner has it', async () => {
+  test('leaves the cursor to the next owner after the lease was lost', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const [sending, goOn] = [signal(), signal()]
     let late = true
@@ -249,7 +249,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     expect(one.delivered.map((each) => each.split('#')[1])).toEqual(['1', '2', '3', '1', '2', '4'])
   })
 
-  test('options that cannot be are told, and so are shards that are not those of before', async () => {
+  test('rejects invalid options, and another number of shards', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const sink = (): void => undefined
     const bad = [
@@ -270,7 +270,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     )
   })
 
-  test('close() ends a dispatcher', async () => {
+  test('ends on close()', async () => {
     const client = bench.open(driver, { max: 6 })
     const running = client.lockstep.outbox.dispatcher({ sink: () => undefined, name }).run()
     await eventually(async () => {

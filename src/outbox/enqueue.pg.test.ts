@@ -28,7 +28,7 @@ const trade = (portfolio: string, payload: unknown = {}): { topic: string; key: 
 }
 
 describe.each(DRIVERS)('enqueue, %s', (driver) => {
-  test('each stream is numbered by itself, in the order of the calls', async () => {
+  test('numbers each stream by itself, in the order of the calls', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({}, async (tx) => {
       await tx.enqueue(trade('a', { n: 1 }))
@@ -46,7 +46,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect(headers).toEqual([{ headers: { traceparent: '00-1-2-01' } }])
   })
 
-  test('what an event was when it was enqueued is what is written', async () => {
+  test('writes events as they were when they were enqueued', async () => {
     const { lockstep } = bench.open(driver)
     const payload = { n: 1 }
     const bytes = Buffer.from('one')
@@ -58,7 +58,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect((await stored()).map((row) => row.payload)).toEqual([{ n: 1 }, 'one'])
   })
 
-  test('what is rolled back leaves no gap: the transaction, or a savepoint of it', async () => {
+  test('leaves no gap after a rollback of the transaction or of a savepoint', async () => {
     const { lockstep } = bench.open(driver)
     const undone = lockstep.transaction({}, async (tx) => {
       await tx.enqueue(trade('a'))
@@ -88,7 +88,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     ])
   })
 
-  test('inside a transaction of the caller’s own, at once, with its number', async () => {
+  test('writes at once inside a transaction of the caller, and returns the number', async () => {
     const { lockstep, begin } = bench.open(driver)
     const numbers = await begin('', async (client) => {
       const first = await lockstep.outbox.enqueue(client, trade('a', { own: true }))
@@ -101,7 +101,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
   })
 
   test.each(['repeatable read', 'serializable'] as const)(
-    '%s: declared streams, 32 clients on one key: every number once',
+    'gives every number once to 32 clients of a declared stream, %s',
     async (isolation) => {
       const clients = [bench.open(driver, { max: 8 }), bench.open(driver, { max: 8 })]
       const streams = [{ topic: 'trades', key: 'hot' }]
@@ -124,7 +124,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
   )
 
   test.each(['repeatable read', 'serializable'] as const)(
-    '%s: a stream that was not declared is a clear error, from the library and from SQL',
+    'rejects a stream that was not declared, in the library and in SQL, %s',
     async (isolation) => {
       const { lockstep } = bench.open(driver)
       const streams = [{ topic: 'trades', key: 'b' }]
@@ -136,7 +136,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     },
   )
 
-  test('read committed: 32 clients on three keys, one of them by SQL: every number once', async () => {
+  test('gives every number once to 32 clients on three keys, read committed', async () => {
     const clients = [bench.open(driver, { max: 8 }), bench.open(driver, { max: 8 })]
     await Promise.all(
       Array.from({ length: 32 }, async (_, n) => {
@@ -155,7 +155,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect(of('trades/b')).toEqual(Array.from({ length: 124 }, (_, n) => n + 1))
   })
 
-  test('a transaction in progress holds up its own stream, and no other of its group', async () => {
+  test('holds up only its own stream while a transaction is open', async () => {
     const { lockstep } = bench.open(driver)
     const sameBucket = await neighbourOf('a')
     const [written, goOn] = [signal(), signal()]
@@ -173,7 +173,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect(named(await stored()).toSorted()).toEqual(['trades/a#1', 'trades/a#2', `trades/${sameBucket}#1`].toSorted())
   })
 
-  test('more than a hundred streams take groups, not a lock for each; more than one statement keeps the order', async () => {
+  test('takes group locks for more than a hundred streams, and keeps their order', async () => {
     const { lockstep } = bench.open(driver)
     const events = Array.from({ length: 12_000 }, (_, n) => trade(`${n % 3000}`, n))
     const [flushed, goOn] = [signal(), signal()]
@@ -195,7 +195,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect((await stored()).at(-1)).toMatchObject({ seq: 5 })
   })
 
-  test('headers for every event, such as those of a trace; the event’s own come first', async () => {
+  test('adds headers to every event, and prefers the event’s own', async () => {
     const { lockstep } = bench.open(driver, { eventHeaders: () => ({ traceparent: '00-a-b-01', tenant: 'all' }) })
     await lockstep.transaction({}, async (tx) => {
       await tx.enqueue({ ...trade('a'), headers: { tenant: 'one' } })
@@ -208,7 +208,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     ])
   })
 
-  test('bad input is told before anything is sent, and the transaction goes on', async () => {
+  test('rejects invalid events before anything is sent, and the transaction goes on', async () => {
     const { lockstep } = bench.open(driver, { maxEventBytes: 100 })
     const circular: Record<string, unknown> = {}
     circular['self'] = circular
@@ -233,7 +233,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
     expect(await stored()).toMatchObject([{ seq: 1, payload: 'good' }])
   })
 
-  test('another schema has streams of its own', async () => {
+  test('keeps the streams of schemas apart', async () => {
     const other = bench.open(driver, { schema: 'we"ird %s' })
     await other.lockstep.migrate()
     await bench.admin.query('TRUNCATE "we""ird %s".outbox_events')
@@ -247,7 +247,7 @@ describe.each(DRIVERS)('enqueue, %s', (driver) => {
   })
 })
 
-test('a trigger enqueues with the row, or not at all', async () => {
+test('enqueues in a trigger with the row, or not at all', async () => {
   await bench.admin.query(`
     CREATE TABLE orders (id int PRIMARY KEY, portfolio text NOT NULL);
     CREATE FUNCTION announce() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -269,7 +269,7 @@ async function neighbourOf(portfolio: string): Promise<string> {
   return rows[0]?.key ?? ''
 }
 
-test('typed events', () => {
+test('checks the types of events', () => {
   const typed = (lockstep: Lockstep<{ trades: { id: number } }>): void => {
     void lockstep.transaction({}, async (tx) => {
       await tx.enqueue({ topic: 'trades', key: 'a', payload: { id: 1 } })

@@ -30,7 +30,7 @@ const TRICKY = [
 const BYTES = [Buffer.alloc(0), Buffer.from([0x1e, 0x1d, 0, 255]), Buffer.from('{"not":"json"}')]
 
 describe.each(DRIVERS)('columns, %s', (driver) => {
-  test('names, payloads and headers come as they were, whatever is in them', async () => {
+  test('deliver names, payloads and headers unchanged', async () => {
     const { lockstep } = bench.open(driver)
     const payloads: unknown[] = [
       ...TRICKY,
@@ -63,7 +63,7 @@ describe.each(DRIVERS)('columns, %s', (driver) => {
     }
   })
 
-  test('JSON with space between its parts, JSON null, and an erased one', async () => {
+  test('deliver JSON with spaces, JSON null and erased payloads', async () => {
     const { lockstep } = bench.open(driver)
     const spaced = '\n\t{ "a" :\r\n 1 }  '
     await bench.admin.query(`SELECT lockstep.enqueue('t', 'spaced', $1::json)`, [spaced])
@@ -83,7 +83,7 @@ describe.each(DRIVERS)('columns, %s', (driver) => {
     ])
   })
 
-  test('large events come in pieces that fit, in their order, and small ones behind them in large pieces again', async () => {
+  test('deliver large events in pieces that fit, in order', async () => {
     const { lockstep } = bench.open(driver)
     await bench.admin.query(
       `SELECT lockstep.enqueue('t', 'k', to_json(repeat('x', 999998))) FROM generate_series(1, 30)`,
@@ -106,7 +106,7 @@ describe.each(DRIVERS)('columns, %s', (driver) => {
   })
 })
 
-test('more than one value of PostgreSQL can hold', async () => {
+test('delivers more than one value of PostgreSQL can hold', async () => {
   const { lockstep } = bench.open('pg')
   await lockstep.migrate({ maxEventBytes: 5_500_000 })
   // Of one character, so that it takes up little on the disk; in hex it is twice as much.

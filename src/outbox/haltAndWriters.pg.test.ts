@@ -5,7 +5,7 @@ import { signal, testBench } from '../../tools/server/testing/workbench.ts'
 
 const bench = await testBench()
 
-test('one writes an event and then to the stream of another, who writes many', async () => {
+test('resolves two writers that need the streams of each other', async () => {
   const { lockstep } = bench.open('pg', { max: 6, retry: { attempts: 1 } })
   const [first, second, both] = [signal(), signal(), signal()]
   const single = lockstep.transaction({}, async (tx) => {

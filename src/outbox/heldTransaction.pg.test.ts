@@ -99,7 +99,7 @@ describe('while a transaction with an id stays open', () => {
   test.each([
     ['in one segment', 'one', false],
     ['over several segments', 'several', true],
-  ])('a read costs the same, %s', async (_, name, segments) => {
+  ])('reads at the same cost, %s', async (_, name, segments) => {
     await bench.admin.query('TRUNCATE lockstep.outbox_events')
     const session = new ReadingSession(name)
     await session.open()

@@ -36,8 +36,8 @@ async function together(
   return (await Promise.allSettled([one, other])).map((end) => (end.status === 'fulfilled' ? 'done' : end.reason))
 }
 
-describe('a rebase', () => {
-  test('and an erase', async () => {
+describe('a rebase causes no deadlock', () => {
+  test('with an erase', async () => {
     const { outbox } = bench.open('pg').lockstep
     const rebase = (): Promise<unknown> => outbox.rebase({ deliver: 'undelivered' })
     const erase = (): Promise<unknown> => outbox.erase({ topic: 't', key: 'a' })
@@ -45,7 +45,7 @@ describe('a rebase', () => {
     expect(await together('outbox_cursors IN ROW SHARE MODE', rebase, erase)).toEqual(['done', 'done'])
   })
 
-  test('and the removal of a dispatcher', async () => {
+  test('with the removal of a dispatcher', async () => {
     const { outbox } = bench.open('pg').lockstep
     const rebase = (): Promise<unknown> => outbox.rebase({ deliver: 'undelivered' })
     const remove = (): Promise<unknown> => outbox.removeDispatcher('default', { reason: 'a test' })
@@ -53,7 +53,7 @@ describe('a rebase', () => {
     expect(await together('outbox_parked IN ROW SHARE MODE', rebase, remove)).toEqual(['done', 'done'])
   })
 
-  test('and a message that moves the cursor of one shard, and takes streams of another out', async () => {
+  test('with a message that moves one shard’s cursor and unparks streams of another', async () => {
     const { outbox } = bench.open('pg').lockstep
     const dispatcher = await bench.session()
     const { rows } = await bench.admin.query<{ life: string }>('SELECT value::text AS life FROM lockstep.incarnation')

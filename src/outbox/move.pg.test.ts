@@ -60,7 +60,7 @@ async function move(given: readonly (Cursor & { readonly life?: string })[]): Pr
   return rows.map(({ at }) => at)
 }
 
-test('each that may be moved is, and no other: another fence, another version, another life of the server', async () => {
+test('moves only cursors with the right fence, version and server epoch', async () => {
   await there(
     { shard: 0, fence: 7, version: 3 },
     { shard: 1, fence: 8, version: 3 },
@@ -72,7 +72,7 @@ test('each that may be moved is, and no other: another fence, another version, a
   expect(await move([...given, elsewhen])).toEqual(['0:3', '0:4', '1:3', '2:4', '3:3'])
 })
 
-test('every hundredth move takes the older ones away', async () => {
+test('removes old versions at every hundredth move', async () => {
   await there({ shard: 0, fence: 1, version: 98 }, { shard: 0, fence: 1, version: 100 })
   expect(await move([{ shard: 0, fence: 1, version: 100 }])).toEqual(['0:100', '0:101'])
 })
@@ -81,7 +81,7 @@ test('every hundredth move takes the older ones away', async () => {
  * A cursor is not flushed before the events behind it are sent. After a crash the last one may be missing, and its owner comes with a
  * number that the table never had: were older ones taken away nevertheless, none would be left, and everything would go out again.
  */
-test('nothing is taken away for the sake of a cursor that a crash has taken back', async () => {
+test('removes no version that a crashed cursor still needs', async () => {
   await there({ shard: 0, fence: 1, version: 198 }, { shard: 0, fence: 1, version: 199 })
   expect(await move([{ shard: 0, fence: 1, version: 200, life: 'before the crash' }])).toEqual(['0:198', '0:199'])
   expect(await move([{ shard: 0, fence: 1, version: 300 }])).toEqual(['0:198', '0:199'])

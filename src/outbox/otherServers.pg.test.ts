@@ -139,7 +139,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * restored server found everything as it was, went on with cursors whose transaction ids are another server's, and skipped what is
    * enqueued there: it has smaller ids.
    */
-  test('a dispatcher that runs on when its address leads to a restored dump ends, and sends nothing', async () => {
+  test('ends a dispatcher whose address leads to a restored dump', async () => {
     const [original, copy] = await Promise.all([startServer(), startServer()])
     const file = join(place, 'dump')
     const here = open(original.url()).lockstep
@@ -165,7 +165,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * dump knows of the original's transactions, ticks above all, has larger ids than any here: all that was enqueued below them counted
    * as delivered.
    */
-  test('a restored dump without event data loses nothing of what is enqueued there', async () => {
+  test('delivers what is enqueued into a restored dump without event data', async () => {
     const [original, copy] = await Promise.all([startServer(), startServer()])
     const file = join(place, 'dump')
     const { lockstep: here, pool } = open(original.url())
@@ -195,7 +195,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * get the numbers of the other two, and are put aside behind it. Then the try gets through: what was sent was deleted by number,
    * and with it two events that nobody has sent.
    */
-  test('what was sent of a parked stream before a failover deletes nothing that has its numbers afterwards', async () => {
+  test('deletes no event after a failover that has the number of one sent before', async () => {
     const primary = await startServer()
     const before = open(primary.url())
     await before.lockstep.migrate()
@@ -260,7 +260,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * The counter of server epochs is as far as the standby is: after a crash of the primary that the standby did not hear of, both had the
    * same epoch, and the standby went on with the smaller fences.
    */
-  test('fences rise over a crash and two failovers to standbys that are behind', async () => {
+  test('raises fences over a crash and two failovers to standbys that are behind', async () => {
     const primary = await startServer()
     const before = open(primary.url())
     await before.lockstep.migrate()
@@ -296,7 +296,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
   })
 
   /** A dump knows a timeline and a sequence that say nothing about the server on which it is restored. */
-  test('fences rise on a server to which a dump was restored, and on its standby that is behind', async () => {
+  test('raises fences on a server with a restored dump, and on its standby', async () => {
     const [original, copy] = await Promise.all([startServer(), startServer()])
     const file = join(place, 'dump')
     const here = open(original.url())
@@ -326,7 +326,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * last numbers of its streams have to be in the snapshot already; where they are not, rebase tells.
    */
   test.each(['before', 'after'])(
-    'a segment is emptied while a dump is made, whose snapshot is from %s the last numbers were kept',
+    'keeps stream numbers in a dump whose snapshot is from %s a segment was emptied',
     async (when) => {
       const [original, copy] = await Promise.all([startServer(), startServer()])
       const file = join(place, 'dump')
@@ -363,7 +363,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * COMMIT waits for the standby, and somebody cancels it: the transaction is visible, on this server's disk, and not on the standby's.
    * Sent now, it would be gone after a failover. 'durable' was said by this server's disk alone.
    */
-  test.each(['pg', 'postgres'])('what the synchronous standby does not have yet is not sent, %s', async (driver) => {
+  test.each(['pg', 'postgres'])('sends nothing that the synchronous standby does not have, %s', async (driver) => {
     const primary = await startServer()
     const { lockstep, pool } = open(primary.url())
     await lockstep.migrate()
@@ -415,7 +415,7 @@ describe.skipIf(missingOf15() !== undefined)('another server', () => {
    * Whether the server is a standby was asked once, when the Lockstep was new. Its address leads to a standby now: what came out was
    * 0A000, for a table that is not logged, or 25006, for the first write.
    */
-  test('a Lockstep that was ready on the primary is refused on a standby, as one', async () => {
+  test('rejects a standby, also after it was ready on the primary', async () => {
     const primary = await startServer()
     const address = await startAddress(primary)
     const { lockstep } = open(address.url)

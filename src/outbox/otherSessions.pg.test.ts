@@ -51,7 +51,7 @@ class StoppingPool {
   }
 }
 
-test('a dispatcher that is stopped while it is sent its events blocks neither retention nor VACUUM', async () => {
+test('does not block retention or VACUUM when its process is stopped during a read', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const large = 'x'.repeat(400_000)
   for (let n = 0; n < 80; n++)
@@ -78,7 +78,7 @@ test('a dispatcher that is stopped while it is sent its events blocks neither re
   expect((await bench.admin.query(stuck)).rowCount).toBe(1)
 }, 120_000)
 
-test('segments that a long reader has held up go when it has left', async () => {
+test('empties segments when a long reader has ended', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   bench.dispatch(lockstep, { retainMs: 600 })
   const enqueue = (): Promise<unknown> => bench.admin.query(`SELECT lockstep.enqueue('t', 'a', '1')`)
@@ -100,7 +100,7 @@ test('segments that a long reader has held up go when it has left', async () => 
 }, 240_000)
 
 test.each(DRIVERS.flatMap((driver) => ['German', 'SQL, DMY'].map((style) => ({ driver, style }))))(
-  'status() and parked() give the same times with DateStyle $style, $driver',
+  'returns the same times with DateStyle $style, $driver',
   async ({ driver, style }) => {
     const settings = `-c DateStyle=${style.replace(' ', String.raw`\ `)} -c IntervalStyle=iso_8601 -c TimeZone=Asia/Tokyo`
     const { lockstep } = bench.open(driver, { url: `${bench.url}?options=${encodeURIComponent(settings)}` })
@@ -152,7 +152,7 @@ describe('a publication of all tables', () => {
 describe('one transaction that enqueues to very many streams', () => {
   const LOCKS = `SELECT count(*)::int AS n FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()`
 
-  test('in SQL, holds a lock for each of the first hundred, then one for each group', async () => {
+  test('holds a lock for each of the first hundred, then one per group', async () => {
     const client = await bench.session()
     await client.query('BEGIN')
     await client.query(`SELECT lockstep.enqueue('bulk', 'k' || n, '{}') FROM generate_series(1, 1000) AS n`)
@@ -171,7 +171,7 @@ describe('one transaction that enqueues to very many streams', () => {
     expect(rows).toEqual([{ streams: '' }])
   })
 
-  test('through outbox.enqueue(), likewise', async () => {
+  test('holds as many through outbox.enqueue()', async () => {
     const { lockstep } = bench.open('pg')
     const client = await bench.session()
     await client.query('BEGIN')
@@ -196,7 +196,7 @@ describe('one transaction that enqueues to very many streams', () => {
     await client.query('ROLLBACK')
   })
 
-  test('keeps its order whatever a session says about the count', async () => {
+  test('keeps its order whatever the session sets as the count', async () => {
     const [one, two] = [await bench.session(), await bench.session()]
     await one.query(`BEGIN; SET LOCAL lockstep.outbox_streams = '100'; SELECT lockstep.enqueue('bulk', 'lie', '1')`)
     const waiting = two.query<{ seq: number }>(`SELECT lockstep.enqueue('bulk', 'lie', '2')::int AS seq`)
@@ -216,7 +216,7 @@ async function entriesRead(index: string): Promise<number> {
 }
 
 describe('while a session holds an old snapshot', () => {
-  test('a parked stream is drained at the same cost from its first event to its last', async () => {
+  test('drains a parked stream at a constant cost per event', async () => {
     const pool = new pg.Pool({ connectionString: bench.url, max: 6 })
     const lockstep = new Lockstep(pool)
     const count = 6000
@@ -248,7 +248,7 @@ describe('while a session holds an old snapshot', () => {
     expect((await entriesRead('outbox_parked_events_pkey')) - before).toBeLessThan(10 * count)
   }, 120_000)
 
-  test('a cursor is moved at the same cost, however often it was', async () => {
+  test('moves a cursor at a constant cost', async () => {
     await bench.open('pg').lockstep.transaction({}, async () => undefined)
     await bench.admin.query(
       `INSERT INTO lockstep.outbox_cursors (dispatcher, shard, version, fence, prev, next, after_id, done, seen_id)

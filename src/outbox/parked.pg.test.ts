@@ -46,7 +46,7 @@ const of = (delivered: readonly string[], key: string): string[] =>
 const upTo = (count: number): string[] => Array.from({ length: count }, (_, n) => String(n + 1))
 
 describe.each(DRIVERS)('parked streams, %s', (driver) => {
-  test('the stream stops at it, the others of its shard go on, and after the mend it catches up in order', async () => {
+  test('stop at a refused event, let the others go on, and catch up in order', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     let poisonous = true
     const run = dispatching(lockstep, {
@@ -72,7 +72,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     expect(of(run.delivered, 'bad')).toEqual(upTo(24))
   })
 
-  test('after so many attempts it is blocked; an operator has it tried again, or skipped', async () => {
+  test('are blocked after `attempts`, until an operator retries or skips', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const told: string[] = []
     const stop = on('outbox.parked', ({ dispatcher, state, attempts }) => {
@@ -114,30 +114,27 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
   test.each([
     ['skip', 'skipped', 0],
     ['deadLetter', 'dead', 1],
-  ] as const)(
-    'give up by %s: a tombstone goes in its place, and the stream goes on',
-    async (giveUp, tombstone, dead) => {
-      const { lockstep } = bench.open(driver, { max: 6 })
-      const run = dispatching(lockstep, {
-        name,
-        attempts: 2,
-        giveUp: { trades: giveUp },
-        sink: refusing(({ seq }) => seq === 2),
-      })
-      await enqueue(lockstep, 'bad', 'bad', 'bad')
-      await run.until(3)
-      await run.stop()
-      expect(run.delivered).toEqual(['trades/bad#1', 'trades/bad#2†', 'trades/bad#3'])
-      expect(run.events[1]?.tombstone).toBe(tombstone)
-      const { rows } = await bench.admin.query(
-        'SELECT seq::int, payload, reason FROM lockstep.outbox_dead WHERE dispatcher = $1',
-        [name],
-      )
-      expect(rows).toEqual(dead === 0 ? [] : [{ seq: 2, payload: { n: 1 }, reason: 'poison' }])
-    },
-  )
+  ] as const)('go on with a tombstone after giving up by %s', async (giveUp, tombstone, dead) => {
+    const { lockstep } = bench.open(driver, { max: 6 })
+    const run = dispatching(lockstep, {
+      name,
+      attempts: 2,
+      giveUp: { trades: giveUp },
+      sink: refusing(({ seq }) => seq === 2),
+    })
+    await enqueue(lockstep, 'bad', 'bad', 'bad')
+    await run.until(3)
+    await run.stop()
+    expect(run.delivered).toEqual(['trades/bad#1', 'trades/bad#2†', 'trades/bad#3'])
+    expect(run.events[1]?.tombstone).toBe(tombstone)
+    const { rows } = await bench.admin.query(
+      'SELECT seq::int, payload, reason FROM lockstep.outbox_dead WHERE dispatcher = $1',
+      [name],
+    )
+    expect(rows).toEqual(dead === 0 ? [] : [{ seq: 2, payload: { n: 1 }, reason: 'poison' }])
+  })
 
-  test('a function that throws for one event: found by trying streams alone, then events', async () => {
+  test('find the event for which the sink throws', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     let poisonous = true
     const run = dispatching(lockstep, {
@@ -157,7 +154,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     expect(of(run.delivered, 'bad')).toEqual(['1', '2', '3'])
   })
 
-  test('perEvent: a stream stops at what throws', async () => {
+  test('stop at the event that throws, with perEvent', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     let poisonous = true
     const seen: string[] = []
@@ -179,7 +176,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     expect(seen.filter((each) => each.startsWith('bad'))).toEqual(['bad1', 'bad2', 'bad3'])
   })
 
-  test('pause holds a stream back, resume lets it go on, in order', async () => {
+  test('are held by pause, and go on in order after resume', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const run = dispatching(lockstep, { name })
     await enqueue(lockstep, 'a', 'b')
@@ -204,7 +201,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     )
   })
 
-  test('10,000 events behind a parked one drain in order, also into another owner’s hands', async () => {
+  test('drain 10,000 events in order, over a change of owners', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     let poisonous = true
     const sink = refusing(({ seq }) => poisonous && seq === 1)
@@ -222,7 +219,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     expect(all).toEqual(upTo(10_001))
   })
 
-  test('a slow try of a parked stream does not hold up the others', async () => {
+  test('do not hold up other streams during a slow retry', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const [trying, goOn] = [signal(), signal()]
     let tries = 0
@@ -248,7 +245,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     expect(of(run.delivered, 'bad')).toEqual(upTo(11))
   })
 
-  test('an erased stream keeps its numbers; what was not delivered goes out as tombstones', async () => {
+  test('keep their numbers when erased, and go out as tombstones', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     await enqueue(lockstep, 'a', 'b', 'a')
     expect(await lockstep.outbox.erase({ topic: 'trades', key: 'a' }, { reason: 'asked for' })).toEqual({ erased: 2 })

@@ -40,8 +40,8 @@ function expectAll(delivered: readonly string[], total: number): void {
   expect(delivered).toHaveLength(total)
 }
 
-describe.each(DRIVERS)('pieces, %s', (driver) => {
-  test('of few large transactions among small ones', async () => {
+describe.each(DRIVERS)('partial reads, %s', (driver) => {
+  test('cover few large transactions among small ones', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     await write(lockstep, 400)
     for (const count of [1, 3, 250, 2, 7]) await write(lockstep, count)
@@ -51,7 +51,7 @@ describe.each(DRIVERS)('pieces, %s', (driver) => {
     expectAll(run.delivered, 663)
   })
 
-  test('of more transactions than are looked at one by one', async () => {
+  test('cover more transactions than are looked at one by one', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     await write(lockstep, 200)
     for (let n = 0; n < 330; n++) await write(lockstep, 1 + (n % 2))
@@ -61,7 +61,7 @@ describe.each(DRIVERS)('pieces, %s', (driver) => {
     expectAll(run.delivered, 695)
   })
 
-  test('of a large transaction that was open when the window began', async () => {
+  test('cover a large transaction that was open when the window began', async () => {
     const { lockstep } = bench.open(driver, { max: 8 })
     await write(lockstep, 5)
     const run = dispatching(lockstep, { name, ...PIECE })

@@ -4,7 +4,7 @@ import { testBench } from '../../tools/server/testing/workbench.ts'
 
 const bench = await testBench()
 
-test('a sink that was paused past its lease is told so by the clocks, before any timer has run', async () => {
+test('aborts a sink that was paused past its lease before any timer runs', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const seen: { before: boolean | undefined; after: boolean | undefined; aborted: boolean }[] = []
   const one = dispatching(lockstep, {

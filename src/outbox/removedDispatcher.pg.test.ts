@@ -33,7 +33,7 @@ async function delivered(lockstep: Lockstep, shards: number): Promise<{ names: s
   return { names, ended }
 }
 
-test('sends nothing again and makes no cursors: run() ends with an error', async () => {
+test('ends run() with an error, without sending again', async () => {
   const { names, ended } = await delivered(bench.open('pg').lockstep, 2)
   await bench.admin.query(`BEGIN; ${EXPIRE}; ${REMOVE}; COMMIT`)
   expect(await ended).toBeInstanceOf(DispatcherRemovedError)
@@ -52,7 +52,7 @@ test('does not join one that was registered again with another number of shards'
 })
 
 /** The late move has read its cursor, and has not committed. A removal that does not see it would leave a cursor behind. */
-test('a cursor that is being moved while its dispatcher is removed is not left behind', async () => {
+test('leaves no cursor that is moved during the removal', async () => {
   await bench.admin.query(`
     INSERT INTO lockstep.outbox_dispatchers (name, shards, system, database, timeline)
     SELECT 'default', 1, system::text, database::text, 1 FROM lockstep.ensure_incarnation();

@@ -28,7 +28,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
   // One for both: a dispatcher that nobody runs keeps every segment.
   const name = 'default'
 
-  test('segments are emptied once every dispatcher has passed them, and quiet streams go on with their numbers', async () => {
+  test('empties segments that every dispatcher has passed, and keeps the numbers of quiet streams', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const prefix = driver
     const [quiet, busy] = [`${prefix} quiet`, `${prefix} busy`]
@@ -55,7 +55,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     expect(run.delivered.filter((each) => each.includes('quiet'))).toEqual([1, 2, 3].map((n) => `trades/${quiet}#${n}`))
   })
 
-  test('nothing goes that a dispatcher has not passed, and no writer waits for it', async () => {
+  test('keeps what a dispatcher has not passed, and blocks no writer', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const key = `${driver} undelivered`
     await enqueue(lockstep, key)
@@ -88,7 +88,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     await run.stop()
   })
 
-  test('a writer that stays open over a change of segments is delivered', async () => {
+  test('delivers a writer that stays open over a change of segments', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const key = `${driver} open`
     const run = dispatching(lockstep, { name, retainMs: false })
@@ -116,7 +116,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     ])
   })
 
-  test('a dispatcher that nobody runs any more holds everything, until it is removed', async () => {
+  test('keeps everything for a stopped dispatcher until it is removed', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const key = `${driver} removed`
     const [run, old] = [name, 'old'].map((each) => dispatching(lockstep, { name: each, retainMs: false }))
@@ -138,7 +138,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
     expect(await failureOf(removing())).toBeInstanceOf(InvalidOptionError)
   })
 
-  test('times that are none are refused', async () => {
+  test('rejects invalid times', async () => {
     const { lockstep } = bench.open(driver)
     for (const olderThanMs of [Number.NaN, -1, '1' as never]) {
       expect(await failureOf(lockstep.outbox.retain({ olderThanMs }))).toBeInstanceOf(InvalidOptionError)
@@ -147,7 +147,7 @@ describe.each(DRIVERS)('retention, %s', (driver) => {
 })
 
 describe.each(DRIVERS)('replay, %s', (driver) => {
-  test('one stream from a number, or everything from a position, in order, beside live dispatch', async () => {
+  test('sends one stream from a number, or everything from a position, in order', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const [a, b] = [`${driver} replay a`, `${driver} replay b`]
     const { position: start } = await lockstep.outbox.replay({ sink: () => undefined })

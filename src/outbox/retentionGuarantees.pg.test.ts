@@ -41,7 +41,7 @@ describe('several dispatchers', () => {
   }
 
   test.each([3_600_000, false] as const)(
-    'keep what one of them wants kept, with retainMs: %j beside a short one',
+    'keep events as long as one of them needs, with retainMs: %j beside a short one',
     async (retainMs) => {
       const { lockstep } = bench.open('pg', { max: 10 })
       const short = bench.dispatch(lockstep, { name: 'short', retainMs: 6 })
@@ -61,7 +61,7 @@ describe('several dispatchers', () => {
     240_000,
   )
 
-  test('a process that may not run has no say', async () => {
+  test('ignore the retainMs of a process that is rejected', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
     const run = bench.dispatch(lockstep, { retainMs: 3_600_000 })
     await enqueue(lockstep, 'a')
@@ -88,7 +88,7 @@ describe.each(DRIVERS)('a replay while retention empties segments, %s', (driver)
   const from = (first: number, last: number): number[] => Array.from({ length: last - first + 1 }, (_, n) => first + n)
 
   test.each([{ topic: 't', key: 'a' }, { topic: 't' }, {}])(
-    'fails where events are gone that it has not read: %j',
+    'rejects when events are gone that it has not read: %j',
     async (what) => {
       const lockstep = await sixty()
       const seen: number[] = []
@@ -108,25 +108,28 @@ describe.each(DRIVERS)('a replay while retention empties segments, %s', (driver)
     },
   )
 
-  test.each([{ topic: 't', key: 'a' }, {}])('fails where all is gone that it has not read: %j', async (what) => {
-    const lockstep = await sixty()
-    await leftBehind(lockstep)
-    const seen: number[] = []
-    const replaying = lockstep.outbox.replay({
-      ...what,
-      batch: 10,
-      async sink(events) {
-        seen.push(...events.map(({ seq }) => seq))
-        if (seen.length > 10) return
-        await enqueue(lockstep, 'b')
-        await emptied(lockstep, 'a', 0)
-      },
-    })
-    expect(await failureOf(replaying)).toBeInstanceOf(ReplayGapError)
-    expect(seen).toEqual(from(1, 10))
-  })
+  test.each([{ topic: 't', key: 'a' }, {}])(
+    'rejects when everything is gone that it has not read: %j',
+    async (what) => {
+      const lockstep = await sixty()
+      await leftBehind(lockstep)
+      const seen: number[] = []
+      const replaying = lockstep.outbox.replay({
+        ...what,
+        batch: 10,
+        async sink(events) {
+          seen.push(...events.map(({ seq }) => seq))
+          if (seen.length > 10) return
+          await enqueue(lockstep, 'b')
+          await emptied(lockstep, 'a', 0)
+        },
+      })
+      expect(await failureOf(replaying)).toBeInstanceOf(ReplayGapError)
+      expect(seen).toEqual(from(1, 10))
+    },
+  )
 
-  test.each([{ topic: 't', key: 'a' }, {}])('goes on where it has read what is gone: %j', async (what) => {
+  test.each([{ topic: 't', key: 'a' }, {}])('continues when it has read what is gone: %j', async (what) => {
     const lockstep = await sixty()
     const seen: number[] = []
     const { events } = await lockstep.outbox.replay({
@@ -140,7 +143,7 @@ describe.each(DRIVERS)('a replay while retention empties segments, %s', (driver)
     expect([events, seen]).toEqual([60, from(1, 60)])
   })
 
-  test.each([{ topic: 't', key: 'a' }, {}])('fails where a drop is going on while it reads: %j', async (what) => {
+  test.each([{ topic: 't', key: 'a' }, {}])('rejects when a segment is dropped while it reads: %j', async (what) => {
     const { lockstep } = bench.open(driver, { max: 8 })
     const run = bench.dispatch(lockstep, {})
     await enqueue(lockstep, 'a', 30)
@@ -179,7 +182,7 @@ describe.each(DRIVERS)('a replay while retention empties segments, %s', (driver)
     expect(seen).toEqual(Array.from({ length: 10 }, (_, n) => n + 1))
   })
 
-  test('goes on to the end of a stream, where only others have lost events', async () => {
+  test('continues to the end of a stream when only others have lost events', async () => {
     const lockstep = await sixty()
     await enqueue(lockstep, 'short', 5)
     await leftBehind(lockstep)
@@ -198,7 +201,7 @@ describe.each(DRIVERS)('a replay while retention empties segments, %s', (driver)
   })
 })
 
-test('segments are emptied by a role whose statements may not take long, in steps', async () => {
+test('empties segments in steps for a role with a short statement_timeout', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const run = bench.dispatch(lockstep, { batch: 10_000 })
   const streams = 60_000

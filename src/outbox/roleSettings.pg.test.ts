@@ -34,7 +34,7 @@ describe.each(DRIVERS)('settings of the role, %s', (driver) => {
   // The database's default is REPEATABLE READ. 1. A dispatcher copies an event of a stream that waits (its transaction is open).
   // 2. outbox.erase(): its snapshot is taken, then it waits for the copy to be done. 3. The copy is committed. 4. erase() goes on with a
   // snapshot in which there is no copy: it says that it is done, and the payload is still in outbox_parked_events, and is delivered.
-  test('erase() at REPEATABLE READ while a copy is being made', async () => {
+  test('erase a payload that is copied at the same time at REPEATABLE READ', async () => {
     const lockstep = withSettings(driver, { default_transaction_isolation: 'repeatable read' })
     await bench.open('pg').lockstep.transaction({}, (tx) => tx.enqueue(trade('a', 'secret')))
     const other = await bench.session()
@@ -52,7 +52,7 @@ describe.each(DRIVERS)('settings of the role, %s', (driver) => {
   })
 
   // '\x00'::bytea in the body of an SQL function is read with the session's setting: there \x00 is a zero.
-  test('an event with standard_conforming_strings = off', async () => {
+  test('deliver keys with standard_conforming_strings = off', async () => {
     const lockstep = withSettings(driver, { standard_conforming_strings: 'off', escape_string_warning: 'off' })
     const running = bench.dispatch(lockstep)
     await lockstep.transaction({}, (tx) => tx.enqueue(trade("it's \\ a")))
@@ -67,15 +67,15 @@ describe.each(DRIVERS)('settings of the role, %s', (driver) => {
     { search_path: 'nowhere' },
     { enable_indexscan: 'off', enable_bitmapscan: 'off' },
     { plan_cache_mode: 'force_generic_plan' },
-  ])('events come through with %o', (settings) => comesThrough(driver, settings))
+  ])('deliver events with %o', (settings) => comesThrough(driver, settings))
 
   // The time is parsed by the driver, which knows the ISO form alone: 1970 with pg, an invalid Date with postgres.js.
-  test.each([{ DateStyle: 'German' }, { DateStyle: 'SQL, DMY' }])('times with %o', (settings) =>
+  test.each([{ DateStyle: 'German' }, { DateStyle: 'SQL, DMY' }])('deliver times with %o', (settings) =>
     comesThrough(driver, settings),
   )
 
   // postgres.js takes what comes for hex: the sink gets one byte of six, says 'sent', and nobody knows.
-  test('bytes with bytea_output = escape', () => comesThrough(driver, { bytea_output: 'escape' }))
+  test('deliver bytes with bytea_output = escape', () => comesThrough(driver, { bytea_output: 'escape' }))
 })
 
 async function comesThrough(driver: DriverName, settings: object): Promise<void> {

@@ -112,7 +112,7 @@ async function dispatch(
   return seen
 }
 
-test('what runs with the owner’s rights is nobody’s by default', async () => {
+test('grants no function with the owner’s rights by default', async () => {
   await owner.query(`CREATE ROLE nobody_${database.name}`)
   try {
     expect(await functionsOf(`nobody_${database.name}`)).toEqual([])
@@ -124,7 +124,7 @@ test('what runs with the owner’s rights is nobody’s by default', async () =>
 describe('the producer', () => {
   const event = { topic: 'trades', key: 'p', payload: { id: 1 } }
 
-  test('enqueues, in every way', async () => {
+  test('can enqueue in every way', async () => {
     const { producer } = locksteps
     await producer.transaction({}, async (tx) => tx.enqueue(event))
     await producer.transaction({}, async (tx) => tx.enqueueMany([event, { ...event, payload: Buffer.from('b') }]))
@@ -142,12 +142,12 @@ describe('the producer', () => {
     client.release()
   })
 
-  test('begins a new life of the server, as after a crash', async () => {
+  test('can begin a new server epoch', async () => {
     await owner.query('TRUNCATE lockstep.incarnation')
     await locksteps.producer.transaction({}, async (tx) => tx.enqueue(event))
   })
 
-  test('in plain SQL, with two grants alone', async () => {
+  test('can enqueue in plain SQL with two grants', async () => {
     const plain = `plain_${database.name}`
     await owner.query(`CREATE ROLE ${plain}`)
     try {
@@ -161,7 +161,7 @@ describe('the producer', () => {
     }
   })
 
-  test('has no right on any table of the outbox, and no function but those that append', async () => {
+  test('has no right on any table, and only on functions that append', async () => {
     expect(await rightsOf('producer')).toEqual([])
     expect(await functionsOf(named('producer'))).toEqual(['append', 'append_many', 'last', 'lock'])
   })
@@ -191,7 +191,7 @@ describe('the producer', () => {
 })
 
 describe('the dispatcher', () => {
-  test('delivers end to end: refused, parked, tried again, given up, replaced by a tombstone', async () => {
+  test('can deliver end to end: park, retry, give up, send a tombstone', async () => {
     await owner.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet')
     for (let number = 1; number <= 3; number++)
       await locksteps.producer.transaction({}, async (tx) => {
@@ -210,12 +210,12 @@ describe('the dispatcher', () => {
     expect(audit.rows).toEqual([{ verb: 'dead', by_role: named('dispatcher') }])
   })
 
-  test('looks after segments', async () => {
+  test('can empty segments', async () => {
     const { outbox } = locksteps.dispatcher
     expect(await outbox.retain({ olderThanMs: 1, rotateMs: 1 })).toEqual({ rotated: true, dropped: 0, readied: 0 })
   })
 
-  test('begins a new life of the server', async () => {
+  test('can begin a new server epoch', async () => {
     await locksteps.producer.transaction({}, async (tx) => tx.enqueue({ topic: 'orders', key: 'late', payload: 1 }))
     await owner.query('TRUNCATE lockstep.incarnation')
     expect(
@@ -226,7 +226,7 @@ describe('the dispatcher', () => {
     ).toEqual(['orders/late 1'])
   })
 
-  test('cannot enqueue, unless it is granted', async () => {
+  test('cannot enqueue without a grant', async () => {
     const { dispatcher } = locksteps
     const event = { topic: 'orders', key: 'own', payload: 1 }
     await expect(dispatcher.transaction({}, async (tx) => tx.enqueue(event))).rejects.toMatchObject(denied)
@@ -240,7 +240,7 @@ describe('the dispatcher', () => {
     }
   })
 
-  test('reads and writes no table of the outbox by itself, and does not operate', async () => {
+  test('cannot read or write tables, or operate', async () => {
     const { outbox } = locksteps.dispatcher
     expect(await rightsOf('dispatcher')).toEqual([])
     // Its lag is a metric.
@@ -254,7 +254,7 @@ describe('the dispatcher', () => {
 })
 
 describe('the observer', () => {
-  test('sees how far it is, and what waits', async () => {
+  test('can read status and parked streams', async () => {
     await owner.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet')
     const event = { topic: 'orders', key: 'held', payload: 'a secret' }
     await locksteps.operator.outbox.pause({ topic: 'orders', key: 'held' }, { reason: 'to look at it' })
@@ -276,7 +276,7 @@ describe('the observer', () => {
     expect(held).toMatchObject({ topic: 'orders', state: 'paused', reason: 'to look at it', events: 1, head: 1 })
   })
 
-  test('sees no payload and no header', async () => {
+  test('cannot read payloads or headers', async () => {
     for (const [table, column] of [
       ['outbox_events', 'payload'],
       ['outbox_events', 'bytes'],
@@ -287,12 +287,12 @@ describe('the observer', () => {
       await expect(pools.observer.query(`SELECT ${column} FROM lockstep.${table}`)).rejects.toMatchObject(denied)
   })
 
-  test('begins a new life of the server', async () => {
+  test('can begin a new server epoch', async () => {
     await owner.query('TRUNCATE lockstep.incarnation')
     await locksteps.observer.outbox.status()
   })
 
-  test('changes nothing, and reads no table by itself', async () => {
+  test('cannot change anything or read tables', async () => {
     expect(await rightsOf('observer')).toEqual([])
     expect(await functionsOf(named('observer'))).toEqual([
       'dispatcher_names',
@@ -312,7 +312,7 @@ describe('the observer', () => {
 describe('the operator', () => {
   const stream = { topic: 'orders', key: 'held' }
 
-  test('resumes, pauses, skips and retries; who and why is written down', async () => {
+  test('can resume, pause, skip and retry, with an audit', async () => {
     const { outbox } = locksteps.operator
     await outbox.resume(stream)
     await outbox.skip({ ...stream, seq: 1 }, { reason: 'nobody wants it' })
@@ -334,7 +334,7 @@ describe('the operator', () => {
     ])
   })
 
-  test('replays, erases, and decides after a restore', async () => {
+  test('can replay, erase, and rebase after a restore', async () => {
     const { outbox } = locksteps.operator
     const payloads: unknown[] = []
     await outbox.replay({ ...stream, sink: (events) => void payloads.push(...events.map(({ payload }) => payload)) })
@@ -343,7 +343,7 @@ describe('the operator', () => {
     expect(await outbox.rebase({ deliver: 'none', reason: 'a test' })).toMatchObject({ putAside: 0 })
   })
 
-  test('neither enqueues nor delivers', async () => {
+  test('cannot enqueue or deliver', async () => {
     expect(await rightsOf('operator')).toEqual([])
     const functions = await functionsOf(named('operator'))
     for (const each of ['append', 'take', 'read', 'move', 'advance', 'parked_due', 'parked_tried'])

@@ -51,7 +51,7 @@ beforeAll(async () => {
 })
 afterAll(() => session.end())
 
-test('the traps are set', async () => {
+test('has traps on the search path (control)', async () => {
   await expect(session.query('SELECT 1::bigint + 1')).rejects.toThrow('trapped: operator +')
   await expect(session.query(`SELECT sha256('x')`)).rejects.toThrow('trapped: function sha256')
   await expect(session.query(`SELECT NULL::int::uuid, 1::uuid`)).rejects.toThrow('check constraint')
@@ -59,7 +59,7 @@ test('the traps are set', async () => {
 
 let topics = 0
 
-test('nothing on the path of whoever enqueues runs with the rights of the owner', async () => {
+test('runs nothing of the caller’s search path with the rights of the owner', async () => {
   const topic = `trades${++topics}`
   const next = async (): Promise<number> => Number((await append(topic)).rows[0]?.seq)
   expect(await next()).toBe(1)
@@ -76,7 +76,7 @@ test('nothing on the path of whoever enqueues runs with the rights of the owner'
   await owner.query(`SELECT setval('lockstep.outbox_slot', 0)`)
 })
 
-test('nor where it is refused', async () => {
+test('runs nothing of it when the event is rejected', async () => {
   await expect(append('')).rejects.toThrow('a topic and a key of 1 to 1000 bytes')
   await expect(append('x'.repeat(1001))).rejects.toThrow('a topic and a key of 1 to 1000 bytes')
   await session.query('BEGIN ISOLATION LEVEL SERIALIZABLE')

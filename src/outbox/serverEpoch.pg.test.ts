@@ -110,7 +110,7 @@ beforeEach(async () => {
 })
 
 describe('a caller that read in another server epoch', () => {
-  test.each(CALLS)('$name refuses it, and changes nothing: $does', async ({ text, refusal }) => {
+  test.each(CALLS)('is refused by $name, which changes nothing: $does', async ({ text, refusal }) => {
     const read = await historyNow()
     await bench.admin.query(NEW_EPOCH)
     const before = await state()
@@ -118,14 +118,14 @@ describe('a caller that read in another server epoch', () => {
     expect(await state()).toEqual(before)
   })
 
-  test.each(CALLS)('$name goes on for one that has read in this epoch: $does', async ({ name, text, refusal }) => {
+  test.each(CALLS)('in this epoch is accepted by $name: $does', async ({ name, text, refusal }) => {
     await bench.admin.query(NEW_EPOCH)
     const before = await state()
     expect(await answer(text(await historyNow()))).not.toEqual(refusal)
     if (name !== 'outbox_parked_due') expect(await state()).not.toEqual(before)
   })
 
-  test('every function of the outbox that takes a fence is listed here', async () => {
+  test('covers every function that takes a fence', async () => {
     const { rows } = await bench.admin.query<{ name: string }>(`
       SELECT DISTINCT proname AS name FROM pg_proc
        WHERE pronamespace = 'lockstep'::regnamespace AND proname LIKE 'outbox%' AND proargnames && '{my_fence,my_fences}' ORDER BY 1`)
@@ -135,7 +135,7 @@ describe('a caller that read in another server epoch', () => {
   })
 })
 
-test('an operator skips the event that it has seen at the head, and not another one with its number', async () => {
+test('skips only the event with the id that the operator has seen', async () => {
   const skip = (id: number): Promise<unknown[]> =>
     answer(`SELECT lockstep.outbox_operate('skip', 'default', 't', 'a', 1, 'poison',
       '00000000-0000-4000-8000-00000000000${id}') AS answer`)
@@ -145,7 +145,7 @@ test('an operator skips the event that it has seen at the head, and not another 
   expect(await skip(1)).toEqual([{ answer: 'done' }])
 })
 
-test('a parked event with the number of one that was sent, and another id, stays', async () => {
+test('keeps a parked event with the number of a sent one and another id', async () => {
   const other = SENT.replace('000000000001', '000000000009')
   expect(
     await answer(`SELECT lockstep.outbox_parked_tried(${OWNER}, ${await historyNow()}, '${other}') AS answer`),
@@ -156,7 +156,7 @@ test('a parked event with the number of one that was sent, and another id, stays
 })
 
 /** As a dump has it that was made without event data, on a server that had given out many more transaction ids. */
-test('a server that makes an outbox without events its own forgets the transactions of another one', async () => {
+test('forgets the transactions of another server in an outbox without events', async () => {
   await bench.admin.query(`
     TRUNCATE lockstep.outbox_events, lockstep.outbox_dispatchers;
     UPDATE lockstep.outbox_home SET system = '1';

@@ -47,7 +47,7 @@ function run(
 const of = (list: readonly string[], key: string): string[] => list.filter((each) => each.startsWith(key))
 
 describe.each(DRIVERS)('slow streams, %s', (driver) => {
-  test('a stream that is not answered does not hold up the others of its shard, and is sent once, in order', async () => {
+  test('do not hold up the others of their shard, and are sent once, in order', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const { begun, ended, answer, stop } = run(lockstep)
     await enqueue(lockstep, 'slow', 'a', 'slow', 'a')
@@ -73,7 +73,7 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
     expect(of(begun, 'a')).toEqual(Array.from({ length: 12 }, (_, n) => `a${n + 1}`))
   })
 
-  test('a batch of slow streams alone does not hold up what comes after it', async () => {
+  test('do not hold up what comes after a batch of them', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const { ended, answer, stop } = run(lockstep)
     await enqueue(lockstep, 'slow', 'slow-too')
@@ -85,7 +85,7 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
     await stop()
   })
 
-  test('slowAfterMs: false has the batch wait for every answer', async () => {
+  test('hold up their batch with slowAfterMs: false', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const { begun, ended, answer, stop } = run(lockstep, { slowAfterMs: false, batch: 2 })
     await enqueue(lockstep, 'slow', 'a')
@@ -98,7 +98,7 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
     expect(begun.filter((each) => each === 'slow1')).toHaveLength(1)
   })
 
-  test('a dispatcher that stops waits for what is under way: the next one does not send it again', async () => {
+  test('are not sent again after their dispatcher has stopped', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const first = run(lockstep)
     await enqueue(lockstep, 'slow', 'slow')
@@ -117,7 +117,7 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
   })
 
   // Once: it asked for the streams that are due, and one that was just asked for has a pause.
-  test('it waits also for a stream that is to be asked for only later', async () => {
+  test('are waited for on stop, also before they are due', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const first = run(lockstep, { slowAfterMs: 1000 })
     await enqueue(lockstep, 'slow', 'slow')
@@ -150,7 +150,7 @@ describe.each(DRIVERS)('slow streams, %s', (driver) => {
 })
 
 // Nobody reads the shard while its owner waits.
-test('a dispatcher that stops does not wait for ever: the next one has the other streams', async () => {
+test('bounds the wait on stop, so that the next dispatcher serves the other streams', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const first = run(lockstep)
   await enqueue(lockstep, 'slow')

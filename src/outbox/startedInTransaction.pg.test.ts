@@ -5,7 +5,7 @@ import { DRIVERS, note, testBench } from '../../tools/server/testing/workbench.t
 const bench = await testBench()
 
 describe.each(DRIVERS)('a dispatcher that is started inside a transaction, %s', (driver) => {
-  test('delivers while that one is open, and what its sink commits stays when that one rolls back', async () => {
+  test('delivers while the transaction is open, and keeps what its sink commits', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const name = `inside-${driver}`
     let run: Dispatching | undefined

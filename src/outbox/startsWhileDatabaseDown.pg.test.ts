@@ -29,7 +29,7 @@ describe.each(['pg', 'postgres.js'] as const)('with %s', (driver) => {
     return { arrived, running, stop, relay }
   }
 
-  test('waits for it, and delivers', async () => {
+  test('waits for the database, and delivers', async () => {
     const { arrived, running, stop, relay: way } = await startedInVain(`back-${driver}`)
     await way.start()
     const writer = bench.open(driver).lockstep
@@ -40,7 +40,7 @@ describe.each(['pg', 'postgres.js'] as const)('with %s', (driver) => {
     await running
   })
 
-  test('ends when it is told to, though the database never came', async () => {
+  test('ends by its signal while the database is down', async () => {
     const { running, stop } = await startedInVain(`never-${driver}`)
     stop.abort()
     expect(await running).toBeUndefined()

@@ -55,14 +55,14 @@ async function fallBehind(events: number, each: number): Promise<void> {
 }
 
 describe('status()', () => {
-  test('counts what is little, exactly', async () => {
+  test('counts few events exactly', async () => {
     const { lockstep } = bench.open('pg', { max: 6 })
     await stoppedDispatcher(lockstep, 4)
     await fallBehind(60, 3)
     expect(await behind(lockstep)).toMatchObject({ events: 60, estimated: false })
   })
 
-  test.each([1, 8])('estimates what is much, at the same cost, with %i shards', async (shards) => {
+  test.each([1, 8])('estimates many events at a constant cost, with %i shards', async (shards) => {
     const { lockstep } = bench.open('pg', { max: 6 })
     await stoppedDispatcher(lockstep, shards)
     await fallBehind(20_000, 200)
@@ -80,7 +80,7 @@ describe('status()', () => {
   test.each([
     ['many small transactions', 1],
     ['one transaction', 20_000],
-  ])('in the middle of a window of %s', async (_, each) => {
+  ])('estimates in the middle of a window of %s', async (_, each) => {
     const { lockstep } = bench.open('pg', { max: 6 })
     await stoppedDispatcher(lockstep, 1)
     await fallBehind(20_000, each)
@@ -122,7 +122,7 @@ describe('status()', () => {
   })
 })
 
-test('no function of the schema that reads tables can be compiled by the server', async () => {
+test('disables JIT in every function that reads tables', async () => {
   const { rows } = await bench.admin.query<{ name: string }>(
     `SELECT p.proname AS name FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
       WHERE n.nspname = 'lockstep' AND p.prosrc ~* '\\m(FROM|INTO|UPDATE|JOIN)\\s+"?lockstep"?\\.\\w+\\M(?!\\()'

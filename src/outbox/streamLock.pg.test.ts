@@ -32,7 +32,7 @@ describe.each(DRIVERS)('two writers of one stream, one event each, %s', (driver)
   test.each([
     ['in one segment', async () => undefined],
     ['with a new segment between them', beginSegment],
-  ])('%s: the second gets the next number after the first has committed', async (_, between) => {
+  ])('give the second the next number after the first has committed, %s', async (_, between) => {
     const { lockstep, begin } = bench.open(driver)
     const other = bench.open(driver)
     await lockstep.transaction({}, (tx) => tx.enqueue(trade('somebody else')))

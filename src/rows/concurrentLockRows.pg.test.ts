@@ -42,7 +42,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
   // is locked after those that come behind it: the circle that lockRows promises not to make (40P01).
   test('does not wait out of order for a row that appears meanwhile', async () => {
     const [lockstep, second] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
-    const conflicts = await retriesDuring(async () => {
+    const { reasons: conflicts } = await retriesDuring(async () => {
       let other: Promise<unknown> | undefined
       let pid = 0
       await lockstep.transaction({}, async (tx) => {
@@ -65,7 +65,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
   test('does not wait out of order with many ids either', async () => {
     const [lockstep, second] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const many = Array.from({ length: 120 }, (_, index) => 120 - index)
-    const conflicts = await retriesDuring(async () => {
+    const { reasons: conflicts } = await retriesDuring(async () => {
       let other: Promise<unknown> | undefined
       let pid = 0
       await lockstep.transaction({}, async (tx) => {
@@ -97,7 +97,7 @@ describe.each(DRIVERS)('two calls of lockRows, %s', (driver) => {
 
   test('never deadlocks twenty transactions that name the same rows in every order', async () => {
     const clients = [bench.open(driver).lockstep, bench.open(driver).lockstep] as const
-    const conflicts = await retriesDuring(() =>
+    const { reasons: conflicts } = await retriesDuring(() =>
       Promise.all(
         Array.from({ length: 20 }, (_, number) =>
           clients[number % 2 === 0 ? 0 : 1].transaction({}, async (tx) => {

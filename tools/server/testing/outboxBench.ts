@@ -17,7 +17,6 @@ const EMPTY = `
   TRUNCATE lockstep.outbox_events, lockstep.outbox_quiet, lockstep.outbox_ticks, lockstep.outbox_dispatchers, lockstep.outbox_cursors,
            lockstep.outbox_parked, lockstep.outbox_parked_events, lockstep.outbox_dead, lockstep.outbox_audit, lockstep.outbox_segments,
            lockstep.leases;
-  ALTER SEQUENCE lockstep.outbox_ids RESTART;
   SELECT setval('lockstep.outbox_slot', 0);
   INSERT INTO lockstep.outbox_segments VALUES (0, 1, clock_timestamp())`
 
