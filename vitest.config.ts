@@ -36,6 +36,7 @@ export default defineConfig({
     // Servers of tests are copies of what initdb has made there, once a version.
     env: { LOCKSTEP_DATA_TEMPLATES: fileURLToPath(new URL('./.lockstep/data-templates', import.meta.url)) },
     onUnhandledError: (error) => (isOfTypesQuestion(error) ? false : undefined),
+    expect: { poll: { interval: 10, timeout: 60_000 } },
     sequence: { sequencer: LongFirst },
     reporters: ['default', './tools/test/failureSummary.ts'],
     projects: [
@@ -46,7 +47,7 @@ export default defineConfig({
           include: [`${folders}/**/*.unit.test.ts`],
           // One process for many files: a process and its imports cost more than what most of these files do.
           isolate: false,
-          testTimeout: 30_000,
+          testTimeout: 120_000,
           typecheck: {
             // `npm test` has compiled them already, in its check.
             enabled: process.env['LOCKSTEP_BUILT'] !== '1',
@@ -66,7 +67,6 @@ export default defineConfig({
           // Limits for a machine that is busy with ten other things. No test needs them otherwise, and none asserts that something is quick.
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          expect: { poll: { interval: 10, timeout: 60_000 } },
         },
       },
     ],

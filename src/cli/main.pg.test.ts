@@ -129,7 +129,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
           )
           expect(rows).toHaveLength(1)
         },
-        { timeout: 20_000, interval: 20 },
+        { timeout: 60_000, interval: 20 },
       )
       child.kill('SIGINT')
       const [code] = (await once(child, 'close')) as [number | null]

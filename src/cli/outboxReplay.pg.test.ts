@@ -198,12 +198,12 @@ describe('replay to a module', () => {
       `import { writeFileSync } from 'node:fs'
        export default async () => {
          writeFileSync(${JSON.stringify(begun)}, '')
-         await new Promise((done) => setTimeout(done, 500))
+         await new Promise((done) => process.once('SIGINT', () => setTimeout(done, 50)))
        }`,
     )
     const child = start('replay', '--topic', 'trades', '--sink', slow)
     const running = ended(child)
-    await vi.waitFor(() => readFile(begun), { timeout: 10_000, interval: 20 })
+    await vi.waitFor(() => readFile(begun), { timeout: 60_000, interval: 20 })
     child.kill('SIGINT')
     expect(await running).toEqual({
       code: 130,

@@ -25,7 +25,7 @@ function run(...args: string[]): Promise<Ended> {
   })
 }
 
-const POLL = { timeout: 10_000, interval: 20 }
+const POLL = { timeout: 60_000, interval: 20 }
 
 describe.each(['pg', 'postgres'])('with %s', (driver) => {
   const schema = `upkeep_${driver}`

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {
@@ -149,8 +148,7 @@ describe.each(DRIVERS)('many events at once, %s', (driver) => {
     })
     await accepted.given
     const waiting = [accept(run('a', 4, 1)), accept(first)]
-    const WAITING = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    while ((await bench.admin.query(WAITING)).rowCount !== 2) await sleep(2)
+    await bench.lockWaits(2)
     goOn.give()
     await holding
     expect(await Promise.all(waiting)).toEqual([['first'], ['duplicate', 'duplicate', 'duplicate']])

@@ -28,7 +28,7 @@ async function readWindow(owner: pg.Client, fence: number): Promise<{ flags: str
   const { version, life, prev, next, ids = '', flags = '' } = rows[0] ?? {}
   const advance = `SELECT lockstep.outbox_advance(${SHARD}, ${fence}, $1, $2, $3::pg_snapshot, $4::pg_snapshot, $5, true, 0, $6)`
   const waiting = JSON.stringify([{ topic: 't', key: 'a', seqs: [1] }])
-  return { flags, putAside: () => owner.query(advance, [version, life, prev, next, ids.slice(1, -1), waiting]) }
+  return { flags, putAside: () => owner.query(advance, [version, life, prev, next, Number(`0x${ids}`), waiting]) }
 }
 
 describe('parked streams', () => {
