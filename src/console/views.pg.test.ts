@@ -289,10 +289,11 @@ test('who comes later is shown what is there at once', async () => {
 })
 
 test('a slow reader gets the newest, not what it has missed', async () => {
-  const { lockstep, counts } = counted(work.open('pg').lockstep)
-  const site = createConsole(lockstep, { everyMs: EVERY_MS, share: 1 })
+  const { lockstep } = work.open('pg')
+  const { lockstep: watched, counts } = counted(lockstep)
+  const site = createConsole(watched, { everyMs: EVERY_MS, share: 1 })
   const response = await site.fetch(new Request('http://localhost/api/stream?show=leases'))
-  const quick = await (await bench(work.open('pg').lockstep, { everyMs: EVERY_MS })).stream('leases')
+  const quick = await (await bench(lockstep, { everyMs: EVERY_MS })).stream('leases')
   const reader = (response.body as ReadableStream<Uint8Array>).getReader()
   const read = async (): Promise<string> => new TextDecoder().decode((await reader.read()).value)
   let text = await read()

@@ -353,13 +353,11 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
       const holding = holder.lockstep.transaction({ lock: 'Order:1' }, () => finish.given)
       await expect.poll(() => bench.locksHeld()).toBe(1)
       const waiting = failureOf(
-        waiter.lockstep.transaction({ lock: 'Order:1', isolation, waitMs: 25_000 }, async () => 1),
+        waiter.lockstep.transaction({ lock: 'Order:1', isolation, waitMs: false }, async () => 1),
       )
       await bench.waiters(1)
-      const startedAt = performance.now()
       await waiter.lockstep.close()
       expect(await waiting).toBeInstanceOf(LockstepClosedError)
-      expect(performance.now() - startedAt).toBeLessThan(2000)
       await bench.waiters(0)
       finish.give()
       await holding
@@ -384,10 +382,8 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
     const finish = signal()
     const holding = lockstep.transaction({ lock: 'Order:1' }, () => finish.given)
     await expect.poll(() => bench.locksHeld()).toBe(1)
-    let back = 0
-    for (const closing of [lockstep.close(), lockstep.close()]) void closing.then(() => back++)
+    const closing = [lockstep.close(), lockstep.close()]
     finish.give()
-    await holding
-    await expect.poll(() => back, { timeout: 300 }).toBe(2)
+    await Promise.all([holding, ...closing])
   })
 })

@@ -1,14 +1,13 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import pg from 'pg'
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import type { ProxyConnection } from '../../tools/server/proxy.ts'
-import { DRIVERS, failureOf, note, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
-import { LockAbortedError, Lockstep, LockTimeoutError } from '../index.ts'
+import { DRIVERS, failureOf, note, pidOf, testBench } from '../../tools/server/testing/workbench.ts'
+import { Lockstep } from '../index.ts'
 import { on } from '../observe/index.ts'
 
-/** Answers that come late, never, or other than they were meant, at the one moment at which it matters. */
+/** COMMIT that is answered with an error, or late. */
 
 const bench = await testBench()
 
@@ -39,10 +38,7 @@ interface Between {
 /** Gives what is to be sent on in place of what came; undefined where nothing is. */
 type Rewrite = (chunk: Buffer, between: Between) => Buffer | undefined
 
-const forgers: { close(): void }[] = []
-afterEach(() => forgers.splice(0).forEach((each) => each.close()))
-
-/** A way to the server on which what is said can be put in other words. */
+/** A proxy that can rewrite messages. */
 async function forge(rewrite: { toServer: Rewrite; toClient?: Rewrite }): Promise<string> {
   const { hostname, port } = new URL(bench.url)
   const sockets = new Set<Socket>()
@@ -62,7 +58,7 @@ async function forge(rewrite: { toServer: Rewrite; toClient?: Rewrite }): Promis
       from.on('close', () => to.end())
     }
   })
-  forgers.push({ close: () => (listener.close(), sockets.forEach((socket) => socket.destroy())) })
+  bench.cleanUp(() => (listener.close(), sockets.forEach((socket) => socket.destroy())))
   listener.listen(0, '127.0.0.1')
   await once(listener, 'listening')
   const forged = new URL(bench.url)
@@ -75,7 +71,7 @@ describe.each(DRIVERS)('COMMIT that is answered with an error, %s', (driver) => 
   const ENDS = ['at once', 'unseen'] as const
 
   test.each(ENDS.flatMap((end) => ['FATAL', 'PANIC'].map((severity) => ({ severity, end }))))(
-    '$severity of a code that nobody knows, and the end $end: it is looked up, not taken for a rollback',
+    'is looked up, not taken for a rollback, after $severity and an end $end',
     async ({ severity, end }) => {
       const answer = message('E', `S${severity}\0V${severity}\0C58030\0Mcould not fsync file\0\0`)
       let armed = false
@@ -111,7 +107,7 @@ describe.each(DRIVERS)('COMMIT that is answered with an error, %s', (driver) => 
     },
   )
 
-  test('a cancel before it could run: nothing is written, and the connection goes back clean', async () => {
+  test('writes nothing and keeps the connection when it is canceled before it runs', async () => {
     let armed = false
     const url = await forge({
       // A cancel that strikes as COMMIT begins leaves the transaction open, and failed. Nobody can aim at so short a
@@ -157,7 +153,7 @@ describe('COMMIT that waits for a synchronous standby', () => {
   })
   afterAll(() => server.stop('immediate'))
 
-  test('is left alone, and is committed when the server says so', async () => {
+  test('is not disturbed, and commits when the server says so', async () => {
     const watcher = bench.open('pg', { url: server.url(), max: 1 })
     const commits = DRIVERS.map((driver) => {
       const { lockstep } = bench.open(driver, { url: server.url(), silenceMs: SILENCE_MS })
@@ -190,133 +186,5 @@ describe('COMMIT that waits for a synchronous standby', () => {
     await watcher.query('SELECT pg_reload_conf()')
     expect(await Promise.all(commits.map((commit) => commit.done))).toEqual(DRIVERS)
     expect(await watcher.query('SELECT id FROM notes ORDER BY id')).toEqual(DRIVERS.map((id) => ({ id })))
-  })
-})
-
-describe.each(DRIVERS)('a connection that falls silent, %s', (driver) => {
-  test.each([{ attempts: 1 }, { attempts: 3 }])(
-    'in the question whether the server is ready, with %o: later calls ask anew',
-    async (retry) => {
-      const proxy = await bench.proxy()
-      // What is being opened is left to postgres.js to give up.
-      const client = bench.open(driver, { url: proxy.url(bench.url), silenceMs: SILENCE_MS, connectSeconds: 1 })
-      await client.query('SELECT 1')
-      proxy.silence()
-      const during = client.lockstep.transaction({ waitMs: 2 * SILENCE_MS, retry }, async () => 'ran')
-      expect((await failureOf(during)) as Error).toHaveProperty('code')
-      proxy.resume()
-      try {
-        expect(await client.lockstep.transaction({ waitMs: 10_000 }, async () => 'ran')).toBe('ran')
-      } finally {
-        // What was opened in the silence would never end.
-        proxy.cutAll()
-      }
-    },
-  )
-
-  test('in the question who is in the way: the caller is told, and the key is free', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: SILENCE_MS })
-    await lockstep.transaction({}, async () => undefined)
-    const [held, letGo] = [signal(), signal()]
-    const holding = bench.open(driver).lockstep.transaction({ lock: 'Order:1' }, async () => {
-      held.give()
-      await letGo.given
-    })
-    await held.given
-    const asked = signal()
-    proxy.onClientData((chunk, connection) => {
-      if (chunk.includes('pg_locks')) {
-        connection.silence()
-        asked.give()
-      }
-      return 'forward'
-    })
-    const timedOut = failureOf(lockstep.transaction({ lock: 'Order:1', waitMs: 50 }, async () => 'ran'))
-    await asked.given
-    proxy.onClientData(undefined)
-    letGo.give()
-    await holding
-    const next = lockstep.transaction({ lock: 'Order:1', waitMs: 5000 }, async () => 'ran')
-    const error = await timedOut
-    expect(error).toBeInstanceOf(LockTimeoutError)
-    expect((error as LockTimeoutError).holders).toEqual([])
-    expect(await next).toBe('ran')
-  })
-})
-
-const WAITER = `
-  SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
-     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
-
-describe.each(DRIVERS)('a cancel that comes late, %s', (driver) => {
-  test('because it was stuck on the wire: hits nobody', async () => {
-    const proxy = await bench.proxy()
-    const client = bench.open(driver, { url: proxy.url(bench.url), max: 3, silenceMs: SILENCE_MS })
-    const { lockstep } = client
-    // From the second transaction on, the connection is known to be direct.
-    await Promise.all([1, 2, 3].map(() => lockstep.transaction({}, (tx) => tx.query('SELECT pg_sleep(0.01)'))))
-    const [held, letGo, stuck] = [signal(), signal(), signal()]
-    const holding = bench.open(driver).lockstep.transaction({ lock: 'Order:1' }, async () => {
-      held.give()
-      await letGo.given
-    })
-    await held.given
-    let late: ProxyConnection | undefined
-    proxy.onClientData((chunk, connection) => {
-      if (!chunk.includes('pg_cancel_backend')) return 'forward'
-      late = connection
-      stuck.give()
-      return 'hold'
-    })
-    const controller = new AbortController()
-    const aborted = failureOf(lockstep.transaction({ lock: 'Order:1', signal: controller.signal }, async () => 'ran'))
-    await bench.waiters(1)
-    const waiting = await bench.admin.query<{ pid: number }>(WAITER)
-    const pid = waiting.rows[0]?.pid ?? 0
-    controller.abort()
-    await stuck.given
-    letGo.give()
-    await holding
-    expect(await aborted).toBeInstanceOf(LockAbortedError)
-    // The cancel still aims at it, and can be as late as it likes: nobody else may ever work there.
-    await bench.gone(pid)
-    const innocents = [1, 2, 3].map(() => client.query('SELECT pg_sleep(0.05)'))
-    late?.release()
-    await Promise.all(innocents)
-  })
-
-  test('because the pool had no connection for it: is not sent at all', async () => {
-    const proxy = await bench.proxy()
-    const client = bench.open(driver, { url: proxy.url(bench.url), max: 2 })
-    const { lockstep } = client
-    await Promise.all([1, 2].map(() => lockstep.transaction({}, (tx) => tx.query('SELECT 1'))))
-    const [held, letGo, busy, finish] = [signal(), signal(), signal(), signal()]
-    const holding = bench.open(driver).lockstep.transaction({ lock: 'Order:1' }, async () => {
-      held.give()
-      await letGo.given
-    })
-    await held.given
-    let sent = 0
-    proxy.onClientData((chunk) => {
-      if (chunk.includes('pg_cancel_backend')) sent++
-      return 'forward'
-    })
-    const other = lockstep.transaction({ lock: 'Stock:1' }, async () => {
-      busy.give()
-      await finish.given
-    })
-    await busy.given
-    const controller = new AbortController()
-    const aborted = failureOf(lockstep.transaction({ lock: 'Order:1', signal: controller.signal }, async () => 'ran'))
-    await bench.waiters(1)
-    controller.abort()
-    letGo.give()
-    await holding
-    expect(await aborted).toBeInstanceOf(LockAbortedError)
-    finish.give()
-    await other
-    expect(await Promise.all([1, 2].map(() => lockstep.transaction({}, async () => 'well')))).toEqual(['well', 'well'])
-    expect(sent).toBe(0)
   })
 })
