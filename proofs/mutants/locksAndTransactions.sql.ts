@@ -54,7 +54,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/transactions/lockTrial.pg.test.ts',
-      test: 'a server that accepts locks and ignores them stops every call',
+      test: 'rejects every call on a server that ignores locks',
     },
   },
   {
@@ -110,7 +110,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/transactions/jobQueue.pg.test.ts',
-      test: 'refuses a job in another request’s transaction',
+      test: 'rejects a job in the transaction of another request',
     },
   },
   {
@@ -122,7 +122,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/transactions/nesting.pg.test.ts',
-      test: 'without the lock it is refused, naming the keys, and the outer goes on',
+      test: 'rejects keys that the outer one does not hold, and names them',
     },
   },
   {
@@ -134,7 +134,7 @@ export const locksAndTransactions: readonly Mutant[] = [
     caughtBy: {
       by: 'test',
       file: 'src/transactions/virtualClient.pg.test.ts',
-      test: 'is a savepoint: the lock stays held, and the outer rollback undoes it',
+      test: 'are savepoints of the outer transaction',
     },
   },
   {

@@ -88,7 +88,7 @@ const wrongOptions: readonly (readonly [string, unknown])[] = [
   ['too many attempts', { retry: { attempts: 1001 } }],
 ]
 
-describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
+describe.each(DRIVERS)('rejects before anything is sent, %s', (driver) => {
   let proxy: Proxy
   let client: Client
   let ran = 0
@@ -122,7 +122,7 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
     expect(() => client.lockstep.lockId(wrong as 'Order:1')).toThrow(InvalidKeyError)
   })
 
-  test('what is no string', async () => {
+  test('a key that is not a string', async () => {
     for (const wrong of notKeys) {
       await refused({ lock: [wrong] }, INVALID_KEY)
       await refused({ lockShared: ['Order:1', wrong] }, INVALID_KEY)
@@ -137,12 +137,12 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
     expect(await refused(options, INVALID_OPTION)).toBeInstanceOf(InvalidOptionError)
   })
 
-  test.each([[undefined], [null], ['fn'], [{}]])('%o for a function', async (wrong) => {
+  test.each([[undefined], [null], ['fn'], [{}]])('%o instead of a function', async (wrong) => {
     const call = client.lockstep.transaction({ lock: 'Order:1' }, wrong as unknown as typeof fn)
     expect(await failureOf(call)).toMatchObject({ code: INVALID_OPTION })
   })
 
-  test('a signal that is aborted already', async () => {
+  test('a signal that was aborted before', async () => {
     const reason = new Error('changed my mind')
     const options = { lock: 'Order:1', signal: AbortSignal.abort(reason) } as const
     expect(await refused(options, 'LOCKSTEP_LOCK_ABORTED')).toMatchObject({ cause: reason, keys: ['Order:1'] })
@@ -166,7 +166,7 @@ describe.each(DRIVERS)('refused before anything is sent, %s', (driver) => {
   })
 })
 
-describe.each(DRIVERS)('what is allowed at the borders, %s', (driver) => {
+describe.each(DRIVERS)('accepts values at the limits, %s', (driver) => {
   test.each<[string, TransactionOptions]>([
     ['no keys', { lock: [], lockShared: [] }],
     ['one key twice', { lock: ['Order:1', 'Order:1'], lockShared: ['Ledger:open', 'Ledger:open'] }],
@@ -186,8 +186,8 @@ describe.each(DRIVERS)('what is allowed at the borders, %s', (driver) => {
   })
 })
 
-describe.each(DRIVERS)('what goes into tx.query(), %s', (driver) => {
-  test('what is no text is refused', async () => {
+describe.each(DRIVERS)('tx.query(), %s', (driver) => {
+  test('rejects what is not text', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       for (const wrong of [undefined, null, 7, { text: 'SELECT 1' }]) {
@@ -198,7 +198,7 @@ describe.each(DRIVERS)('what goes into tx.query(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['goes on'])
   })
 
-  test('a value that cannot be sent fails alone: the connection is good afterwards', async () => {
+  test('rejects a value that cannot be sent, and keeps the connection', async () => {
     const { lockstep, query } = bench.open(driver, { max: 1 })
     const circular: Record<string, unknown> = {}
     circular['self'] = circular

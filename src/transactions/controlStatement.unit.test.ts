@@ -51,11 +51,11 @@ describe('readControls', () => {
     'RESET ALL',
     'commitment',
     'START_REPLICATION',
-  ])('%j has none', (text) => {
+  ])('finds none in %j', (text) => {
     expect(readControls(text).controls).toEqual([])
   })
 
-  test('finds what is hidden among other statements', () => {
+  test('finds control statements among others', () => {
     expect(readControls('INSERT INTO t VALUES (1); COMMIT; BEGIN').controls.map(({ kind }) => kind)).toEqual([
       'commit',
       'begin',
@@ -71,6 +71,6 @@ test.each<[string, boolean]>([
   ['RELEASE ours', true],
   ['SET TRANSACTION READ ONLY', false],
   ['SELECT 1; COMMIT', false],
-])('tx.query() may not send %j: %j', (text, refused) => {
+])('refuses %j in tx.query(): %j', (text, refused) => {
   expect(touchesTransaction(text, (name) => name === 'ours')).toBe(refused)
 })

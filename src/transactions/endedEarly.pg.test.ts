@@ -18,7 +18,7 @@ async function events(): Promise<number> {
   return rows[0]?.n ?? -1
 }
 
-describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver) => {
+describe.each(DRIVERS)('a transaction that other code has ended, %s', (driver) => {
   const endings: [string, 'committed' | 'rolledBack'][] = [
     ['COMMIT', 'committed'],
     ['COMMIT AND CHAIN', 'committed'],
@@ -62,7 +62,7 @@ describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver
       expect(await lockstep.transaction({ lock: 'Order:1' }, async () => 'free')).toBe('free')
     })
 
-    test('its events and statements for COMMIT are not sent', async () => {
+    test('does not send its events and statements for COMMIT', async () => {
       const { lockstep } = bench.open(driver, { max: 1 })
       const before = await events()
       const ended = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -77,7 +77,7 @@ describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver
       expect(await events()).toBe(before)
     })
 
-    test('a function that throws is told so, too', async () => {
+    test('is reported when the function throws', async () => {
       const { lockstep } = bench.open(driver, { max: 1 })
       const thrown = Object.assign(new Error('conflict'), { code: '40001' })
       let runs = 0
@@ -94,7 +94,7 @@ describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver
     })
   })
 
-  test('inside a savepoint, and inside what was begun on the client', async () => {
+  test('is reported inside a savepoint and inside BEGIN on the client', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const ways: ((tx: Transaction) => Promise<unknown>)[] = [
       (tx) => tx.savepoint((inner) => smuggle(ofTransaction(driver, inner), 'COMMIT')),
@@ -116,7 +116,7 @@ describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver
     }
   })
 
-  test('where a statement failed after it, what was committed is told', async () => {
+  test('is reported with what was committed when a later statement failed', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const ended = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -129,8 +129,8 @@ describe.each(DRIVERS)('a transaction that somebody else has ended, %s', (driver
   })
 })
 
-describe('pg: past every client of ours', () => {
-  test('a COMMIT on the real client is found without a check, by the status that the server tells', async () => {
+describe('control statements past tx.client, pg', () => {
+  test('are found by the transaction status of the server', async () => {
     const pool = new pg.Pool({ connectionString: bench.url, max: 1 })
     const lockstep = new Lockstep(pool)
     let raw: pg.PoolClient | undefined
@@ -145,7 +145,7 @@ describe('pg: past every client of ours', () => {
     await pool.end()
   })
 
-  test('a query object that writes something else than it says is found before COMMIT', async () => {
+  test('are found before COMMIT when a query object hides them', async () => {
     const { lockstep } = bench.open('pg', { max: 1 })
     const liar = (answer: () => void): pg.Query => {
       const query = new pg.Query('SELECT 1', answer)
@@ -169,7 +169,7 @@ describe.each(DRIVERS)('the check before COMMIT, %s', (driver) => {
     ['repeatable read', 'advisory'],
     ['serializable', 'advisory'],
     ['read committed', 'table'],
-  ] as const)('lets through what is still one transaction: %s, strategy %s', async (isolation, strategy) => {
+  ] as const)('accepts what is still one transaction: %s, strategy %s', async (isolation, strategy) => {
     const { lockstep } = bench.open(driver, { max: 2, strategy })
     let count = 0
     for (const retry of [{ attempts: 3 }, false] as const) {
@@ -188,7 +188,7 @@ describe.each(DRIVERS)('the check before COMMIT, %s', (driver) => {
     expect(await bench.notes()).toHaveLength(12)
   })
 
-  test('lets through one that had to wait for its lock at the server', async () => {
+  test('accepts one that had to wait for its lock at the server', async () => {
     const { lockstep } = bench.open(driver)
     for (const retry of [{ attempts: 3 }, false] as const) {
       const letGo = await holding(bench.open(driver).lockstep, 'Order:1')
@@ -215,7 +215,7 @@ describe.each(DRIVERS)('the check before COMMIT, %s', (driver) => {
     expect(await trips((tx) => ofTransaction(driver, tx).send('SELECT 1'))).toBe(without)
   })
 
-  test('lets an error of COMMIT itself through as it is', async () => {
+  test('passes an error of COMMIT on', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     await bench.admin.query(`
       CREATE TABLE IF NOT EXISTS firsts (id int UNIQUE DEFERRABLE INITIALLY DEFERRED)`)

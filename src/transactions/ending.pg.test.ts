@@ -37,7 +37,7 @@ describe.each(DRIVERS)('a tx that has ended, %s', (driver) => {
     expect(await failureOf(tx.query('SELECT 1'))).toMatchObject({ code: 'LOCKSTEP_TRANSACTION_ENDED' })
   })
 
-  test("so does an ended savepoint's, while its transaction goes on", async () => {
+  test('refuses everything of an ended savepoint while its transaction goes on', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       for (const fails of [false, true]) {
@@ -57,7 +57,7 @@ describe.each(DRIVERS)('a tx that has ended, %s', (driver) => {
     expect(await bench.notes()).toEqual(['goes on'])
   })
 
-  test('a query that nobody awaited is part of the transaction, and does not disturb the next user', async () => {
+  test('includes a query that was not awaited, without disturbing the next user', async () => {
     const { lockstep, query } = bench.open(driver, { max: 1 })
     const floating = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => ({ pending: note(tx, 'floating') }))
     await floating.pending
@@ -65,7 +65,7 @@ describe.each(DRIVERS)('a tx that has ended, %s', (driver) => {
     expect(await query('SELECT count(*)::int AS n FROM notes')).toEqual([{ n: 2 }])
   })
 
-  test('one that fails unseen spoils its own transaction and no other', async () => {
+  test('fails its own transaction by a query that was not awaited', async () => {
     const { lockstep, query } = bench.open(driver, { max: 1 })
     const spoiled = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'lost')
@@ -81,7 +81,7 @@ describe.each(DRIVERS)('a tx that has ended, %s', (driver) => {
 })
 
 describe('tx.client', () => {
-  test('pg: works inside, refuses after the end', async () => {
+  test('works inside, and refuses after the end, pg', async () => {
     const pool = new pg.Pool({ connectionString: bench.url, max: 1 })
     const lockstep = new Lockstep(pool)
     const client = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -96,7 +96,7 @@ describe('tx.client', () => {
     await pool.end()
   })
 
-  test('postgres.js: works inside as a template and by unsafe(), refuses after the end', async () => {
+  test('works inside as a template and by unsafe(), and refuses after the end, postgres.js', async () => {
     const sql = postgres(bench.url, { max: 1, onnotice: () => {} })
     const lockstep = new Lockstep(sql)
     const { kept, floating } = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -124,7 +124,7 @@ describe('tx.client', () => {
     await sql.end()
   })
 
-  test.each(DRIVERS)('%s: giving the connection back is not for the caller', async (driver) => {
+  test.each(DRIVERS)('does not release the connection, %s', async (driver) => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = tx.client as unknown as { release(): void; end(): void }
@@ -136,7 +136,7 @@ describe('tx.client', () => {
   })
 })
 
-describe.each(DRIVERS)('statements that are not for the caller, %s', (driver) => {
+describe.each(DRIVERS)('transaction control statements, %s', (driver) => {
   const control = [
     'COMMIT',
     'commit',
@@ -159,7 +159,7 @@ describe.each(DRIVERS)('statements that are not for the caller, %s', (driver) =>
     ';COMMIT',
     ' ; ; rollback',
   ]
-  test('are refused before they are sent, and the transaction goes on', async () => {
+  test('are rejected before they are sent, and the transaction goes on', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'one')
@@ -173,7 +173,7 @@ describe.each(DRIVERS)('statements that are not for the caller, %s', (driver) =>
     expect(await bench.notes()).toEqual(['one'])
   })
 
-  test('ROLLBACK TO a savepoint of their own is theirs, and words that only begin alike', async () => {
+  test('are accepted for savepoints of the caller', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       for (const back of [
@@ -193,7 +193,7 @@ describe.each(DRIVERS)('statements that are not for the caller, %s', (driver) =>
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('several statements in one query() are refused by the server', async () => {
+  test('are not sent several in one query()', async () => {
     const { lockstep } = bench.open(driver)
     for (const text of ['SELECT 1; SELECT 2', 'SELECT 1; COMMIT']) {
       const error = await failureOf(lockstep.transaction({ lock: 'Order:1' }, (tx) => tx.query(text)))
@@ -203,7 +203,7 @@ describe.each(DRIVERS)('statements that are not for the caller, %s', (driver) =>
 })
 
 describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
-  test("a statement's caught error: COMMIT is a ROLLBACK, and the caller is told", async () => {
+  test('rejects with TransactionRolledBackError after a caught error', async () => {
     const { lockstep, query } = bench.open(driver, { max: 1 })
     const swallowing = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'lost')
@@ -217,7 +217,7 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
     expect(await query('SELECT 1 AS one')).toEqual([{ one: 1 }])
   })
 
-  test('the cause is the error that spoiled it, not one that a savepoint had undone', async () => {
+  test('names the error that aborted it as the cause, not one inside a savepoint', async () => {
     const { lockstep } = bench.open(driver)
     const swallowing = lockstep.transaction({}, async (tx) => {
       await tx.savepoint((inner) => inner.query('SELECT 1/0')).catch(() => undefined)
@@ -228,7 +228,7 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
     expect(await failureOf(swallowing)).toMatchObject({ cause: { code: '42P01' } })
   })
 
-  test('nor one that a savepoint of the caller has undone', async () => {
+  test('does not name an error as the cause that a savepoint of the caller rolled back', async () => {
     const { lockstep } = bench.open(driver)
     const swallowing = lockstep.transaction({}, async (tx) => {
       await tx.query('SAVEPOINT mine')
@@ -240,7 +240,7 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
     expect(await failureOf(swallowing)).toMatchObject({ cause: { code: '42P01' } })
   })
 
-  test('caught in a savepoint, the savepoint fails and the transaction goes on', async () => {
+  test('fails only the savepoint in which an error was caught', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({}, async (tx) => {
       const swallowing = tx.savepoint(async (inner) => {
@@ -258,7 +258,7 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
   test.each([
     ['unique', '23505', 'INSERT INTO children (id) VALUES (1), (1)'],
     ['foreign key', '23503', 'INSERT INTO children (parent) VALUES (4711)'],
-  ])("a deferred %s is violated at COMMIT: the driver's own %s, nothing written", async (_, code, text) => {
+  ])("rejects with the driver's error for a deferred %s at COMMIT, %s", async (_, code, text) => {
     const { lockstep, query } = bench.open(driver, { max: 1 })
     let runs = 0
     const violating = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -275,7 +275,7 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
     expect(await lockstep.transaction({ lock: 'Order:1' }, async () => 'healthy')).toBe('healthy')
   })
 
-  test.each([['x'], [undefined], [null], [0], [{ code: 40001 }]])('throw %o goes through as it is', async (thrown) => {
+  test.each([['x'], [undefined], [null], [0], [{ code: 40001 }]])('passes a thrown %o on', async (thrown) => {
     const { lockstep } = bench.open(driver, { max: 1 })
     let runs = 0
     const throwing = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -289,7 +289,7 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
     expect(await bench.notes()).toEqual([])
   })
 
-  test('a function that is not async: its value is given back, its error too', async () => {
+  test('accepts a function that is not async', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const plain = (() => 7) as unknown as () => Promise<number>
     const throwing = (): Promise<never> => {
@@ -309,7 +309,7 @@ describe.each(DRIVERS)('how a transaction ends, %s', (driver) => {
 })
 
 describe.each(DRIVERS)('close(), %s', (driver) => {
-  test('turns away those that queue, waits for those that run, and refuses what comes later', async () => {
+  test('rejects queued calls, waits for running ones, and refuses later ones', async () => {
     const { lockstep } = bench.open(driver)
     const running = signal()
     const finish = signal()
@@ -343,7 +343,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
   })
 
   test.each(['read committed', 'serializable'] as const)(
-    'turns away who waits at the server, %s',
+    'rejects callers that wait at the server, %s',
     async (isolation) => {
       const holder = bench.open(driver)
       const waiter = bench.open(driver)
@@ -365,7 +365,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
     },
   )
 
-  test('`await using` closes', async () => {
+  test('runs at the end of an `await using` block', async () => {
     const client = bench.open(driver)
     let kept: Lockstep | undefined
     {
@@ -377,7 +377,7 @@ describe.each(DRIVERS)('close(), %s', (driver) => {
     expect(await client.query('SELECT count(*)::int AS n FROM notes')).toEqual([{ n: 1 }])
   })
 
-  test('two that close at once both come back', async () => {
+  test('returns to two callers at once', async () => {
     const { lockstep } = bench.open(driver)
     const finish = signal()
     const holding = lockstep.transaction({ lock: 'Order:1' }, () => finish.given)

@@ -33,7 +33,7 @@ const order = { schema: 'lockstep', keys: ['Order:1'], sharedKeys: [] }
 const aTime = expect.closeTo(15_000, -4.5) as number
 
 describe.each(DRIVERS)('events, %s', (driver) => {
-  test('an uncontended transaction', async () => {
+  test('report an uncontended transaction', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1', lockShared: 'Ledger:open' }, async () => heard.push(['ran'] as never))
     const keys = { schema: 'lockstep', keys: ['Order:1'], sharedKeys: ['Ledger:open'] }
@@ -45,7 +45,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     ])
   })
 
-  test('by hand-over it is told the same, and is not contended either', async () => {
+  test('report the same for a lock that is handed over', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async () => undefined)
     expect(heard).toEqual([
@@ -55,14 +55,14 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     ])
   })
 
-  test('one that rolls back', async () => {
+  test('report a rollback', async () => {
     const { lockstep } = bench.open(driver)
     await failureOf(lockstep.transaction({ lock: 'Order:1' }, async () => Promise.reject(new Error('no'))))
     expect(names()).toEqual(['lock.requested', 'lock.acquired', 'lock.released'])
     expect(heard.at(-1)?.[1]).toEqual({ ...order, holdMs: aTime, outcome: 'rolledBack' })
   })
 
-  test('without a lock, nested and joined there is nothing to tell', async () => {
+  test('report nothing without a lock, nested or joined', async () => {
     const { lockstep, begin } = bench.open(driver)
     await lockstep.transaction({}, (tx) => tx.transaction({}, async () => undefined))
     await begin('', (client) => lockstep.join(client, { lock: 'Order:1' }))
@@ -76,7 +76,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     expect(names()).toEqual(['lock.requested', 'lock.acquired', 'lock.released'])
   })
 
-  test('contended by a caller of this process', async () => {
+  test('report contention in this process', async () => {
     const { lockstep } = bench.open(driver)
     const leave = signal()
     const first = lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
@@ -96,7 +96,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     ])
   })
 
-  test.each(['read committed', 'serializable'] as const)('contended at the server, %s', async (isolation) => {
+  test.each(['read committed', 'serializable'] as const)('report contention at the server, %s', async (isolation) => {
     const [holder, waiter] = [bench.open(driver), bench.open(driver)]
     const leave = signal()
     const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
@@ -114,7 +114,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     expect(names().filter((name) => name === 'lock.released')).toHaveLength(2)
   })
 
-  test('a timeout in this process and one at the server', async () => {
+  test('report timeouts in this process and at the server', async () => {
     const [holder, other] = [bench.open(driver), bench.open(driver)]
     const leave = signal()
     let pid = 0
@@ -153,27 +153,24 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     await first
   })
 
-  test.each([{ noWait: true }, { waitMs: 0 }])(
-    'a lock that is only tried, with %j, is published as that',
-    async (how) => {
-      const [holder, other] = [bench.open(driver), bench.open(driver)]
-      const leave = signal()
-      const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
-      await expect.poll(names).toContain('lock.acquired')
-      for (const [{ lockstep }, where] of [
-        [holder, 'process'],
-        [other, 'server'],
-      ] as const) {
-        heard = []
-        await failureOf(lockstep.transaction({ lock: 'Order:1', ...how }, async () => undefined))
-        expect(heard.at(-1)).toMatchObject(['lock.timedOut', { ...order, noWait: true, waitedFor: where }])
-      }
-      leave.give()
-      await first
-    },
-  )
+  test.each([{ noWait: true }, { waitMs: 0 }])('report a lock that is only tried, with %j', async (how) => {
+    const [holder, other] = [bench.open(driver), bench.open(driver)]
+    const leave = signal()
+    const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
+    await expect.poll(names).toContain('lock.acquired')
+    for (const [{ lockstep }, where] of [
+      [holder, 'process'],
+      [other, 'server'],
+    ] as const) {
+      heard = []
+      await failureOf(lockstep.transaction({ lock: 'Order:1', ...how }, async () => undefined))
+      expect(heard.at(-1)).toMatchObject(['lock.timedOut', { ...order, noWait: true, waitedFor: where }])
+    }
+    leave.give()
+    await first
+  })
 
-  test('a call that is refused because the queue is full is published, and waiting calls go on', async () => {
+  test('report a call that a full queue refuses', async () => {
     const { lockstep } = bench.open(driver, { maxQueue: 1 })
     const leave = signal()
     const first = lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
@@ -193,7 +190,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     expect(await second).toBe('served')
   })
 
-  test('an abort in this process and one at the server', async () => {
+  test('report aborts in this process and at the server', async () => {
     const [holder, other] = [bench.open(driver), bench.open(driver)]
     await other.lockstep.transaction({}, async () => undefined)
     const leave = signal()
@@ -220,7 +217,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     await first
   })
 
-  test('close() ends a wait like an abort', async () => {
+  test('report a wait that close() ends as an abort', async () => {
     const { lockstep } = bench.open(driver)
     const leave = signal()
     const first = lockstep.transaction({ lock: 'Order:1' }, () => leave.given)
@@ -234,7 +231,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     await Promise.all([first, closed])
   })
 
-  test('a retry', async () => {
+  test('report a retry', async () => {
     const { lockstep } = bench.open(driver)
     const conflict = Object.assign(new Error('could not serialize'), { code: '40001' })
     let runs = 0
@@ -258,7 +255,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
   test.each([
     ['the server had committed', 'server', 'committed'],
     ['it never arrived', 'client', 'rolledBack'],
-  ] as const)('a COMMIT whose answer was lost: %s', async (_, side, outcome) => {
+  ] as const)('report a COMMIT whose answer was lost: %s', async (_, side, outcome) => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
     await lockstep.transaction({}, async () => undefined)
@@ -292,7 +289,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
 })
 
 describe('the channels', () => {
-  test('each has the name of its event, and a message goes to whoever listens', () => {
+  test('have the names of their events, and deliver to every listener', () => {
     for (const [name, channel] of Object.entries(events)) {
       expect(channel.name).toBe(`lockstep:${name}`)
       expect(channel.hasSubscribers).toBe(true)
@@ -301,7 +298,7 @@ describe('the channels', () => {
     for (const channel of Object.values(events)) expect(channel.hasSubscribers).toBe(false)
   })
 
-  test('stopping one listener stops no other, even of the same function', () => {
+  test('keep other listeners when one stops', () => {
     const seen: unknown[] = []
     const listener = (message: unknown): void => void seen.push(message)
     const [stop, other] = [on('migration.applied', listener), on('migration.applied', listener)]
@@ -318,12 +315,12 @@ describe('docs/reference/observe.md', () => {
   const page = readFileSync(new URL('../../docs/reference/observe.md', import.meta.url), 'utf8')
   const rows = [...page.matchAll(/^\| `([^`]+)` \| `(lockstep:[^`]+)` \|(.*)\|(.*)\|$/gm)]
 
-  test('its table has every event with its channel, and no other', () => {
+  test('lists every event with its channel', () => {
     expect(rows.map(([, name]) => name)).toEqual(Object.keys(events))
     expect(rows.map(([, , channel]) => channel)).toEqual(Object.values(events).map((channel) => channel.name))
   })
 
-  test('its table has the fields that events.ts declares', () => {
+  test('lists the fields that events.ts declares', () => {
     const source = readFileSync(new URL('../observe/events.ts', import.meta.url), 'utf8')
     const messageOf = new Map(
       [...source.matchAll(/eventChannel<(\w+)>\('([\w.]+)'\)/g)].map(([, type, name]) => [name, type]),
@@ -335,7 +332,7 @@ describe('docs/reference/observe.md', () => {
     }
   })
 
-  test('each field is explained', () => {
+  test('explains each field', () => {
     const explained =
       page
         .split('## The fields')[1]

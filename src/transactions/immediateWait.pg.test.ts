@@ -87,8 +87,8 @@ const SHOW = Object.keys(SETTINGS)
   .map((name) => `current_setting('${name}') AS ${name}`)
   .join(', ')
 
-describe.each(DRIVERS)('waiting at once, %s', (driver) => {
-  test.each(ROUTES)('the settings of the wait are put back for the caller and for the session, %s', async (route) => {
+describe.each(DRIVERS)('an immediate wait, %s', (driver) => {
+  test.each(ROUTES)('restores the settings of the caller and the session, %s', async (route) => {
     const url = route === 'direct' ? bench.url : (bench.pooledUrl as string)
     const client = bench.open(driver, { url, names: false })
     for (const slices of ['one slice', 'several']) {
@@ -102,7 +102,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     }
   })
 
-  test('several locks, one of them shared: granted in order, settings put back, told as contended', async () => {
+  test('takes several locks in order, one of them shared, and reports contention', async () => {
     const client = bench.open(driver, { names: false })
     const options = { lock: [key`Order:a`, HOT.lock], lockShared: key`Order:b` }
     const { shown, letGo } = await firstSlice(client, driver, /^BEGIN/, options)
@@ -116,7 +116,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     expect(acquired).toEqual([true, false])
   })
 
-  test('a timeout tells who was in the way, and leaves nothing', async () => {
+  test('names the holder on a timeout, and leaves nothing', async () => {
     const client = bench.open(driver, { names: false })
     const letGo = await hold(driver)
     await learn(client)
@@ -127,7 +127,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     await letGo()
   })
 
-  test('waitMs: 0 still asks, and does not wait', async () => {
+  test('asks once with waitMs: 0', async () => {
     const client = bench.open(driver, { names: false })
     const letGo = await hold(driver)
     await learn(client)
@@ -139,7 +139,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
   })
 
   test.each(['read committed', 'serializable'] as const)(
-    'noWait refuses a lock that is taken at once, and waits for a connection, %s',
+    'rejects a taken lock with noWait, but waits for a connection, %s',
     async (isolation) => {
       const client = bench.open(driver, { max: 1, names: false })
       const options = { ...HOT, noWait: true, isolation, waitMs: false } as const
@@ -155,7 +155,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     },
   )
 
-  test('ended in every way, a wait gives its place, its connection and its lock back', async () => {
+  test('releases its slot, connection and lock however it ends', async () => {
     const proxy = await bench.proxy()
     const client = bench.open(driver, { url: proxy.url(bench.url), max: 4, names: false })
     for (const end of ['abort', 'terminate', 'cut', 'abort', 'terminate', 'cut'] as const) {
@@ -187,7 +187,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     expect(await Promise.all(waiters)).toEqual(['Order:hot', 'Order:two'])
   })
 
-  test('close() ends it, and the server waits for nobody any more', async () => {
+  test('ends on close(), also at the server', async () => {
     const client = bench.open(driver, { names: false })
     const letGo = await hold(driver)
     await learn(client)
@@ -199,7 +199,7 @@ describe.each(DRIVERS)('waiting at once, %s', (driver) => {
     await letGo()
   })
 
-  test('sixty writers of three processes: each once, none lost', async () => {
+  test('loses no update of sixty writers in three processes', async () => {
     const clients = [bench.open(driver), bench.open(driver), bench.open(driver)] as const
     await bench.admin.query(
       'CREATE TABLE IF NOT EXISTS counter (n integer); TRUNCATE counter; INSERT INTO counter VALUES (0)',

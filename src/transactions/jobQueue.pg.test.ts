@@ -47,7 +47,7 @@ describe.each(DRIVERS)('a job queue that requests share, %s', (driver) => {
     return (await b)[0] as PromiseSettledResult<void>
   }
 
-  test('refuses a job in another request’s transaction: none is reported as committed without its row', async () => {
+  test('rejects a job in the transaction of another request', async () => {
     const { lockstep } = bench.open(driver)
     const outcome = await twoRequests(lockstep, () => lockstep.transaction({}, (tx) => note(tx, 'of B')))
     expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'LOCKSTEP_NESTED_TRANSACTION' } })
@@ -64,7 +64,7 @@ describe.each(DRIVERS)('a job queue that requests share, %s', (driver) => {
     expect(await bench.notes()).toEqual(['of B'])
   })
 
-  test('lets the job of a request be part of its own transaction, by the tx that it is given', async () => {
+  test('includes the job of a request in its own transaction by its tx', async () => {
     const { lockstep } = bench.open(driver)
     const add = jobQueue()
     await lockstep.transaction({ lock: 'Order:a' }, async (tx) => {

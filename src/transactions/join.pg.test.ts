@@ -45,7 +45,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
     expect(await other.lockstep.transaction({ lock: 'Transfer:1', waitMs: 0 }, async () => 'free')).toBe('free')
   })
 
-  test('who waits for a joined lock gets it with the COMMIT, and sees what was written', async () => {
+  test('grants a joined lock to a waiter with the COMMIT', async () => {
     const caller = bench.open(driver)
     const other = bench.open(driver)
     let seen: Promise<number> | undefined
@@ -60,7 +60,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
     expect(await seen).toBe(1)
   })
 
-  test('waits for a lock that a transaction() holds, and what it reads then is new', async () => {
+  test('waits for a lock of a transaction(), and reads what that committed', async () => {
     const caller = bench.open(driver)
     const holder = bench.open(driver)
     const leave = signal()
@@ -79,7 +79,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
     expect(await seen).toBe(1)
   })
 
-  test('a client without a transaction is refused', async () => {
+  test('rejects a client without a transaction', async () => {
     const { lockstep, pool } = bench.open(driver)
     expect(await failureOf(lockstep.join(pool, { lock: 'Transfer:1' }))).toBeInstanceOf(JoinRefusedError)
     expect(await failureOf(lockstep.join(pool))).toBeInstanceOf(JoinRefusedError)
@@ -94,14 +94,17 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
     expect(await bench.locksHeld()).toBe(0)
   })
 
-  test.each([[undefined], [null], [1], ['client'], [{}], [() => undefined]])('%o is no client', async (client) => {
-    const { lockstep } = bench.open(driver)
-    const error = await failureOf(lockstep.join(client as unknown as object, { lock: 'Transfer:1' }))
-    expect(error).toBeInstanceOf(DriverUnsupportedError)
-  })
+  test.each([[undefined], [null], [1], ['client'], [{}], [() => undefined]])(
+    'rejects %o as a client',
+    async (client) => {
+      const { lockstep } = bench.open(driver)
+      const error = await failureOf(lockstep.join(client as unknown as object, { lock: 'Transfer:1' }))
+      expect(error).toBeInstanceOf(DriverUnsupportedError)
+    },
+  )
 
   test.each(['repeatable read', 'serializable'])(
-    '%s with a lock is refused, and the transaction stays usable',
+    'rejects a lock at %s, and the transaction stays usable',
     async (level) => {
       const caller = bench.open(driver)
       await caller.begin(`isolation level ${level}`, async (client) => {
@@ -118,7 +121,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
     },
   )
 
-  test.each([0, 100])('a timeout (waitMs %i) holds nothing and leaves the transaction usable', async (waitMs) => {
+  test.each([0, 100])('holds nothing after a timeout (waitMs %i), and the transaction stays usable', async (waitMs) => {
     const caller = bench.open(driver)
     const holder = bench.open(driver)
     const leave = signal()
@@ -145,7 +148,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['after', 'before'])
   })
 
-  test("the caller's own settings are as they were", async () => {
+  test('keeps the settings of the caller', async () => {
     const { lockstep, begin } = bench.open(driver)
     await begin('', async (client) => {
       const before = await lockstep.join(client)
@@ -157,7 +160,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
     })
   })
 
-  test('a savepoint of the same name, and a second join(), do no harm', async () => {
+  test('accepts a savepoint of the same name and a second join()', async () => {
     const { lockstep, begin } = bench.open(driver)
     await begin('', async (client) => {
       const tx = await lockstep.join(client, { lock: 'Transfer:1' })
@@ -170,7 +173,7 @@ describe.each(DRIVERS)('join(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('more joiners than the pool has connections do not hang', async () => {
+  test('does not hang with more callers than connections', async () => {
     const { lockstep, begin } = bench.open(driver, { max: 2 })
     const joiners = Array.from({ length: 8 }, (_, index) =>
       begin('', async (client) => {

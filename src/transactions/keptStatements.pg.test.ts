@@ -21,7 +21,7 @@ const numbers = async (topic: string): Promise<number[]> => {
 }
 
 describe('kept statements', () => {
-  test('a direct connection keeps the way in and the append, once each', async () => {
+  test('are prepared once per direct connection', async () => {
     const { lockstep } = bench.open('pg', { max: 1 })
     const seen: (number | undefined)[] = []
     for (let n = 0; n < 6; n++) {
@@ -36,24 +36,21 @@ describe('kept statements', () => {
     expect(await numbers('kept')).toEqual([1, 2, 3, 4, 5, 6])
   })
 
-  test.runIf(bench.pooledUrl !== undefined)(
-    'a pooler gets none: the next transaction has another server process',
-    async () => {
-      const { lockstep } = bench.open('pg', { max: 1, url: bench.pooledUrl as string })
-      for (let n = 0; n < 4; n++) {
-        await lockstep.transaction({ lock: key`Order:${n}` }, async (tx) => {
-          expect(await keptBy(tx)).toBe(0)
-          await tx.enqueue({ topic: 'pooled', key: 'a', payload: n })
-        })
-      }
-      expect(await numbers('pooled')).toEqual([1, 2, 3, 4])
-    },
-  )
+  test.runIf(bench.pooledUrl !== undefined)('are not used behind a pooler', async () => {
+    const { lockstep } = bench.open('pg', { max: 1, url: bench.pooledUrl as string })
+    for (let n = 0; n < 4; n++) {
+      await lockstep.transaction({ lock: key`Order:${n}` }, async (tx) => {
+        expect(await keptBy(tx)).toBe(0)
+        await tx.enqueue({ topic: 'pooled', key: 'a', payload: n })
+      })
+    }
+    expect(await numbers('pooled')).toEqual([1, 2, 3, 4])
+  })
 
   test.each([
     { what: 'retried', retry: undefined },
     { what: 'with a single try', retry: { attempts: 1 } },
-  ])('whoever has them forgotten (DISCARD ALL) notices nothing, $what', async ({ what, retry }) => {
+  ])('are prepared again after DISCARD ALL, $what', async ({ what, retry }) => {
     const { lockstep, query } = bench.open('pg', { max: 1, ...(retry === undefined ? {} : { retry }) })
     const topic = `forgotten ${what}`
     for (let n = 0; n < 8; n++) {
@@ -65,7 +62,7 @@ describe('kept statements', () => {
     await lockstep.transaction({ lock: key`Order:1` }, async (tx) => expect(await keptBy(tx)).toBe(0))
   })
 
-  test('an event that fails does not cost the statement', async () => {
+  test('survive an event that fails', async () => {
     const { lockstep } = bench.open('pg', { max: 1 })
     const enqueue = (payload: unknown): Promise<void> =>
       lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'failing', key: 'a', payload }))
@@ -84,7 +81,7 @@ describe('kept statements', () => {
   const APPEND = 'lockstep.outbox_append(text, text, json, bytea, json, bigint, uuid)'
   const ASIDE = 'aside.outbox_append(text, text, json, bytea, json, bigint, uuid)'
 
-  test('a function that gives back something else since: the transaction is repeated, and the rest is kept', async () => {
+  test('are replaced when a function returns other columns', async () => {
     const { lockstep } = bench.open('pg', { max: 1 })
     const enqueue = (payload: unknown): Promise<void> =>
       lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'another type', key: 'a', payload }))
@@ -102,7 +99,7 @@ describe('kept statements', () => {
     expect(await numbers('another type')).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9])
   })
 
-  test('what was given up is not counted on because it went well without a name', async () => {
+  test('stay given up after a success without a name', async () => {
     const { lockstep } = bench.open('pg', { max: 1 })
     const enqueue = (payload: unknown): Promise<void> =>
       lockstep.transaction({}, (tx) => tx.enqueue({ topic: 'given up', key: 'a', payload }))

@@ -69,7 +69,7 @@ async function roundTrips(driver: DriverName, proxy: Proxy, place: Place): Promi
 beforeEach(() => admin.query('DELETE FROM lockstep.lock_trials'))
 
 describe.each(DRIVERS)('with %s', (driver) => {
-  test('a server that accepts locks and ignores them stops every call', async () => {
+  test('rejects every call on a server that ignores locks', async () => {
     await using stub = await startIneffectiveLocks(database.url)
     await lend(driver, { url: stub.url(database.url), max: 3 }, async (lockstep) => {
       let inside = 0
@@ -90,21 +90,21 @@ describe.each(DRIVERS)('with %s', (driver) => {
     expect(await trials()).toEqual([])
   })
 
-  test('a server that never grants a lock stops every call', async () => {
+  test('rejects every call on a server that never grants a lock', async () => {
     await using stub = await startIneffectiveLocks(database.url, 'refused')
     await lend(driver, { url: stub.url(database.url), max: 3 }, async (lockstep) => {
       await expect(transact(lockstep)).rejects.toMatchObject({ reason: 'never granted' })
     })
   })
 
-  test('a pool of one finds by the list of locks that they do nothing', async () => {
+  test('finds ineffective locks with a pool of one by the list of locks', async () => {
     await using stub = await startIneffectiveLocks(database.url)
     await lend(driver, { url: stub.url(database.url), max: 1 }, async (lockstep) => {
       await expect(transact(lockstep)).rejects.toMatchObject({ reason: 'not listed' })
     })
   })
 
-  test('the first call tries, the schema remembers, and the next process sends nothing more than before', async () => {
+  test('tries once per schema, and the next process does not', async () => {
     await using proxy = await direct()
     const place = { url: proxy.url(database.url), max: 2 }
     const count = (where: Place): Promise<number> => roundTrips(driver, proxy, where)
@@ -119,7 +119,7 @@ describe.each(DRIVERS)('with %s', (driver) => {
     expect(await trials()).toMatchObject([{ pooled: false, connections: 2 }])
   })
 
-  test('a pool of one tries what one connection can, and that is remembered as such', async () => {
+  test('records a trial with one connection as such', async () => {
     await using proxy = await direct()
     const place = { url: proxy.url(database.url), max: 1 }
     const count = (where: Place): Promise<number> => roundTrips(driver, proxy, where)
@@ -135,7 +135,7 @@ describe.each(DRIVERS)('with %s', (driver) => {
     })
   })
 
-  test('after the first call nothing is asked again', async () => {
+  test('asks nothing again after the first call', async () => {
     await using proxy = await direct()
     await lend(driver, { url: proxy.url(database.url), max: 2 }, async (lockstep) => {
       await transact(lockstep)
@@ -147,7 +147,7 @@ describe.each(DRIVERS)('with %s', (driver) => {
     })
   })
 
-  test('processes that start at once do not disturb each other', async () => {
+  test('does not disturb processes that start at once', async () => {
     await using proxy = await direct()
     const place = { url: proxy.url(database.url), max: 2 }
     const found = await Promise.all(Array.from({ length: 8 }, () => lend(driver, place, transact)))
@@ -155,7 +155,7 @@ describe.each(DRIVERS)('with %s', (driver) => {
     expect(await trials()).toHaveLength(1)
   })
 
-  test('the strategy "table" is tried on its own', async () => {
+  test('tries the strategy "table" separately', async () => {
     await using proxy = await direct()
     await lend(driver, { url: proxy.url(database.url), max: 2, strategy: 'table' }, transact)
     expect(await trials()).toMatchObject([{ strategy: 'table', pooled: false }])

@@ -57,7 +57,7 @@ describe.each(drivers)('$driver', ({ driver, lockstep, unrelated }) => {
     },
   )
 
-  test('a crowd that only wants to read goes in together', async () => {
+  test('admits many shared callers together', async () => {
     let inside = 0
     let most = 0
     const readers = Array.from({ length: 50 }, () =>
@@ -71,7 +71,7 @@ describe.each(drivers)('$driver', ({ driver, lockstep, unrelated }) => {
     expect(most).toBeGreaterThan(1)
   })
 
-  test('a crowd on as many keys as callers is limited by the pool alone', async () => {
+  test('limits many callers on many keys by the pool only', async () => {
     const callers = Array.from({ length: 200 }, (_, each) =>
       lockstep.transaction({ lock: key`Own:${driver}:${each}` }, (tx) => tx.query('SELECT 1')),
     )

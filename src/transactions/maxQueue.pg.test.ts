@@ -9,7 +9,7 @@ function outcomeOf(call: Promise<unknown>): Promise<unknown> {
 }
 
 test.each(['pg', 'postgres.js'] as const)(
-  '%s: callers that wait for a connection are limited, whatever their keys, and those that wait are served',
+  'limits callers that wait for a connection, and serves those that wait, %s',
   async (driver) => {
     const { lockstep } = bench.open(driver, { max: 1, maxQueue: 1 })
     const [inside, leave] = [signal(), signal()]
@@ -35,7 +35,7 @@ test.each(['pg', 'postgres.js'] as const)(
   },
 )
 
-test('callers that wait for the first answer of a server that is away are limited', async () => {
+test('limits callers that wait for the first answer of a server', async () => {
   const proxy = await bench.proxy()
   const { lockstep } = bench.open('pg', { url: proxy.url(bench.url), maxQueue: 1 })
   proxy.onClientData(() => 'hold')
@@ -49,7 +49,7 @@ test('callers that wait for the first answer of a server that is away are limite
   await proxy.close()
 })
 
-test('calls for one lease are limited; the limit of transactions is the same', async () => {
+test('limits calls for one lease, with the limit of transactions', async () => {
   const { lockstep } = bench.open('pg', { maxQueue: 2 })
   const held = await lockstep.leases.acquire(key`Instance:${1}`)
   const leaving = new AbortController()
@@ -72,7 +72,7 @@ test('calls for one lease are limited; the limit of transactions is the same', a
   await held.release()
 })
 
-test('an unusable maxQueue is refused', () => {
+test('rejects an invalid maxQueue', () => {
   for (const maxQueue of [0, 0.5, Infinity, '5' as unknown as number])
     expect(() => bench.open('pg', { maxQueue }).lockstep).toThrow('maxQueue is')
 })

@@ -19,7 +19,7 @@ import {
 const bench = await testBench()
 
 describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
-  test('with a held lock it is a savepoint: what it did is undone when it throws, and the outer goes on', async () => {
+  test('rolls back only itself when it throws', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const refused = new Error('no stock')
     await lockstep.transaction({ lock: ['Order:1', 'Stock:main'] }, async (tx) => {
@@ -41,7 +41,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['after', 'before', 'kept'])
   })
 
-  test('a failed statement of the inner one does not spoil the outer one', async () => {
+  test('does not abort the outer one by a failed statement', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'one')
@@ -52,7 +52,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['one', 'two'])
   })
 
-  test('when the outer one throws, what the inner ones did is undone too', async () => {
+  test('is rolled back with the outer one', async () => {
     const { lockstep } = bench.open(driver)
     const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await tx.transaction({ lock: 'Order:1' }, (part) => note(part, 'inner'))
@@ -62,7 +62,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     expect(await bench.notes()).toEqual([])
   })
 
-  test('without the lock it is refused, naming the keys, and the outer goes on', async () => {
+  test('rejects keys that the outer one does not hold, and names them', async () => {
     const { lockstep } = bench.open(driver)
     let ran = false
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -80,7 +80,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['outer'])
   })
 
-  test('also inside a transaction that has no lock at all, and inside a savepoint', async () => {
+  test('rejects keys inside a transaction without locks and inside a savepoint', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({}, async (tx) => {
       await expect(tx.transaction({ lock: 'Order:1' }, async () => 1)).rejects.toBeInstanceOf(NestedTransactionError)
@@ -92,7 +92,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     })
   })
 
-  test('another isolation is refused; the same, or none, is not', async () => {
+  test('rejects another isolation level', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async (tx) => {
       for (const isolation of ['read committed', 'repeatable read'] as const) {
@@ -104,7 +104,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     })
   })
 
-  test('exclusive inside shared is refused; shared inside exclusive, shared inside shared and no lock are not', async () => {
+  test('rejects an exclusive lock inside a shared one', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1', lockShared: 'Ledger:open' }, async (tx) => {
       const upgrade = await failureOf(tx.transaction({ lock: 'Ledger:open' }, async () => 1))
@@ -116,7 +116,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     })
   })
 
-  test('the third level has the locks of the first, and its failure undoes only itself', async () => {
+  test('passes locks to the third level, which rolls back only itself', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: ['Order:1', 'Stock:main'] }, async (first) => {
       await note(first, '1')
@@ -133,27 +133,24 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['1', '2', '2 again'])
   })
 
-  test.each(['a promise', 'a timer'])(
-    'called by %s after the outer has ended, it is a transaction of its own',
-    async (by) => {
-      const { lockstep } = bench.open(driver)
-      const ended = signal()
-      const later = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
-        const own = (): Promise<number> =>
-          lockstep.transaction({ lock: 'Stock:main', isolation: 'serializable' }, async (inner) => {
-            await note(inner, 'later')
-            return pidOf(inner)
-          })
-        await note(tx, 'outer')
-        return { pending: by === 'a timer' ? afterTimer(ended, own) : ended.given.then(own) }
-      })
-      ended.give()
-      expect(await later.pending).toBeGreaterThan(0)
-      expect(await bench.notes()).toEqual(['later', 'outer'])
-    },
-  )
+  test.each(['a promise', 'a timer'])('is a transaction of its own when %s calls it after the end', async (by) => {
+    const { lockstep } = bench.open(driver)
+    const ended = signal()
+    const later = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
+      const own = (): Promise<number> =>
+        lockstep.transaction({ lock: 'Stock:main', isolation: 'serializable' }, async (inner) => {
+          await note(inner, 'later')
+          return pidOf(inner)
+        })
+      await note(tx, 'outer')
+      return { pending: by === 'a timer' ? afterTimer(ended, own) : ended.given.then(own) }
+    })
+    ended.give()
+    expect(await later.pending).toBeGreaterThan(0)
+    expect(await bench.notes()).toEqual(['later', 'outer'])
+  })
 
-  test('several at once run one at a time, and one that fails takes no other with it', async () => {
+  test('runs several one at a time, and fails them separately', async () => {
     const { lockstep } = bench.open(driver)
     const steps: string[] = []
     const part = (outer: Transaction, name: string, fails: boolean): Promise<void> =>
@@ -174,7 +171,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['a', 'a inner', 'c', 'c inner', 'end'])
   })
 
-  test('a query of the outer tx beside a savepoint waits for its end, and is not undone with it', async () => {
+  test('makes a query of the outer tx wait for the savepoint', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const undone = tx.savepoint(async (inner) => {
@@ -187,7 +184,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['beside'])
   })
 
-  test('a savepoint that nobody awaited takes its transaction with it, and does not reach the next one', async () => {
+  test('fails the transaction by a savepoint that was not awaited', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const opened = signal()
     const ended = signal()
@@ -215,7 +212,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['next', 'still there'])
   })
 
-  test('one that waited for its turn until the outer had ended is refused', async () => {
+  test('is rejected when the outer one ends while it waits', async () => {
     const { lockstep } = bench.open(driver)
     const ended = signal()
     let ran = false
@@ -232,7 +229,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     expect(ran).toBe(false)
   })
 
-  test('waitMs, signal and retry are refused: they belong to the outermost transaction', async () => {
+  test('rejects waitMs, signal and retry', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const options = { lock: 'Order:1', waitMs: 5, signal: new AbortController().signal, retry: false } as const
@@ -244,7 +241,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     })
   })
 
-  test('a stream that the outer one has declared can be declared again; another one is refused', async () => {
+  test('rejects a stream that the outer one has not declared', async () => {
     const { lockstep } = bench.open(driver)
     const [trades, orders] = ['trades', 'orders'].map((topic) => ({ topic, key: 'main' }))
     await lockstep.transaction({ streams: [trades!], isolation: 'serializable' }, async (tx) => {
@@ -289,7 +286,7 @@ describe.each(DRIVERS)('tx.transaction(), %s', (driver) => {
     },
   )
 
-  test('code in it is inside the transaction, also where the call was made from outside', async () => {
+  test('runs its code inside the transaction, also when called from outside', async () => {
     const { lockstep } = bench.open(driver)
     const [opened, done] = [signal(), signal()]
     let passedOn: Transaction | undefined

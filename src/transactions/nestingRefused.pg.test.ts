@@ -8,7 +8,7 @@ const elsewhere = await testDatabase()
 const bench = workbench(database)
 
 describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same Lockstep, %s', (driver) => {
-  test('is refused, names both ways out, and the outer one goes on', async () => {
+  test('is rejected with both alternatives, and the outer one goes on', async () => {
     const { lockstep } = bench.open(driver)
     let ran = false
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -24,7 +24,7 @@ describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same 
     expect(await bench.notes()).toEqual(['outer'])
   })
 
-  test('also in a savepoint, in tx.transaction(), and many calls and turns later', async () => {
+  test('is rejected in a savepoint, in tx.transaction(), and many turns later', async () => {
     const { lockstep } = bench.open(driver)
     const inner = async (): Promise<void> => {
       await new Promise((resolve) => setImmediate(resolve))
@@ -38,7 +38,7 @@ describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same 
     })
   })
 
-  test('also where a transaction of another Lockstep lies between', async () => {
+  test('is rejected with a transaction of another Lockstep between them', async () => {
     const one = bench.open(driver)
     const two = bench.open(driver, { url: elsewhere.url })
     await one.lockstep.transaction({}, () =>
@@ -48,7 +48,7 @@ describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same 
     )
   })
 
-  test('with a rollout, too', async () => {
+  test('is rejected with a rollout', async () => {
     const { lockstep } = bench.open(driver, { rollout: { default: 'off' } })
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       expect(await failureOf(lockstep.transaction({}, async () => 1))).toBeInstanceOf(NestedTransactionError)
@@ -58,7 +58,7 @@ describe.each(DRIVERS)('lockstep.transaction() inside a transaction of the same 
 })
 
 describe.each(DRIVERS)('lockstep.detached(), %s', (driver) => {
-  test('runs what does not belong to the transaction: it stays when that one rolls back', async () => {
+  test('runs outside of the transaction, and survives its rollback', async () => {
     const { lockstep } = bench.open(driver)
     const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await tx.savepoint(async (part) => {
@@ -73,7 +73,7 @@ describe.each(DRIVERS)('lockstep.detached(), %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('gives what the function gives, and only the code in it is outside', async () => {
+  test('returns the value of the function', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({}, async () => {
       expect(lockstep.detached(() => 42)).toBe(42)
@@ -88,7 +88,7 @@ describe.each(DRIVERS)('lockstep.detached(), %s', (driver) => {
     expect(() => lockstep.detached(undefined as never)).toThrow(InvalidOptionError)
   })
 
-  test('what waits in it for a lock of its caller ends with waitMs, and the error says who holds it', async () => {
+  test('names the caller as the holder when it waits for its lock', async () => {
     const { lockstep, again } = bench.open(driver)
     const other = again()
     await lockstep.transaction({ lock: 'Order:1' }, async () => {
@@ -104,7 +104,7 @@ describe.each(DRIVERS)('lockstep.detached(), %s', (driver) => {
 })
 
 describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, %s', (driver) => {
-  test('the same key in the same schema of the same database is refused', async () => {
+  test('rejects the same key in the same schema', async () => {
     const one = bench.open(driver)
     const two = bench.open(driver)
     await one.lockstep.transaction({ lock: 'Order:1', lockShared: 'Ledger:open' }, async () => {
@@ -120,7 +120,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     })
   })
 
-  test('on a pool whose only connection the caller holds it is refused at once, and says who holds it', async () => {
+  test('is rejected on a pool whose only connection the caller holds', async () => {
     const one = bench.open(driver, { max: 1 })
     const [two, three] = [one.again(), one.again()]
     await one.lockstep.transaction({ lock: 'Order:1' }, async () => {
@@ -133,7 +133,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     expect(await three.transaction({ lock: 'Order:1' }, async () => 'free')).toBe('free')
   })
 
-  test('nested deeper than the pool is large, it is refused at once', async () => {
+  test('is rejected when nested deeper than the pool is large', async () => {
     const one = bench.open(driver, { max: 2 })
     const [two, three] = [one.again(), one.again()]
     await one.lockstep.transaction({ lock: 'Order:1' }, async (first) => {
@@ -150,7 +150,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     })
   })
 
-  test('callers that each hold one connection and want another one get an error that says so', async () => {
+  test('rejects callers that each hold one connection and wait for another', async () => {
     const one = bench.open(driver, { max: 2 })
     const two = one.again()
     const inside = [signal(), signal()]
@@ -172,7 +172,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     }
   })
 
-  test('in detached(), on a pool whose only connection the caller holds, the timeout says so', async () => {
+  test('names the caller in the timeout of detached() on a pool of one', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     await lockstep.transaction({ lock: 'Order:1' }, async () => {
       const own = lockstep.detached(() => lockstep.transaction({ lock: 'Stock:main', waitMs: 50 }, async () => 1))
@@ -182,7 +182,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     })
   })
 
-  test('a wait in another database is not blamed on the caller’s lock of the same name', async () => {
+  test('does not blame the caller for a wait in another database', async () => {
     const one = bench.open(driver)
     const two = bench.open(driver, { url: elsewhere.url })
     const three = bench.open(driver, { url: elsewhere.url })
@@ -195,7 +195,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     await letGo()
   })
 
-  test('the same key in another database is another lock', async () => {
+  test('accepts the same key in another database', async () => {
     const one = bench.open(driver)
     const two = bench.open(driver, { url: elsewhere.url })
     const value = await one.lockstep.transaction({ lock: 'Order:1' }, () =>
@@ -204,7 +204,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     expect(value).toBe('there')
   })
 
-  test('the same key in another schema is another lock', async () => {
+  test('accepts the same key in another schema', async () => {
     const one = bench.open(driver)
     const two = bench.open(driver, { schema: 'second lockstep' })
     await two.lockstep.migrate()
@@ -225,7 +225,7 @@ describe.each(DRIVERS)('a transaction of another Lockstep inside a transaction, 
     expect(await nested).toBe('inside')
   })
 
-  test('through savepoints of both there and back again, with the tx that is at hand', async () => {
+  test('accepts savepoints of both by the tx at hand', async () => {
     const one = bench.open(driver)
     const two = bench.open(driver, { url: elsewhere.url })
     await one.lockstep.transaction({ lock: 'Order:1' }, async (outer) => {

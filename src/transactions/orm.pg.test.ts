@@ -23,7 +23,7 @@ function causes(error: unknown): unknown[] {
 
 describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
   describe.each(orms)('$name', ({ name, driver, takes, open }) => {
-    test('its transaction is a part of ours: the lock stays held, and all of it is committed at the end', async () => {
+    test('runs its transaction as a part of ours', async () => {
       const { lockstep } = bench.open(driver)
       await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
         const orm = await open(tx.client)
@@ -39,7 +39,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
       expect(await bench.notes()).toEqual(['one', 'ours', 'plain', 'two'])
     })
 
-    test('the outer rollback undoes what it was told is committed', async () => {
+    test('is rolled back with the outer transaction', async () => {
       const { lockstep } = bench.open(driver)
       const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
         const orm = await open(tx.client)
@@ -52,7 +52,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
       expect(await lockstep.transaction({ lock: 'Order:1' }, async () => 'free')).toBe('free')
     })
 
-    test('a failure of its transaction undoes only that, and ours goes on', async () => {
+    test('rolls back only its own transaction on a failure', async () => {
       const { lockstep } = bench.open(driver)
       await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
         const orm = await open(tx.client)
@@ -74,7 +74,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
       expect(await bench.notes()).toEqual(['after', 'before', 'ours'])
     })
 
-    test('a swallowed failure does not look committed', async () => {
+    test('does not report a swallowed failure as committed', async () => {
       const { lockstep } = bench.open(driver)
       await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
         const orm = await open(tx.client)
@@ -89,7 +89,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
       expect(await bench.notes()).toEqual(['after', 'before'])
     })
 
-    test('its transactions run one after the other, also where they are started together', async () => {
+    test('runs its transactions one after the other', async () => {
       const { lockstep } = bench.open(driver)
       await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
         const run = async (id: string, fails: boolean): Promise<void> => {
@@ -108,7 +108,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
       expect(await bench.notes()).toEqual(['a', 'a again', 'c', 'c again', 'ours'])
     })
 
-    test('one that is opened inside another one nests on the same client, and is refused on another', async () => {
+    test('nests on the same client, and is rejected on another', async () => {
       const { lockstep } = bench.open(driver)
       await lockstep.transaction({ lock: 'Order:1', waitMs: 1000 }, async (tx) => {
         const orm = await open(tx.client)
@@ -122,7 +122,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
       expect(await bench.notes()).toEqual(takes === 'client' ? ['inner', 'outer'] : ['outer'])
     })
 
-    test.skipIf(name === 'Kysely')('its own nesting works as it does on a client of its own', async () => {
+    test.skipIf(name === 'Kysely')('supports its own nesting', async () => {
       const { lockstep } = bench.open(driver)
       await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
         const orm = await open(tx.client)
@@ -142,7 +142,7 @@ describe.skipIf(!ormsAreInstalled())('ORMs on tx.client', () => {
 })
 
 describe('postgres.js by hand', () => {
-  test('COMMIT through unsafe() and as a template is refused', async () => {
+  test('rejects COMMIT through unsafe() and as a template', async () => {
     const { lockstep } = bench.open('postgres.js')
     const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const sql = tx.client as unknown as Sql

@@ -50,7 +50,7 @@ async function retriesDuring(work: () => Promise<unknown>): Promise<Retried[]> {
 }
 
 describe.each(DRIVERS)('a conflict, %s', (driver) => {
-  test('write skew between two serializable transactions without locks is retried, and told', async () => {
+  test('is retried and reported for write skew without locks', async () => {
     const [one, two] = [bench.open(driver), bench.open(driver)]
     // Each leaves if another stays; both reading first, without retry both would leave.
     const bothRead = [signal(), signal()] as const
@@ -79,7 +79,7 @@ describe.each(DRIVERS)('a conflict, %s', (driver) => {
     expect(heard[0]?.delayMs).toBeGreaterThanOrEqual(0)
   })
 
-  test('a deadlock by row locks is retried, and both get through', async () => {
+  test('is retried for a deadlock by row locks', async () => {
     const [one, two] = [bench.open(driver), bench.open(driver)]
     const first = [signal(), signal()] as const
     const touch = (client: Client, names: readonly [string, string], mine: Signal, other: Signal): Promise<void> =>
@@ -122,7 +122,7 @@ describe.each(DRIVERS)('a conflict, %s', (driver) => {
           throw new TypeError('my repository failed', { cause: new Error('my query failed', { cause }) })
         }),
     ],
-  ])('one that the function has %s is retried all the same', async (_, work) => {
+  ])('is retried when the function has %s it', async (_, work) => {
     const { lockstep } = bench.open(driver)
     let runs = 0
     const heard = await retriesDuring(() =>
@@ -136,7 +136,7 @@ describe.each(DRIVERS)('a conflict, %s', (driver) => {
     expect(await bench.notes()).toEqual(['run 2'])
   })
 
-  test('one that never ends exhausts the attempts', async () => {
+  test('exhausts the attempts when it never ends', async () => {
     const { lockstep } = bench.open(driver)
     let runs = 0
     const heard = await retriesDuring(async () => {
@@ -155,13 +155,13 @@ describe.each(DRIVERS)('a conflict, %s', (driver) => {
     expect(heard.map((each) => each.attempt)).toEqual([1, 2])
   })
 
-  test("the Lockstep's own number of attempts counts where the call names none", async () => {
+  test('uses the attempts of the Lockstep by default', async () => {
     const { lockstep } = bench.open(driver, { retry: { attempts: 2 } })
     const call = lockstep.transaction({ isolation: 'repeatable read' }, collide)
     expect(await failureOf(call)).toMatchObject({ code: 'LOCKSTEP_RETRIES_EXHAUSTED', attempts: 2 })
   })
 
-  test.each([[{ attempts: 1 }], [false as const]])('retry: %o gives the raw error at once', async (retry) => {
+  test.each([[{ attempts: 1 }], [false as const]])('is the raw error with retry: %o', async (retry) => {
     const { lockstep } = bench.open(driver)
     let runs = 0
     const heard = await retriesDuring(async () => {
@@ -201,7 +201,7 @@ describe.each(DRIVERS)('what is not retried, %s', (driver) => {
 })
 
 describe.each(DRIVERS)('a lost connection, %s', (driver) => {
-  test('its backend was terminated while the function ran: a second run, and no third', async () => {
+  test('runs the function a second time when its backend was terminated', async () => {
     const { lockstep } = bench.open(driver)
     let runs = 0
     const heard = await retriesDuring(() =>
@@ -219,7 +219,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
     expect(await bench.notes()).toEqual(['run 2'])
   })
 
-  test('also where the function noticed nothing and returned', async () => {
+  test('runs it a second time when the function has returned', async () => {
     const { lockstep } = bench.open(driver)
     let runs = 0
     const value = await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -234,7 +234,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
     expect(await bench.notes()).toEqual(['run 2'])
   })
 
-  test('without retry it is told as what it is', async () => {
+  test('is reported without a retry', async () => {
     const { lockstep } = bench.open(driver)
     const failed = lockstep.transaction({ lock: 'Order:1', retry: { attempts: 1 } }, async (tx) => {
       const pid = await pidOf(tx)
@@ -245,7 +245,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
     expect(await failureOf(failed)).toBeInstanceOf(ConnectionLostError)
   })
 
-  test('one that falls silent while it opens is given up, and another is tried', async () => {
+  test('is replaced by another when it falls silent while it opens', async () => {
     const proxy = await bench.proxy()
     const url = proxy.url(bench.url)
     const { lockstep } = bench.open(driver, { url, silenceMs: 300 })
@@ -264,7 +264,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
     proxy.cutAll()
   })
 
-  test('one that falls silent in the very first question does not stop all later calls', async () => {
+  test('does not stop later calls when it falls silent in the first question', async () => {
     const proxy = await bench.proxy()
     const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 50 })
     proxy.onClientData((chunk, connection) => {
@@ -284,42 +284,42 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
   test.each([
     ['before it arrived', 'client', []],
     ['before it was answered', 'server', ['written']],
-  ] as const)('cut in COMMIT %s, with retry: false: nobody claims to know', async (_, side, written) => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
-    await lockstep.transaction({}, async () => undefined)
-    let runs = 0
-    const failed = lockstep.transaction({ lock: 'Order:1', retry: false }, async (tx) => {
-      runs++
-      await note(tx, 'written')
-      if (side === 'client') proxy.onClientData((chunk) => (chunk.includes('COMMIT\0') ? 'cut-before' : 'forward'))
-      else proxy.onServerData((chunk) => (chunk.includes('COMMIT\0') ? 'cut-before' : 'forward'))
-    })
-    const error = await failureOf(failed)
-    expect(error).toBeInstanceOf(CommitOutcomeUnknownError)
-    expect(error).toMatchObject({ code: 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN', keys: ['Order:1'] })
-    expect(runs).toBe(1)
-    expect(await bench.notes()).toEqual(written)
-  })
-})
-
-describe("pg: a session ended by the server's clock", () => {
-  test.each(['asks again', 'returns'])(
-    'is final, because another try would take as long: the function %s',
-    async (then) => {
-      const { lockstep } = bench.open('pg')
+  ] as const)(
+    'rejects with CommitOutcomeUnknownError when cut in COMMIT %s, with retry: false',
+    async (_, side, written) => {
+      const proxy = await bench.proxy()
+      const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
+      await lockstep.transaction({}, async () => undefined)
       let runs = 0
-      const failed = lockstep.transaction({ lock: 'Order:1', retry: { attempts: 3 } }, async (tx) => {
+      const failed = lockstep.transaction({ lock: 'Order:1', retry: false }, async (tx) => {
         runs++
-        const pid = await pidOf(tx)
-        await tx.query('SET LOCAL idle_in_transaction_session_timeout = 20')
-        await bench.gone(pid)
-        if (then === 'asks again') await tx.query('SELECT 1')
+        await note(tx, 'written')
+        if (side === 'client') proxy.onClientData((chunk) => (chunk.includes('COMMIT\0') ? 'cut-before' : 'forward'))
+        else proxy.onServerData((chunk) => (chunk.includes('COMMIT\0') ? 'cut-before' : 'forward'))
       })
-      const error = (await failureOf(failed)) as { code?: string; cause?: { code?: string } }
-      // Raw where the client had not yet seen the end.
-      expect([error.code, error.cause?.code]).toContain('25P03')
+      const error = await failureOf(failed)
+      expect(error).toBeInstanceOf(CommitOutcomeUnknownError)
+      expect(error).toMatchObject({ code: 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN', keys: ['Order:1'] })
       expect(runs).toBe(1)
+      expect(await bench.notes()).toEqual(written)
     },
   )
+})
+
+describe('a session that a server timeout has ended, pg', () => {
+  test.each(['asks again', 'returns'])('is not retried when the function %s', async (then) => {
+    const { lockstep } = bench.open('pg')
+    let runs = 0
+    const failed = lockstep.transaction({ lock: 'Order:1', retry: { attempts: 3 } }, async (tx) => {
+      runs++
+      const pid = await pidOf(tx)
+      await tx.query('SET LOCAL idle_in_transaction_session_timeout = 20')
+      await bench.gone(pid)
+      if (then === 'asks again') await tx.query('SELECT 1')
+    })
+    const error = (await failureOf(failed)) as { code?: string; cause?: { code?: string } }
+    // Raw where the client had not yet seen the end.
+    expect([error.code, error.cause?.code]).toContain('25P03')
+    expect(runs).toBe(1)
+  })
 })

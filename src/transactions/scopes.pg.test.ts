@@ -49,7 +49,7 @@ function called<T>(made: Signal, call: Promise<T>): Promise<T> {
 }
 
 describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s', (driver) => {
-  test('that waits for it in turn ends with the wait of the transaction, and says why', async () => {
+  test('is rejected with SavepointOpenError when each waits for the other', async () => {
     const { lockstep } = bench.open(driver)
     const loader = new Loader()
     let refusal: unknown
@@ -95,7 +95,7 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
     loader.stop()
   })
 
-  test('does not keep close() from coming back', async () => {
+  test('does not block close()', async () => {
     const { lockstep } = bench.open(driver)
     const loader = new Loader()
     const inside = signal()
@@ -111,7 +111,7 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
     loader.stop()
   })
 
-  test('is refused at once where it is called from inside', async () => {
+  test('is rejected when it is called from inside', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1', waitMs: false }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -140,29 +140,26 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
     expect(await bench.notes()).toEqual(['after', 'inside'])
   })
 
-  test.each(['tx.query()', 'tx.client'])(
-    'a write by %s is ordered after a failing savepoint, not undone with it',
-    async (by) => {
-      const { lockstep } = bench.open(driver)
-      const opened = signal()
-      await lockstep.transaction({ lock: 'Order:1', waitMs: 0 }, async (tx) => {
-        const client = ofTransaction(driver, tx)
-        const failing = tx.savepoint(async (inner) => {
-          await note(inner, 'undone')
-          opened.give()
-          await note(inner, 'undone too')
-          throw new Error('inner')
-        })
-        const beside = opened.given.then(() => (by === 'tx.client' ? noteBy(client, 'beside') : note(tx, 'beside')))
-        const [savepoint, written] = await Promise.allSettled([failing, beside])
-        expect(savepoint).toMatchObject({ status: 'rejected' })
-        expect(written).toMatchObject({ status: 'fulfilled' })
+  test.each(['tx.query()', 'tx.client'])('is ordered after a failing savepoint, by %s', async (by) => {
+    const { lockstep } = bench.open(driver)
+    const opened = signal()
+    await lockstep.transaction({ lock: 'Order:1', waitMs: 0 }, async (tx) => {
+      const client = ofTransaction(driver, tx)
+      const failing = tx.savepoint(async (inner) => {
+        await note(inner, 'undone')
+        opened.give()
+        await note(inner, 'undone too')
+        throw new Error('inner')
       })
-      expect(await bench.notes()).toEqual(['beside'])
-    },
-  )
+      const beside = opened.given.then(() => (by === 'tx.client' ? noteBy(client, 'beside') : note(tx, 'beside')))
+      const [savepoint, written] = await Promise.allSettled([failing, beside])
+      expect(savepoint).toMatchObject({ status: 'rejected' })
+      expect(written).toMatchObject({ status: 'fulfilled' })
+    })
+    expect(await bench.notes()).toEqual(['beside'])
+  })
 
-  test('events and statements for COMMIT of the outer tx are not dropped with the savepoint beside them', async () => {
+  test('keeps events and statements for COMMIT of the outer tx', async () => {
     const { lockstep } = bench.open(driver)
     const opened = signal()
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -178,7 +175,7 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('what waits runs in the async context that it was called in', async () => {
+  test('runs in the async context of its caller', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const order: string[] = []
@@ -196,7 +193,7 @@ describe.each(DRIVERS)('a statement of an outer tx beside an open savepoint, %s'
 })
 
 describe.each(DRIVERS)('a savepoint that is left open, %s', (driver) => {
-  test('inside another one takes that with it, and the transaction goes on', async () => {
+  test('fails the savepoint around it, and the transaction goes on', async () => {
     const { lockstep } = bench.open(driver)
     const ended = signal()
     let stray: Promise<unknown> | undefined

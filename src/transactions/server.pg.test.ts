@@ -31,7 +31,7 @@ async function advisoryWaiters(): Promise<number> {
   return rows[0]?.n ?? 0
 }
 
-test('a server whose default is another isolation level still gets READ COMMITTED', async () => {
+test('runs at READ COMMITTED whatever the default of the server', async () => {
   const strict = lockstep({ options: '-c default_transaction_isolation=repeatable\\ read' })
   const letGo = await holding(lockstep(), key`Item:${1}`)
   const waiting = strict.transaction({ lock: key`Item:${1}` }, async (tx) => {
@@ -46,7 +46,7 @@ test('a server whose default is another isolation level still gets READ COMMITTE
   expect(await waiting).toEqual({ n: 1, level: 'read committed' })
 })
 
-test('somebody who waits does not hold up CREATE INDEX CONCURRENTLY for longer than a slice', async () => {
+test('does not block CREATE INDEX CONCURRENTLY for longer than a slice', async () => {
   const letGo = await holding(lockstep(), key`Item:${2}`)
   const waiting = lockstep().transaction({ lock: key`Item:${2}` }, () => Promise.resolve('granted'))
   while ((await advisoryWaiters()) === 0) await turn()
@@ -56,7 +56,7 @@ test('somebody who waits does not hold up CREATE INDEX CONCURRENTLY for longer t
   expect(await waiting).toBe('granted')
 })
 
-test('a pool of one connection can hold a lock, wait for one, and time out', async () => {
+test('holds a lock, waits and times out with a pool of one', async () => {
   const single = lockstep({ max: 1 })
   await single.transaction({ lock: key`Item:${3}` }, (tx) => tx.query('SELECT 1'))
   const letGo = await holding(lockstep(), key`Item:${3}`)
@@ -74,15 +74,13 @@ test('a pool of one connection can hold a lock, wait for one, and time out', asy
   expect(await strict).toBe('granted')
 })
 
-test('several contended keys share one waitMs', async () => {
+test('shares one waitMs among several contended keys', async () => {
   const keys = [key`Item:${4}`, key`Item:${5}`, key`Item:${6}`]
   const caller = lockstep()
   const ends = await Promise.all(keys.map((each) => holding(lockstep(), each)))
   const waitMs = 2000
   const startedAt = performance.now()
-  const waiting = caller
-    .transaction({ lock: keys, waitMs }, () => Promise.resolve())
-    .catch((error: unknown) => error)
+  const waiting = caller.transaction({ lock: keys, waitMs }, () => Promise.resolve()).catch((error: unknown) => error)
   // One after the other becomes free in the order in which they are taken; the last one never does.
   const inOrder = keys
     .map((each, index) => ({ id: caller.lockId(each), end: ends[index] }))
@@ -97,7 +95,7 @@ test('several contended keys share one waitMs', async () => {
   await inOrder[2]?.end?.()
 })
 
-test('plain SQL takes part with lock_id()', async () => {
+test('excludes plain SQL that locks lock_id()', async () => {
   const library = lockstep()
   const client = await admin.connect()
   try {

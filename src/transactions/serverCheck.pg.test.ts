@@ -48,7 +48,7 @@ async function withPool<T>(
 beforeEach(() => admin.query('DELETE FROM lockstep.lock_trials'))
 
 describe('a pool that is busy', () => {
-  test('does not stop a start, and the locks are tried with two connections when it has them', async () => {
+  test('does not stop a start, and is tried with two connections later', async () => {
     await using proxy = await direct()
     await withPool(proxy.url(database.url), 2, async (pool, lockstep) => {
       const taken = await pool.connect()
@@ -69,7 +69,7 @@ describe('a pool that is busy', () => {
     })
   })
 
-  test('has all its connections with callers of join(): they are not kept waiting', async () => {
+  test('does not make callers of join() wait', async () => {
     await using proxy = await direct()
     await withPool(proxy.url(database.url), 1, async (pool, lockstep) => {
       const client = await pool.connect()
@@ -81,7 +81,7 @@ describe('a pool that is busy', () => {
   })
 })
 
-test('join() is refused where locks do nothing', async () => {
+test('rejects join() where locks do nothing', async () => {
   await using stub = await startIneffectiveLocks(database.url)
   await withPool(stub.url(database.url), 3, async (pool, lockstep) => {
     const client = await pool.connect()
@@ -92,7 +92,7 @@ test('join() is refused where locks do nothing', async () => {
   })
 })
 
-test('a first connection that is lost while the second asks shows nothing: the call is made again', async () => {
+test('repeats the trial when its first connection is lost', async () => {
   await using proxy = await direct()
   await withPool(proxy.url(database.url), 2, async (_, lockstep) => {
     const askers: ProxyConnection[] = []
@@ -118,7 +118,7 @@ test('a first connection that is lost while the second asks shows nothing: the c
   })
 })
 
-test('a role that may not read the trials tries in every process', async () => {
+test('tries in every process for a role that cannot read the trials', async () => {
   const role = `app_${database.name}`
   await admin.query(`CREATE ROLE ${role} LOGIN NOSUPERUSER`)
   try {
@@ -137,7 +137,7 @@ test('a role that may not read the trials tries in every process', async () => {
   }
 })
 
-test('a worker of a Citus cluster is refused, its coordinator is not', async () => {
+test('rejects a worker of a Citus cluster, but not its coordinator', async () => {
   await using proxy = await direct()
   const client = await admin.connect()
   try {
@@ -157,7 +157,7 @@ test('a worker of a Citus cluster is refused, its coordinator is not', async () 
   }
 })
 
-test('an incarnation that had ended and comes back is another server: the locks are tried again', async () => {
+test('tries again when an earlier server epoch comes back', async () => {
   await using proxy = await direct()
   let trialsMade = 0
   proxy.onClientData((chunk) => {
@@ -218,7 +218,7 @@ async function startBalancer(
   }
 }
 
-test('connections that reach different servers are found: at the start, and when it happens later', async () => {
+test('finds connections to different servers, at the start and later', async () => {
   await using one = await startPostgres()
   await using other = await startPostgres()
   for (const server of [one, other]) await withPool(server.url(), 2, (_, lockstep) => lockstep.migrate())

@@ -46,7 +46,7 @@ const codesOf = (ended: readonly PromiseSettledResult<unknown>[]): unknown[] =>
 
 describe.each(DRIVERS)('%s', (driver) => {
   describe.each(['serializable', 'repeatable read'] as const)('%s', (isolation) => {
-    test('readers under the shared lock and writers under the exclusive one never fail', async () => {
+    test('never fails readers with the shared and writers with the exclusive lock', async () => {
       const processes = [bench.open(driver, { max: 8 }), bench.open(driver, { max: 8 })]
       const ended = await Promise.allSettled(
         Array.from({ length: 40 }, (_, n) => {
@@ -67,7 +67,7 @@ describe.each(DRIVERS)('%s', (driver) => {
       expect(rows).toEqual([{ rate: 10 }, { rate: 10 }])
     })
 
-    test('two holders of the shared lock that write the same row: one fails', async () => {
+    test('fails one of two shared holders that write the same row', async () => {
       const { lockstep } = bench.open(driver)
       const ended = await sideBySide(lockstep, { lockShared: RATES, isolation, retry: false }, (tx) =>
         tx.query('UPDATE rates SET rate = rate + 1 WHERE id = 1'),
@@ -75,7 +75,7 @@ describe.each(DRIVERS)('%s', (driver) => {
       expect(codesOf(ended)).toEqual(['40001'])
     })
 
-    test('the same two under the exclusive lock: none fails', async () => {
+    test('fails none of them with the exclusive lock', async () => {
       const { lockstep } = bench.open(driver)
       const options: TransactionOptions = { lock: RATES, isolation, retry: false }
       const add = (): Promise<void> =>
@@ -87,7 +87,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     })
   })
 
-  test('a holder of the shared lock that writes what another one read: SERIALIZABLE fails one of them', async () => {
+  test('fails one of two shared holders on a read-write conflict at SERIALIZABLE', async () => {
     const { lockstep } = bench.open(driver)
     const skew = (tx: Transaction, place: 1 | 2): Promise<unknown> =>
       tx.query('UPDATE rates SET rate = rate + 1 WHERE id = $1', [place])
@@ -99,7 +99,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     }
   })
 
-  test('whose attempts are all used up is told that shared holders run side by side', async () => {
+  test('explains in the error that shared holders run side by side', async () => {
     const { lockstep } = bench.open(driver)
     const options: TransactionOptions = { lockShared: RATES, isolation: 'serializable', retry: { attempts: 2 } }
     const error = await failureOf(
@@ -114,7 +114,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     expect((error as RetriesExhaustedError).advice).toContain('`lock` in place of `lockShared`')
   })
 
-  test('with retry, all of them come through', async () => {
+  test('completes all shared holders with retry', async () => {
     const { lockstep } = bench.open(driver, { max: 8 })
     let retries = 0
     const stop = on('transaction.retried', () => void retries++)

@@ -9,7 +9,7 @@ const LOCK = key`Slow:${1}`
 const nothing = (): Promise<void> => Promise.resolve()
 
 describe.each(DRIVERS)('slow waits, %s', (driver) => {
-  test('at the server: told while it lasts, with the key, the time and the holder', async () => {
+  test('are reported at the server while they last, with key, time and holder', async () => {
     const events: EventMessage<'lock.slow'>[] = []
     bench.cleanUp(on('lock.slow', (event) => events.push(event)))
     // Long enough to have come to the server by then, on a busy machine too.
@@ -39,7 +39,7 @@ describe.each(DRIVERS)('slow waits, %s', (driver) => {
     await Promise.all([holding, waiting])
   })
 
-  test('in this process: the callers ahead are the holder', async () => {
+  test('are reported in this process, with the callers ahead as the holder', async () => {
     const events: EventMessage<'lock.slow'>[] = []
     // The first one may be slow as well, with connecting.
     bench.cleanUp(on('lock.slow', (event) => void (event.waitedFor === 'process' && events.push(event))))
@@ -55,7 +55,7 @@ describe.each(DRIVERS)('slow waits, %s', (driver) => {
     await Promise.all(callers)
   })
 
-  test('a wait that is over before is not slow', async () => {
+  test('are not reported when they end before', async () => {
     const events: unknown[] = []
     bench.cleanUp(on('lock.slow', (event) => events.push(event)))
     const { lockstep } = bench.open(driver, { slowWaitMs: 60_000 })

@@ -44,11 +44,11 @@ describe('scanStatements', () => {
     ['SELECT $x$; COMMIT', ['select']],
     ['SELECT "x; COMMIT', ['select']],
     [`SELECT E'x; COMMIT\\`, ['select']],
-  ])('%j has the statements %j', (text, expected) => {
+  ])('splits %j into %j', (text, expected) => {
     expect(firsts(text)).toEqual(expected)
   })
 
-  test('words are in lower case, strings and quoted names are told apart from them', () => {
+  test('lowers words, and keeps strings and quoted names apart', () => {
     expect(scanStatements(`ROLLBACK /**/ TO "My""Own" 'x'`)).toEqual([['rollback', 'to', '"My"Own', `'`]])
   })
 
@@ -83,7 +83,7 @@ describe('scanStatements', () => {
     )
   })
 
-  test('no text makes it hang or throw, and none has more statements than semicolons plus one', () => {
+  test('never hangs or throws', () => {
     const signs = fc.constantFrom(
       `'`,
       '"',
@@ -114,7 +114,7 @@ describe('scanStatements', () => {
     )
   })
 
-  test('a long text is read', () => {
+  test('reads a long text', () => {
     const long = `INSERT INTO t VALUES ${`('it''s'),`.repeat(200_000)} ('x'); COMMIT`
     expect(firsts(long)).toEqual(['insert', 'commit'])
   })
@@ -128,6 +128,6 @@ test.each([
   ['', ''],
   ['-- only a comment', ''],
   ['\u00a0COMMIT', ''],
-])('the first word of %j is %j', (text, word) => {
+])('reads the first word of %j as %j', (text, word) => {
   expect(firstWord(text)).toBe(word)
 })

@@ -12,7 +12,7 @@ let number = 0
 describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
   const open = (): ReturnType<typeof bench.open>['lockstep'] => bench.open(driver, { strategy: 'table' }).lockstep
 
-  test('excludes like the other, without an advisory lock; new keys are no contention', async () => {
+  test('excludes without an advisory lock', async () => {
     const [one, other, lock] = [open(), open(), key`Row:${++number}`]
     const contended: unknown[] = []
     const stop = on('lock.contended', (event) => contended.push(event))
@@ -33,7 +33,7 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
     stop()
   })
 
-  test('of sixteen clients nobody loses an update, on a key that is new to all of them', async () => {
+  test('loses no update of sixteen clients on a new key', async () => {
     const lock = key`Row:${++number}`
     await bench.admin.query(`CREATE TABLE IF NOT EXISTS counter (id text PRIMARY KEY, value int)`)
     await bench.admin.query('INSERT INTO counter VALUES ($1, 0)', [lock])
@@ -52,7 +52,7 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
     expect(rows).toEqual([{ value: 80 }])
   })
 
-  test('several keys in opposite orders do not deadlock', async () => {
+  test('does not deadlock on several keys in opposite orders', async () => {
     const [a, b] = [key`Row:${++number}`, key`Row:${++number}`]
     const [one, other] = [open(), open()]
     const rounds = Array.from({ length: 20 }, (_, round) => [
@@ -62,7 +62,7 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
     await Promise.all(rounds.flat())
   })
 
-  test('shared and exclusive', async () => {
+  test('supports shared and exclusive locks', async () => {
     const [one, other, lock] = [open(), open(), key`Row:${++number}`]
     // The first one makes the row, and has it to itself until it commits.
     await one.transaction({ lockShared: lock }, nothing)
@@ -78,13 +78,13 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
     await holding
   })
 
-  test('what was locked by somebody who rolled back can be locked', async () => {
+  test('locks a key again after a rollback', async () => {
     const [one, other, lock] = [open(), open(), key`Row:${++number}`]
     await failureOf(one.transaction({ lock }, () => Promise.reject(new Error('no'))))
     await other.transaction({ lock, waitMs: 0 }, nothing)
   })
 
-  test('a wait can be aborted, and nothing is left', async () => {
+  test('leaves nothing after an aborted wait', async () => {
     const [one, other, lock] = [open(), open(), key`Row:${++number}`]
     const [held, letGo] = [signal(), signal()]
     const holding = one.transaction({ lock }, async () => {
@@ -109,14 +109,11 @@ describe.each(DRIVERS)("strategy 'table', %s", (driver) => {
     await holding
   })
 
-  test.each(['repeatable read', 'serializable'] as const)(
-    '%s with a lock is refused, without one it is not',
-    async (isolation) => {
-      const lockstep = open()
-      const refused = await failureOf(lockstep.transaction({ lock: key`Row:${1}`, isolation }, nothing))
-      expect(refused).toBeInstanceOf(StrategyUnsupportedError)
-      expect(refused).toMatchObject({ code: 'LOCKSTEP_STRATEGY_UNSUPPORTED', keys: ['Row:1'] })
-      await lockstep.transaction({ isolation }, nothing)
-    },
-  )
+  test.each(['repeatable read', 'serializable'] as const)('rejects a lock at %s', async (isolation) => {
+    const lockstep = open()
+    const refused = await failureOf(lockstep.transaction({ lock: key`Row:${1}`, isolation }, nothing))
+    expect(refused).toBeInstanceOf(StrategyUnsupportedError)
+    expect(refused).toMatchObject({ code: 'LOCKSTEP_STRATEGY_UNSUPPORTED', keys: ['Row:1'] })
+    await lockstep.transaction({ isolation }, nothing)
+  })
 })

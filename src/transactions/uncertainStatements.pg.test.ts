@@ -47,7 +47,7 @@ describe('a client-side timeout that the function catches, pg', () => {
       },
     ],
   ]
-  test.each(ways)('%s: nothing is committed, and the error names it', async (_, run) => {
+  test.each(ways)('commits nothing, and names it in the error: %s', async (_, run) => {
     const lockstep = impatient()
     const swallowing = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'before')
@@ -64,7 +64,7 @@ describe('a client-side timeout that the function catches, pg', () => {
     expect(await bench.notes()).toEqual([])
   })
 
-  test('with query_timeout on the whole pool, tx.query() included', async () => {
+  test('commits nothing with query_timeout on the whole pool', async () => {
     const pool = new pg.Pool({ connectionString: bench.url, max: 2, query_timeout: 400 })
     const lockstep = new Lockstep(pool, { silenceMs: 5000 })
     bench.cleanUp(() => lockstep.close().then(() => pool.end()))
@@ -89,7 +89,7 @@ describe('a client-side timeout that the function catches, pg', () => {
     expect(await bench.notes()).toEqual([])
   })
 
-  test('where the function lets it out, that is the error, and the lock is free', async () => {
+  test('is the error when the function does not catch it, and frees the lock', async () => {
     const lockstep = impatient()
     const failing = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'before')
@@ -105,7 +105,7 @@ describe('a client-side timeout that the function catches, pg', () => {
 })
 
 describe('an answer that the driver cannot read', () => {
-  test('pg: the statement was executed, so nothing is committed', async () => {
+  test('commits nothing, pg', async () => {
     const lockstep = impatient()
     const swallowing = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const types = {
@@ -123,7 +123,7 @@ describe('an answer that the driver cannot read', () => {
     expect(await bench.notes()).toEqual([])
   })
 
-  test.each(['tx.query()', 'tx.client'])('postgres.js, %s: nothing is committed', async (by) => {
+  test.each(['tx.query()', 'tx.client'])('commits nothing, postgres.js, %s', async (by) => {
     const unreadable = {
       to: 25,
       from: [25],
@@ -161,7 +161,7 @@ describe.each(DRIVERS)('a statement that was never sent, %s', (driver) => {
           ['a circular object', circular],
         ]
 
-  test.each(unwritable)('%s among its values: the transaction goes on', async (_, value) => {
+  test.each(unwritable)('lets the transaction go on: %s', async (_, value) => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       await note(tx, 'before')
@@ -174,7 +174,7 @@ describe.each(DRIVERS)('a statement that was never sent, %s', (driver) => {
   })
 })
 
-test('postgres.js: a statement that is rejected with the error of the one after it was sent, and nothing is committed', async () => {
+test('commits nothing when a statement is rejected with the error of the next one, postgres.js', async () => {
   const { lockstep } = bench.open('postgres.js')
   const swallowing = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
     const sql = tx.client as unknown as postgres.Sql

@@ -25,7 +25,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     ['/* orm */ BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE', 'COMMIT AND NO CHAIN'],
     ['BEGIN TRANSACTION ISOLATION LEVEL READ UNCOMMITTED', 'END TRANSACTION'],
     ['BEGIN NOT DEFERRABLE', '-- done\nCOMMIT'],
-  ])('%s … %s is a savepoint: the lock stays held, and the outer rollback undoes it', async (begin, commit) => {
+  ])('%s … %s are savepoints of the outer transaction', async (begin, commit) => {
     const { lockstep } = bench.open(driver)
     for (const fails of [false, true]) {
       const outer = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -46,7 +46,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
   })
 
   test.each(['ROLLBACK', 'abort;', 'ROLLBACK WORK AND NO CHAIN'])(
-    '%s undoes what was begun, and nothing else',
+    'roll back only what was begun with %s',
     async (rollback) => {
       const { lockstep } = bench.open(driver)
       await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -76,7 +76,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await bench.notes()).toEqual(['1', '2', '3'])
   })
 
-  test('a failed statement whose error was caught fails COMMIT, and the ROLLBACK after it does nothing', async () => {
+  test('fail COMMIT after a caught error', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -97,7 +97,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept', 'kept too'])
   })
 
-  test('one that is left open takes the transaction with it', async () => {
+  test('fail the transaction when left open', async () => {
     const { lockstep } = bench.open(driver, { max: 1 })
     const leaving = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -109,7 +109,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await lockstep.transaction({ lock: 'Order:1' }, async () => 'free')).toBe('free')
   })
 
-  test('READ ONLY holds until its end, and no longer', async () => {
+  test('keep READ ONLY until their end', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -152,7 +152,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     `BEGIN; INSERT INTO notes VALUES ('hidden'); COMMIT`,
     `SELECT '; --'; /* ' */ COMMIT`,
   ]
-  test.each(refused)('%s is refused before it is sent', async (text) => {
+  test.each(refused)('reject %s before it is sent', async (text) => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -166,7 +166,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await bench.notes()).toEqual(['after', 'before'])
   })
 
-  test('AND CHAIN is refused also for what was begun there', async () => {
+  test('reject AND CHAIN', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -179,7 +179,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('at another level BEGIN with that level is accepted', async () => {
+  test('accept BEGIN with the level of the transaction', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1', isolation: 'serializable' }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -194,7 +194,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test("savepoints of the caller's own stay theirs; those of Lockstep cannot be named", async () => {
+  test('accept savepoints of the caller, and reject those of Lockstep', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -221,7 +221,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('several statements in one text are sent, where none of them ends anything', async () => {
+  test('accept several statements in one text without control statements', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -234,7 +234,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await bench.notes()).toEqual(['COMMIT; ROLLBACK'])
   })
 
-  test('inside a tx.savepoint() it belongs to that', async () => {
+  test('belong to the tx.savepoint() around them', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const failing = tx.savepoint(async (inner) => {
@@ -250,7 +250,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('in a joined transaction it is the same: COMMIT is for the client on which BEGIN was sent', async () => {
+  test('work in a joined transaction', async () => {
     const caller = bench.open(driver)
     await caller.begin('', async (given) => {
       const tx = await caller.lockstep.join(given, { lock: 'Order:1' })
@@ -264,7 +264,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('a conflict of a statement on the client is retried, also where its error was caught', async () => {
+  test('are retried after a conflict, even if it was caught', async () => {
     const { lockstep } = bench.open(driver)
     let runs = 0
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -278,7 +278,7 @@ describe.each(DRIVERS)('transactions on tx.client, %s', (driver) => {
 })
 
 describe.each(DRIVERS)('several clients of one transaction, %s', (driver) => {
-  test('BEGIN on one makes the others wait for their turn, and a failure of one is its own', async () => {
+  test('run one after the other, and fail separately', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const pool = ofTransaction(driver, tx)
@@ -302,7 +302,7 @@ describe.each(DRIVERS)('several clients of one transaction, %s', (driver) => {
     expect(await bench.notes()).toEqual(['a', 'a again', 'c', 'c again', 'plain'])
   })
 
-  test('a client that waits keeps the order of its own statements', async () => {
+  test('keep the order of their own statements while they wait', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const pool = ofTransaction(driver, tx)
@@ -319,7 +319,7 @@ describe.each(DRIVERS)('several clients of one transaction, %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept', 'one'])
   })
 
-  test('one that waits for what waits for it is refused when the wait of the transaction ends', async () => {
+  test('are rejected when each waits for the other', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1', waitMs: 1000 }, async (tx) => {
       const client = ofTransaction(driver, tx)
@@ -333,7 +333,7 @@ describe.each(DRIVERS)('several clients of one transaction, %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('release() rolls back what was begun, and the client is good for nothing more', async () => {
+  test('are rolled back and unusable after release()', async () => {
     const { lockstep } = bench.open(driver)
     let late: AnyClient | undefined
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
@@ -356,7 +356,7 @@ describe.each(DRIVERS)('several clients of one transaction, %s', (driver) => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('a statement that waits when its client is released is refused', async () => {
+  test('reject a waiting statement when released', async () => {
     const { lockstep } = bench.open(driver)
     await lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const pool = ofTransaction(driver, tx)
