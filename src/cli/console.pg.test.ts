@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import pg from 'pg'
-import { afterAll, afterEach, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, expect, test } from 'vitest'
 import { nodeArguments } from '../../tools/server/nodeArguments.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
@@ -16,8 +16,6 @@ afterAll(() => pool.end())
 await new Lockstep(pool).migrate()
 
 // Each starts programs, which takes seconds on a busy machine.
-vi.setConfig({ testTimeout: 60_000 })
-
 const running = new Set<ReturnType<typeof spawn>>()
 afterEach(() => {
   for (const child of running) child.kill('SIGKILL')

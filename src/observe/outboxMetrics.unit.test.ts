@@ -210,7 +210,7 @@ describe('the lag, which the database is asked for', () => {
     expect(await Promise.all(reads)).toEqual([[], []])
     expect(await gauge('lag_seconds')).toEqual([])
     expect(asked).toBe(1)
-  }, 60_000)
+  })
 
   test('is not asked for without the outbox, nor after the end', async () => {
     let asked = 0

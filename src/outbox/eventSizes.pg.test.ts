@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { EventInvalidError, InvalidOptionError, type Lockstep, type OutboxEvent, ReplayStoppedError } from '../index.ts'
@@ -6,8 +6,6 @@ import { EventInvalidError, InvalidOptionError, type Lockstep, type OutboxEvent,
 /** Every event has a payload of a bounded size, and every read has a bounded size. */
 
 // A busy machine takes its time.
-vi.setConfig({ testTimeout: 180_000 })
-
 const bench = await testBench()
 const DEFAULT_LIMIT = 1_000_000
 /** What one read of the server may have, and the event with which it got there. */

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { testBench } from '../../tools/server/testing/workbench.ts'
 
 /**
@@ -8,8 +8,6 @@ import { testBench } from '../../tools/server/testing/workbench.ts'
  */
 
 // A busy machine takes its time.
-vi.setConfig({ testTimeout: 180_000 })
-
 const bench = await testBench()
 const ROUNDS = 12
 const EVENTS = 1500

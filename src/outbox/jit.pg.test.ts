@@ -29,7 +29,7 @@ describe.skipIf(!isThere)('on a server with LLVM', () => {
     lockstep = new Lockstep(pool)
     await pool.query('CREATE EXTENSION pg_stat_statements')
     await lockstep.migrate()
-  }, 120_000)
+  })
 
   afterAll(async () => {
     await lockstep?.close()
@@ -85,5 +85,5 @@ describe.skipIf(!isThere)('on a server with LLVM', () => {
     if (event !== undefined) await lockstep.transaction({}, (tx) => lockstep.inbox.consumer('c').accept(tx, event))
     await lockstep.outbox.removeDispatcher('default', { reason: 'a test' })
     expect(await compiled()).toEqual([])
-  }, 120_000)
+  })
 })

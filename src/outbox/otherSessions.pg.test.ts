@@ -76,7 +76,7 @@ test('does not block retention or VACUUM when its process is stopped during a re
   await eventually(() => new Set(second.delivered).size === 80)
   await eventually(async () => (await lockstep.outbox.retain({ olderThanMs: 0, rotateMs: 0 })).dropped > 0)
   expect((await bench.admin.query(stuck)).rowCount).toBe(1)
-}, 120_000)
+})
 
 test('empties segments when a long reader has ended', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
@@ -246,7 +246,7 @@ describe('while a session holds an old snapshot', () => {
     )
     expect(run.delivered).toHaveLength(count)
     expect((await entriesRead('outbox_parked_events_pkey')) - before).toBeLessThan(10 * count)
-  }, 120_000)
+  })
 
   test('moves a cursor at a constant cost', async () => {
     await bench.open('pg').lockstep.transaction({}, async () => undefined)
@@ -270,5 +270,5 @@ describe('while a session holds an old snapshot', () => {
     expect(last).toEqual([{ version: moves + 1 }])
     await eventually(async () => (await entriesRead('outbox_cursors_pkey')) > before + moves)
     expect((await entriesRead('outbox_cursors_pkey')) - before).toBeLessThan(7 * moves)
-  }, 120_000)
+  })
 })

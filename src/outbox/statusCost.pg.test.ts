@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { beforeEach, describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { testBench } from '../../tools/server/testing/workbench.ts'
 import type { Lockstep } from '../index.ts'
@@ -6,8 +6,6 @@ import type { Lockstep } from '../index.ts'
 /** `status()` costs the same however far behind a dispatcher is. Counted in pages, which do not depend on how busy the machine is. */
 
 // A busy machine takes its time.
-vi.setConfig({ testTimeout: 180_000 })
-
 const bench = await testBench()
 let number = 0
 let name: string

@@ -21,7 +21,7 @@ describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
     server = await startRabbit({ maxMessageBytes: SERVER_BYTES })
     admin = await connect(server.url)
     channel = await admin.createChannel()
-  }, 60_000)
+  })
   afterEach(async () => {
     for (const sink of opened.splice(0)) await sink.close?.()
   })
