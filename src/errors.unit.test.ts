@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import * as errors from './errors.ts'
 
-test('every error states the name of its class, which a minifier would shorten', () => {
+test('states the class name in every error', () => {
   const source = readFileSync(new URL('errors.ts', import.meta.url), 'utf8')
   const stated = [
     ...source.matchAll(/^export class (\w+) extends LockstepError \{\n {2}override readonly name = '(\w+)'$/gm),

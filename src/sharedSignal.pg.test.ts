@@ -42,14 +42,14 @@ async function expectOneListener(
   expect(warnings.map(({ message }) => message)).toEqual([])
 }
 
-test('transactions in the queue of one key share a listener', async () => {
+test('shares a listener among transactions in the queue of one key', async () => {
   const { lockstep } = bench.open('pg')
   const release = await holding(lockstep, key`Shared:${1}`)
   await expectOneListener((_, signal) => lockstep.transaction({ lock: key`Shared:${1}`, signal }, nextTurn), nextTurn)
   await release()
 })
 
-test('transactions that wait for a connection share a listener', async () => {
+test('shares a listener among transactions that wait for a connection', async () => {
   const { lockstep } = bench.open('pg', { max: 1 })
   const release = await holding(lockstep, key`Shared:${2}`)
   await expectOneListener(
@@ -59,7 +59,7 @@ test('transactions that wait for a connection share a listener', async () => {
   await release()
 })
 
-test('transactions that wait at the server share a listener', async () => {
+test('shares a listener among transactions that wait at the server', async () => {
   const holder = bench.open('pg').lockstep
   const { lockstep } = bench.open('pg', { max: 8 })
   const release = await holding(holder, key`Shared:${3}`)
@@ -70,7 +70,7 @@ test('transactions that wait at the server share a listener', async () => {
   await release()
 })
 
-test('callers that wait for leases share a listener', async () => {
+test('shares a listener among callers that wait for leases', async () => {
   const { lockstep } = bench.open('pg')
   const leases = await Promise.all(
     Array.from({ length: MANY }, (_, number) => lockstep.leases.acquire(key`Job:${number}`)),
@@ -82,7 +82,7 @@ test('callers that wait for leases share a listener', async () => {
   await Promise.all(leases.map((lease) => lease.release()))
 })
 
-test('combined calls of many keys share a listener', async () => {
+test('shares a listener among combined calls of many keys', async () => {
   const { lockstep } = bench.open('pg', { max: 1 })
   const release = await holding(lockstep, key`Shared:${4}`)
   const deposit = lockstep.combine({
@@ -93,7 +93,7 @@ test('combined calls of many keys share a listener', async () => {
   await release()
 })
 
-test('ten thousand transactions leave nothing on a signal that lives as long as the program', async () => {
+test('leaves nothing on a long-lived signal after ten thousand transactions', async () => {
   const { lockstep } = bench.open('pg')
   const { signal } = new AbortController()
   let most = 0

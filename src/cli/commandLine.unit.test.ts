@@ -15,7 +15,7 @@ function complaint(line: string): string {
 }
 
 describe('a command line', () => {
-  test('has its options before or after the command', () => {
+  test('accepts options before or after the command', () => {
     for (const line of ['--url postgres://a/b --json doctor', 'doctor --json --url=postgres://a/b']) {
       const { command, call } = parseCommandLine(line.split(' '), commands)
       expect(command?.name).toBe('doctor')
@@ -58,7 +58,7 @@ describe('a command line', () => {
     expect(complaint(line)).toContain(expected)
   })
 
-  test('that asks for help or the version gets it, whatever else is on it', () => {
+  test('shows help or the version, whatever else it has', () => {
     expect(parseCommandLine(['--help'], commands)).toMatchObject({ command: undefined, asks: 'help' })
     expect(parseCommandLine(['migrate', '--bogus', '--help'], commands)).toMatchObject({ asks: 'help' })
     expect(parseCommandLine(['doctor', '-h'], commands)).toMatchObject({ command: { name: 'doctor' }, asks: 'help' })
@@ -66,7 +66,7 @@ describe('a command line', () => {
   })
 })
 
-test('a line without a command means the status, with its options', () => {
+test('means the status without a command', () => {
   expect(parseCommandLine([], commands)).toMatchObject({ command: { name: 'status' }, implied: true, asks: undefined })
   const line = parseCommandLine(['--url', 'postgres://a/b', '--watch', '--json'], commands)
   expect(line).toMatchObject({ command: { name: 'status' }, implied: true })
@@ -74,7 +74,7 @@ test('a line without a command means the status, with its options', () => {
   expect(parseCommandLine(['status'], commands).implied).toBe(false)
 })
 
-test('the nearest word is a small slip away, or none', () => {
+test('suggests the nearest word, or none', () => {
   expect(nearest('docter', ['migrate', 'doctor'])).toBe('doctor')
   expect(nearest('fish', ['bash', 'zsh'])).toBeUndefined()
   expect(nearest('x', ['doctor'])).toBeUndefined()

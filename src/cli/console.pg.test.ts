@@ -50,7 +50,7 @@ function start(args: readonly string[], env: Readonly<Record<string, string>> = 
   return { child, said, firstLine, ended }
 }
 
-test('it tells its address, serves the page’s requests, and Ctrl-C ends it at once, also while somebody looks', async () => {
+test('prints its address, serves the page, and ends on Ctrl-C, also with viewers', async () => {
   const { child, said, firstLine, ended } = start(['--port', '0', '--operator', '--json'])
   const told = JSON.parse(await firstLine) as { address: string; madeToken: string }
   expect(told).toEqual({
@@ -76,7 +76,7 @@ test('it tells its address, serves the page’s requests, and Ctrl-C ends it at 
   expect(said.stdout.trim().split('\n')).toHaveLength(1)
 })
 
-test('for people it says what it may, and how it is ended', async () => {
+test('prints its mode and how to end it', async () => {
   const { child, said, firstLine, ended } = start(['--port', '0', '--host', 'localhost'])
   expect(await firstLine).toMatch(/^The console is at http:\/\/localhost:\d+\/$/)
   await expect.poll(() => said.stdout).toContain('It may only look. Ctrl-C ends it.')
@@ -84,7 +84,7 @@ test('for people it says what it may, and how it is ended', async () => {
   expect(await ended).toBe(0)
 })
 
-test('beyond this machine it needs a token', async () => {
+test('requires a token beyond this machine', async () => {
   const { said, ended } = start(['--port', '0', '--host', '0.0.0.0'], { LOCKSTEP_CONSOLE_TOKEN: '' })
   expect(await ended).toBe(2)
   expect(said.stdout).toBe('')
@@ -95,7 +95,7 @@ test('beyond this machine it needs a token', async () => {
   expect(short.said.stderr).not.toContain('"short"')
 })
 
-test('with a token it is there for others, too', async () => {
+test('listens for other machines with a token', async () => {
   const guarded = start(['--port', '0', '--host', '0.0.0.0', '--json'], { LOCKSTEP_CONSOLE_TOKEN: TOKEN })
   const { address } = JSON.parse(await guarded.firstLine) as { address: string }
   const place = new URL('api/session', address)
@@ -105,7 +105,7 @@ test('with a token it is there for others, too', async () => {
   expect(await guarded.ended).toBe(0)
 })
 
-test('what is wrong is told before anything is served', async () => {
+test('reports mistakes before it serves anything', async () => {
   const taken = createServer()
   await new Promise<void>((resolve) => void taken.listen(0, '127.0.0.1', resolve))
   const { port } = taken.address() as { port: number }

@@ -93,7 +93,7 @@ function isThere(pid: number): boolean {
 
 // With fsync, a data directory takes some seconds on a machine that is busy.
 
-test('a database with the schema and a console; Ctrl-C ends all of it, and the data is there the next time', async () => {
+test('starts a database and a console, ends on Ctrl-C, and keeps the data', async () => {
   await furnish()
   const first = start('--port', '0', '--json')
   const here = await started(first)
@@ -121,7 +121,7 @@ test('a database with the schema and a console; Ctrl-C ends all of it, and the d
   expect(await ask(again.url, `SELECT to_regclass('mine')::text AS mine`)).toEqual([{ mine: 'mine' }])
 })
 
-test('killed, it leaves no server behind', async () => {
+test('leaves no server behind when it is killed', async () => {
   await furnish()
   const child = start('--port', '0', '--json', '--data', 'elsewhere/database')
   const here = await started(child)
@@ -133,7 +133,7 @@ test('killed, it leaves no server behind', async () => {
   await expect.poll(() => isThere(postmaster)).toBe(false)
 })
 
-test('what is in the way is told before anything is started', async () => {
+test('reports conflicts before it starts anything', async () => {
   const bare = await failed(start('--port', '0'))
   expect(bare.code).toBe(1)
   expect(bare.stderr).toContain(`Neither pg nor postgres is installed in ${directory}.`)

@@ -47,7 +47,7 @@ async function firstCall(url: string, max = 3): Promise<unknown> {
 }
 
 describe.each(DRIVERS)('with %s', (driver) => {
-  test('a direct connection: locks exclude', async () => {
+  test('passes a direct connection', async () => {
     const { code, failed, findings } = await doctor(driver, database.url)
     expect({ code, failed }).toEqual({ code: 0, failed: [] })
     expect(findings.get('locks')).toMatchObject({
@@ -57,7 +57,7 @@ describe.each(DRIVERS)('with %s', (driver) => {
     expect(await firstCall(database.url)).toBe('inside')
   })
 
-  test('a server whose locks do nothing: fails', async () => {
+  test('fails a server whose locks do nothing', async () => {
     await using stub = await startIneffectiveLocks(database.url)
     const { code, failed, findings } = await doctor(driver, stub.url(database.url))
     expect({ code, failed }).toEqual({ code: 1, failed: ['locks'] })
@@ -68,7 +68,7 @@ describe.each(DRIVERS)('with %s', (driver) => {
   })
 
   describe.skipIf(!pgBouncerAvailable())('PgBouncer', () => {
-    test('in transaction mode: locks exclude', async () => {
+    test('passes in transaction mode', async () => {
       const url = database.pooledUrl ?? ''
       const { code, failed, findings } = await doctor(driver, url)
       expect({ code, failed }).toEqual({ code: 0, failed: [] })
@@ -77,7 +77,7 @@ describe.each(DRIVERS)('with %s', (driver) => {
       expect(await firstCall(url)).toBe('inside')
     })
 
-    test('in session mode: locks exclude', async () => {
+    test('passes in session mode', async () => {
       await using bouncer = await startBouncer('session')
       const { failed, findings } = await doctor(driver, bouncer.url(database.name))
       expect(failed).toEqual([])
@@ -85,13 +85,13 @@ describe.each(DRIVERS)('with %s', (driver) => {
       expect(await firstCall(bouncer.url(database.name))).toBe('inside')
     })
 
-    test('in transaction mode with one connection to the server: what can be tried is', async () => {
+    test('tries what it can in transaction mode with one connection', async () => {
       await using bouncer = await startBouncer('transaction', 1)
       expect((await doctor(driver, bouncer.url(database.name))).findings.get('locks')).toMatchObject({ level: 'warn' })
       expect(await firstCall(bouncer.url(database.name))).toBe('inside')
     })
 
-    test('in statement mode: fails, and so does the first call', async () => {
+    test('fails in statement mode, and so does the first call', async () => {
       await using bouncer = await startBouncer('statement')
       const { code, failed, findings } = await doctor(driver, bouncer.url(database.name))
       expect({ code, failed }).toEqual({ code: 1, failed: ['locks', 'pooler'] })
@@ -128,7 +128,7 @@ describe.skipIf(missingOfBalanced() !== undefined)('a primary and its standby', 
     return servers
   }
 
-  test('the standby fails; Pgpool that balances the reads of a transaction fails', async () => {
+  test('fail the standby, and Pgpool that balances reads inside transactions', async () => {
     await using servers = await migrated()
     for (const driver of DRIVERS) {
       expect((await doctor(driver, servers.primary.url())).failed).toEqual([])
@@ -151,13 +151,13 @@ describe.skipIf(missingOfBalanced() !== undefined)('a primary and its standby', 
   test.each([
     ['without load balancing', { settings: { load_balance_mode: 'off' } }],
     ['with a weight of 0 for the standby', { weights: { primary: 1, standby: 0 } }],
-  ])('Pgpool %s passes', async (_, options) => {
+  ])('pass Pgpool %s', async (_, options) => {
     await using servers = await migrated(options)
     for (const driver of DRIVERS) expect((await doctor(driver, servers.pgpool.url('postgres'))).failed).toEqual([])
     expect(await firstCall(servers.pgpool.url('postgres'))).toBe('inside')
   })
 
-  test('Pgpool that balances some sessions only: no transaction reads elsewhere than it locks', async () => {
+  test('pass Pgpool that balances some sessions only', async () => {
     await using servers = await migrated({ weights: { primary: 1, standby: 1 } })
     const pool = new pg.Pool({ connectionString: servers.pgpool.url('postgres'), max: 2 })
     pool.on('error', () => undefined)

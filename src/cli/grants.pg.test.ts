@@ -45,7 +45,7 @@ test('prints statements that work as printed, without a database', async () => {
   expect((await command(['doctor', '--as', 'producer,consumer'], url.href)).code).toBe(0)
 })
 
-test('applies exactly what was asked for: what the role had before is gone', async () => {
+test('applies exactly what was asked for, and revokes the rest', async () => {
   await owner.query(
     `GRANT ALL ON ALL TABLES IN SCHEMA lockstep TO ${quoted}; GRANT UPDATE (timeline_offset) ON lockstep.epoch TO ${quoted}`,
   )
@@ -54,7 +54,7 @@ test('applies exactly what was asked for: what the role had before is gone', asy
   expect((await command(['doctor', '--as', 'observer'], url.href)).code).toBe(0)
 })
 
-test('the doctor fails for a role without its grants, and says which', async () => {
+test('makes the doctor fail for a role without its grants', async () => {
   await command(['grants', '--to', role, '--as', 'consumer', '--apply'], database.url)
   const { code, stdout } = await command(['doctor', '--as', 'producer'], url.href)
   expect(code).toBe(1)
@@ -66,7 +66,7 @@ test.each([
   [['--to', 'shop'], 'As which role?'],
   [['--to', 'shop', '--as', 'prodcer'], 'There is no role "prodcer".'],
   [['--to', 'shop', '--as', 'producer,'], 'There is no role "".'],
-])('%j is a mistake of the command line', async (args, message) => {
+])('rejects %j', async (args, message) => {
   expect(await command(['grants', ...args])).toMatchObject({
     code: 2,
     stderr: expect.stringContaining(message) as string,
@@ -98,7 +98,7 @@ describe('a role that owns something in the schema', () => {
     ['the schema', `ALTER SCHEMA ${quotedSchema} OWNER TO`],
     ['a table', `ALTER TABLE ${quotedSchema}.epoch OWNER TO`],
     ['a function', `ALTER FUNCTION ${quotedSchema}.schema_version() OWNER TO`],
-  ])('%s: is refused, as printed and as applied, and keeps its rights', async (_, alter) => {
+  ])('is rejected and keeps its rights: %s', async (_, alter) => {
     await run('producer')
     await owner.query(`${alter} ${quotedHolder}`)
     await expect(run('producer')).rejects.toMatchObject({
@@ -118,14 +118,14 @@ describe('a role that owns something in the schema', () => {
   })
 })
 
-test('refuses to grant to everybody', async () => {
+test('rejects a grant to PUBLIC', async () => {
   const { code, stdout, stderr } = await command(['grants', '--to', 'public', '--as', 'producer'])
   expect([code, stdout]).toEqual([2, ''])
   expect(stderr).toContain('every role')
   await expect(new Lockstep(owner).grant({ to: 'public', as: 'producer' })).rejects.toBeInstanceOf(InvalidOptionError)
 })
 
-test('refuses a schema name with a dollar', async () => {
+test('rejects a schema name with a dollar', async () => {
   const { code, stderr } = await command(['grants', '--to', 'shop', '--as', 'producer', '--schema', 'a$b'])
   expect(code).not.toBe(0)
   expect(stderr).toContain('cannot be used')

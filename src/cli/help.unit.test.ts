@@ -17,7 +17,7 @@ function words(line: string): string[] {
 const examples = commands.flatMap(({ name, examples: own }) => own.map(({ line, does }) => ({ name, line, does })))
 
 describe('examples', () => {
-  test('every command has one at least, and says what it is good for', () => {
+  test('exist for every command, with an explanation', () => {
     expect(new Set(examples.map(({ name }) => name))).toEqual(new Set(names))
     for (const { does } of examples) expect(does).not.toBe('')
   })
@@ -53,12 +53,12 @@ describe('help', () => {
     expect(commands.find(({ name }) => name === 'help')?.words).toEqual(names)
   })
 
-  test('the list fits the screen', () => {
+  test('fits the screen', () => {
     const lines = helpFor(commands, undefined, 80).split('\n')
     expect(lines.filter((line) => line.length > 80)).toEqual([])
   })
 
-  test('says the same to programs', () => {
+  test('has the same content as JSON', () => {
     const all = helpAsJson(commands, undefined) as { commands: { name: string; options: { name: string }[] }[] }
     expect(all.commands.map(({ name }) => name)).toEqual(names)
     const one = helpAsJson(commands, 'locks') as typeof all
@@ -67,7 +67,7 @@ describe('help', () => {
     expect(JSON.parse(JSON.stringify(one))).toMatchObject({ exitCodes: [{ code: '0' }, {}, {}, {}] })
   })
 
-  test('every command can answer in JSON', () => {
+  test('offers JSON for every command', () => {
     expect(commands.filter(({ options }) => !options.includes('json')).map(({ name }) => name)).toEqual([])
   })
 })

@@ -39,7 +39,7 @@ describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
   const key = (name: string): `${string}:${string}` => `Of-${driver}:${name}`
   const here = ['--driver', driver]
 
-  test('no lease is told as such', async () => {
+  test('reports that there is no lease', async () => {
     const [text, json] = await Promise.all([
       run(...here, '--prefix', key('')),
       run(...here, '--json', '--prefix', key('')),
@@ -52,7 +52,7 @@ describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
     expect(JSON.parse(json.stdout)).toMatchObject({ ok: true, command: 'leases', schema: 'lockstep', leases: [] })
   })
 
-  test('holders and waiters, for people and for programs', async () => {
+  test('lists holders and waiters, as text and as JSON', async () => {
     const lease = await lockstep.leases.acquire(key('1'), { holder: 'api\u001B[2J', metadata: { step: 3 } })
     const semaphore = await lockstep.leases.acquire(key('2'), { holder: 'export', permits: 3 })
     const waiting = lockstep.leases.acquire(key('1'), { holder: 'worker', waitMs: 30_000 })
@@ -87,7 +87,7 @@ describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
     await semaphore.release()
   })
 
-  test('release takes it away, and history tells who and why', async () => {
+  test('releases a lease, with who and why in the history', async () => {
     const lease = await lockstep.leases.acquire(key('3'), { holder: 'stuck' })
     const released = await run('release', key('3'), '--reason', 'it hangs\nfor hours', ...here)
     const { username } = userInfo()
@@ -121,7 +121,7 @@ describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
     expect((await run('history', key('never'), ...here)).stdout).toBe(`Nothing is remembered of ${key('never')}.\n`)
   })
 
-  test('a holder with an open transaction is waited for, or ended', async () => {
+  test('waits for a holder with an open transaction, or ends it', async () => {
     const lease = await lockstep.leases.acquire(key('4'))
     const [open, end] = [signal(), signal()]
     const work = failureOf(
@@ -157,7 +157,7 @@ test.each([
   ['--terminate is for `leases release`.', ['--terminate']],
   ['--prefix is for the list of leases.', ['history', 'Instance:1', '--prefix', 'x']],
   ['does not know', ['list']],
-])('refused before anything is sent: %s', async (complaint, args) => {
+])('rejects before anything is sent: %s', async (complaint, args) => {
   const { code, stdout, stderr } = await run(...args)
   expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   expect(stderr).toContain(complaint)

@@ -71,7 +71,7 @@ async function chain(): Promise<{ api: pg.Client }> {
 }
 
 describe.each(['pg', 'postgres'])('with %s', (driver) => {
-  test('nothing locked is told as such', async () => {
+  test('reports that nothing is locked', async () => {
     const [text, json] = await Promise.all([
       run('locks', '--driver', driver),
       run('locks', '--json', '--driver', driver),
@@ -84,7 +84,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(JSON.parse(json.stdout)).toMatchObject({ ok: true, command: 'locks', driver, locks: [], tree: [] })
   })
 
-  test('the table, and below it who blocks whom', async () => {
+  test('prints the table, and who blocks whom', async () => {
     const { api } = await chain()
     const { code, stdout, stderr } = await run('locks', '--driver', driver)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
@@ -103,7 +103,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     await api.query('ROLLBACK')
   })
 
-  test('as JSON: numbers of 64 bits as text, what is not known as null', async () => {
+  test('prints 64-bit numbers as text and unknown values as null in JSON', async () => {
     const foreign = await session('somebody')
     await foreign.query('SELECT pg_advisory_xact_lock(-9223372036854775807)')
     const { stdout } = await run('locks', '--json', '--driver', driver)
@@ -120,7 +120,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     ])
   })
 
-  test('--watch shows it anew until an interrupt, which is its good end', async () => {
+  test('refreshes with --watch until an interrupt, and exits with 0', async () => {
     const holder = await session('holder')
     await holder.query('SELECT pg_advisory_xact_lock(5)')
     const { child, said } = start(['locks', '--watch', '--driver', driver])
@@ -134,7 +134,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(said.stderr).toBe('')
   })
 
-  test('--watch --json is one object a line', async () => {
+  test('prints one object per line with --watch --json', async () => {
     const { child, said } = start(['locks', '--watch', '--json', '--driver', driver])
     const lines = (): string[] => said.stdout.split('\n').filter((line) => line !== '')
     await vi.waitFor(() => expect(lines().length).toBeGreaterThan(1), { timeout: 60_000, interval: 20 })

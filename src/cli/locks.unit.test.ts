@@ -14,17 +14,17 @@ test.each([
   [3_599_999, '59 min 59 s'],
   [3_600_000, '1 h 0 min'],
   [100 * 3_600_000, '100 h 0 min'],
-])('%s ms are %s', (ms, expected) => {
+])('formats %s ms as %s', (ms, expected) => {
   expect(formatAge(ms)).toBe(expected)
 })
 
-test('what a terminal would obey is not obeyed', () => {
+test('escapes control characters for the terminal', () => {
   expect(singleLine('Key:\u001B[2J\u0007\u009Bx')).toBe('Key:\uFFFD[2J\uFFFD\uFFFDx')
   expect(singleLine('SELECT 1\n\t  FROM x\u202Etxt')).toBe('SELECT 1 FROM x\uFFFDtxt')
 })
 
 describe('a screen', () => {
-  test('that is one is written over in place, and cut to what fits', () => {
+  test('is overwritten in place, and cut to what fits', () => {
     const written: string[] = []
     const screen = new Screen(
       (text) => void written.push(text),
@@ -41,7 +41,7 @@ describe('a screen', () => {
   test.each([
     ['a pipe', {}, {}],
     ['a dumb terminal', { isTTY: true, columns: 80, rows: 4 }, { TERM: 'dumb' }],
-  ])('that is %s gets one frame below the other', (_name, stream, env) => {
+  ])('gets one frame below the other if it is %s', (_name, stream, env) => {
     const written: string[] = []
     const screen = new Screen(
       (text) => void written.push(text),
@@ -52,7 +52,7 @@ describe('a screen', () => {
   })
 })
 
-test('an interrupt ends gently once; a second does not wait', async () => {
+test('ends gracefully on the first interrupt, and at once on the second', async () => {
   expect(interruptGently()).toBe(false)
   await untilInterrupted(async (stop) => {
     expect(interruptGently()).toBe(true)

@@ -52,7 +52,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   const schema = `cli_${driver}`
   const here = ['--driver', driver, '--schema', schema]
 
-  test('the doctor tells of a schema that is missing, and fails', async () => {
+  test('fails the doctor without a schema', async () => {
     const [text, json] = await Promise.all([lockstep(['doctor', ...here]), lockstep(['doctor', '--json', ...here])])
     expect(text.code).toBe(1)
     expect(text.stdout).toMatch(/^fail {2}schema +The database has no Lockstep schema "cli_/m)
@@ -69,7 +69,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     })
   })
 
-  test('migrate goes as far as it is told, then to the end, then has nothing to do', async () => {
+  test('migrates to a version, then to the newest, then does nothing', async () => {
     const first = await lockstep(['migrate', '--to', '1', ...here])
     expect(first).toMatchObject({ code: 0, stderr: '' })
     expect(first.stdout).toMatch(/^The schema "cli_\w+" was created, and is now at version 1:\n {2}0001 {2}\w+\n$/)
@@ -80,7 +80,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(third.stdout).toBe(`The schema "${schema}" is at version ${KNOWN_VERSION}: nothing to do.\n`)
   })
 
-  test('the doctor is content with a migrated schema', async () => {
+  test('passes the doctor with a migrated schema', async () => {
     await lockstep(['migrate', ...here])
     const json = await lockstep(['doctor', '--json', ...here])
     expect(json).toMatchObject({ code: 0, stderr: '' })
@@ -90,7 +90,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(findings.map(({ name }) => name)).not.toContain('pool')
   })
 
-  test('an unreachable server is told in words, without a stack and without the password', async () => {
+  test('reports an unreachable server without a stack and without the password', async () => {
     const [text, json] = await Promise.all([
       lockstep(['doctor', '--driver', driver, '--url', nobody]),
       lockstep(['migrate', '--json', '--driver', driver, '--url', nobody]),
@@ -106,7 +106,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(json.stdout + json.stderr).not.toContain('secret')
   })
 
-  test('a database that does not exist is told in the server’s words', async () => {
+  test('reports a missing database in the words of the server', async () => {
     const elsewhere = new URL(database.url)
     elsewhere.pathname = '/no_such_database'
     const { code, stderr } = await lockstep(['doctor', '--driver', driver, '--url', elsewhere.href])
@@ -114,7 +114,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(stderr).toMatch(/database "no_such_database" does not exist\nCreate it .*\ncode: 3D000\n$/)
   })
 
-  test('its connections have a name, and an interrupt leaves nothing behind', async () => {
+  test('names its connections, and leaves nothing after an interrupt', async () => {
     const holder = await pool.connect()
     try {
       // Whoever migrates this schema has to wait for this transaction.
@@ -143,7 +143,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   })
 })
 
-describe('what is wrong with the command line is said with exit code 2', () => {
+describe('mistakes on the command line exit with 2', () => {
   test.each([
     [['migrat'], /^pg-lockstep: There is no command "migrat"\.\nDid you mean `migrate`\?/],
     [['doctor', '--verbose'], /`doctor` has no option --verbose\./],
@@ -159,32 +159,32 @@ describe('what is wrong with the command line is said with exit code 2', () => {
     expect(stderr).not.toContain(' at ')
   })
 
-  test('also as JSON', async () => {
+  test('and are JSON with --json', async () => {
     const ran = await lockstep(['doctor', '--json', '--verbose'])
     expect(ran.code).toBe(2)
     expect(answer(ran)).toMatchObject({ ok: false, error: { code: 'USAGE' } })
   })
 
-  test('no database was named', async () => {
+  test('without a database', async () => {
     const { code, stderr } = await lockstep(['doctor'], { env: { DATABASE_URL: '' } })
     expect(code).toBe(2)
     expect(stderr).toContain('Set DATABASE_URL, or write --url postgres://user@host:5432/name.')
   })
 
-  test('the stack is shown to who asks for it', async () => {
+  test('shows the stack on request', async () => {
     const { stderr } = await lockstep(['doctor', '--url', nobody], { env: { LOCKSTEP_DEBUG: '1' } })
     expect(stderr).toMatch(/^ +at /m)
   })
 })
 
-describe('the driver is the working directory’s', () => {
+describe('the driver of the working directory', () => {
   let directory: string
   beforeAll(async () => {
     directory = await realpath(await mkdtemp(join(tmpdir(), 'lockstep-cli-')))
   })
   afterAll(() => rm(directory, { recursive: true, force: true }))
 
-  test('which is told when it has none', async () => {
+  test('is reported if missing', async () => {
     const { code, stderr } = await lockstep(['doctor'], { cwd: directory })
     expect(code).toBe(1)
     expect(stderr).toContain(`Neither pg nor postgres is installed in ${directory}.`)
@@ -194,7 +194,7 @@ describe('the driver is the working directory’s', () => {
     expect(wanted.stderr).toContain('npm install postgres')
   })
 
-  test('and postgres where pg is not there', async () => {
+  test('is postgres if pg is missing', async () => {
     await mkdir(join(directory, 'node_modules'))
     const ours = fileURLToPath(new URL('../../node_modules/postgres', import.meta.url))
     await symlink(ours, join(directory, 'node_modules', 'postgres'))
@@ -220,7 +220,7 @@ describe('without a database', () => {
     expect(zsh?.stdout).toContain('compdef _pg_lockstep pg-lockstep lockstep')
   })
 
-  test('a reader that has seen enough is no failure', async () => {
+  test('does not fail when its reader closes the pipe', async () => {
     const child = start(['--help'])
     child.stdout.destroy()
     let stderr = ''

@@ -64,7 +64,7 @@ test.each([
   expect(await complaint(args)).toContain(expected)
 })
 
-test('completion offers the verbs, the options and what --deliver can be', async () => {
+test('completes verbs, options and values of --deliver', async () => {
   const { command, call } = parseCommandLine(['completion', 'bash'], commands)
   const script = (await command?.run(call))?.json['text']
   expect(script).toMatch(/ outbox\) words='status parked retry skip .* verify --url .*--from-seq .*--help' ;;/)
@@ -77,7 +77,7 @@ test.each([
   ['15m', 900_000],
   ['12h', 43_200_000],
   ['7d', 604_800_000],
-])('%s are %d ms', (text, ms) => {
+])('reads %s as %d ms', (text, ms) => {
   expect(parseDuration('older-than', text)).toBe(ms)
 })
 
@@ -88,6 +88,6 @@ test.each([
   [150 * 1024, '150 kB'],
   [5.25 * 1024 ** 3, '5.3 GB'],
   [2048 * 1024 ** 4, '2048 TB'],
-])('%d bytes are %s', (bytes, text) => {
+])('formats %d bytes as %s', (bytes, text) => {
   expect(formatSize(bytes)).toBe(text)
 })

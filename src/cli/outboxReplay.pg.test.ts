@@ -79,7 +79,7 @@ const namesOf = (stdout: string): string[] => linesOf(stdout).map(({ topic, key,
 describe.each(['pg', 'postgres'])('replay, with %s', (driver) => {
   const here = ['--driver', driver]
 
-  test('everything in order, one event a line and nothing else on stdout', async () => {
+  test('prints everything in order, one event per line', async () => {
     const { code, stdout, stderr } = await run('replay', ...here)
     expect(code).toBe(0)
     expect(namesOf(stdout)).toEqual([
@@ -121,14 +121,14 @@ describe.each(['pg', 'postgres'])('replay, with %s', (driver) => {
       ['files/a #1', 'files/sql #1'],
     ],
     [['--topic', 'no such'], []],
-  ])('a part of it: %j', async (args, expected) => {
+  ])('prints a part: %j', async (args, expected) => {
     const { code, stdout, stderr } = await run('replay', ...args, ...here)
     expect(code).toBe(0)
     expect(namesOf(stdout)).toEqual(expected)
     if (expected.length === 0) expect(stderr).toBe('No event is retained of that.\n')
   })
 
-  test('with --json the summary is an object, on stderr as well', async () => {
+  test('prints the summary as an object to stderr with --json', async () => {
     const { stdout, stderr } = await run('replay', '--topic', 'trades', '--key', 'a', '--json', ...here)
     expect(linesOf(stdout)).toHaveLength(3)
     expect(JSON.parse(stderr)).toEqual({
@@ -153,7 +153,7 @@ describe('replay to a module', () => {
     return path
   }
 
-  test('that exports a function, or a sink', async () => {
+  test('accepts a function or a sink', async () => {
     const out = join(directory, 'out')
     const take = `(events) => appendFileSync(${JSON.stringify(out)}, events.map(({ key, seq, payload }) => key + seq + JSON.stringify(payload) + ' ').join(''))`
     const head = `import { appendFileSync } from 'node:fs'\n`
@@ -191,7 +191,7 @@ describe('replay to a module', () => {
     expect(ran.stderr).toContain(complaint)
   })
 
-  test('an interrupt ends it after the batch, and tells where to go on', async () => {
+  test('ends after the batch on an interrupt, and prints where to continue', async () => {
     const begun = join(directory, 'begun')
     const slow = await module(
       'slow.mjs',
@@ -218,7 +218,7 @@ describe('verify', () => {
   const verify = (lines: readonly string[], ...args: string[]): Promise<Ended> =>
     ended(start('verify', ...args), lines.join('\n'))
 
-  test('what was replayed is in order', async () => {
+  test('accepts what was replayed', async () => {
     const { stdout } = await run('replay')
     const file = join(directory, 'replayed.jsonl')
     await writeFile(file, stdout)
@@ -229,7 +229,7 @@ describe('verify', () => {
     })
   })
 
-  test('every fault is told', async () => {
+  test('reports every fault', async () => {
     const planted = [
       line('gap', 1),
       line('gap', 4),
@@ -268,7 +268,7 @@ duplicate   trades/twice: #1 came again
     })
   })
 
-  test('duplicates alone are no fault, and a part may begin with any number', async () => {
+  test('accepts duplicates, and a part that begins with any number', async () => {
     const lines = [line('k', 5), line('k', 6), line('k', 6)]
     const [whole, part] = await Promise.all([verify(lines), verify(lines, '--part')])
     expect(whole.code).toBe(1)
@@ -277,7 +277,7 @@ duplicate   trades/twice: #1 came again
     expect(part.stdout).toContain('3 events of 1 stream: in order.')
   })
 
-  test('more faults than are shown are counted', async () => {
+  test('counts faults beyond those that it shows', async () => {
     const lines = Array.from({ length: 13 }, (_, n) => line('k', 2 * n + 2))
     expect((await verify(lines)).stdout).toMatch(/\ngap {2}… 3 more\n\n13 events .* 13 gaps \(13 numbers\)/)
   })

@@ -80,7 +80,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   const arrived = (start: string, ...names: string[]): Promise<void> =>
     vi.waitFor(() => expect(sentOf(start)).toEqual(names.map((name) => `${start}${name}`)), POLL)
 
-  test('an outbox that nobody delivers', async () => {
+  test('reports an outbox without a dispatcher', async () => {
     const [text, json, parked] = await Promise.all([
       run(...here),
       run('status', '--json', ...here),
@@ -101,7 +101,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(parked).toEqual({ code: 0, stdout: 'No stream waits.\n', stderr: '' })
   })
 
-  test('status: who delivers what, how far behind, and which streams wait', async () => {
+  test('shows owners, lag and parked streams in the status', async () => {
     refused = new Set(['trades/bad #2'])
     const end = dispatch('audit')
     await enqueue('trades', 'bad', 3)
@@ -134,7 +134,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     })
   })
 
-  test('parked: the streams that wait, of all dispatchers or of one', async () => {
+  test('lists parked streams of all dispatchers or of one', async () => {
     const [text, json, none] = await Promise.all([
       run('parked', ...here),
       run('parked', '--dispatcher', 'audit', '--json', ...here),
@@ -154,7 +154,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(full.stdout).toContain('1 stream, 2 events. There may be more: see --limit.\n')
   })
 
-  test('retry: at once, and the stream goes on in order', async () => {
+  test('retries at once, and the stream goes on in order', async () => {
     refused = new Set(['trades/again #1'])
     dispatch('default')
     await enqueue('trades', 'again', 3)
@@ -173,7 +173,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     await vi.waitFor(async () => expect(await lockstep.outbox.parked({ dispatcher: 'default' })).toEqual([]), POLL)
   })
 
-  test('skip: a tombstone goes in its place; a blocked stream is told as one', async () => {
+  test('skips with a tombstone, and reports a blocked stream', async () => {
     refused = new Set(['trades/dead #1'])
     dispatch('short', 1)
     await enqueue('trades', 'dead', 2)
@@ -211,7 +211,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(rows).toEqual([{ verb: 'skip', seq: 1, reason: 'it is\nbad' }])
   })
 
-  test('pause and resume', async () => {
+  test('pauses and resumes', async () => {
     refused = new Set()
     dispatch('default')
     await enqueue('trades', '-7')
@@ -242,7 +242,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     await arrived('default trades/-7', ' #1', ' #2', ' #3')
   })
 
-  test('what is not there is told with a code and what to do', async () => {
+  test('reports what does not exist with a code and advice', async () => {
     const [dispatcher, stream, json] = await Promise.all([
       run('retry', 'trades', 'good', '--dispatcher', 'nobody', ...here),
       run('skip', 'trades', 'no such', '--reason', 'x', '--dispatcher', 'audit', ...here),
@@ -256,7 +256,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, error: { code: 'LOCKSTEP_STREAM_NOT_PARKED' } })
   })
 
-  test('--watch shows it anew until an interrupt', async () => {
+  test('refreshes with --watch until an interrupt', async () => {
     const child = spawn(process.execPath, [...MAIN, 'outbox', '--watch', '--json', ...here], {
       env,
       stdio: ['ignore', 'pipe', 'pipe'],

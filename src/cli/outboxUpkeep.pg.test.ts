@@ -58,7 +58,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
 
   const arrived = (...names: string[]): Promise<void> => vi.waitFor(() => expect(sent).toEqual(names), POLL)
 
-  test('rebase without cursors changes nothing', async () => {
+  test('changes nothing by a rebase without cursors', async () => {
     await enqueue('early')
     const { code, stdout } = await run('rebase', '--deliver', 'none', '--reason', 'x', ...here)
     expect({ code, stdout }).toEqual({
@@ -69,7 +69,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     await arrived('early #1')
   })
 
-  test('retain tells what was dropped', async () => {
+  test('reports what retain has dropped', async () => {
     const early = await run('retain', '--older-than', '1d', ...here)
     expect(early.stdout).toBe(
       'Nothing was dropped: no segment was left 1d ago or earlier and has been passed by every dispatcher.\n',
@@ -119,7 +119,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(listed.stdout).toMatch(/^2 +\S+ \S+ +\d\S+ \S+ +[\d.]+ kB\n3 +\S+ \S+ +- +[\d.]+ kB +current$/m)
   })
 
-  test('erase takes the payloads away', async () => {
+  test('erases payloads', async () => {
     await enqueue('ann', 2)
     const erased = await run('erase', 'mails', 'ann', '--reason', 'she asked', ...here)
     expect(erased).toEqual({
@@ -139,7 +139,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
     expect(rows).toEqual(expect.arrayContaining([{ reason: 'she asked' }]))
   })
 
-  test('rebase decides what of a restored outbox is delivered', async () => {
+  test('delivers of a restored outbox what rebase decides', async () => {
     await enqueue('restored', 2)
     // As if this were a copy on another server.
     await pool.query(`UPDATE ${schema}.outbox_dispatchers SET system = 'another'`)
@@ -156,7 +156,7 @@ The cursors are good for this server: default.
     await arrived('restored #1', 'restored #2')
   })
 
-  test('rebase --deliver none: only what is new', async () => {
+  test('delivers only new events after rebase --deliver none', async () => {
     await enqueue('old', 2)
     const rebased = await run('rebase', '--deliver', 'none', '--reason', 'x', '--json', ...here)
     expect(JSON.parse(rebased.stdout)).toMatchObject({
@@ -172,7 +172,7 @@ The cursors are good for this server: default.
     await arrived('old #3')
   })
 
-  test('rebase --deliver all: everything that is retained, again', async () => {
+  test('delivers everything again after rebase --deliver all', async () => {
     const { events } = await lockstep.outbox.replay({ sink: () => undefined })
     const rebased = await run('rebase', '--deliver', 'all', '--reason', 'x', ...here)
     expect(rebased.stdout).toContain(`Everything that is retained was put aside, ${events} events:`)

@@ -32,13 +32,13 @@ test.each([
   ['--seed', '1.5', 'Use a whole number'],
   ['--minutes', 'long', 'Use a number above 0'],
   ['--minutes', '0', 'Use a number above 0'],
-])('%s %s is wrong usage', async (option, value, advice) => {
+])('rejects %s %s', async (option, value, advice) => {
   const { code, output } = await run(option, value)
   expect(code).toBe(2)
   expect(output).toContain(advice)
 })
 
-test('a server that others use is refused with what speaks for it', async () => {
+test('rejects a server that others use, with the reasons', async () => {
   const other = new pg.Client({ connectionString: inject('adminUrl'), application_name: 'an application' })
   await other.connect()
   try {
@@ -51,7 +51,7 @@ test('a server that others use is refused with what speaks for it', async () => 
   }
 })
 
-test('a recipe is caught, with a report, a picture and one JSON object; the same seed again', async () => {
+test('catches a broken recipe, with a report, and repeats it by its seed', async () => {
   const report = join(directory, 'report.html')
   const picture = join(directory, 'picture.svg')
   const args = ['--scenario', 'wallet', '--fault', 'none', '--form', 'naive', '--minutes', '0.05', '--report', report]
@@ -73,7 +73,7 @@ test('a recipe is caught, with a report, a picture and one JSON object; the same
   expect(again.output).toContain('"invariant":"linearizable register"')
 })
 
-test('an interrupt ends it, and what it made is gone', async () => {
+test('ends on an interrupt, and removes what it made', async () => {
   const against = database.url
   const args = ['--against', against, '--anyway', '--scenario', 'wallet', '--fault', 'none', '--minutes', '5']
   const report = ['--report', join(directory, 'interrupted.html')]

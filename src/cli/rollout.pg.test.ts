@@ -30,11 +30,11 @@ beforeAll(async () => {
 })
 
 describe('lockstep rollout', () => {
-  test('without rules it says that every key is locked', async () => {
+  test('reports that every key is locked without rules', async () => {
     expect(await lockstep()).toMatchObject({ code: 0, stdout: 'There are no rules: every key is locked.\n' })
   })
 
-  test('set, list and unset, for people and for programs', async () => {
+  test('sets, lists and unsets rules, as text and as JSON', async () => {
     const set = await lockstep('set', 'Transfer:', '10%', '--reason', 'first tenth')
     expect(set).toMatchObject({ code: 0, stderr: '' })
     expect(set.stdout).toContain('Transfer: is 10%.')
@@ -60,7 +60,7 @@ describe('lockstep rollout', () => {
     [['unset', 'Transfer:', 'on'], 'takes a prefix and nothing else'],
     [['list'], 'does not know'],
     [['--reason', 'x'], '--reason is for'],
-  ])('%j is refused before anything is sent', async (args, complaint) => {
+  ])('rejects %j before anything is sent', async (args, complaint) => {
     const { code, stderr } = await lockstep(...args)
     expect(code).toBe(2)
     expect(stderr).toContain(complaint)

@@ -29,7 +29,7 @@ async function lockstep(
   return { code, stdout, stderr }
 }
 
-test('without a command: the status where a database is named, help and a hint where none is', async () => {
+test('shows the status with a database, and help without one', async () => {
   const [text, json, help, helpJson] = await Promise.all([
     lockstep([]),
     lockstep(['--json']),
@@ -46,7 +46,7 @@ test('without a command: the status where a database is named, help and a hint w
   expect(JSON.parse(helpJson.stdout)).toMatchObject({ ok: true, command: 'help', hint: expect.any(String) })
 })
 
-test('counts what is held, waited for and parked, and says where to look', async () => {
+test('counts what is held, waited for and parked', async () => {
   const [holder, waiter] = [bench.open('pg', { max: 6 }).lockstep, bench.open('pg').lockstep]
   const [held, leave] = [signal(), signal()]
   const first = holder.transaction({ lock: ['Order:1', 'Order:2'] }, () => (held.give(), leave.given))
@@ -81,7 +81,7 @@ test('counts what is held, waited for and parked, and says where to look', async
   await Promise.all([first, second, running, lease.release()])
 })
 
-test('a schema that is missing is told once, with what to do, and is a failure', async () => {
+test('fails once for a missing schema, with advice', async () => {
   const [text, json] = await Promise.all([
     lockstep(['status', '--schema', 'nowhere']),
     lockstep(['--schema', 'nowhere', '--json']),
@@ -96,7 +96,7 @@ test('a schema that is missing is told once, with what to do, and is a failure',
   expect(JSON.parse(json.stdout)).toMatchObject({ ok: false, schemaVersion: null, leases: null, outbox: null })
 })
 
-test('--watch shows it again until it is interrupted, which is no failure', async () => {
+test('refreshes with --watch until an interrupt, and exits with 0', async () => {
   const child = start(['--watch', '--json'])
   const lines: string[] = []
   for await (const line of createInterface(child.stdout)) {
@@ -109,7 +109,7 @@ test('--watch shows it again until it is interrupted, which is no failure', asyn
   expect(new Set(moments.map(({ at }) => at)).size).toBe(moments.length)
 })
 
-test('help, version and completion answer in JSON as well', async () => {
+test('prints help, version and completion as JSON', async () => {
   const env = { DATABASE_URL: '' }
   const lines = [['--help'], ['locks', '--help'], ['help', 'locks'], ['--version'], ['completion', 'bash']]
   const answers = await Promise.all(lines.map(async (line) => lockstep([...line, '--json'], env)))

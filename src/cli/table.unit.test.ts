@@ -37,7 +37,7 @@ describe('table', () => {
     expect(table(rows).split('\n').map(lengthOf)).toEqual([7, 7])
   })
 
-  test('has nothing to say about nothing', () => {
+  test('prints nothing for no rows', () => {
     expect(table([])).toBe('')
   })
 })
@@ -53,7 +53,7 @@ describe('wrap', () => {
 })
 
 describe('a terminal', () => {
-  test('is coloured only where a person looks and wants it', () => {
+  test('has colors only if a person looks and wants them', () => {
     const painted = (stream: object, env: NodeJS.ProcessEnv): boolean =>
       terminalOf(stream, env).paint('red', 'x') !== 'x'
     expect(painted({ isTTY: true }, {})).toBe(true)
@@ -62,7 +62,7 @@ describe('a terminal', () => {
     expect(painted({}, {})).toBe(false)
   })
 
-  test('has no edge where the output is a file', () => {
+  test('has no width if the output is a file', () => {
     expect(terminalOf({ columns: 80 }, {}).columns).toBe(Infinity)
     expect(terminalOf({ isTTY: true, columns: 80 }, {}).columns).toBe(80)
   })

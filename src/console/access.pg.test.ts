@@ -52,7 +52,7 @@ function cookieOf({ headers }: Answered): string {
   return String(headers['set-cookie']).split(';', 1)[0] ?? ''
 }
 
-test('every answer carries the guards, those of the API are not kept', async () => {
+test('sends security headers with every answer, and forbids caching of the API', async () => {
   const site = await open()
   for (const path of ['/', '/api/session', '/api/nothing', '/nothing']) {
     const { headers } = await site.ask(path)
@@ -67,7 +67,7 @@ test('every answer carries the guards, those of the API are not kept', async () 
   }
 })
 
-test('without a token it answers under loopback names alone', async () => {
+test('answers only under loopback names without a token', async () => {
   const site = await open()
   const port = site.host.split(':')[1]
   for (const host of [`localhost:${port}`, '127.0.0.1', '127.3.2.1:80', '[::1]:8400', `console.localhost:${port}`]) {
@@ -98,7 +98,7 @@ test.each([
   'x-original-uri',
   'cf-connecting-ip',
   'true-client-ip',
-])('without a token nothing is answered that shows the sign of a proxy: %s', async (name) => {
+])('rejects requests of a proxy without a token: %s', async (name) => {
   const site = await open()
   expect((await site.ask('/api/session')).status).toBe(200)
   for (const path of ['/', '/api/session', '/api/stream?show=locks']) {
@@ -107,7 +107,7 @@ test.each([
   }
 })
 
-test('without a token HTTP/1.0 is not answered, which nginx speaks to what is behind it and browsers do not', async () => {
+test('rejects HTTP/1.0 without a token', async () => {
   const site = await open()
   const answer = async (version: string): Promise<string> =>
     rawAnswer(site, `GET /api/session HTTP/${version}\r\nHost: localhost\r\nConnection: close\r\n\r\n`)
@@ -115,19 +115,19 @@ test('without a token HTTP/1.0 is not answered, which nginx speaks to what is be
   expect(await answer('1.0')).toBe('HTTP/1.1 403 Forbidden')
 })
 
-test('operator mode is refused without a token', () => {
+test('rejects operator mode without a token', () => {
   const { lockstep } = work.open('pg')
   expect(() => createConsole(lockstep, { operator: true })).toThrow(/operator is true, and there is no token/)
   expect(() => createConsole(lockstep, { operator: true, token: TOKEN })).not.toThrow()
 })
 
-test('a request without a name, or with one that is none, is refused', async () => {
+test('rejects a request without a valid host', async () => {
   const site = await open()
   const status = await rawAnswer(site, 'GET /api/session HTTP/1.1\r\nHost: a/b@c\r\nConnection: close\r\n\r\n')
   expect(status).toBe('HTTP/1.1 400 Bad Request')
 })
 
-test('another site may not even read', async () => {
+test('rejects reads of another site', async () => {
   const site = await open()
   for (const from of ['cross-site', 'same-site']) {
     const refused = await site.ask('/api/session', { headers: { 'sec-fetch-site': from } })
@@ -137,7 +137,7 @@ test('another site may not even read', async () => {
   expect((await site.ask('/api/session', { headers: { 'sec-fetch-site': 'none' } })).status).toBe(200)
 })
 
-test('a POST comes from its own page, with the secret of the session, as short JSON', async () => {
+test('accepts a POST only from its own page, with the session secret, as short JSON', async () => {
   const site = await open({ operator: true })
   const post = async (changed: Record<string, string | undefined>, body = JSON.stringify(RELEASE)): Promise<Answered> =>
     site.ask('/api/leases/release', { method: 'POST', headers: await headersOf(site, changed), body })
@@ -169,7 +169,7 @@ test('a POST comes from its own page, with the secret of the session, as short J
   expect((await post({ 'transfer-encoding': 'chunked' }, long)).status).toBe(413)
 })
 
-test('without the operator flag nothing changes and no payload is shown', async () => {
+test('changes nothing and shows no payload without the operator flag', async () => {
   const { lockstep } = work.open('pg')
   await using lease = await lockstep.leases.acquire(key`Instance:1`)
   const site = await bench(lockstep)
@@ -190,7 +190,7 @@ test('without the operator flag nothing changes and no payload is shown', async 
   expect((await lockstep.leases.inspect(key`Instance:1`)).held).toBe(true)
 })
 
-test('with a token nothing is told before it is given; the page itself may be loaded', async () => {
+test('answers nothing but the page before the token is given', async () => {
   const site = await open({ token: TOKEN, operator: true })
   for (const path of ['session', 'stream?show=locks', 'leases/history?key=A:1', 'outbox/payload', 'nothing']) {
     const refused = await site.ask(`/api/${path}`)
@@ -203,7 +203,7 @@ test('with a token nothing is told before it is given; the page itself may be lo
   expect((await site.ask('/api/session', { headers: { host: 'console.example' } })).status).toBe(401)
 })
 
-test('the token opens a session whose cookie is not the token, and logging out ends it with its streams', async () => {
+test('opens a session by the token, and ends it with its streams on logout', async () => {
   const site = await open({ token: TOKEN })
   const opened = await login(site, TOKEN)
   expect(opened.status).toBe(204)
@@ -227,13 +227,13 @@ test('the token opens a session whose cookie is not the token, and logging out e
   expect((await site.session({ cookie: other })).token).toBe(true)
 })
 
-test('behind TLS the cookie is for TLS alone, and it is for the mount’s path', async () => {
+test('limits the cookie to TLS and to the path of the mount', async () => {
   const site = await open({ token: TOKEN, base: '/console' })
   const opened = await login(site, TOKEN, { 'x-forwarded-proto': 'https' })
   expect(String(opened.headers['set-cookie'])).toMatch(/; Path=\/console\/; HttpOnly; SameSite=Strict; Secure$/)
 })
 
-test('a program may send the token with every request', async () => {
+test('accepts the token with every request', async () => {
   const site = await open({ token: TOKEN.replaceAll(' ', '-') })
   const authorization = `Bearer ${TOKEN.replaceAll(' ', '-')}`
   expect((await site.session({ authorization })).token).toBe(true)
@@ -241,7 +241,7 @@ test('a program may send the token with every request', async () => {
   expect(wrong.status).toBe(401)
 })
 
-test('wrong tokens are slowed down, and too many at once are not even looked at', async () => {
+test('delays wrong tokens, and rejects too many at once', async () => {
   const site = await open({ token: TOKEN })
   const from = performance.now()
   const refused = await login(site, `${TOKEN}x`)
@@ -257,7 +257,7 @@ test('wrong tokens are slowed down, and too many at once are not even looked at'
   expect((await login(site, TOKEN)).status).toBe(204)
 })
 
-test('guessing from one address locks out neither another address nor the holder of a session', async () => {
+test('does not lock out others when one address guesses', async () => {
   const site = await open({ token: TOKEN })
   const cookie = cookieOf(await login(site, TOKEN))
   const from = (address: string, headers: Record<string, string> = {}, token: unknown = TOKEN): Promise<Answered> =>
@@ -298,7 +298,7 @@ test('guessing from one address locks out neither another address nor the holder
   expect(new Set(seen)).toEqual(new Set([401, 429]))
 })
 
-test('a session that has to go for another one ends with its streams', async () => {
+test('ends the streams of a session that is replaced', async () => {
   const site = await open({ token: TOKEN })
   const cookie = cookieOf(await login(site, TOKEN))
   const stream = await site.stream('locks', { cookie })
@@ -310,7 +310,7 @@ test('a session that has to go for another one ends with its streams', async () 
   expect((await site.ask('/api/session', { headers: { cookie: others[0] as string } })).status).toBe(200)
 })
 
-test('a change whose body comes after the session has ended is not made', async () => {
+test('rejects a change whose body comes after the end of the session', async () => {
   const { lockstep } = work.open('pg')
   await using lease = await lockstep.leases.acquire(key`Instance:1`)
   const site = await bench(lockstep, { operator: true, token: TOKEN })
@@ -336,7 +336,7 @@ test('a change whose body comes after the session has ended is not made', async 
   expect((await lockstep.leases.inspect(key`Instance:1`)).held).toBe(true)
 })
 
-test('behind a proxy the mount says who asks and from where: for limits, and for what needs no token', async () => {
+test('takes user and address from the mount behind a proxy', async () => {
   const identify = ({ headers }: Request): { address: string | null } => ({ address: headers.get('x-client') })
   const site = await open({ token: TOKEN, identify })
   const guesses = await Promise.all(
@@ -352,7 +352,7 @@ test('behind a proxy the mount says who asks and from where: for limits, and for
   expect((await looks.ask('/api/session', { headers: { 'x-client': '10.0.0.7' } })).status).toBe(403)
 })
 
-test('a login comes from its own page, too; where there is no token there is none', async () => {
+test('accepts a login only from its own page, and none without a token', async () => {
   const site = await open({ token: TOKEN })
   expect((await login(site, TOKEN, { origin: 'http://other.example' })).problem().code).toBe('from-elsewhere')
   expect((await login(site, TOKEN, { 'x-lockstep-csrf': '' })).problem().code).toBe('csrf-wrong')
@@ -360,7 +360,7 @@ test('a login comes from its own page, too; where there is no token there is non
   expect((await login(await open(), TOKEN)).problem().code).toBe('no-token')
 })
 
-test('what is not there is not there, and each address has its method', async () => {
+test('answers 404 and 405', async () => {
   const site = await open({ base: '/console/', operator: true })
   // A path that ends with a slash would not do: Next.js redirects from there back to the one without.
   expect((await site.ask('/console')).headers['location']).toBe('/console/index.html')
@@ -381,7 +381,7 @@ test('what is not there is not there, and each address has its method', async ()
   }
 })
 
-test('mounted by fetch it is the same, and closed it says so', async () => {
+test('works by fetch, and reports that it is closed', async () => {
   const site = createConsole(work.open('pg').lockstep, { base: '/console' })
   const ask = (path: string, host = 'localhost:3000'): Promise<Response> =>
     site.fetch(new Request(`http://${host}${path}`))
@@ -408,6 +408,6 @@ test.each([
   { base: '//' },
   { base: '/a//b' },
   { base: `/${'a'.repeat(1000)}` },
-])('%j is refused', (options) => {
+])('rejects %j', (options) => {
   expect(() => createConsole(work.open('pg').lockstep, options)).toThrow(InvalidOptionError)
 })

@@ -11,7 +11,7 @@ const pool = new pg.Pool({ connectionString: server.url(), max: 4 })
 pool.on('error', () => undefined)
 afterAll(() => pool.end())
 
-test('a database without the schema is told, and shown as soon as it has one', async () => {
+test('reports a missing schema, and continues when it is there', async () => {
   const lockstep = new Lockstep(pool)
   const site = await bench(lockstep, { everyMs: 100 })
   const stream = await site.stream('overview')
@@ -20,7 +20,7 @@ test('a database without the schema is told, and shown as soon as it has one', a
   await stream.next('overview')
 })
 
-test('a crash of the server is told to all, also to who comes then; afterwards it goes on by itself', async () => {
+test('reports a crash of the server to every viewer, and continues by itself', async () => {
   const site = await bench(new Lockstep(pool), { everyMs: 100 })
   const [overview, leases] = [await site.stream('overview,locks'), await site.stream('leases')]
   const before = await leases.next('leases')
@@ -40,7 +40,7 @@ test('a crash of the server is told to all, also to who comes then; afterwards i
   expect(await other.session()).toMatchObject({ database: 'postgres', server: expect.stringMatching(/^PostgreSQL \d/) })
 })
 
-test('a database that does not answer is told, and the console is closed without waiting for it', async () => {
+test('reports a database that does not answer, and closes without it', async () => {
   const lockstep = new Lockstep(pool)
   const site = await bench(lockstep, { everyMs: 100 })
   const stream = await site.stream('leases')

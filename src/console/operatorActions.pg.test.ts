@@ -9,7 +9,7 @@ import type { LeaseHistory, Payload } from './wire.ts'
 const database = await testDatabase()
 const work = workbench(database)
 
-test('a lease is taken away with who and why in its history, and whoever looks sees it', async () => {
+test('releases a lease by force, with who and why in its history', async () => {
   const { lockstep } = work.open('pg')
   const site = await bench(lockstep, { operator: true })
   const lease = await lockstep.leases.acquire(key`Instance:7`, { holder: 'worker' })
@@ -39,7 +39,7 @@ test('a lease is taken away with who and why in its history, and whoever looks s
   }
 })
 
-test('the audit has the name that was given at login, or the one that a proxy vouches for, and the address', async () => {
+test('writes the name of the login or the proxy, and the address, to the audit', async () => {
   const { lockstep } = work.open('pg')
   const token = 'a-token-that-nobody-guesses'
   const site = await bench(lockstep, {
@@ -62,7 +62,7 @@ test('the audit has the name that was given at login, or the one that a proxy vo
   expect(await releasedBy({ authorization: `Bearer ${token}` })).toBe('console (operator@127.0.0.1)')
 })
 
-test('a holder in the middle of its transaction can be ended', async () => {
+test('ends a holder in the middle of its transaction', async () => {
   const { lockstep } = work.open('pg', { max: 6 })
   const site = await bench(lockstep, { operator: true })
   const lease = await lockstep.leases.acquire(key`Instance:8`, { ttlMs: 60_000 })
@@ -81,7 +81,7 @@ test('a holder in the middle of its transaction can be ended', async () => {
   await lease.release()
 })
 
-test('streams are retried, skipped, paused and resumed; a payload is shown to operators', async () => {
+test('retries, skips, pauses and resumes streams, and shows payloads', async () => {
   const { lockstep } = work.open('pg', { max: 6 })
   const site = await bench(lockstep, { operator: true })
   let poisonous = true
@@ -150,7 +150,7 @@ test('streams are retried, skipped, paused and resumed; a payload is shown to op
   ])
 })
 
-test('a payload that is gone, or too large to show, is told as that', async () => {
+test('reports a payload that is gone or too large', async () => {
   const { lockstep } = work.open('pg')
   const site = await bench(lockstep, { operator: true })
   await work.admin.query(`

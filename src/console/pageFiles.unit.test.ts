@@ -12,7 +12,7 @@ afterAll(() => rmSync(folder, { recursive: true }))
 const request = (headers: Record<string, string> = {}, method = 'GET'): Request =>
   new Request('http://localhost/', { headers, method })
 
-test('a page that is not built is told, with what to do, and found as soon as it is', async () => {
+test('reports a page that is not built, and finds it later', async () => {
   const files = new PageFiles(() => pageContents(join(folder, 'page')))
   const missing = files.serve('', request())
   expect([missing?.status, await missing?.text()]).toEqual([503, expect.stringContaining('npm run build:page')])
@@ -25,7 +25,7 @@ test('a page that is not built is told, with what to do, and found as soon as it
   expect(files.serve('', request())?.status).toBe(200)
 })
 
-test('only what is in the folder can be had, by its exact name', () => {
+test('serves only files of the folder, by their exact names', () => {
   const files = new PageFiles(() => pageContents(join(folder, 'page')))
   for (const path of ['index.html', 'icon.svg', 'assets/index-a1b2.js']) {
     expect(files.serve(path, request())?.status, path).toBe(200)
@@ -48,7 +48,7 @@ test('only what is in the folder can be had, by its exact name', () => {
   }
 })
 
-test('assets are kept by browsers for good, the page is asked for anew', async () => {
+test('lets browsers cache assets, but not the page', async () => {
   const files = new PageFiles(() => pageContents(join(folder, 'page')))
   const asset = files.serve('assets/index-a1b2.js', request())
   expect(asset?.headers.get('cache-control')).toBe('public, max-age=31536000, immutable')
@@ -63,7 +63,7 @@ test('assets are kept by browsers for good, the page is asked for anew', async (
   expect([head?.status, await head?.text()]).toEqual([200, ''])
 })
 
-test('it goes out packed to those who can unpack it', async () => {
+test('compresses for clients that accept it', async () => {
   const files = new PageFiles(() => pageContents(join(folder, 'page')))
   const packed = files.serve('', request({ 'accept-encoding': 'br, gzip' }))
   expect(packed?.headers.get('content-encoding')).toBe('gzip')

@@ -18,12 +18,12 @@ function asked(everyMs: number, ...times: readonly number[]): PollRate {
 const shareOf = (rate: PollRate, intervals: ReadonlyMap<PollRate, number>): number =>
   rate.tookMs / (intervals.get(rate) ?? 0)
 
-test('cheap questions are asked at their pace', () => {
+test('asks cheap queries at their interval', () => {
   const rates = [asked(1000, 2, 2), asked(2000, 4, 4), asked(1000)]
   expect([...intervalsOf(rates, 0.01).values()].toSorted((a, b) => a - b)).toEqual([1000, 1000, 2000])
 })
 
-test('dear ones are asked less often, and do not slow down the cheap ones', () => {
+test('asks expensive queries less often, without slowing down cheap ones', () => {
   const [cheap, dear, dearest] = [asked(1000, 1, 1), asked(1000, 100, 100), asked(2000, 1000, 1000)]
   const intervals = intervalsOf([dearest, cheap, dear], 0.01)
   expect(intervals.get(cheap)).toBe(1000)
@@ -34,13 +34,13 @@ test('dear ones are asked less often, and do not slow down the cheap ones', () =
   expect(shareOf(dear, intervalsOf([cheap, dear], 0.01))).toBeCloseTo(0.009, 5)
 })
 
-test('without a limit all are asked as often as they can be', () => {
+test('asks as often as possible without a limit', () => {
   const [dear, dearest] = [asked(1000, 400, 400), asked(1000, 4000, 4000)]
   const intervals = intervalsOf([dear, dearest], 1)
   expect([intervals.get(dear), intervals.get(dearest)]).toEqual([1000, expect.closeTo(4000 / 0.6, 0)])
 })
 
-test('one late answer is not taken at its word, and a question is never given up', () => {
+test('ignores one late answer, and never stops asking', () => {
   expect(asked(1000, 5000).tookMs).toBe(0)
   expect(asked(1000, 5000, 3).tookMs).toBe(3)
   expect(asked(1000, 5000, 3, 4).tookMs).toBe(4)
@@ -49,7 +49,7 @@ test('one late answer is not taken at its word, and a question is never given up
   expect(intervalsOf([endless], 0.01).get(endless)).toBe(300_000)
 })
 
-test('what fails is asked again, with pauses up to 5 s; what was hurried is due at once', () => {
+test('retries failures with pauses up to 5 s', () => {
   const rate = new PollRate(1000)
   const pauses = Array.from({ length: 5 }, () => {
     rate.started()
@@ -62,7 +62,7 @@ test('what fails is asked again, with pauses up to 5 s; what was hurried is due 
   expect(rate.dueAt(1000)).toBe(-Infinity)
 })
 
-test('what it takes to ask at all is not the question’s fault', async () => {
+test('does not count the cost of any query against one', async () => {
   const ping = new Ping()
   let asks = 0
   const measure = (): Promise<void> =>

@@ -32,7 +32,7 @@ async function visit(cookie: string): Promise<LoginSession | undefined> {
   return found === 'later' ? undefined : found
 }
 
-test('a session that nobody uses ends after twelve hours, by itself; one that is used goes on', async () => {
+test('ends a session after twelve hours without use', async () => {
   const [idle, used] = [await login(), await login()]
   const [first, second] = [await visit(idle), await visit(used)]
   expect([first?.name, first?.ended]).toEqual(['ada', false])
@@ -46,7 +46,7 @@ test('a session that nobody uses ends after twelve hours, by itself; one that is
   expect((await visit(used))?.id).toBe(second?.id)
 })
 
-test('when nobody is logged in any more, nothing is looked after', async () => {
+test('has no timer without sessions', async () => {
   const cookie = await login()
   expect(vi.getTimerCount()).toBe(1)
   sessions.logout((await visit(cookie)) as LoginSession, '/', false)
@@ -55,7 +55,7 @@ test('when nobody is logged in any more, nothing is looked after', async () => {
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test('of 101 the one that was used longest ago ends', async () => {
+test('ends the least recently used of 101', async () => {
   const [first, second] = [await login(), await login()]
   const [one, two] = [await visit(first), await visit(second)]
   await visit(first)
@@ -74,6 +74,6 @@ test.each([
   ['fe80::1%eth0', 'fe80:0:0:0'],
   ['::1', '0:0:0:0'],
   [undefined, 'unknown'],
-])('wrong tokens from %s are counted under %s', (address, network) => {
+])('counts wrong tokens from %s under %s', (address, network) => {
   expect(networkOf(address)).toBe(network)
 })

@@ -14,7 +14,7 @@ function viewer(left: () => void = () => undefined): { viewer: Viewer; read: () 
   }
 }
 
-test('of what is not read the newest of each kind is kept, in one piece', async () => {
+test('keeps the newest of each kind for a slow reader', async () => {
   const { viewer: slow, read } = viewer()
   for (let n = 0; n < 1000; n++) {
     slow.show('locks', n, frame('locks', `${n}`))
@@ -24,7 +24,7 @@ test('of what is not read the newest of each kind is kept, in one piece', async 
   expect(await read()).toBe('retry: 2000\n\nevent: locks\ndata: 999\n\nevent: leases\ndata: 999\n\n')
 })
 
-test('who waits gets the next as it comes, and a sign of life while nothing comes', async () => {
+test('sends the next as it comes, and a keepalive otherwise', async () => {
   const { viewer: quick, read } = viewer()
   await read()
   const waiting = read()
@@ -35,7 +35,7 @@ test('who waits gets the next as it comes, and a sign of life while nothing come
   expect(quick.stuckMs).toBe(0)
 })
 
-test('trouble that is over is not told to who has not heard of it', async () => {
+test('does not report trouble that is over', async () => {
   const { viewer: slow, read } = viewer()
   await read()
   slow.trouble(frame('trouble', '{}'))
@@ -47,7 +47,7 @@ test('trouble that is over is not told to who has not heard of it', async () => 
   expect(await read()).toBe('event: locks\ndata: 2\n\nevent: trouble\ndata: {}\n\n')
 })
 
-test('closed, a stream ends for who waits as well; left, it is told', async () => {
+test('ends a waiting stream on close, and reports a viewer that leaves', async () => {
   const { viewer: closed, read } = viewer()
   await read()
   const waiting = read()

@@ -57,7 +57,7 @@ function pids(branches: readonly BlockingBranch[]): unknown[] {
 }
 
 describe.each(DRIVERS)('%s', (driver) => {
-  test('locks are shown as the library lists them, with who blocks whom', async () => {
+  test('shows locks and blockers as the library lists them', async () => {
     const { lockstep } = work.open(driver, { max: 4 })
     const other = work.open(driver, { max: 4 })
     const letGo = await holding(lockstep, [key`Order:held`, key`Order:other`])
@@ -83,7 +83,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     await stream.next('locks', (each) => each.locks.length === 0 && each.tree.length === 0)
   })
 
-  test('leases are shown as the library lists them, and sent again only when one has changed', async () => {
+  test('shows leases as the library lists them, and sends only changes', async () => {
     const { lockstep } = work.open(driver, { max: 4 })
     await using lease = await lockstep.leases.acquire(key`Instance:1`, { holder: 'one', permits: 2, ttlMs: 60_000 })
     await using second = await lockstep.leases.acquire(key`Instance:1`, { holder: 'two', permits: 2, ttlMs: 60_000 })
@@ -130,7 +130,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     await stream.next('leases', (each) => each.leases[0]?.waiters.length === 0)
   })
 
-  test('the outbox is shown as the library tells it, and its rates are those of what went through', async () => {
+  test('shows the outbox as the library reports it, with its rates', async () => {
     const { lockstep } = work.open(driver, { max: 6 })
     const name = `looking-${driver}`
     await work.admin.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events')
@@ -194,7 +194,7 @@ describe.each(DRIVERS)('%s', (driver) => {
   })
 })
 
-test('a history is that of the library', async () => {
+test('shows a history as the library does', async () => {
   const { lockstep } = work.open('pg')
   const site = await bench(lockstep)
   const lease = await lockstep.leases.acquire(key`Instance:past`, { holder: 'past' })
@@ -221,7 +221,7 @@ test('a history is that of the library', async () => {
   expect((await site.ask('/api/leases/history?key=nokey')).problem()).toMatchObject({ code: 'LOCKSTEP_INVALID_KEY' })
 })
 
-test('what is at the end of a list that is too long is counted', async () => {
+test('counts what is beyond the end of a long list', async () => {
   const { lockstep } = work.open('pg')
   await work.admin.query(`
     INSERT INTO lockstep.leases (name, slot, permits, token, fence, holder, acquired_at, expires_at)
@@ -232,7 +232,7 @@ test('what is at the end of a list that is too long is counted', async () => {
   await work.admin.query(`DELETE FROM lockstep.leases WHERE name LIKE 'Many:%'`)
 })
 
-test('nothing is asked while nobody looks, and only what somebody looks at', async () => {
+test('queries only what a viewer looks at', async () => {
   const { lockstep, counts } = counted(work.open('pg').lockstep)
   const site = await bench(lockstep, { everyMs: EVERY_MS })
   await site.ask('/')
@@ -259,7 +259,7 @@ test('nothing is asked while nobody looks, and only what somebody looks at', asy
   await back.next('locks')
 })
 
-test('twenty viewers ask no more than one, and see the same', async () => {
+test('queries for twenty viewers as often as for one', async () => {
   const { lockstep, counts } = counted(work.open('pg').lockstep)
   const site = await bench(lockstep, { everyMs: EVERY_MS })
   const from = performance.now()
@@ -278,7 +278,7 @@ test('twenty viewers ask no more than one, and see the same', async () => {
   for (const other of others) expect(other.at(-1)).toEqual(first?.find(({ data }) => data === other.at(-1)?.data))
 })
 
-test('one connection of the pool is enough for everything that is looked at', async () => {
+test('needs one connection for everything', async () => {
   const { lockstep } = work.open('pg', { max: 1 })
   const site = await bench(lockstep, { everyMs: EVERY_MS })
   const stream = await site.stream('overview,locks,leases,outbox')
@@ -286,7 +286,7 @@ test('one connection of the pool is enough for everything that is looked at', as
   await stream.next('overview', ({ commitsPerSecond }) => commitsPerSecond !== null)
 })
 
-test('who comes later is shown what is there at once', async () => {
+test('shows a later viewer what is there', async () => {
   const { lockstep, counts } = counted(work.open('pg').lockstep)
   const site = await bench(lockstep, { everyMs: 60_000 })
   const first = await (await site.stream('locks')).next('locks')
@@ -295,7 +295,7 @@ test('who comes later is shown what is there at once', async () => {
   expect(counts.locks).toBe(1)
 })
 
-test('a slow reader gets the newest, not what it has missed', async () => {
+test('sends a slow reader the newest only', async () => {
   const { lockstep } = work.open('pg')
   const { lockstep: watched, counts } = counted(lockstep)
   const site = createConsole(watched, { everyMs: EVERY_MS, share: 1 })
@@ -321,7 +321,7 @@ test('a slow reader gets the newest, not what it has missed', async () => {
   await site.close()
 })
 
-test('fifty may look, and the next one when one of them has left', async () => {
+test('accepts fifty viewers, and the next when one leaves', async () => {
   const site = await bench(work.open('pg').lockstep, { everyMs: EVERY_MS })
   const streams = await Promise.all(Array.from({ length: 50 }, () => site.stream('locks')))
   const refused = await site.ask('/api/stream?show=locks')
@@ -336,7 +336,7 @@ test('fifty may look, and the next one when one of them has left', async () => {
     .toBe(200)
 })
 
-test('closing ends the streams at once', async () => {
+test('ends streams on close', async () => {
   const site = await bench(work.open('pg').lockstep)
   const stream = await site.stream('overview')
   await stream.next('overview')

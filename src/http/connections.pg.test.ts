@@ -51,7 +51,7 @@ async function takeConnection({ begin }: Client): Promise<() => Promise<void>> {
 }
 
 describe.each(DRIVERS)('%s', (driver) => {
-  test.each(FORMS)('a pool with one connection serves twenty requests at once, %s', async (form) => {
+  test.each(FORMS)('serves twenty requests with a pool of one, %s', async (form) => {
     const handle = handlerOf(bench.open(driver, { max: 1 }).lockstep, form)
     const names = Array.from({ length: 20 }, (_, number) => `one-${driver}-${form}-${number}`)
     const answers = await Promise.all(names.map((name) => handle(posted(name))))
@@ -60,7 +60,7 @@ describe.each(DRIVERS)('%s', (driver) => {
   })
 
   test.each(['transaction', 'locks'] as const)(
-    'a connection is waited for until waitMs is over, and then the answer is 503, %s',
+    'waits for a connection until waitMs, then answers 503, %s',
     async (form) => {
       const client = bench.open(driver, { max: 1 })
       await client.lockstep.transaction({}, (tx) => tx.query('SELECT 1'))
@@ -80,7 +80,7 @@ describe.each(DRIVERS)('%s', (driver) => {
     },
   )
 
-  test('a request whose first one runs is refused at once, however long it may wait for a connection', async () => {
+  test('answers 409 while the first request runs', async () => {
     const client = bench.open(driver, { max: 2 })
     const [entered, leave] = [signal(), signal()]
     const handle = fetchHandler(idempotent(client.lockstep, { scope }), async () => {

@@ -13,7 +13,7 @@ async function textsIn(directory: string): Promise<(readonly [string, string])[]
 /** What a client fills in by itself. */
 const CLIENT_SAYS = /\bscope\b[^\n]*(?:x-tenant|\.get\(|\.header\(|headers\b|\.body\b|\.query\b|\.params\b)/i
 
-test('no example takes the scope of a key from what the client says about itself', async () => {
+test('has no example that takes the scope from the client', async () => {
   const texts = [
     ['README.md', await readFile(join(ROOT, 'README.md'), 'utf8')] as const,
     ...(await Promise.all(['docs', 'examples', 'desk', 'src/http', 'proofs/attacks'].map(textsIn))).flat(),

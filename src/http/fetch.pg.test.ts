@@ -22,7 +22,7 @@ function posted(idempotencyKey: string, body: string | ReadableStream = 'body'):
 }
 
 describe.each(DRIVERS)('fetch, %s', (driver) => {
-  test('each attempt reads the body anew, and a replay has its bytes', async () => {
+  test('reads the body in each attempt, and replays its bytes', async () => {
     const { lockstep } = bench.open(driver)
     let runs = 0
     const handle = fetchHandler(idempotent(lockstep, { scope }), async (request, tx) => {
@@ -38,21 +38,21 @@ describe.each(DRIVERS)('fetch, %s', (driver) => {
     expect(second.headers.get('x-read')).toBeNull()
   })
 
-  test('an answer without a body', async () => {
+  test('stores an answer without a body', async () => {
     const { lockstep } = bench.open(driver)
     const handle = fetchHandler(idempotent(lockstep, { scope }), () => new Response(null, { status: 204 }))
     expect((await handle(posted(`empty-${driver}`))).status).toBe(204)
     expect((await handle(posted(`empty-${driver}`))).headers.get('idempotency-replayed')).toBe('true')
   })
 
-  test('a body whose length nobody told is counted', async () => {
+  test('counts a body without a length', async () => {
     const { lockstep } = bench.open(driver)
     const handle = fetchHandler(idempotent(lockstep, { scope, maxBodyBytes: 10 }), () => new Response('ok'))
     const endless = new ReadableStream({ pull: (controller) => controller.enqueue(new Uint8Array(8)) })
     expect((await handle(posted(`endless-${driver}`, endless))).status).toBe(413)
   })
 
-  test('locks that the handler needs are waited for, and told as busy', async () => {
+  test('waits for the locks of the handler, and answers busy', async () => {
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const guard = idempotent(one, { scope, lock: () => key`Account:${driver}`, transaction: { waitMs: 500 } })
     // `waitMs` is for the connection, too: one is open already.
@@ -77,7 +77,7 @@ describe.each(DRIVERS)('fetch, %s', (driver) => {
     expect(await bench.notes()).toEqual([driver])
   })
 
-  test('what has expired is taken away in the background', async () => {
+  test('removes expired answers in the background', async () => {
     const { lockstep } = bench.open(driver)
     await bench.admin.query(`
       INSERT INTO lockstep.idempotency SELECT 'gone', n::text, '', 200, '[]', '', now(), now() - interval '1 minute'
@@ -89,7 +89,7 @@ describe.each(DRIVERS)('fetch, %s', (driver) => {
     await expect.poll(left).toBe(0)
   })
 
-  test('a scope that was forgotten is an error, not a scope', async () => {
+  test('rejects a missing scope', async () => {
     const { lockstep } = bench.open(driver)
     for (const forgotten of ['', 'undefined', undefined, 'x'.repeat(256)]) {
       const handle = fetchHandler(idempotent(lockstep, { scope: () => forgotten as string }), () => new Response('ok'))
@@ -98,7 +98,7 @@ describe.each(DRIVERS)('fetch, %s', (driver) => {
   })
 })
 
-test('options that make no sense', () => {
+test('rejects invalid options', () => {
   const { lockstep } = bench.open('pg')
   expect(() => exclusive(lockstep, {} as never)).toThrow(InvalidOptionError)
   expect(() => idempotent(lockstep, {} as never)).toThrow('scope')

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { LockTimeoutError, QueueFullError } from '../errors.ts'
 import { unavailable } from './unavailable.ts'
 
-test('a full queue is 503 with Retry-After, and a lock that is held is not', () => {
+test('answers 503 with Retry-After for a full queue, but not for a held lock', () => {
   const answer = unavailable(
     new QueueFullError('10000 calls wait already.', { advice: 'Come back later.', waiting: 10_000 }),
   )

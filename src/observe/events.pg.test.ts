@@ -62,7 +62,7 @@ async function leases(schema: string): Promise<void> {
   await lockstep.close()
 }
 
-test('while nobody listens, no message is built: nothing is published', async () => {
+test('publishes nothing without a listener', async () => {
   const publishers = names.map((name) => vi.spyOn(events[name], 'publish'))
   await work('unobserved')
   await rowsAndBatches('unobserved_batches')
@@ -70,7 +70,7 @@ test('while nobody listens, no message is built: nothing is published', async ()
   for (const publish of publishers) expect(publish).not.toHaveBeenCalled()
 })
 
-test('whoever listens hears what happened, in its order', async () => {
+test('publishes what happened, in order', async () => {
   const heard: [string, unknown][] = []
   const stops = names.map((name) => on(name, (message) => heard.push([name, message])))
   try {
@@ -104,7 +104,7 @@ test('whoever listens hears what happened, in its order', async () => {
   })
 })
 
-test('rows out of order, batches and refused calls are told with all of their fields', async () => {
+test('publishes rows out of order, batches and refused calls with all fields', async () => {
   const heard: [string, unknown][] = []
   const stops = (['rows.outOfOrder', 'combine.batch', 'combine.refused'] as const).map((name) =>
     on(name, (message) => heard.push([name, message])),
@@ -131,7 +131,7 @@ test('rows out of order, batches and refused calls are told with all of their fi
   ])
 })
 
-test('leases are told with all of their fields', async () => {
+test('publishes leases with all fields', async () => {
   const heard: [string, unknown][] = []
   const stops = names
     .filter((name) => name.startsWith('lease.'))

@@ -5,12 +5,12 @@ import { type EventMessage, events, lockRequested, on } from './events.ts'
 
 const message = { schema: 'lockstep', keys: ['Transfer:1'], sharedKeys: [] }
 
-test('each event is a channel of its own, called by its name', () => {
+test('has one channel per event, with its name', () => {
   for (const [name, channel] of Object.entries(events)) expect(channel.name).toBe(`lockstep:${name}`)
   expect(new Set(Object.values(events)).size).toBe(Object.keys(events).length)
 })
 
-test('on() hears until it is stopped, and stopping one listener does not stop the same function heard twice', () => {
+test('delivers to a listener of on() until it is stopped', () => {
   const heard: unknown[] = []
   const listener = (each: unknown): void => void heard.push(each)
   const stopFirst = on('lock.requested', listener)
@@ -26,7 +26,7 @@ test('on() hears until it is stopped, and stopping one listener does not stop th
   expect(heard).toHaveLength(3)
 })
 
-test('hasSubscribers says whether building a message is worth it', () => {
+test('reports whether a channel has subscribers', () => {
   expect(lockRequested.hasSubscribers).toBe(false)
   const stop = on('lock.requested', () => undefined)
   expect(lockRequested.hasSubscribers).toBe(true)
@@ -34,7 +34,7 @@ test('hasSubscribers says whether building a message is worth it', () => {
   expect(lockRequested.hasSubscribers).toBe(false)
 })
 
-test('they are Node’s own channels: other tools hear them without us', () => {
+test('uses channels of Node that other tools can subscribe to', () => {
   const heard: unknown[] = []
   const listener = (each: unknown): void => void heard.push(each)
   subscribe('lockstep:lock.requested', listener)
@@ -44,7 +44,7 @@ test('they are Node’s own channels: other tools hear them without us', () => {
   expect(heard).toEqual([message])
 })
 
-test('messages are typed by their event', () => {
+test('types messages by their event', () => {
   expectTypeOf<EventMessage<'lock.released'>['outcome']>().toEqualTypeOf<'committed' | 'rolledBack' | 'unknown'>()
   expectTypeOf<EventMessage<'migration.applied'>>().toHaveProperty('version')
   expectTypeOf<EventMessage<'combine.batch'>['outcome']>().toEqualTypeOf<'committed' | 'failed' | 'halved'>()

@@ -85,7 +85,7 @@ const idOf = (span: ReadableSpan): string => span.spanContext().spanId
 const parentOf = (span: ReadableSpan): string | undefined => span.parentSpanContext?.spanId
 const msOf = ([seconds, nanoseconds]: api.HrTime): number => seconds * 1e3 + nanoseconds / 1e6
 
-test('each caller has its own transaction and its own wait below its span, however they interleave', async () => {
+test('puts transaction and wait below the span of their caller', async () => {
   const { lockstep } = bench.open('pg', { slowWaitMs: 10 })
   const [held, leave, slow] = [signal(), signal(), signal()]
   const first = inRequest('first', () =>
@@ -117,7 +117,7 @@ test('each caller has its own transaction and its own wait below its span, howev
   expect(firstMs).toBeLessThan(msOf((transactions[0] as ReadableSpan).duration))
 })
 
-test('a retry is linked with the attempt before, and told in the caller’s span', async () => {
+test('links a retry with the attempt before', async () => {
   const { lockstep } = bench.open('pg')
   await bench.admin.query(`INSERT INTO notes VALUES ('a')`)
   let attempts = 0
@@ -144,7 +144,7 @@ test('a retry is linked with the attempt before, and told in the caller’s span
   ])
 })
 
-test('a timeout, and a wait that its caller gives up', async () => {
+test('records a timeout, and a wait that its caller gives up', async () => {
   const [holder, waiter] = [bench.open('pg'), bench.open('pg')]
   const [held, leave] = [signal(), signal()]
   const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
@@ -176,7 +176,7 @@ test('a timeout, and a wait that its caller gives up', async () => {
   await first
 })
 
-test('a COMMIT whose answer is lost', async () => {
+test('records a COMMIT whose answer is lost', async () => {
   const proxy = await bench.proxy()
   const { lockstep } = bench.open('pg', { url: proxy.url(bench.url) })
   await inRequest('request', () =>
@@ -193,7 +193,7 @@ test('a COMMIT whose answer is lost', async () => {
   expect(parentOf(one('lockstep.commit.resolve'))).toBe(idOf(one('request')))
 })
 
-test('a lease is held below the span of whoever took it, also where a timer finds out that it is lost', async () => {
+test('puts a lease below the span of its caller, also when a timer finds it lost', async () => {
   const [holder, other] = [bench.open('pg').lockstep, bench.open('pg').lockstep]
   const lease = await inRequest('taker', () => holder.leases.acquire('Instance:1', { ttlMs: 300 }))
   const refused = inRequest('refused', () => failureOf(other.leases.acquire('Instance:1')))
@@ -218,7 +218,7 @@ test('a lease is held below the span of whoever took it, also where a timer find
   expect(parentOf(second as ReadableSpan)).toBe(idOf(one('orderly')))
 })
 
-test('a delivery is linked with the span in which the event was written; one that is not taken is told', async () => {
+test('links a delivery with the span that enqueued the event', async () => {
   const { lockstep } = bench.open('pg', { max: 6, eventHeaders: () => traceHeaders(api) })
   await inRequest('writer', () =>
     lockstep.transaction({}, async (tx) => {
@@ -245,7 +245,7 @@ test('a delivery is linked with the span in which the event was written; one tha
   await running
 })
 
-test('the metrics of the same work reach the meter that is registered', async () => {
+test('sends metrics to the registered meter', async () => {
   const { lockstep } = bench.open('pg')
   await lockstep.transaction({ lock: 'Metric:1' }, async () => undefined)
   const { resourceMetrics } = await reader.collect()

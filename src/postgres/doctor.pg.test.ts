@@ -30,7 +30,7 @@ async function examineWith(config: pg.PoolConfig): Promise<Map<string, Finding>>
   }
 }
 
-test('a server as it comes: nothing fails, and both drivers see the same', async () => {
+test('passes a default server, with both drivers', async () => {
   const sql = postgres(database.url, { max: 4, transform: postgres.pascal })
   try {
     const [one, other] = [await examine(pool), await examine(sql)]
@@ -58,7 +58,7 @@ test.each([
   [{ connect_timeout: 0 }, 'fail', 'connect_timeout: 30'],
   [{ connect_timeout: 60 }, 'warn', 'connect_timeout: 30'],
   [{}, 'ok', ''],
-])('postgres.js with %o: a connect that is never answered', async (options, level, advice) => {
+])('checks the connect timeout of postgres.js with %o', async (options, level, advice) => {
   const sql = postgres(database.url, { max: 1, ...options })
   try {
     const finding = (await examine(sql)).get('connects')
@@ -68,7 +68,7 @@ test.each([
   }
 })
 
-test('pg: a connect that is never answered is given up, unless the pool does not show what it opens', async () => {
+test('checks the connect timeout of pg', async () => {
   const plain = new pg.Pool({ connectionString: database.url })
   const hiding = new Proxy(new pg.Pool({ connectionString: database.url }), {
     get: (target, name) => {
@@ -87,18 +87,18 @@ test('pg: a connect that is never answered is given up, unless the pool does not
   }
 })
 
-test('lockstep.doctor() asks the same, and tries the locks', async () => {
+test('runs as lockstep.doctor(), and tries the locks', async () => {
   const names = (await new Lockstep(pool).doctor()).map(({ name }) => name)
   expect(names.toSorted()).toEqual([...(await examine(pool)).keys(), 'locks'].toSorted())
 })
 
 describe.skipIf(!pgBouncerAvailable())('poolers', () => {
-  test('transaction mode', async () => {
+  test('passes in transaction mode', async () => {
     const found = await examineWith({ connectionString: database.pooledUrl, max: 3 })
     expect(found.get('pooler')).toMatchObject({ level: 'warn', found: 'a pooler in transaction mode' })
   })
 
-  test('session mode', async () => {
+  test('passes in session mode', async () => {
     const admin = new URL(inject('adminUrl'))
     await using bouncer = await startPgBouncer({
       postgresHost: admin.hostname,
@@ -109,11 +109,11 @@ describe.skipIf(!pgBouncerAvailable())('poolers', () => {
     const found = await examineWith({ connectionString: bouncer.url(database.name), max: 3 })
     expect(found.get('pooler')).toMatchObject({
       level: 'warn',
-      found: expect.stringContaining('session mode') as string,
+      found: expect.stringContaining('passes in session mode') as string,
     })
   })
 
-  test('one connection through a pooler cannot tell the mode, and says so', async () => {
+  test('reports that one connection cannot find out the mode', async () => {
     const found = await examineWith({ connectionString: database.pooledUrl, max: 1 })
     expect(found.get('pooler')).toMatchObject({
       level: 'warn',
@@ -123,13 +123,13 @@ describe.skipIf(!pgBouncerAvailable())('poolers', () => {
 })
 
 describe('the schema', () => {
-  test('missing', async () => {
+  test('is reported if missing', async () => {
     const found = await examine(pool, 'nowhere')
     expect(found.get('schema')).toMatchObject({ level: 'fail', advice: expect.stringContaining('migrate') as string })
     expect(found.has('lock ids')).toBe(false)
   })
 
-  test('renamed: its functions look for its old name', async () => {
+  test('is reported if renamed', async () => {
     await new Lockstep(pool, { schema: 'before' }).migrate()
     await pool.query('ALTER SCHEMA before RENAME TO after')
     expect((await examine(pool, 'after')).get('schema')).toMatchObject({
@@ -143,7 +143,7 @@ describe('the schema', () => {
     expect((await pool.query('SELECT 1 AS n')).rows).toEqual([{ n: 1 }])
   })
 
-  test('with a lock_id() that gives other numbers', async () => {
+  test('is reported with a wrong lock_id()', async () => {
     await new Lockstep(pool, { schema: 'wrong' }).migrate()
     await pool.query(`
       CREATE OR REPLACE FUNCTION wrong.lock_id(domain text, key text) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT
@@ -155,25 +155,25 @@ describe('the schema', () => {
 })
 
 describe('the pool and its sessions', () => {
-  test('a pool of one is examined without waiting for itself', async () => {
+  test('works with a pool of one', async () => {
     const found = await examineWith({ max: 1 })
     expect(found.get('pool')).toMatchObject({ level: 'warn' })
     expect(found.get('schema')).toMatchObject({ level: 'ok' })
     expect((await examineWith({ max: 2 })).get('pool')).toMatchObject({ level: 'ok' })
   })
 
-  test('synchronous_commit off', async () => {
+  test('reports synchronous_commit off', async () => {
     const found = await examineWith({ options: '-c synchronous_commit=off' })
     expect(found.get('durability')).toMatchObject({ level: 'warn' })
   })
 
-  test('a time limit for idle transactions', async () => {
+  test('reports a timeout of idle transactions', async () => {
     expect((await examineWith({})).get('idle in transaction')).toMatchObject({ level: 'warn' })
     const found = await examineWith({ options: '-c idle_in_transaction_session_timeout=60s' })
     expect(found.get('idle in transaction')).toMatchObject({ level: 'ok' })
   })
 
-  test('keepalives', async () => {
+  test('reports keepalives', async () => {
     const long = await examineWith({ options: '-c tcp_keepalives_idle=7200' })
     expect(long.get('keepalive')).toMatchObject({ level: 'warn' })
     const short = await examineWith({ options: '-c tcp_keepalives_idle=30' })
@@ -181,7 +181,7 @@ describe('the pool and its sessions', () => {
   })
 })
 
-test('a clock that goes ahead or behind', async () => {
+test('reports a clock that is ahead or behind', async () => {
   const now = Date.now.bind(Date)
   try {
     for (const [offsetMs, level] of [
@@ -197,7 +197,7 @@ test('a clock that goes ahead or behind', async () => {
   }
 })
 
-test('a transaction that has been open for too long', async () => {
+test('reports a transaction that has been open for too long', async () => {
   const client = new pg.Client({ connectionString: database.url, application_name: 'the forgetful one' })
   await client.connect()
   try {
@@ -213,7 +213,7 @@ test('a transaction that has been open for too long', async () => {
   }
 })
 
-test('an idle session with an advisory lock', async () => {
+test('reports an idle session with an advisory lock', async () => {
   const client = new pg.Client({ connectionString: database.url, application_name: 'the holder' })
   await client.connect()
   try {
@@ -228,7 +228,7 @@ test('an idle session with an advisory lock', async () => {
   }
 })
 
-test('an error in the middle does not put a connection with an open transaction back into the pool', async () => {
+test('releases no connection with an open transaction after an error', async () => {
   const broken = new pg.Pool({ connectionString: database.url, options: '-c statement_timeout=1', max: 1 })
   try {
     await pool.query('BEGIN; LOCK TABLE lockstep.migrations; COMMIT')

@@ -106,43 +106,37 @@ describe('postgres.js', () => {
     ['reserved connections', reserveOnce, {}],
   ]
 
-  test.each(crowds)(
-    'a connection comes as soon as to sql.begin, among 300 callers with %s',
-    async (_, work, options) => {
-      const sql = openSql(options)
-      const driver = driverFor(sql)
-      await takeAndRelease(driver)
-      await crowd(() => work(sql))
-      const { theirs, ours } = await compareWaits(
-        () => beginOnce(sql),
-        () => takeAndRelease(driver),
-      )
-      expect(ours).toBeLessThanOrEqual(2 * theirs + SLACK)
-    },
-  )
+  test.each(crowds)('serves Lockstep as soon as sql.begin, among 300 callers with %s', async (_, work, options) => {
+    const sql = openSql(options)
+    const driver = driverFor(sql)
+    await takeAndRelease(driver)
+    await crowd(() => work(sql))
+    const { theirs, ours } = await compareWaits(
+      () => beginOnce(sql),
+      () => takeAndRelease(driver),
+    )
+    expect(ours).toBeLessThanOrEqual(2 * theirs + SLACK)
+  })
 
-  test.each(crowds)(
-    'so it does in a pool that was never idle since it was first used, with %s',
-    async (_, work, options) => {
-      const sql = openSql(options)
-      await crowd(() => work(sql))
-      const driver = driverFor(sql)
-      const { theirs, ours } = await compareWaits(
-        () => beginOnce(sql),
-        () => takeAndRelease(driver),
-      )
-      expect(ours).toBeLessThanOrEqual(2 * theirs + SLACK)
-    },
-  )
+  test.each(crowds)('serves Lockstep as soon in a pool that was never idle, with %s', async (_, work, options) => {
+    const sql = openSql(options)
+    await crowd(() => work(sql))
+    const driver = driverFor(sql)
+    const { theirs, ours } = await compareWaits(
+      () => beginOnce(sql),
+      () => takeAndRelease(driver),
+    )
+    expect(ours).toBeLessThanOrEqual(2 * theirs + SLACK)
+  })
 
-  test('who comes while the connections are being opened is not passed over by those that come later', async () => {
+  test('serves a caller that comes while connections are being opened', async () => {
     const sql = openSql()
     const filled = crowd(() => nap(sql))
     await takeAndRelease(driverFor(sql))
     await filled
   })
 
-  test('many callers share with as many transactions of others, and none is passed over', async () => {
+  test('shares with as many transactions of others', async () => {
     const sql = openSql()
     const driver = driverFor(sql)
     await crowd(() => beginOnce(sql))
@@ -154,7 +148,7 @@ describe('postgres.js', () => {
   })
 })
 
-test('pg: a connection comes as soon as to pool.connect, among 300 callers', async () => {
+test('serves Lockstep as soon as pool.connect, among 300 callers, pg', async () => {
   const pool = new pg.Pool({ connectionString: database.url, max: POOL_SIZE })
   cleanUp(() => pool.end())
   const driver = driverFor(pool)

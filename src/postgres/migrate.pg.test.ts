@@ -71,7 +71,7 @@ describe('at once', () => {
     }
   }
 
-  test('ten migrators in four processes, both drivers: each migration is applied exactly once', async () => {
+  test('applies each migration once for ten migrators in four processes', async () => {
     const schema = freshName()
     const processes = await Promise.all([1, 2, 3].map(() => migratingProcess(schema)))
     const pools = [1, 2, 3, 4].map(() => new pg.Pool({ connectionString: database.url, max: 1 }))
@@ -92,7 +92,7 @@ describe('at once', () => {
   })
 })
 
-test('a second time there is nothing to do, and every step is told once', async () => {
+test('does nothing a second time, and reports every step once', async () => {
   const schema = freshName()
   const heard: unknown[] = []
   const stop = on('migration.applied', (message) => heard.push(message))
@@ -107,7 +107,7 @@ test('a second time there is nothing to do, and every step is told once', async 
   }
 })
 
-test('an upgrade in place keeps what is there; until then the library refuses to run', async () => {
+test('keeps data in an upgrade, and refuses to run before', async () => {
   const schema = freshName()
   const lockstep = new Lockstep(pool, { schema })
   expect(await lockstep.migrate({ to: 1 })).toMatchObject({ from: 0, to: 1, applied: [{ version: 1 }] })
@@ -123,7 +123,7 @@ test('an upgrade in place keeps what is there; until then the library refuses to
   expect(await lockstep.migrate({ to: 1 })).toEqual({ from: KNOWN_VERSION, to: KNOWN_VERSION, applied: [] })
 })
 
-test('without a schema the library says how to get one', async () => {
+test('explains how to create a missing schema', async () => {
   const lockstep = new Lockstep(pool, { schema: freshName() })
   await expect(lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)).rejects.toBeInstanceOf(
     SchemaMissingError,
@@ -132,7 +132,7 @@ test('without a schema the library says how to get one', async () => {
   expect(await lockstep.transaction({ lock: 'Transfer:1' }, async () => 'works')).toBe('works')
 })
 
-test.each([0, -1, 1.5, KNOWN_VERSION + 1, Number.NaN])('to: %d is refused', async (to) => {
+test.each([0, -1, 1.5, KNOWN_VERSION + 1, Number.NaN])('rejects to: %d', async (to) => {
   const schema = freshName()
   await expect(new Lockstep(pool, { schema }).migrate({ to })).rejects.toBeInstanceOf(InvalidOptionError)
   expect(await exists(schema)).toBe(false)
@@ -150,14 +150,14 @@ describe('a newer library was here', () => {
     return lockstep
   }
 
-  test('in a way that this one can live with: it runs on, while the deploy rolls', async () => {
+  test('runs on if the newer schema is compatible', async () => {
     const lockstep = await migratedBeyond(KNOWN_VERSION)
     const version = KNOWN_VERSION + 1
     expect(await lockstep.migrate()).toEqual({ from: version, to: version, applied: [] })
     expect(await lockstep.transaction({ lock: 'Transfer:1' }, async () => 'works')).toBe('works')
   })
 
-  test('in a way that this one cannot: it refuses to migrate and to run', async () => {
+  test('refuses to migrate and to run if it is not', async () => {
     const lockstep = await migratedBeyond(KNOWN_VERSION + 1)
     await expect(lockstep.migrate()).rejects.toBeInstanceOf(SchemaTooNewError)
     await expect(lockstep.transaction({ lock: 'Transfer:1' }, async () => undefined)).rejects.toBeInstanceOf(
@@ -187,7 +187,7 @@ describe('other migrations than ours', () => {
     return migrate(driverFor(pool), schema, lockId(schema, 'migrate', 'Migrate:global'), options, files)
   }
 
-  test('one that fails leaves nothing behind, not even those before it', async () => {
+  test('roll back all of them if one fails', async () => {
     const schema = freshName()
     const files = filesWith({ [`${next}_broken.sql`]: broken })
     const failure = await migrateFrom(schema, files).catch((error: unknown) => error)
@@ -196,7 +196,7 @@ describe('other migrations than ours', () => {
     expect(await exists(schema)).toBe(false)
   })
 
-  test('one that fails in an upgrade leaves the schema as it was', async () => {
+  test('leave the schema unchanged if one fails in an upgrade', async () => {
     const schema = freshName()
     const lockstep = new Lockstep(pool, { schema })
     await lockstep.migrate()
@@ -207,7 +207,7 @@ describe('other migrations than ours', () => {
     expect(await lockstep.transaction({ lock: 'Transfer:1' }, async () => 'works')).toBe('works')
   })
 
-  test('the next version upgrades a schema with data in it', async () => {
+  test('upgrade a schema with data', async () => {
     const schema = freshName()
     await new Lockstep(pool, { schema }).migrate()
     await pool.query(`UPDATE ${schema}.epoch SET timeline_offset = 41`)
@@ -257,7 +257,7 @@ describe('other migrations than ours', () => {
       expect(await lockIdIn(schema)).toBe('7')
     })
 
-    test('a replaced function keeps its grants, and a new one is its owner’s alone', async () => {
+    test('keeps the grants of a replaced function, and grants no new one', async () => {
       const schema = freshName()
       const role = `caller_${database.name}`
       await new Lockstep(pool, { schema }).migrate()
@@ -288,7 +288,7 @@ describe('other migrations than ours', () => {
       expect([...(await versions(schema)).keys()]).toEqual(['enqueue'])
     })
 
-    test('an older library leaves the functions of a newer one alone', async () => {
+    test('does not replace functions of a newer library', async () => {
       const schema = freshName()
       await migrateFrom(schema, filesWith(nextTables, { 'lock_id.sql': changed, 'added.sql': added }))
       const before = await versions(schema)
@@ -296,7 +296,7 @@ describe('other migrations than ours', () => {
       expect(await versions(schema)).toEqual(before)
     })
 
-    test('below the newest version only the function that reports it exists', async () => {
+    test('creates only the version function below the newest version', async () => {
       const schema = freshName()
       await migrateFrom(schema, ours, { to: KNOWN_VERSION - 1 })
       expect([...(await versions(schema)).keys()]).toEqual(['schema_version'])
@@ -308,7 +308,7 @@ describe('other migrations than ours', () => {
       expect(await versions(schema)).toEqual(before)
     })
 
-    test('one that cannot be created leaves everything as it was', async () => {
+    test('rolls back if a function cannot be created', async () => {
       const schema = freshName()
       await new Lockstep(pool, { schema }).migrate()
       const before = await versions(schema)
@@ -321,7 +321,7 @@ describe('other migrations than ours', () => {
       expect(await migrationRows(schema)).toHaveLength(KNOWN_VERSION)
     })
 
-    test('a limit of events that was set survives a new text of its function', async () => {
+    test('keeps a limit of events over a new text of its function', async () => {
       const schema = freshName()
       await new Lockstep(pool, { schema }).migrate({ maxEventBytes: 12_345 })
       const text = functionsIn(ours).find(({ name }) => name === 'outbox_max_event_bytes')?.text ?? ''
@@ -330,7 +330,7 @@ describe('other migrations than ours', () => {
       expect(rows).toEqual([{ bytes: 12_345 }])
     })
 
-    test('ten upgrades at once replace a function once', async () => {
+    test('replaces a function once for ten upgrades', async () => {
       const schema = freshName()
       await new Lockstep(pool, { schema }).migrate()
       const files = filesWith(nextTables, { 'lock_id.sql': changed, 'added.sql': added })
@@ -345,7 +345,7 @@ describe('other migrations than ours', () => {
   })
 })
 
-test('a connection that is lost in the middle is told, and the next try does it', async () => {
+test('reports a connection that is lost in the middle, and succeeds next time', async () => {
   const schema = freshName()
   const holder = await pool.connect()
   await holder.query('BEGIN')
@@ -367,7 +367,7 @@ test('a connection that is lost in the middle is told, and the next try does it'
   }
 })
 
-test('two schemas side by side do not share their locks', async () => {
+test('does not share locks between two schemas', async () => {
   const [one, other] = [freshName(), freshName()].map((schema) => new Lockstep(pool, { schema })) as [
     Lockstep,
     Lockstep,

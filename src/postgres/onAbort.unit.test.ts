@@ -12,7 +12,7 @@ test('adds one listener to a signal, however many callers wait for it', () => {
   expect(listenersOf(signal)).toBe(1)
 })
 
-test('calls everybody once, in the order of their coming', () => {
+test('calls every listener once, in order of arrival', () => {
   const controller = new AbortController()
   const heard: number[] = []
   for (let number = 0; number < 5; number++) onAbort(controller.signal, () => heard.push(number))
@@ -22,13 +22,13 @@ test('calls everybody once, in the order of their coming', () => {
   expect(listenersOf(controller.signal)).toBe(0)
 })
 
-test('calls at once where the signal was aborted before', () => {
+test('calls at once if the signal was aborted before', () => {
   const heard = vi.fn()
   onAbort(AbortSignal.abort(), heard)()
   expect(heard).toHaveBeenCalledOnce()
 })
 
-test('does not call who has taken it back', () => {
+test('does not call a listener that was removed', () => {
   const controller = new AbortController()
   const [kept, forgotten] = [vi.fn(), vi.fn()]
   onAbort(controller.signal, kept)
@@ -40,7 +40,7 @@ test('does not call who has taken it back', () => {
   expect(forgotten).not.toHaveBeenCalled()
 })
 
-test('takes the same function twice', () => {
+test('accepts the same function twice', () => {
   const controller = new AbortController()
   const heard = vi.fn()
   onAbort(controller.signal, heard)
@@ -66,7 +66,7 @@ test('removes the listener with the last caller, and adds it again for the next'
   expect(heard).toHaveBeenCalledOnce()
 })
 
-test('a caller can take others back while it is called, or come again', () => {
+test('lets a listener remove others while it is called', () => {
   const controller = new AbortController()
   const late = vi.fn()
   const heard: string[] = []
@@ -80,7 +80,7 @@ test('a caller can take others back while it is called, or come again', () => {
   expect(late).toHaveBeenCalledOnce()
 })
 
-test('two hundred thousand callers leave nothing on a signal that lives as long as the program', () => {
+test('leaves nothing on a long-lived signal', () => {
   const { signal } = new AbortController()
   let most = 0
   for (let number = 0; number < 200_000; number++) {

@@ -30,7 +30,7 @@ afterEach(async () => {
 
 const lockstepOf = (pool: pg.Pool): Lockstep => new Lockstep(pool)
 
-test('with the grants of an application a role locks, holds leases and begins a new life of the server', async () => {
+test('lets a role with the grants of an application lock, hold leases and begin a server epoch', async () => {
   await lockstepOf(owner).grant({ to: role, as: 'application' })
   const lockstep = new Lockstep(app)
   const before = await owner.query<{ value: string }>('SELECT value::text FROM lockstep.incarnation')
@@ -61,7 +61,7 @@ test('with the grants of an application a role locks, holds leases and begins a 
   await Promise.all([lockstep.close(), table.close()])
 })
 
-test('no role can change the server epoch, whatever it is granted', async () => {
+test('lets no role change the server epoch', async () => {
   for (const name of ROLE_NAMES) {
     await lockstepOf(owner).grant({ to: role, as: name })
     for (const attempt of [
@@ -76,7 +76,7 @@ test('no role can change the server epoch, whatever it is granted', async () => 
   }
 })
 
-test('nothing in the schema is for every role', async () => {
+test('grants nothing to every role', async () => {
   const { rows } = await owner.query(
     `SELECT p.oid::regprocedure::text AS name FROM pg_proc p
       WHERE p.pronamespace = 'lockstep'::regnamespace AND has_function_privilege($1, p.oid, 'EXECUTE')`,
@@ -85,7 +85,7 @@ test('nothing in the schema is for every role', async () => {
   expect(rows).toEqual([])
 })
 
-test('every function that runs with the owner’s rights has a search_path of its own', async () => {
+test('sets a search_path for every function with the owner’s rights', async () => {
   const { rows } = await owner.query(
     `SELECT p.oid::regprocedure::text AS name FROM pg_proc p
       WHERE p.pronamespace = 'lockstep'::regnamespace AND p.prosecdef
@@ -118,7 +118,7 @@ describe('the doctor, run as the role', () => {
     return findings.filter(({ name }) => name === 'grants')
   }
 
-  test.each(ROLE_NAMES)('%s: is content with its grants, and knows which role it is', async (name) => {
+  test.each(ROLE_NAMES)('passes for %s with its grants', async (name) => {
     await lockstepOf(owner).grant({ to: role, as: name })
     for (const options of [{}, { as: name }])
       expect(await grantsOf(options)).toEqual([
@@ -131,7 +131,7 @@ describe('the doctor, run as the role', () => {
       ])
   })
 
-  test.each(ROLE_NAMES)('%s: names every grant that is missing, and what to run', async (name) => {
+  test.each(ROLE_NAMES)('names every missing grant of %s, and what to run', async (name) => {
     for (const missing of ROLES[name].functions) {
       await lockstepOf(owner).grant({ to: role, as: name })
       await owner.query(`REVOKE EXECUTE ON FUNCTION lockstep.${missing} FROM ${role}`)
@@ -141,7 +141,7 @@ describe('the doctor, run as the role', () => {
     }
   })
 
-  test('the statements of its advice are enough', async () => {
+  test('gives sufficient statements as advice', async () => {
     const [finding] = await grantsOf({ as: 'producer' })
     expect(finding).toMatchObject({ level: 'fail', found: `"${role}" as producer lacks USAGE on the schema` })
     await owner.query(/run: (.*;) Or:/.exec(finding?.advice ?? '')?.[1] ?? '')
@@ -158,7 +158,7 @@ describe('the doctor, run as the role', () => {
     expect(await grantsOf()).toMatchObject([{ level: 'ok' }])
   })
 
-  test('several roles at once', async () => {
+  test('checks several roles at once', async () => {
     await lockstepOf(owner).grant({ to: role, as: ['application', 'producer', 'consumer'] })
     expect(await grantsOf()).toMatchObject([
       { level: 'ok', found: expect.stringContaining('producer and application and consumer') },
@@ -172,11 +172,11 @@ test.each([
   { to: 'a', as: 'prodcer' },
   { to: 'a', as: [] },
   { to: 'a', as: 'producer', all: true },
-])('refuses %j before anything is sent', (options) => {
+])('rejects %j before anything is sent', (options) => {
   expect(() => grantsFor('lockstep', options as unknown as GrantOptions)).toThrow(InvalidOptionError)
 })
 
-test('migrate() without the right to create says what is missing, and nothing is there', async () => {
+test('reports a missing CREATE privilege in migrate()', async () => {
   await expect(new Lockstep(app, { schema: 'not_mine' }).migrate()).rejects.toMatchObject({
     code: 'LOCKSTEP_MIGRATION_FAILED',
     cause: { code: '42501' },

@@ -55,14 +55,14 @@ async function findings(url: string, oldAfterMs?: number): Promise<Map<string, F
   return new Map(found.map((each) => [each.name, each]))
 }
 
-describe('the incarnation', () => {
-  test('outlives a clean restart', async () => {
+describe('the server epoch', () => {
+  test('survives a clean restart', async () => {
     const before = await incarnation()
     await server.restart('fast')
     expect(await incarnation()).toEqual(before)
   })
 
-  test('ends with a crash, and the generation of fences stays', async () => {
+  test('ends with a crash, and keeps the generation of fences', async () => {
     const before = await incarnation()
     await server.crash()
     await server.start()
@@ -72,7 +72,7 @@ describe('the incarnation', () => {
     expect(after).toMatchObject({ system, database, timeline, epoch })
   })
 
-  test('after a crash, twenty at once find one and the same', async () => {
+  test('is one for twenty callers after a crash', async () => {
     await server.crash()
     await server.start()
     const found = await withPool(
@@ -88,7 +88,7 @@ describe('the incarnation', () => {
     expect(new Set(found.map((each) => each.serverEpoch.value)).size).toBe(1)
   })
 
-  test('a transaction begins the new one by itself, through a pool that lived through the crash', async () => {
+  test('begins by itself in a transaction after a crash', async () => {
     const pool = new pg.Pool({ connectionString: server.url(), max: 3 })
     const sql = postgres(server.url(), { max: 3, onnotice() {} })
     try {
@@ -105,7 +105,7 @@ describe('the incarnation', () => {
     }
   })
 
-  test('a copy of the database has its own, though it brought the row along', async () => {
+  test('is another one in a copy of the database', async () => {
     const original = await incarnation()
     await withPool((pool) => pool.query('CREATE DATABASE copied TEMPLATE postgres'), server.url('template1'))
     const copy = await incarnation('copied')
@@ -116,7 +116,7 @@ describe('the incarnation', () => {
     expect(await incarnation()).toEqual(original)
   })
 
-  test('is on disk before anything is derived from it, whatever the session says about durability', async () => {
+  test('is on disk before it is used, whatever synchronous_commit says', async () => {
     const pool = new pg.Pool({ connectionString: server.url(), options: '-c synchronous_commit=off', max: 1 })
     const before = await incarnation()
     try {
@@ -143,7 +143,7 @@ describe('the incarnation', () => {
 })
 
 describe('the doctor', () => {
-  test('sees a lock table that is more than half full', async () => {
+  test('reports a lock table that is more than half full', async () => {
     await withPool(async (pool) => {
       const client = await pool.connect()
       await client.query('BEGIN')
@@ -155,7 +155,7 @@ describe('the doctor', () => {
     })
   })
 
-  test('sees a forgotten prepared transaction', async () => {
+  test('reports a forgotten prepared transaction', async () => {
     await withPool(async (pool) => {
       const client = await pool.connect()
       await client.query('BEGIN')
@@ -186,7 +186,7 @@ describe('a standby', () => {
   })
   afterAll(() => standby.stop('immediate'))
 
-  test.each(['pg', 'postgres.js'])('is refused by transaction() and migrate(), through %s', async (name) => {
+  test.each(['pg', 'postgres.js'])('is rejected by transaction() and migrate(), through %s', async (name) => {
     const pool = name === 'pg' ? new pg.Pool({ connectionString: standby.url() }) : postgres(standby.url())
     try {
       const lockstep = new Lockstep(pool)
@@ -201,7 +201,7 @@ describe('a standby', () => {
     }
   })
 
-  test('is what the doctor says it is', async () => {
+  test('is reported by the doctor', async () => {
     const found = await findings(standby.url())
     expect(found.get('standby')).toMatchObject({ level: 'fail' })
     expect(found.has('schema')).toBe(false)

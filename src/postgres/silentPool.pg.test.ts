@@ -97,7 +97,7 @@ async function expectWhole(scene: Scene): Promise<void> {
 }
 
 // To close it then would end the process: postgres.js has nobody who handles that rejection.
-test('postgres.js: a connection that falls silent while it is asked for types is left alone', async () => {
+test('does not close a connection that is silent while it is asked for types, postgres.js', async () => {
   const { hostname, port } = new URL(database.url)
   const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432) })
   const sql = postgres(proxy.url(database.url), { max: 1, backoff: () => 0.005, onnotice() {} })
@@ -127,7 +127,7 @@ test('postgres.js: a connection that falls silent while it is asked for types is
 
 const { pooledUrl } = database
 
-test.skipIf(pooledUrl === undefined)('behind a pooler nobody is judged by the process ids that it shows', async () => {
+test.skipIf(pooledUrl === undefined)('does not judge connections by the process ids of a pooler', async () => {
   const pool = new pg.Pool({ connectionString: pooledUrl, max: 1 })
   const lockstep = new Lockstep(pool, { silenceMs: SILENCE_MS, waitMs: 20_000 })
   cleanUp(async () => {
@@ -150,7 +150,7 @@ describe.each([
   ['pg', openPg],
   ['postgres.js', openPostgresJs],
 ])('%s', (_, openPool) => {
-  test('comes back where all connections were idle', async () => {
+  test('recovers when all connections were idle', async () => {
     const scene = await open(openPool)
     await expectWhole(scene)
     scene.proxy.silence()
@@ -158,7 +158,7 @@ describe.each([
     await expectWhole(scene)
   })
 
-  test('comes back where all connections were at work for Lockstep', async () => {
+  test('recovers when all connections worked for Lockstep', async () => {
     const scene = await open(openPool)
     await expectWhole(scene)
     let begun = 0
@@ -177,7 +177,7 @@ describe.each([
     await expectWhole(scene)
   })
 
-  test('comes back where others had queries on their way, and those fail', async () => {
+  test('recovers when others had queries under way, which fail', async () => {
     const scene = await open(openPool)
     await expectWhole(scene)
     const lost = Promise.allSettled(fill(() => scene.query('SELECT pg_sleep(0.2)')))
@@ -188,7 +188,7 @@ describe.each([
     expect((await lost).map(({ status }) => status)).toEqual(Array(POOL_SIZE).fill('rejected'))
   })
 
-  test('comes back where others had transactions open', async () => {
+  test('recovers when others had transactions open', async () => {
     const scene = await open(openPool)
     await expectWhole(scene)
     const transactions = await Promise.all(Array.from({ length: POOL_SIZE }, () => scene.begin()))
@@ -200,7 +200,7 @@ describe.each([
     expect((await lost).map(({ status }) => status)).toEqual(Array(POOL_SIZE).fill('rejected'))
   })
 
-  test('comes back where connections were being opened', async () => {
+  test('recovers when connections were being opened', async () => {
     const scene = await open(openPool)
     scene.proxy.silence()
     const lost = Promise.allSettled(fill(() => scene.query('SELECT 1')))
@@ -212,7 +212,7 @@ describe.each([
     await lost
   })
 
-  test('leaves alone who only takes long: a slow query, and a caller that thinks', async () => {
+  test('does not disturb a slow query or an idle transaction', async () => {
     const scene = await open(openPool)
     await expectWhole(scene)
     const slow = Array.from({ length: POOL_SIZE - 1 }, () => scene.query(`SELECT pg_sleep(${(5 * SILENCE_MS) / 1000})`))

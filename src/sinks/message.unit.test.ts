@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { messageHeaders, readMessage } from './message.ts'
 import { eventOf } from './sinkBench.conformance.ts'
 
-test('what an event was enqueued with comes back, and nothing else', () => {
+test('returns what an event was enqueued with', () => {
   const event = eventOf('trades', 'Größe/1', 7, { payload: { n: 1 }, headers: { tenant: 'eu' }, fence: 3n })
   const read = readMessage(messageHeaders(event), event.body)
   const { topic, key, seq, id, fence, headers, enqueuedAt, payload } = event
@@ -23,7 +23,7 @@ test.each(['lockstep-tombstone', 'Lockstep-Tombstone', 'lockstep-seq', 'LOCKSTEP
   },
 )
 
-test('a message of somebody else is refused, with the header that it lacks', () => {
+test('rejects a foreign message, and names the missing header', () => {
   expect(() => readMessage({ 'lockstep-topic': 'a', 'lockstep-key': 'b' }, '')).toThrow('lockstep-seq')
 })
 
@@ -35,7 +35,7 @@ test.each([
   ['lockstep-seq', '1e3'],
   ['lockstep-fence', 'x'],
   ['lockstep-enqueued-at', 'yesterday'],
-])('one in which %s is %j, too', (name, value) => {
+])('rejects one in which %s is %j', (name, value) => {
   const event = eventOf('trades', 'a', 7)
   expect(() => readMessage({ ...messageHeaders(event), [name]: value }, event.body)).toThrow(
     expect.objectContaining({
@@ -45,7 +45,7 @@ test.each([
   )
 })
 
-test('what others have put beside it does not disturb: nothing, numbers, lists of objects', () => {
+test('ignores foreign headers', () => {
   const event = eventOf('trades', 'a', 7, { headers: { tenant: 'eu' } })
   const others = { 'x-null': null, 'x-count': 3, 'x-death': [{ count: 1 }], 'x-none': [] } as unknown as Record<
     string,
@@ -54,7 +54,7 @@ test('what others have put beside it does not disturb: nothing, numbers, lists o
   expect(readMessage({ ...messageHeaders(event), ...others }, event.body).headers).toEqual({ tenant: 'eu' })
 })
 
-test('headers come as brokers give them: bytes, lists, names in any case', () => {
+test('reads headers as bytes, lists and in any case', () => {
   const event = eventOf('trades', 'a', 7)
   const bytes = Object.fromEntries(
     Object.entries(messageHeaders(event)).map(([name, value], n) => [

@@ -98,7 +98,7 @@ async function running(
   return { ...all, connection, channel }
 }
 
-test('one message of a stream is under way at a time, whatever the order of confirmations', async () => {
+test('has one message of a stream under way at a time', async () => {
   const { sink, channel } = await running()
   channel.willing = false
   const events = eventsOf('t', ['a', 'b', 'c'], 4)
@@ -118,7 +118,7 @@ test('one message of a stream is under way at a time, whatever the order of conf
   expect(new Set(await sending)).toEqual(new Set(['sent']))
 })
 
-test('a confirmation that comes too late says nothing about what was sent again', async () => {
+test('ignores a late confirmation of what was sent again', async () => {
   const { sink, connections, connection, channel, coming } = await running()
   channel.willing = false
   coming.willing = false
@@ -140,7 +140,7 @@ test('a confirmation that comes too late says nothing about what was sent again'
   expect(next.published.map(({ id }) => id)).toEqual(events.map(({ id }) => id))
 })
 
-test('returned and then confirmed is refused, and stops its stream alone', async () => {
+test('refuses what is returned and confirmed, and stops only its stream', async () => {
   const { sink, channel } = await running()
   channel.willing = false
   const sending = sink.send(eventsOf('t', ['a', 'b'], 2), contextOf())
@@ -155,7 +155,7 @@ test('returned and then confirmed is refused, and stops its stream alone', async
   expect((await sending).map(kind)).toEqual(['refused', 'sent', 'unknown', 'sent'])
 })
 
-test('what is not taken is unknown, and nothing of its stream follows', async () => {
+test('reports a nack as unknown, and stops its stream', async () => {
   const { sink, channel } = await running()
   channel.willing = false
   const sending = sink.send(eventsOf('t', ['a'], 3), contextOf())
@@ -165,7 +165,7 @@ test('what is not taken is unknown, and nothing of its stream follows', async ()
   expect(channel.published.length).toBe(1)
 })
 
-test('while the socket is full nothing more is written; then it goes on in order', async () => {
+test('writes nothing while the socket is full, then continues in order', async () => {
   const { sink, channel } = await running({ timeoutMs: 2000 })
   channel.room = false
   const sending = sink.send(eventsOf('t', ['a', 'b', 'c'], 2), contextOf())
@@ -180,7 +180,7 @@ test('while the socket is full nothing more is written; then it goes on in order
   expect(channel.published.length).toBe(6)
 })
 
-test('a socket that stays full: everything is unknown in time', async () => {
+test('reports unknown when the socket stays full', async () => {
   const { sink, channel } = await running()
   Object.assign(channel, { room: false, willing: false })
   const answers = await sink.send(eventsOf('t', ['a', 'b', 'c'], 2), contextOf())
@@ -188,7 +188,7 @@ test('a socket that stays full: everything is unknown in time', async () => {
   expect(channel.published.length).toBe(1)
 })
 
-test('a server that is short of memory: unknown, without another connection, and on it goes when it is over', async () => {
+test('reports unknown while the server is blocked, and resumes on the same connection', async () => {
   const { sink, connections, connection, channel } = await running()
   channel.willing = false
   const sending = sink.send([eventOf('t', 'k', 1)], contextOf())
@@ -204,7 +204,7 @@ test('a server that is short of memory: unknown, without another connection, and
   expect([connections.length, connection.closes]).toEqual([1, 0])
 })
 
-test('a connection that the server closes over what it was sent: the event may be to blame', async () => {
+test('counts an attempt when the server closes the connection over an event', async () => {
   const { sink, connections, connection, channel } = await running()
   channel.willing = false
   const sending = sink.send(eventsOf('t', ['a'], 2), contextOf())
@@ -216,7 +216,7 @@ test('a connection that the server closes over what it was sent: the event may b
   expect(connections.length).toBe(2)
 })
 
-test('a connection that was lost between two batches is replaced; several batches open one', async () => {
+test('replaces a lost connection once for several batches', async () => {
   const { sink, connections, connection } = await running()
   connection.emit('close', new Error('gone'))
   const answers = await Promise.all(['a', 'b', 'c'].map((key) => sink.send([eventOf('t', key, 1)], contextOf())))
@@ -224,7 +224,7 @@ test('a connection that was lost between two batches is replaced; several batche
   expect(connections.length).toBe(2)
 })
 
-test('a connection that comes too late is closed, and a channel that does not open costs its connection', async () => {
+test('closes a connection that comes late, and one without a channel', async () => {
   const late = new ScriptedConnection()
   let arrive: (connection: ScriptedConnection) => void = () => undefined
   const slow = scripted({ connect: () => new Promise((resolve) => (arrive = resolve)) })
@@ -241,7 +241,7 @@ test('a connection that comes too late is closed, and a channel that does not op
   expect(connections.length).toBe(2)
 })
 
-test('close() comes back though the server says nothing', async () => {
+test('returns from close() without an answer of the server', async () => {
   const { sink, connection, channel } = await running()
   channel.willing = false
   connection.hangs = true
@@ -252,7 +252,7 @@ test('close() comes back though the server says nothing', async () => {
   expect((await sink.send([eventOf('t', 'b', 1)], contextOf())).map(kind)).toEqual(['unknown'])
 })
 
-test('an abort in the middle: what is under way is answered, nothing more is begun', async () => {
+test('starts nothing after an abort, and answers what is under way', async () => {
   const { sink, channel } = await running()
   channel.willing = false
   const lost = new AbortController()
@@ -264,7 +264,7 @@ test('an abort in the middle: what is under way is answered, nothing more is beg
   expect(channel.published.length).toBe(2)
 })
 
-test('options are checked', () => {
+test('rejects invalid options', () => {
   const connect = (): Promise<never> => Promise.reject(new Error('never called'))
   const wrong: [object, string][] = [
     [{}, 'no `connect`'],
@@ -280,29 +280,26 @@ test('options are checked', () => {
   }
 })
 
-test.each(['abort', 'close', 'lease'])(
-  'what waits for the socket is not begun any more after it is over: %s',
-  async (how) => {
-    const { sink, channel } = await running({ timeoutMs: 5000 })
-    Object.assign(channel, { willing: false, room: false })
-    const lost = new AbortController()
-    let owned = true
-    const sending = sink.send(eventsOf('t', ['a', 'b'], 1), contextOf({ signal: lost.signal, owned: () => owned }))
-    await until(() => channel.published.length === 1)
-    let closing: Promise<void> | undefined
-    if (how === 'abort') lost.abort()
-    else if (how === 'lease') owned = false
-    else closing = sink.close?.()
-    channel.room = true
-    channel.emit('drain')
-    for (const { confirm } of channel.published) confirm()
-    expect((await sending).map(kind)).toEqual(['sent', 'unknown'])
-    expect(channel.published.length).toBe(1)
-    await closing
-  },
-)
+test.each(['abort', 'close', 'lease'])('does not send what waits for the socket after %s', async (how) => {
+  const { sink, channel } = await running({ timeoutMs: 5000 })
+  Object.assign(channel, { willing: false, room: false })
+  const lost = new AbortController()
+  let owned = true
+  const sending = sink.send(eventsOf('t', ['a', 'b'], 1), contextOf({ signal: lost.signal, owned: () => owned }))
+  await until(() => channel.published.length === 1)
+  let closing: Promise<void> | undefined
+  if (how === 'abort') lost.abort()
+  else if (how === 'lease') owned = false
+  else closing = sink.close?.()
+  channel.room = true
+  channel.emit('drain')
+  for (const { confirm } of channel.published) confirm()
+  expect((await sending).map(kind)).toEqual(['sent', 'unknown'])
+  expect(channel.published.length).toBe(1)
+  await closing
+})
 
-test('a process that was stopped past its lease begins nothing more, before it has heard of it', async () => {
+test('starts nothing in a process that was stopped past its lease', async () => {
   const { sink, channel } = await running()
   channel.willing = false
   let owned = true

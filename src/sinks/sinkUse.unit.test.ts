@@ -2,14 +2,14 @@ import { expect, test } from 'vitest'
 import { signal } from '../../tools/server/testing/workbench.ts'
 import { SinkUse } from './sinkUse.ts'
 
-test('a sink that was never opened can be used until it is closed', async () => {
+test('can be used without open() until it is closed', async () => {
   const use = new SinkUse()
   expect(use.closed).toBe(false)
   await use.close()
   expect(use.closed).toBe(true)
 })
 
-test('it opens again after it was closed', async () => {
+test('opens again after close()', async () => {
   const use = new SinkUse()
   await use.open()
   await use.close()
@@ -17,7 +17,7 @@ test('it opens again after it was closed', async () => {
   expect(use.closed).toBe(false)
 })
 
-test('it stays open until the last of its users has closed it', async () => {
+test('stays open until its last user closes it', async () => {
   let released = 0
   const use = new SinkUse(() => void released++)
   await use.open()
@@ -43,7 +43,7 @@ test('close() waits for what is under way, and open() for an end that is under w
   expect(use.closed).toBe(false)
 })
 
-test('work that fails does not keep it from closing', async () => {
+test('closes after work has failed', async () => {
   const use = new SinkUse()
   const failing = use.track(Promise.reject(new Error('no'))).catch(() => 'failed')
   await use.close()

@@ -37,7 +37,7 @@ describe('what an answer means', () => {
       expect(reasonOf(answer)).toMatch(new RegExp(`127.0.0.1:\\d+ answered ${status} .* to #1 of t/k: why !$`))
   })
 
-  test('a body without end does not hold its connection, nor the answer that came before it', async () => {
+  test('closes a connection whose body does not end', async () => {
     const { url, server } = await receiver((_, response) => {
       response.writeHead(200)
       response.write('x')
@@ -49,7 +49,7 @@ describe('what an answer means', () => {
     while ((await connections()) > 0) await sleep(10)
   })
 
-  test.each([200, 500])('nobody is made to read for as long as the receiver writes: %i', async (status) => {
+  test.each([200, 500])('stops reading a body without end: %i', async (status) => {
     let closed = false
     const { url } = await receiver((_, response) => {
       response.writeHead(status).on('close', () => (closed = true))
@@ -65,14 +65,14 @@ describe('what an answer means', () => {
     await expect.poll(() => closed).toBe(true)
   })
 
-  test('bodies of errors are read, so that their connections are used again', async () => {
+  test('reuses connections after errors', async () => {
     const { url, sockets } = await receiver((_, response) => void response.writeHead(500).end('x'.repeat(20_000)))
     const sink = sinkTo(url)
     for (let round = 0; round < 5; round++) await sendOne(sink)
     expect(sockets()).toBe(1)
   })
 
-  test("Retry-After in seconds, or as a time by the receiver's clock; the whole host is left alone until then", async () => {
+  test('obeys Retry-After in seconds or as a time, for the whole host', async () => {
     let header: Record<string, string> = { 'retry-after': '7' }
     const { url, taken } = await receiver((_, response) => void response.writeHead(503, header).end())
     expect(await sendOne(sinkTo(url))).toMatchObject({ retryAfterMs: 7000 })
@@ -90,7 +90,7 @@ describe('what an answer means', () => {
 
   // Date.parse() takes the first three for years to come.
   test.each(['-3600', '+3600', '3600.5', '-5', '0', 'NaN', '99999999999', 'Tue, 01 Jan 1980 00:00:00 GMT'])(
-    'Retry-After: %s holds up nobody',
+    'ignores Retry-After: %s',
     async (value) => {
       const { url, taken } = await receiver(
         (_, response) => void response.writeHead(503, { 'retry-after': value }).end(),
@@ -102,7 +102,7 @@ describe('what an answer means', () => {
     },
   )
 
-  test('one of several receivers that wants to be left alone is; the dispatcher is not told to wait for its sake', async () => {
+  test('delays only the receiver that asks for it', async () => {
     const [busy, other] = [
       await receiver((_, response) => void response.writeHead(429, { 'retry-after': '86400' }).end()),
       await receiver(),
@@ -117,7 +117,7 @@ describe('what an answer means', () => {
     expect(busy.taken.length).toBe(1)
   })
 
-  test('nothing of an answer moves the cursor of a terminal', async () => {
+  test('escapes control characters of an answer', async () => {
     const raw = createTcpServer((socket) => {
       socket.on('error', () => undefined)
       socket.once('data', () =>
@@ -136,7 +136,7 @@ describe('what an answer means', () => {
   })
 })
 
-describe('where a request may go', () => {
+describe('targets of a request', () => {
   test('307 and 308 within the origin keep the POST and its signature', async () => {
     const { url, taken } = await receiver(({ path }, response) => {
       if (path === '/hook') response.writeHead(308, { location: '/moved' }).end()
@@ -149,13 +149,13 @@ describe('where a request may go', () => {
     expect(verifyWebhook(last.headers, last.body, SECRET).seq).toBe(1)
   })
 
-  test('a circle of redirects ends', async () => {
+  test('stops at a circle of redirects', async () => {
     const { url, taken } = await receiver((_, response) => void response.writeHead(307, { location: '/hook' }).end())
     expect(Object.keys(await sendOne(sinkTo(url)))).toContain('unknown')
     expect(taken.length).toBe(4)
   })
 
-  test('nothing goes to another origin, unless it was named', async () => {
+  test('sends nothing to another origin that was not allowed', async () => {
     const other = await receiver()
     const { url } = await receiver((_, response) => void response.writeHead(307, { location: other.url }).end())
     const answer = await sendOne(sinkTo(url))
@@ -165,7 +165,7 @@ describe('where a request may go', () => {
     expect(other.taken.length).toBe(1)
   })
 
-  test('a URL from a function does not lead into the own network: not by number, by name, by another spelling', async () => {
+  test('rejects private addresses of a URL from a function', async () => {
     const { url, taken, sockets } = await receiver()
     const { port } = new URL(url)
     const hosts = ['127.0.0.1', 'localhost', '127.1', '0x7f.1', '2130706433', '0.0.0.0', '[::1]', '[::ffff:127.0.0.1]']
@@ -178,7 +178,7 @@ describe('where a request may go', () => {
     expect(await sendOne(sinkTo(() => url, { allowPrivateAddresses: true }))).toBe('sent')
   })
 
-  test('public and other addresses', () => {
+  test('tells public from other addresses', () => {
     const open = [
       '1.1.1.1',
       '93.184.216.34',
@@ -203,7 +203,7 @@ describe('where a request may go', () => {
     expect(hidden.filter(isPublicAddress)).toEqual([])
   })
 
-  test('each receiver has its own secret; one without a usable URL stops its streams alone', async () => {
+  test('uses a secret per receiver, and stops only streams without a usable URL', async () => {
     const [one, two] = [await receiver(), await receiver()]
     const secrets: Record<string, string> = { one: newSecret(), two: newSecret() }
     const sink = sinkTo(
@@ -232,7 +232,7 @@ describe('where a request may go', () => {
 })
 
 describe('many requests', () => {
-  test('no more than `concurrency` at a host, over all batches', async () => {
+  test('limits requests to a host to `concurrency`', async () => {
     let [active, most] = [0, 0]
     const { url } = await receiver((_, response) => {
       most = Math.max(most, ++active)
@@ -247,7 +247,7 @@ describe('many requests', () => {
     expect([most, active]).toEqual([3, 0])
   })
 
-  test('a host that is silent costs a batch the time of a few requests, not of all; other hosts go on', async () => {
+  test('sends few requests of a batch to a silent host', async () => {
     const silent = await receiver(() => undefined)
     const { url, taken } = await receiver()
     const sink = sinkTo(({ key }) => (key.startsWith('silent') ? silent.url : url), {
@@ -263,7 +263,7 @@ describe('many requests', () => {
     expect(answers.filter((answer) => typeof answer === 'object' && !('unknown' in answer))).toEqual([])
   })
 
-  test('an idle connection that the receiver closes as it is taken up is no failure', async () => {
+  test('does not fail when the receiver closes an idle connection', async () => {
     const seen = new WeakSet<object>()
     const { url, taken } = await receiver((_, response, message) => {
       if (seen.has(message.socket)) message.socket.resetAndDestroy()
@@ -276,7 +276,7 @@ describe('many requests', () => {
     expect(taken.length).toBe(3)
   })
 
-  test('a process that was stopped past its lease begins nothing more, before it has heard of it', async () => {
+  test('starts nothing in a process that was stopped past its lease', async () => {
     let owned = true
     const { url, taken } = await receiver((_, response) => {
       owned = false
@@ -288,7 +288,7 @@ describe('many requests', () => {
     expect(answers.filter((answer) => answer === 'sent').length).toBe(1)
   })
 
-  test('what was begun before an abort is answered; nothing more is begun', async () => {
+  test('starts nothing after an abort, and answers what was begun', async () => {
     const lost = new AbortController()
     const { url, taken } = await receiver((_, response) => {
       lost.abort()
@@ -301,7 +301,7 @@ describe('many requests', () => {
   })
 })
 
-describe('what cannot be', () => {
+describe('invalid input', () => {
   test.each([
     ['a line break', { note: 'a\r\nx-evil: 1' }],
     ['what is not ASCII', { note: 'Größe' }],
@@ -309,7 +309,7 @@ describe('what cannot be', () => {
     ['framing', { 'Transfer-Encoding': 'chunked' }],
     ['a length', { 'content-length': '3' }],
     ['a host', { Host: 'elsewhere' }],
-  ])('an event whose headers HTTP cannot carry is refused: %s', async (_, headers) => {
+  ])('refuses headers that HTTP cannot carry: %s', async (_, headers) => {
     const { url, taken } = await receiver()
     const answer = await sendOne(sinkTo(url), eventOf('t', 'k', 1, { headers }))
     expect(answer).toHaveProperty('refused')
@@ -317,7 +317,7 @@ describe('what cannot be', () => {
     expect(taken).toEqual([])
   })
 
-  test('options are checked, and no secret is told', () => {
+  test('rejects invalid options, without showing a secret', () => {
     const url = 'https://books.example.com/events'
     const wrong: [object, string][] = [
       [{}, 'no url'],
@@ -390,7 +390,7 @@ describe('a slow host', () => {
     expect(slow.map(({ headers }) => String(headers['lockstep-key'])).toSorted()).toEqual(['slow1', 'slow2', 'slow3'])
   })
 
-  test('is waited for when the sink closes', async () => {
+  test('is waited for on close()', async () => {
     const { sink, slow, answer } = await customers()
     await sink.open?.()
     const answers = await sink.send(eventsOf('t', ['slow'], 1), contextOf({ slowAfterMs: 10 }))
