@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { fresh, leaseBench, next } from '../../tools/server/testing/leaseBench.ts'
+import { fresh, leaseBench, nextEvent } from '../../tools/server/testing/leaseBench.ts'
 import { DRIVERS, failureOf, note, signal } from '../../tools/server/testing/workbench.ts'
 import { InvalidOptionError, LeaseBusyError, LeaseLostError } from '../index.ts'
 
@@ -106,7 +106,7 @@ describe.each(DRIVERS)('force release, %s', (driver) => {
     const lease = await one.leases.acquire(name, { ttlMs: 3000 })
     const commit = await bench.openUnder(lease, (tx) => note(tx, 'before'))
     const forced = other.leases.forceRelease(name, { ...BY, waitMs: 60_000 })
-    await next('lease.renewed', name)
+    await nextEvent('lease.renewed', name)
     await commit()
     expect(await forced).toEqual({ released: 1 })
     expect(await failureOf(lease.transaction({}, (tx) => note(tx, 'after')))).toBeInstanceOf(LeaseLostError)

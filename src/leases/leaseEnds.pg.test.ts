@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { fresh, leaseBench, lost, next } from '../../tools/server/testing/leaseBench.ts'
+import { fresh, leaseBench, lost, nextEvent } from '../../tools/server/testing/leaseBench.ts'
 import { DRIVERS, failureOf, note, pidOf } from '../../tools/server/testing/workbench.ts'
 import { LeaseLostError, LeaseTransactionTooLongError, LockAbortedError, type LockstepError } from '../index.ts'
 import { on } from '../observe/index.ts'
@@ -76,7 +76,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
       proxy.refuse(true)
       proxy.cutAll()
       await lost(lease)
-      void next('lease.unreachable', name).then(() => proxy.refuse(false))
+      void nextEvent('lease.unreachable', name).then(() => proxy.refuse(false))
     })
     expect(terms[1]).toBeGreaterThan(terms[0] as bigint)
   })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { fresh, leaseBench, next } from '../../tools/server/testing/leaseBench.ts'
+import { fresh, leaseBench, nextEvent } from '../../tools/server/testing/leaseBench.ts'
 import { DRIVERS, failureOf, note } from '../../tools/server/testing/workbench.ts'
 import { type Lease, LeaseLostError, NestedTransactionError, type Transaction } from '../index.ts'
 
@@ -80,7 +80,7 @@ describe.each(DRIVERS)('leases in transactions with an old snapshot, %s', (drive
     const [one, other] = [bench.open(driver).lockstep, bench.open(driver).lockstep]
     const name = fresh()
     const lease = await one.leases.acquire(name, { ttlMs: 1500 })
-    await next('lease.renewed', name)
+    await nextEvent('lease.renewed', name)
     await lease.transaction({ isolation: 'repeatable read' }, (tx) => note(tx, `first ${driver}`))
     await other.leases.forceRelease(name, { by: 'test', reason: 'to see it' })
     const error = await failureOf(lease.transaction({ isolation: 'repeatable read' }, (tx) => note(tx, 'never')))

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Proxy } from '../../tools/server/proxy.ts'
-import { fresh, leaseBench, next } from '../../tools/server/testing/leaseBench.ts'
+import { fresh, leaseBench, nextEvent } from '../../tools/server/testing/leaseBench.ts'
 import { DRIVERS } from '../../tools/server/testing/workbench.ts'
 import type { Key, Lease } from '../index.ts'
 
@@ -50,7 +50,7 @@ describe.each(DRIVERS)('slow answers, %s', (driver) => {
     const name = fresh()
     const lease = await lockstep.leases.acquire(name, { ttlMs: TTL_MS })
     delayAnswer(proxy, 'lease_renew', TTL_MS * 0.17)
-    await next('lease.renewed', name)
+    await nextEvent('lease.renewed', name)
     expect(await tooMuchTrust(name, lease)).toBeLessThan(0)
     await lease.release()
   })

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { freePort } from '../../tools/server/freePort.ts'
-import { fresh, leaseBench, next } from '../../tools/server/testing/leaseBench.ts'
+import { fresh, leaseBench, nextEvent } from '../../tools/server/testing/leaseBench.ts'
 import { type Client, DRIVERS, failureOf, signal, strikeNext } from '../../tools/server/testing/workbench.ts'
 import { ConnectionLostError, type Lease, LeaseHeldError, LockTimeoutError } from '../index.ts'
 import { on } from '../observe/index.ts'
@@ -102,7 +102,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 400 })
     proxy.refuse(true)
     const [one, other] = [fresh(), fresh()]
-    const reported = next('lease.unreachable', one)
+    const reported = nextEvent('lease.unreachable', one)
     const waiting = [one, one, other].map((name) => lockstep.lease(name, { waitMs: false }, () => Promise.resolve()))
     await reported
     proxy.refuse(false)
@@ -114,7 +114,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     const { proxy, lockstep: other } = await bench.proxied(driver)
     const name = fresh()
     const lease = await one.leases.acquire(name, { holder: 'worker-7' })
-    const refused = next('lease.refused', name)
+    const refused = nextEvent('lease.refused', name)
     const waiting = failureOf(other.leases.acquire(name, { waitMs: 4000 }))
     await refused
     proxy.silence()
@@ -151,7 +151,8 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
       if (errors.length === 6) reported.give()
     })
     const led = lockstep.leader(name, {}, async (lease) => Promise.resolve(lease.key))
-    await reported
+    await reported.given
+    stop()
     proxy.refuse(false)
     expect(await led).toBe(name)
   })
@@ -161,10 +162,10 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     const { proxy, lockstep: other } = await bench.proxied(driver)
     const name = fresh()
     const lease = await one.leases.acquire(name)
-    const refused = next('lease.refused', name)
+    const refused = nextEvent('lease.refused', name)
     const waiting = other.leases.acquire(name, { waitMs: false })
     await refused
-    const reported = next('lease.unreachable', name)
+    const reported = nextEvent('lease.unreachable', name)
     proxy.refuse(true)
     proxy.cutAll()
     await reported

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
-import { fresh, leaseBench, next } from '../../tools/server/testing/leaseBench.ts'
+import { fresh, leaseBench, nextEvent } from '../../tools/server/testing/leaseBench.ts'
 import { DRIVERS, failureOf, strikeNext } from '../../tools/server/testing/workbench.ts'
 import { LeasePermitsDifferError } from '../index.ts'
 
@@ -140,7 +140,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     const waiting = other.leases.acquire(name, { waitMs: false })
     await bench.queued(name, 1)
     await expect.poll(listening).toBe(1)
-    const unreachable = next('lease.unreachable', name)
+    const unreachable = nextEvent('lease.unreachable', name)
     proxy.refuse(true)
     proxy.cutAll()
     await expect.poll(listening).toBe(0)

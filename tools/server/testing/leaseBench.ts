@@ -22,7 +22,7 @@ export const lost = (lease: Lease): Promise<void> =>
   new Promise((resolve) => lease.signal.addEventListener('abort', () => resolve(), { once: true }))
 
 /** Resolves with the next event of that lease. */
-export function next(event: 'lease.renewed' | 'lease.unreachable' | 'lease.refused', name: Key): Promise<void> {
+export function nextEvent(event: 'lease.renewed' | 'lease.unreachable' | 'lease.refused', name: Key): Promise<void> {
   return new Promise((resolve) => {
     const stop = on(event, (message) => {
       if (message.key !== name) return
