@@ -119,8 +119,7 @@ describe.each(DRIVERS)('faults during lock retention, %s', (driver) => {
   })
 
   test('frees the lock when the answer to its COMMIT is lost', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 300 })
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 300 })
     await firstCall(lockstep)
     const call = combined(lockstep)
     let keeping: ProxyConnection | undefined
@@ -147,8 +146,7 @@ describe.each(DRIVERS)('faults during lock retention, %s', (driver) => {
   })
 
   test('does not wait for a silent session that keeps the lock', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 300 })
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 300 })
     await firstCall(lockstep)
     const call = combined(lockstep)
     let keeping: ProxyConnection | undefined
@@ -182,8 +180,7 @@ describe.each(DRIVERS)('faults during lock retention, %s', (driver) => {
   })
 
   test('does not wait for rollout rules while it keeps the lock', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), rollout: 'database' })
+    const { proxy, lockstep } = await bench.proxied(driver, { rollout: 'database' })
     const other = bench.open(driver).lockstep
     let readings = 0
     proxy.onClientData((chunk, connection) => {
@@ -211,8 +208,7 @@ describe.each(DRIVERS)('faults during lock retention, %s', (driver) => {
   })
 
   test('prepares no statement per key', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep, query } = bench.open(driver, { url: proxy.url(bench.url), max: 2 })
+    const { proxy, lockstep, query } = await bench.proxied(driver, { max: 2 })
     await firstCall(lockstep)
     const other = bench.open(driver).lockstep
     const seen = { kept: 0 }

@@ -66,8 +66,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
   })
 
   test('elects a leader again that lost its lease to a network outage', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
+    const { proxy, lockstep } = await bench.proxied(driver)
     const terms: bigint[] = []
     const name = fresh()
     await lockstep.leader(name, { ttlMs: 300 }, async (lease) => {
@@ -82,8 +81,7 @@ describe.each(DRIVERS)('how leases end, %s', (driver) => {
   })
 
   test('reports a heartbeat without an answer as unknown', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
+    const { proxy, lockstep } = await bench.proxied(driver)
     const outcomes: string[] = []
     const stop = on('lease.renewed', ({ outcome }) => outcomes.push(outcome))
     const lease = await lockstep.leases.acquire(fresh(), { ttlMs: 600 })

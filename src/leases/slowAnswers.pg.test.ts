@@ -34,8 +34,7 @@ async function tooMuchTrust(name: Key, lease: Lease): Promise<number> {
 
 describe.each(DRIVERS)('slow answers, %s', (driver) => {
   test('trusts a lease from the time of the question, not of the answer', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
+    const { proxy, lockstep } = await bench.proxied(driver)
     await lockstep.leases.inspect(fresh())
     const name = fresh()
     delayAnswer(proxy, 'lease_take', TTL_MS * 0.3)
@@ -45,8 +44,7 @@ describe.each(DRIVERS)('slow answers, %s', (driver) => {
   })
 
   test('trusts a heartbeat from the time of the question, not of the answer', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
+    const { proxy, lockstep } = await bench.proxied(driver)
     const name = fresh()
     const lease = await lockstep.leases.acquire(name, { ttlMs: TTL_MS })
     delayAnswer(proxy, 'lease_renew', TTL_MS * 0.17)

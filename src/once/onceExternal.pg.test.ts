@@ -166,8 +166,7 @@ describe.each(DRIVERS)('onceExternal, %s', (driver) => {
   test.each(['answer lost', 'request lost'] as const)(
     'creates once when the COMMIT of each step has its %s',
     async (fault) => {
-      const proxy = await bench.proxy()
-      const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
+      const { proxy, lockstep } = await bench.proxied(driver)
       await lockstep.transaction({}, async (tx) => tx.query('SELECT 1'))
       const plan = position('CUT')
       let struck = 0

@@ -1,19 +1,13 @@
-import { beforeEach, expect, test } from 'vitest'
+import { expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { testBench } from '../../tools/server/testing/workbench.ts'
+import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
 import type { Delivery, Lockstep, Sink } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** Who waits for a sink that asks for time, and who does not. */
 
-const bench = await testBench()
+const bench = await outboxBench()
 const HOUR_MS = 3_600_000
-let number = 0
-let name: string
-beforeEach(async () => {
-  name = `b${++number}`
-  await bench.admin.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events')
-})
 
 async function enqueue(lockstep: Lockstep, ...keys: string[]): Promise<void> {
   await lockstep.transaction({}, (tx) => tx.enqueueMany(keys.map((key) => ({ topic: 't', key, payload: 1 }))))
@@ -24,9 +18,8 @@ test('resumes every shard when one of them delivers', async () => {
   const { lockstep } = bench.open('pg', { max: 8 })
   let first: string | undefined
   let [asked, other, down] = [false, false, 0]
-  bench.cleanUp(on('outbox.sinkDown', ({ dispatcher }) => (down += Number(dispatcher === name))))
+  bench.cleanUp(on('outbox.sinkDown', () => down++))
   const run = dispatching(lockstep, {
-    name,
     shards: 8,
     async sink(events, { shard }) {
       first ??= String(shard)
@@ -55,13 +48,13 @@ test('resumes every shard when one of them delivers', async () => {
 /** Two streams wait, for two receivers; only one of these has asked to be left alone for an hour. Nothing else is sent. */
 test('retries each parked stream after its own delay, and blames none before something is delivered', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
-  const options = { name, shards: 1, attempts: 1, giveUp: 'skip' as const }
+  const options = { shards: 1, attempts: 1, giveUp: 'skip' as const }
   const before = dispatching(lockstep, {
     ...options,
     sink: (events) => events.map(({ key }) => (key === 'fine' ? 'sent' : { unknown: 'silent' })),
   })
   await enqueue(lockstep, 'asks', 'fails', 'silent', 'fine')
-  await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 3)
+  await eventually(async () => (await lockstep.outbox.parked()).length === 3)
   await before.stop()
   let down = true
   const tried = new Set<string>()
@@ -86,18 +79,15 @@ test('retries each parked stream after its own delay, and blames none before som
 test('does not report a sink down when a shard is lost', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const down: string[] = []
-  const off = on('outbox.sinkDown', ({ dispatcher, reason }) => {
-    if (dispatcher === name) down.push(reason)
-  })
+  bench.cleanUp(on('outbox.sinkDown', ({ reason }) => down.push(reason)))
   let lost = false
   const run = dispatching(lockstep, {
-    name,
     shards: 1,
     ttlMs: 500,
     async sink(events, { signal }) {
       if (lost) return events.map(() => 'sent' as const)
       lost = true
-      await lockstep.leases.forceRelease(`Outbox:${name}:shard:0`, { by: 'test', reason: 'test' })
+      await lockstep.leases.forceRelease('Outbox:default:shard:0', { by: 'test', reason: 'test' })
       await eventually(() => signal.aborted)
       return events.map(() => ({ unknown: 'the shard was lost' }))
     },
@@ -105,7 +95,6 @@ test('does not report a sink down when a shard is lost', async () => {
   await enqueue(lockstep, 'a')
   await run.until(1)
   await run.stop()
-  off()
   expect(down).toEqual([])
 })
 
@@ -121,9 +110,7 @@ test('sends nothing to a sink that says it is not healthy', async () => {
     },
     healthy: () => Promise.resolve(++asked < 0),
   }
-  const running = lockstep.outbox
-    .dispatcher({ sink, name, shards: 1, retainMs: false })
-    .run({ signal: stopping.signal })
+  const running = lockstep.outbox.dispatcher({ sink, shards: 1, retainMs: false }).run({ signal: stopping.signal })
   await enqueue(lockstep, 'a')
   await eventually(() => asked > 2)
   // Once together, once the stream by itself.

@@ -74,8 +74,7 @@ describe.each(DRIVERS)('%s', (driver) => {
   })
 
   test('writes what it was given, in one round trip', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep, begin } = bench.open(driver, { url: proxy.url(bench.url) })
+    const { proxy, lockstep, begin } = await bench.proxied(driver)
     const payload = { text: `it's "quoted" \\ and $1, ${'x'.repeat(5000)}`, n: 1, nothing: null }
     const headers = { 'content-language': `o'brien \\n` }
     await begin('', async (client) => {

@@ -1,20 +1,13 @@
-import { beforeEach, describe, expect, test, vi } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
+import { DRIVERS, failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { InvalidOptionError, type Lockstep } from '../index.ts'
 import { on } from '../observe/index.ts'
 
 /** What dispatchers deliver, and in which order. */
 
-const bench = await testBench()
-let number = 0
-let name: string
-
-beforeEach(async () => {
-  // A dispatcher of its own for each test, which begins with an empty outbox.
-  name = `d${++number}`
-  await bench.admin.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events')
-})
+const bench = await outboxBench()
 
 const trade = (portfolio: string, n: number): { topic: string; key: string; payload: { n: number } } => {
   return { topic: 'trades', key: portfolio, payload: { n } }
@@ -36,7 +29,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
       await tx.enqueue({ topic: 'trades', key: 'a', payload: { deep: [1, 'ü'] }, headers: { traceparent: '00-1' } })
       await tx.enqueue({ topic: 'trades', key: 'a', payload: Buffer.from([0, 255, 7]) })
     })
-    const run = dispatching(lockstep, { name })
+    const run = dispatching(lockstep)
     await run.until(2)
     await enqueue(lockstep, 'a', 'b', 'a')
     await run.until(5)
@@ -61,11 +54,11 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
   test('continues where the last run stopped, without a duplicate', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     await enqueue(lockstep, 'a', 'b', 'c', 'a')
-    const first = dispatching(lockstep, { name })
+    const first = dispatching(lockstep)
     await first.until(4)
     await first.stop()
     await enqueue(lockstep, 'a', 'd')
-    const second = dispatching(lockstep, { name })
+    const second = dispatching(lockstep)
     await second.until(2)
     await second.stop()
     expect(second.delivered.toSorted()).toEqual(['trades/a#3', 'trades/d#1'])
@@ -73,7 +66,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
 
   test('delivers an open transaction when it commits, and holds up no other stream', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
-    const run = dispatching(lockstep, { name, shards: 1 })
+    const run = dispatching(lockstep, { shards: 1 })
     const [written, goOn] = [signal(), signal()]
     const slow = bench.open(driver).lockstep.transaction({}, async (tx) => {
       await tx.query(`SELECT lockstep.enqueue('trades', 'slow', '{}')`)
@@ -105,7 +98,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     await lockstep.transaction({}, (tx) => tx.enqueue(trade('a', 100)))
     goOn.give()
     await early
-    const run = dispatching(lockstep, { name })
+    const run = dispatching(lockstep)
     await run.until(2)
     await run.stop()
     expect(run.events.map(({ payload }) => payload)).toEqual([{ n: 100 }, { n: 101 }])
@@ -130,7 +123,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
       'SELECT count(*)::int AS ticks FROM lockstep.outbox_ticks',
     )
     expect(rows[0]?.ticks).toBeGreaterThan(3)
-    const run = dispatching(bench.open(driver, { max: 6 }).lockstep, { name, batch: 37 })
+    const run = dispatching(bench.open(driver, { max: 6 }).lockstep, { batch: 37 })
     await run.until(6000)
     await run.stop()
     expect(run.delivered).toHaveLength(6000)
@@ -142,7 +135,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
 
   test('delivers a transaction that is larger than many batches', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
-    const run = dispatching(lockstep, { name, batch: 100, shards: 2 })
+    const run = dispatching(lockstep, { batch: 100, shards: 2 })
     await enqueue(lockstep, ...Array.from({ length: 7000 }, (_, n) => `p${n % 3}`))
     await run.until(7000)
     await run.stop()
@@ -157,7 +150,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     vi.useFakeTimers({ toFake: ['performance'] })
     try {
       const { lockstep } = bench.open(driver, { max: 6 })
-      const run = dispatching(lockstep, { name, batch: 2, shards: 1 })
+      const run = dispatching(lockstep, { batch: 2, shards: 1 })
       await enqueue(lockstep, 'a', 'a')
       await run.until(2)
       await enqueue(lockstep, 'a')
@@ -169,12 +162,12 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
   })
 
   test('shares shards evenly between two dispatchers, and hands over without a duplicate', async () => {
-    const one = dispatching(bench.open(driver, { max: 6 }).lockstep, { name, holder: 'one' })
+    const one = dispatching(bench.open(driver, { max: 6 }).lockstep, { holder: 'one' })
     const admin = bench.open(driver, { max: 6 }).lockstep
     const owned = async (holder: string): Promise<number> =>
-      (await admin.outbox.status()).shards.filter((each) => each.dispatcher === name && each.owner === holder).length
+      (await admin.outbox.status()).shards.filter((each) => each.owner === holder).length
     await eventually(async () => (await owned('one')) === 8)
-    const two = dispatching(bench.open(driver, { max: 6 }).lockstep, { name, holder: 'two' })
+    const two = dispatching(bench.open(driver, { max: 6 }).lockstep, { holder: 'two' })
     for (let round = 0; (await owned('two')) < 4; round++) await enqueue(admin, `p${round % 20}`, `q${round % 20}`)
     expect(await owned('one')).toBe(4)
     await one.stop()
@@ -187,7 +180,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     const all = [...one.delivered, ...two.delivered]
     expect(new Set(all).size).toBe(total)
     expect(all).toHaveLength(total)
-    const other = dispatching(admin, { name: `${name}-other`, shards: 1 })
+    const other = dispatching(admin, { name: 'other', shards: 1 })
     await other.until(total)
     await other.stop()
     expect(other.delivered.toSorted()).toEqual(all.toSorted())
@@ -196,11 +189,10 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
   test('loses nothing while the sink is down, and resumes by itself', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const changes: string[] = []
-    const stopDown = on('outbox.sinkDown', ({ dispatcher, reason }) => dispatcher === name && changes.push(reason))
-    const stopUp = on('outbox.sinkUp', ({ dispatcher }) => dispatcher === name && changes.push('up'))
+    bench.cleanUp(on('outbox.sinkDown', ({ reason }) => changes.push(reason)))
+    bench.cleanUp(on('outbox.sinkUp', () => changes.push('up')))
     let broken = true
     const run = dispatching(lockstep, {
-      name,
       sink: () => {
         if (broken) throw new Error('connection refused')
       },
@@ -211,12 +203,10 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     broken = false
     await run.until(5)
     await run.stop()
-    stopDown()
-    stopUp()
     expect(changes[0]).toBe('connection refused')
     expect(changes.at(-1)).toBe('up')
     expect(numbersOf(run.delivered, 'trades/a')).toEqual([1, 2, 3])
-    expect(await lockstep.outbox.parked({ dispatcher: name })).toEqual([])
+    expect(await lockstep.outbox.parked()).toEqual([])
   })
 
   test('leaves the cursor to the next owner after the lease was lost', async () => {
@@ -224,7 +214,6 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     const [sending, goOn] = [signal(), signal()]
     let late = true
     const one = dispatching(lockstep, {
-      name,
       shards: 1,
       ttlMs: 2000,
       sink: async () => {
@@ -236,7 +225,7 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
     })
     await enqueue(lockstep, 'a', 'a')
     await sending.given
-    await lockstep.leases.forceRelease(`Outbox:${name}:shard:0`, { by: 'test', reason: 'test' })
+    await lockstep.leases.forceRelease('Outbox:default:shard:0', { by: 'test', reason: 'test' })
     // It takes the shard again, as another process would; what was sent before comes back later.
     await one.until(2)
     await enqueue(lockstep, 'a')
@@ -261,23 +250,18 @@ describe.each(DRIVERS)('dispatch, %s', (driver) => {
       { sink, giveUp: 'no' },
     ]
     for (const options of bad) expect(() => lockstep.outbox.dispatcher(options as never)).toThrow(InvalidOptionError)
-    const run = dispatching(lockstep, { name, shards: 2 })
+    const run = dispatching(lockstep, { shards: 2 })
     await enqueue(lockstep, 'a')
     await run.until(1)
     await run.stop()
-    expect(await failureOf(lockstep.outbox.dispatcher({ sink, name, shards: 4 }).run())).toBeInstanceOf(
-      InvalidOptionError,
-    )
+    expect(await failureOf(lockstep.outbox.dispatcher({ sink, shards: 4 }).run())).toBeInstanceOf(InvalidOptionError)
   })
 
   test('ends on close()', async () => {
     const client = bench.open(driver, { max: 6 })
-    const running = client.lockstep.outbox.dispatcher({ sink: () => undefined, name }).run()
-    await eventually(async () => {
-      return (await bench.open(driver).lockstep.outbox.status()).shards.some(
-        (each) => each.dispatcher === name && each.owner,
-      )
-    })
+    const running = client.lockstep.outbox.dispatcher({ sink: () => undefined }).run()
+    const { outbox } = bench.open(driver).lockstep
+    await eventually(async () => (await outbox.status()).shards.some(({ owner }) => owner !== undefined))
     await client.lockstep.close()
     await running
   })

@@ -1,18 +1,12 @@
-import { beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
+import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
+import { DRIVERS, failureOf } from '../../tools/server/testing/workbench.ts'
 import { type OutboxEvent, perEvent, ReplayStoppedError } from '../index.ts'
 
 /** Headers are an object of text. SQL refuses all else; what the owner of the tables writes past it stops its own stream alone. */
 
-const bench = await testBench()
-let number = 0
-let name: string
-
-beforeEach(async () => {
-  name = `d${++number}`
-  await bench.admin.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events')
-})
+const bench = await outboxBench()
 
 const MALFORMED = ['null', '1', '"text"', '["a"]', '{"a": null}', '{"a": {"toString": 1}}', '{"b": "text", "a": 1}']
 /** Around what outbox_plain_headers() lets through without a closer look. */
@@ -79,7 +73,6 @@ describe.each(DRIVERS)('an event with malformed headers in the table, %s', (driv
     const taken: string[] = []
     const seen: OutboxEvent[] = []
     const run = dispatching(lockstep, {
-      name,
       shards: 1,
       attempts: 1,
       sink: (events) => {
@@ -89,12 +82,12 @@ describe.each(DRIVERS)('an event with malformed headers in the table, %s', (driv
         taken.push(...events.map(({ key, seq }) => `${key}${seq}`))
       },
     })
-    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name }))[0]?.state === 'blocked')
-    const [parked] = await lockstep.outbox.parked({ dispatcher: name })
+    await eventually(async () => (await lockstep.outbox.parked())[0]?.state === 'blocked')
+    const [parked] = await lockstep.outbox.parked()
     expect(parked).toMatchObject({ key: 'bad', head: 2, reason: expect.stringContaining('header') })
     expect(taken.toSorted()).toEqual(['a1', 'a2', 'b1', 'b2', 'bad1'])
     // An operator gives it up: its tombstone has no headers that could be refused again.
-    await lockstep.outbox.skip({ dispatcher: name, topic: 'trades', key: 'bad', seq: 2 }, { reason: 'malformed' })
+    await lockstep.outbox.skip({ topic: 'trades', key: 'bad', seq: 2 }, { reason: 'malformed' })
     await eventually(() => taken.includes('bad3'))
     await run.stop()
     expect(taken.toSorted()).toEqual(['a1', 'a2', 'b1', 'b2', 'bad1', 'bad2', 'bad3'])
@@ -106,11 +99,10 @@ describe.each(DRIVERS)('an event with malformed headers in the table, %s', (driv
     await enqueueMalformed(['bad', 'bad', 'a'], 'null')
     let down = true
     const run = dispatching(lockstep, {
-      name,
       shards: 1,
       sink: (events) => (down ? events.map(() => ({ failed: 'down' })) : undefined),
     })
-    const asked = (): Promise<unknown> => lockstep.outbox.parked({ dispatcher: name })
+    const asked = (): Promise<unknown> => lockstep.outbox.parked()
     await eventually(async () => (await lockstep.outbox.status()).shards.length > 0)
     expect(await asked()).toEqual([])
     down = false

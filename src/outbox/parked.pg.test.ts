@@ -1,6 +1,7 @@
-import { beforeEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, failureOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
+import { outboxBench } from '../../tools/server/testing/outboxBench.ts'
+import { DRIVERS, failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import {
   type Delivery,
   InvalidOptionError,
@@ -13,14 +14,7 @@ import { on } from '../observe/index.ts'
 
 /** An event that nobody takes stops its own stream, and nothing else. */
 
-const bench = await testBench()
-let number = 0
-let name: string
-
-beforeEach(async () => {
-  name = `d${++number}`
-  await bench.admin.query('TRUNCATE lockstep.outbox_events, lockstep.outbox_parked, lockstep.outbox_parked_events')
-})
+const bench = await outboxBench()
 
 async function enqueue(lockstep: Lockstep, ...portfolios: string[]): Promise<void> {
   await lockstep.transaction({}, (tx) =>
@@ -50,7 +44,6 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     const { lockstep } = bench.open(driver, { max: 6 })
     let poisonous = true
     const run = dispatching(lockstep, {
-      name,
       shards: 1,
       attempts: 1_000_000,
       sink: refusing(({ key, seq }) => poisonous && key === 'bad' && seq === 2),
@@ -60,12 +53,12 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     for (let round = 0; round < 20; round++) await enqueue(lockstep, 'a', 'bad', 'b')
     await eventually(() => of(run.delivered, 'a').length + of(run.delivered, 'b').length === 42)
     expect(of(run.delivered, 'bad')).toEqual(['1'])
-    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name }))[0]?.events === 22)
-    const [parked] = await lockstep.outbox.parked({ dispatcher: name })
+    await eventually(async () => (await lockstep.outbox.parked())[0]?.events === 22)
+    const [parked] = await lockstep.outbox.parked()
     expect(parked).toMatchObject({ topic: 'trades', key: 'bad', state: 'parked', head: 2, reason: 'poison' })
     poisonous = false
     await eventually(() => of(run.delivered, 'bad').length === 23)
-    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name })).length === 0)
+    await eventually(async () => (await lockstep.outbox.parked()).length === 0)
     await enqueue(lockstep, 'bad')
     await eventually(() => of(run.delivered, 'bad').length === 24)
     await run.stop()
@@ -75,36 +68,29 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
   test('are blocked after `attempts`, until an operator retries or skips', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const told: string[] = []
-    const stop = on('outbox.parked', ({ dispatcher, state, attempts }) => {
-      if (dispatcher === name) told.push(`${state} ${attempts}`)
-    })
+    bench.cleanUp(on('outbox.parked', ({ state, attempts }) => told.push(`${state} ${attempts}`)))
     let poisonous = true
     const run = dispatching(lockstep, {
-      name,
       attempts: 3,
       sink: refusing(({ key, seq }) => key === 'bad' && (seq === 2 || (seq === 3 && poisonous))),
     })
     await enqueue(lockstep, 'bad', 'bad', 'bad', 'bad')
     const state = async (): Promise<string | undefined> =>
-      (await lockstep.outbox.parked({ dispatcher: name })).map((each) => `${each.state} ${each.head}`)[0]
+      (await lockstep.outbox.parked()).map((each) => `${each.state} ${each.head}`)[0]
     await eventually(async () => (await state()) === 'blocked 2')
     expect(told).toEqual(['parked 1', 'parked 2', 'blocked 3'])
-    const stream = { topic: 'trades', key: 'bad', dispatcher: name }
+    const stream = { topic: 'trades', key: 'bad' }
     await lockstep.outbox.skip({ ...stream, seq: 2 }, { reason: 'a wrong price' })
     await eventually(async () => (await state()) === 'blocked 3')
     poisonous = false
     await lockstep.outbox.retry(stream)
     await eventually(() => of(run.delivered, 'bad').length === 4)
     await run.stop()
-    stop()
     expect(of(run.delivered, 'bad')).toEqual(['1', '2†', '3', '4'])
     const skipped = run.events.find(({ tombstone }) => tombstone !== undefined)
     expect(skipped).toMatchObject({ seq: 2, tombstone: 'skipped', payload: undefined })
     expect(skipped?.body).toHaveLength(0)
-    const { rows } = await bench.admin.query(
-      'SELECT verb, seq::int, reason FROM lockstep.outbox_audit WHERE dispatcher = $1 ORDER BY id',
-      [name],
-    )
+    const { rows } = await bench.admin.query('SELECT verb, seq::int, reason FROM lockstep.outbox_audit ORDER BY id')
     expect(rows).toEqual([
       { verb: 'skip', seq: 2, reason: 'a wrong price' },
       { verb: 'retry', seq: null, reason: null },
@@ -117,7 +103,6 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
   ] as const)('go on with a tombstone after giving up by %s', async (giveUp, tombstone, dead) => {
     const { lockstep } = bench.open(driver, { max: 6 })
     const run = dispatching(lockstep, {
-      name,
       attempts: 2,
       giveUp: { trades: giveUp },
       sink: refusing(({ seq }) => seq === 2),
@@ -127,10 +112,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     await run.stop()
     expect(run.delivered).toEqual(['trades/bad#1', 'trades/bad#2†', 'trades/bad#3'])
     expect(run.events[1]?.tombstone).toBe(tombstone)
-    const { rows } = await bench.admin.query(
-      'SELECT seq::int, payload, reason FROM lockstep.outbox_dead WHERE dispatcher = $1',
-      [name],
-    )
+    const { rows } = await bench.admin.query('SELECT seq::int, payload, reason FROM lockstep.outbox_dead')
     expect(rows).toEqual(dead === 0 ? [] : [{ seq: 2, payload: { n: 1 }, reason: 'poison' }])
   })
 
@@ -138,7 +120,6 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     const { lockstep } = bench.open(driver, { max: 6 })
     let poisonous = true
     const run = dispatching(lockstep, {
-      name,
       shards: 1,
       sink: (events) => {
         if (poisonous && events.some(({ key, seq }) => key === 'bad' && seq === 2)) throw new Error('cannot read it')
@@ -148,7 +129,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     await run.until(4)
     expect(run.delivered.toSorted()).toEqual(['trades/a#1', 'trades/a#2', 'trades/b#1', 'trades/bad#1'])
     poisonous = false
-    await lockstep.outbox.retry({ topic: 'trades', key: 'bad', dispatcher: name }).catch(() => undefined)
+    await lockstep.outbox.retry({ topic: 'trades', key: 'bad' }).catch(() => undefined)
     await run.until(6)
     await run.stop()
     expect(of(run.delivered, 'bad')).toEqual(['1', '2', '3'])
@@ -165,7 +146,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
       seen.push(`${key}${seq}`)
     })
     const running = lockstep.outbox
-      .dispatcher({ sink, name, backoffMs: { first: 5, longest: 20 }, attempts: 1000 })
+      .dispatcher({ sink, backoffMs: { first: 5, longest: 20 }, attempts: 1000 })
       .run({ signal: stopping.signal })
     await enqueue(lockstep, 'bad', 'bad', 'bad', 'a', 'b')
     await eventually(() => seen.length === 3)
@@ -178,14 +159,14 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
 
   test('are held by pause, and go on in order after resume', async () => {
     const { lockstep } = bench.open(driver, { max: 6 })
-    const run = dispatching(lockstep, { name })
+    const run = dispatching(lockstep)
     await enqueue(lockstep, 'a', 'b')
     await run.until(2)
-    const stream = { topic: 'trades', key: 'a', dispatcher: name }
+    const stream = { topic: 'trades', key: 'a' }
     await lockstep.outbox.pause(stream, { reason: 'maintenance' })
     for (let round = 0; round < 5; round++) await enqueue(lockstep, 'a', 'b')
     await eventually(() => of(run.delivered, 'b').length === 6)
-    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name }))[0]?.events === 5)
+    await eventually(async () => (await lockstep.outbox.parked())[0]?.events === 5)
     expect(of(run.delivered, 'a')).toEqual(['1'])
     expect(await failureOf(lockstep.outbox.retry(stream))).toBeInstanceOf(StreamNotParkedError)
     await lockstep.outbox.resume(stream)
@@ -205,13 +186,13 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     const { lockstep } = bench.open(driver, { max: 6 })
     let poisonous = true
     const sink = refusing(({ seq }) => poisonous && seq === 1)
-    const one = dispatching(lockstep, { name, attempts: 1_000_000, sink })
+    const one = dispatching(lockstep, { attempts: 1_000_000, sink })
     for (let round = 0; round < 5; round++) await enqueue(lockstep, ...Array.from({ length: 2000 }, () => 'bad'))
-    await eventually(async () => (await lockstep.outbox.parked({ dispatcher: name }))[0]?.events === 10_000)
+    await eventually(async () => (await lockstep.outbox.parked())[0]?.events === 10_000)
     poisonous = false
     await one.until(1000)
     await one.stop()
-    const two = dispatching(bench.open(driver, { max: 6 }).lockstep, { name, sink })
+    const two = dispatching(bench.open(driver, { max: 6 }).lockstep, { sink })
     await enqueue(lockstep, 'bad')
     await eventually(() => one.delivered.length + two.delivered.length >= 10_001)
     await two.stop()
@@ -224,7 +205,6 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     const [trying, goOn] = [signal(), signal()]
     let tries = 0
     const run = dispatching(lockstep, {
-      name,
       shards: 1,
       async sink(events) {
         const refuse = refusing(({ key }) => key === 'bad' && tries < 2)
@@ -250,7 +230,7 @@ describe.each(DRIVERS)('parked streams, %s', (driver) => {
     await enqueue(lockstep, 'a', 'b', 'a')
     expect(await lockstep.outbox.erase({ topic: 'trades', key: 'a' }, { reason: 'asked for' })).toEqual({ erased: 2 })
     await enqueue(lockstep, 'a')
-    const run = dispatching(lockstep, { name })
+    const run = dispatching(lockstep)
     await run.until(4)
     await run.stop()
     expect(of(run.delivered, 'a')).toEqual(['1†', '2†', '3'])

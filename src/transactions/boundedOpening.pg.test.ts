@@ -219,8 +219,7 @@ describe.each(DRIVERS)('the attempts after the first, %s', (driver) => {
   })
 
   test('have no more time than is left, where the function has not run', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 100 })
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 100 })
     await lockstep.transaction({}, async () => undefined)
     proxy.silence()
     const failed = lockstep.transaction({ lock: 'Order:1', waitMs: 600, retry: { attempts: 1000 } }, async () => 1)

@@ -256,8 +256,7 @@ describe.each(DRIVERS)('events, %s', (driver) => {
     ['the server had committed', 'server', 'committed'],
     ['it never arrived', 'client', 'rolledBack'],
   ] as const)('report a COMMIT whose answer was lost: %s', async (_, side, outcome) => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
+    const { proxy, lockstep } = await bench.proxied(driver)
     await lockstep.transaction({}, async () => undefined)
     const cut = (chunk: Buffer): 'cut-before' | 'forward' => {
       if (!chunk.includes('COMMIT\0')) return 'forward'

@@ -265,8 +265,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
   })
 
   test('does not stop later calls when it falls silent in the first question', async () => {
-    const proxy = await bench.proxy()
-    const { lockstep } = bench.open(driver, { url: proxy.url(bench.url), silenceMs: 50 })
+    const { proxy, lockstep } = await bench.proxied(driver, { silenceMs: 50 })
     proxy.onClientData((chunk, connection) => {
       if (!chunk.includes('migrations')) return 'forward'
       proxy.onClientData(undefined)
@@ -287,8 +286,7 @@ describe.each(DRIVERS)('a lost connection, %s', (driver) => {
   ] as const)(
     'rejects with CommitOutcomeUnknownError when cut in COMMIT %s, with retry: false',
     async (_, side, written) => {
-      const proxy = await bench.proxy()
-      const { lockstep } = bench.open(driver, { url: proxy.url(bench.url) })
+      const { proxy, lockstep } = await bench.proxied(driver)
       await lockstep.transaction({}, async () => undefined)
       let runs = 0
       const failed = lockstep.transaction({ lock: 'Order:1', retry: false }, async (tx) => {
