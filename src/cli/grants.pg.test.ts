@@ -1,12 +1,10 @@
-import { execFile } from 'node:child_process'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { nodeArguments } from '../../tools/server/nodeArguments.ts'
+import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { InvalidOptionError, Lockstep } from '../index.ts'
 
 const database = await testDatabase()
-const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const owner = new pg.Pool({ connectionString: database.url, max: 2 })
 afterAll(() => owner.end())
 
@@ -16,20 +14,7 @@ const quoted = `"${role.replaceAll('"', '""')}"`
 const url = new URL(database.url)
 url.username = encodeURIComponent(role)
 
-interface Ended {
-  readonly code: number
-  readonly stdout: string
-  readonly stderr: string
-}
-
-function command(args: readonly string[], databaseUrl?: string): Promise<Ended> {
-  return new Promise((resolve) => {
-    const env = { ...process.env, DATABASE_URL: databaseUrl ?? '', NO_COLOR: '1' }
-    execFile(process.execPath, [...MAIN, ...args], { env }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
-    })
-  })
-}
+const command = (args: readonly string[], on?: string): Promise<Ran> => runCommand(args, { url: on })
 
 beforeAll(async () => {
   await new Lockstep(owner).migrate()

@@ -1,14 +1,12 @@
-import { execFile } from 'node:child_process'
 import { userInfo } from 'node:os'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { nodeArguments } from '../../tools/server/nodeArguments.ts'
+import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
 
 const database = await testDatabase()
-const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
 // The sessions that `--terminate` ends are also heard of here.
 pool.on('error', () => undefined)
@@ -20,20 +18,7 @@ afterAll(async () => {
   await pool.end()
 })
 
-interface Ended {
-  readonly code: number
-  readonly stdout: string
-  readonly stderr: string
-}
-
-function run(...args: string[]): Promise<Ended> {
-  return new Promise((resolve) => {
-    const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
-    execFile(process.execPath, [...MAIN, 'leases', ...args], { env }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
-    })
-  })
-}
+const run = (...args: string[]): Promise<Ran> => runCommand(['leases', ...args], { url: database.url })
 
 describe.each(['pg', 'postgres'])('lockstep leases, with %s', (driver) => {
   const key = (name: string): `${string}:${string}` => `Of-${driver}:${name}`

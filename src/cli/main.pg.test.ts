@@ -1,4 +1,4 @@
-import { spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdir, mkdtemp, realpath, rm, symlink } from 'node:fs/promises'
 import { createRequire } from 'node:module'
@@ -7,40 +7,20 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { nodeArguments } from '../../tools/server/nodeArguments.ts'
+import { type CommandOptions, type Ran, runCommand, startCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { KNOWN_VERSION } from '../postgres/index.ts'
 
 const require = createRequire(import.meta.url)
-const main = nodeArguments(new URL('main.ts', import.meta.url))
 const nobody = 'postgres://postgres:secret@127.0.0.1:1/nobody'
 
 const database = await testDatabase()
 const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
 
-interface Ran {
-  readonly code: number | null
-  readonly stdout: string
-  readonly stderr: string
-}
-
-function start(args: readonly string[], { cwd, env = {} }: { cwd?: string; env?: NodeJS.ProcessEnv } = {}) {
-  return spawn(process.execPath, [...main, ...args], {
-    ...(cwd === undefined ? {} : { cwd }),
-    env: { ...process.env, DATABASE_URL: database.url, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-}
-
-async function lockstep(args: readonly string[], where: Parameters<typeof start>[1] = {}): Promise<Ran> {
-  const child = start(args, where)
-  let [stdout, stderr] = ['', '']
-  child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
-  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
-  const [code] = (await once(child, 'close')) as [number | null]
-  return { code, stdout, stderr }
-}
+const start = (args: readonly string[]): ReturnType<typeof startCommand> => startCommand(args, { url: database.url })
+const lockstep = (args: readonly string[], where: CommandOptions = {}): Promise<Ran> =>
+  runCommand(args, { url: database.url, ...where })
 
 /** The one line on stdout. */
 function answer({ stdout }: Ran): Record<string, unknown> {

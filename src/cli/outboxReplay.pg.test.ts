@@ -1,16 +1,14 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import { nodeArguments } from '../../tools/server/nodeArguments.ts'
+import { ended, type Ran, startCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
 
 const database = await testDatabase()
-const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
 const lockstep = new Lockstep(pool)
 let directory: string
@@ -35,28 +33,9 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true })
 })
 
-interface Ended {
-  readonly code: number | null
-  readonly stdout: string
-  readonly stderr: string
-}
-
-function start(...args: string[]) {
-  const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
-  return spawn(process.execPath, [...MAIN, 'outbox', ...args], { env, stdio: 'pipe' })
-}
-
-async function ended(child: ReturnType<typeof start>, input = ''): Promise<Ended> {
-  let [stdout, stderr] = ['', '']
-  child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
-  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
-  child.stdin.on('error', () => undefined)
-  child.stdin.end(input)
-  const [code] = (await once(child, 'close')) as [number | null]
-  return { code, stdout, stderr }
-}
-
-const run = (...args: string[]): Promise<Ended> => ended(start(...args))
+const start = (...args: string[]): ReturnType<typeof startCommand> =>
+  startCommand(['outbox', ...args], { url: database.url })
+const run = (...args: string[]): Promise<Ran> => ended(start(...args))
 
 interface Line {
   readonly topic: string
@@ -215,7 +194,7 @@ describe('replay to a module', () => {
 
 describe('verify', () => {
   const line = (key: string, seq: number, id?: string): string => JSON.stringify({ topic: 'trades', key, seq, id })
-  const verify = (lines: readonly string[], ...args: string[]): Promise<Ended> =>
+  const verify = (lines: readonly string[], ...args: string[]): Promise<Ran> =>
     ended(start('verify', ...args), lines.join('\n'))
 
   test('accepts what was replayed', async () => {

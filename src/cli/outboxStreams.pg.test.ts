@@ -1,30 +1,15 @@
-import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { nodeArguments } from '../../tools/server/nodeArguments.ts'
+import { type Ran, runCommand, startCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep, type OutboxEvent, EventRefusedError, perEvent } from '../index.ts'
 
 const database = await testDatabase()
-const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
-const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
 afterAll(() => pool.end())
 
-interface Ended {
-  readonly code: number
-  readonly stdout: string
-  readonly stderr: string
-}
-
-function run(...args: string[]): Promise<Ended> {
-  return new Promise((resolve) => {
-    execFile(process.execPath, [...MAIN, 'outbox', ...args], { env }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
-    })
-  })
-}
+const run = (...args: string[]): Promise<Ran> => runCommand(['outbox', ...args], { url: database.url })
 
 const POLL = { timeout: 60_000, interval: 20 }
 
@@ -257,10 +242,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
   })
 
   test('refreshes with --watch until an interrupt', async () => {
-    const child = spawn(process.execPath, [...MAIN, 'outbox', '--watch', '--json', ...here], {
-      env,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
+    const child = startCommand(['outbox', '--watch', '--json', ...here], { url: database.url })
     let stdout = ''
     child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
     const lags = (): unknown[] =>

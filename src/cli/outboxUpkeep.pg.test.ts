@@ -1,29 +1,14 @@
-import { execFile } from 'node:child_process'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { nodeArguments } from '../../tools/server/nodeArguments.ts'
+import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep, perEvent } from '../index.ts'
 
 const database = await testDatabase()
-const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 const pool = new pg.Pool({ connectionString: database.url })
 afterAll(() => pool.end())
 
-interface Ended {
-  readonly code: number
-  readonly stdout: string
-  readonly stderr: string
-}
-
-function run(...args: string[]): Promise<Ended> {
-  return new Promise((resolve) => {
-    const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
-    execFile(process.execPath, [...MAIN, 'outbox', ...args], { env }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
-    })
-  })
-}
+const run = (...args: string[]): Promise<Ran> => runCommand(['outbox', ...args], { url: database.url })
 
 const POLL = { timeout: 60_000, interval: 20 }
 

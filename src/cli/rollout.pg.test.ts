@@ -1,27 +1,12 @@
-import { execFile } from 'node:child_process'
 import { beforeAll, describe, expect, test } from 'vitest'
 import pg from 'pg'
-import { nodeArguments } from '../../tools/server/nodeArguments.ts'
+import { type Ran, runCommand } from '../../tools/server/testing/commandLine.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { Lockstep } from '../index.ts'
 
 const database = await testDatabase()
-const MAIN = nodeArguments(new URL('main.ts', import.meta.url))
 
-interface Ended {
-  readonly code: number
-  readonly stdout: string
-  readonly stderr: string
-}
-
-function lockstep(...args: string[]): Promise<Ended> {
-  return new Promise((resolve) => {
-    const env = { ...process.env, DATABASE_URL: database.url, NO_COLOR: '1' }
-    execFile(process.execPath, [...MAIN, 'rollout', ...args], { env }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr })
-    })
-  })
-}
+const lockstep = (...args: string[]): Promise<Ran> => runCommand(['rollout', ...args], { url: database.url })
 
 beforeAll(async () => {
   const pool = new pg.Pool({ connectionString: database.url })

@@ -1,33 +1,15 @@
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { expect, test } from 'vitest'
-import { nodeArguments } from '../../tools/server/nodeArguments.ts'
+import { type Ran, runCommand, startCommand } from '../../tools/server/testing/commandLine.ts'
 import { signal, testBench } from '../../tools/server/testing/workbench.ts'
 import { perEvent } from '../outbox/index.ts'
 import { KNOWN_VERSION } from '../postgres/index.ts'
 
 const bench = await testBench()
-const main = nodeArguments(new URL('main.ts', import.meta.url))
 
-function start(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
-  return spawn(process.execPath, [...main, ...args], {
-    env: { ...process.env, DATABASE_URL: bench.url, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-}
-
-async function lockstep(
-  args: readonly string[],
-  env: NodeJS.ProcessEnv = {},
-): Promise<{ code: number | null; stdout: string; stderr: string }> {
-  const child = start(args, env)
-  let [stdout, stderr] = ['', '']
-  child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
-  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
-  const [code] = (await once(child, 'close')) as [number | null]
-  return { code, stdout, stderr }
-}
+const lockstep = (args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Ran> =>
+  runCommand(args, { url: bench.url, env })
 
 test('shows the status with a database, and help without one', async () => {
   const [text, json, help, helpJson] = await Promise.all([
@@ -97,7 +79,7 @@ test('fails once for a missing schema, with advice', async () => {
 })
 
 test('refreshes with --watch until an interrupt, and exits with 0', async () => {
-  const child = start(['--watch', '--json'])
+  const child = startCommand(['--watch', '--json'], { url: bench.url })
   const lines: string[] = []
   for await (const line of createInterface(child.stdout)) {
     lines.push(line)

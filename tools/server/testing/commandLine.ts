@@ -1,0 +1,44 @@
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { nodeArguments } from '../nodeArguments.ts'
+
+/** How a run of the command line has ended. */
+export interface Ran {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface CommandOptions {
+  /** For DATABASE_URL. */
+  readonly url?: string | undefined
+  readonly cwd?: string
+  readonly env?: NodeJS.ProcessEnv
+}
+
+const MAIN = nodeArguments(new URL('../../../src/cli/main.ts', import.meta.url))
+
+/** Starts `pg-lockstep` with these arguments. */
+export function startCommand(args: readonly string[], options: CommandOptions = {}): ChildProcessWithoutNullStreams {
+  const { url = '', cwd, env } = options
+  return spawn(process.execPath, [...MAIN, ...args], {
+    ...(cwd === undefined ? {} : { cwd }),
+    env: { ...process.env, DATABASE_URL: url, NO_COLOR: '1', ...env },
+  })
+}
+
+/** Collects what it prints, to its end. */
+export async function ended(child: ChildProcessWithoutNullStreams, input = ''): Promise<Ran> {
+  let [stdout, stderr] = ['', '']
+  child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()))
+  child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
+  child.stdin.on('error', () => undefined)
+  child.stdin.end(input)
+  const [code] = (await once(child, 'close')) as [number | null]
+  return { code, stdout, stderr }
+}
+
+/** Runs `pg-lockstep` with these arguments, to its end. */
+export function runCommand(args: readonly string[], options?: CommandOptions): Promise<Ran> {
+  return ended(startCommand(args, options))
+}
