@@ -10,7 +10,7 @@ import * as current from '../../src/index.ts'
 import { nodeArguments } from '../server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../server/testDatabase.ts'
 import { dispatching, eventually } from '../server/testing/dispatching.ts'
-import { type DriverName, DRIVERS, failureOf, note, workbench } from '../server/testing/workbench.ts'
+import { type DriverName, DRIVERS, failureOf, holding, note, workbench } from '../server/testing/workbench.ts'
 import { previousRelease } from './previousRelease.ts'
 import { CREATE_SIDE_BY_SIDE } from './sideBySide.sql.ts'
 import { COUNTERS, Participant, ROUNDS, SHARED, STREAMS } from './sideBySide.ts'
@@ -22,7 +22,7 @@ import type { Step } from './sideBySideProcess.ts'
  * release as long as the two agree.
  */
 
-vi.setConfig({ testTimeout: 120_000, hookTimeout: 60_000 })
+vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 })
 
 const library = previousRelease()
 const database = await testDatabase()
@@ -142,6 +142,30 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
       },
     )
 
+    test.each(['advisory', 'table'] as const)(
+      'is refused what this release holds, and holds against it, %s',
+      async (strategy) => {
+        const { lockstep: old } = open(driver, { strategy })
+        const { lockstep: beside } = bench.open(driver, { strategy })
+        const [lock, lease] = ['Job:held', `Held:${strategy}`] as const
+        for (const [holder, other, TimeoutError] of [
+          [old, beside, current.LockTimeoutError],
+          [beside, old, previous.LockTimeoutError],
+        ] as const) {
+          const letGo = await holding(holder, lock)
+          try {
+            const refused = other.transaction({ lock, noWait: true }, async () => undefined)
+            expect(await failureOf(refused)).toBeInstanceOf(TimeoutError)
+          } finally {
+            await letGo()
+          }
+          const held = await holder.leases.acquire(lease)
+          expect(await other.leases.tryAcquire(lease)).toBeUndefined()
+          await held.release()
+        }
+      },
+    )
+
     test('locks by rows of a table, follows the rollout in the database, and lists who holds what', async () => {
       const { lockstep: byRows } = open(driver, { strategy: 'table' })
       const { lockstep } = open(driver, { rollout: 'database' })
@@ -191,7 +215,10 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
       const expiry = async (): Promise<unknown> =>
         (await bench.admin.query(`SELECT expires_at::text FROM lockstep.leases WHERE name = $1`, [key])).rows
       const granted = JSON.stringify(await expiry())
-      await eventually(async () => JSON.stringify(await expiry()) !== granted)
+      await eventually(async () => {
+        lease.signal.throwIfAborted()
+        return JSON.stringify(await expiry()) !== granted
+      })
       expect(await lockstep.leases.tryAcquire(key)).toBeUndefined()
       expect(await failureOf(lockstep.leases.acquire(key, { waitMs: 50 }))).toBeInstanceOf(previous.LeaseHeldError)
       const next = lockstep.leases.acquire(key, { waitMs: 60_000, holder: 'second' })
