@@ -7,6 +7,7 @@ import postgres, { type Sql } from 'postgres'
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
 import type * as Http from '../../src/http/index.ts'
 import * as current from '../../src/index.ts'
+import type * as Observe from '../../src/observe/index.ts'
 import { nodeArguments } from '../server/nodeArguments.ts'
 import { leakGuard, testDatabase } from '../server/testDatabase.ts'
 import { dispatching, eventually } from '../server/testing/dispatching.ts'
@@ -51,17 +52,22 @@ const NOT_CALLED: ReadonlySet<string> = new Set([
 /** The library of the previous release. */
 let previous: Library
 let http: typeof Http
+/** Why its dispatchers could not go on. They try again for ever: a test would wait for them. */
+let failures: unknown[] = []
 let stops: (() => Promise<unknown>)[] = []
 
 beforeAll(async () => {
   if (library === undefined) return
   previous = (await import(/* @vite-ignore */ library.entry.href)) as Library
   http = (await import(/* @vite-ignore */ new URL('http/index.js', library.entry).href)) as typeof Http
+  const observe = (await import(/* @vite-ignore */ new URL('observe/index.js', library.entry).href)) as typeof Observe
+  observe.on('outbox.failed', ({ error }) => failures.push(error))
   await bench.admin.query(CREATE_SIDE_BY_SIDE)
   await bench.admin.query(`CREATE TABLE accounts (id text PRIMARY KEY, balance integer NOT NULL)`)
   await bench.admin.query(`ALTER DATABASE ${database.name} SET track_functions = 'all'`)
 })
 afterEach(async () => {
+  failures = []
   const all = stops.toReversed()
   stops = []
   for (const stop of all) await stop()
@@ -112,6 +118,14 @@ class OldProcess {
     this.#child.kill('SIGKILL')
     await ended
   }
+}
+
+/** Comes back when the condition holds; fails when a dispatcher has failed. */
+async function dispatched(condition: () => Promise<boolean> | boolean): Promise<void> {
+  await eventually(() => {
+    if (failures.length > 0) throw failures[0]
+    return condition()
+  })
 }
 
 let number = 0
@@ -262,13 +276,13 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
         (await lockstep.outbox.parked({ dispatcher: name })).some(
           ({ key, state }) => key === 'c' && state === 'blocked',
         )
-      await eventually(blocked)
+      await dispatched(blocked)
       await lockstep.outbox.pause({ topic, key: 'b', dispatcher: name })
       await lockstep.outbox.resume({ topic, key: 'b', dispatcher: name })
       await lockstep.outbox.retry({ topic, key: 'c', dispatcher: name })
-      await eventually(blocked)
+      await dispatched(blocked)
       await lockstep.outbox.skip({ topic, key: 'c', dispatcher: name, seq: 1 }, { reason: 'test' })
-      await eventually(() => delivered().length === 6)
+      await dispatched(() => delivered().length === 6)
       expect(delivered()).toEqual(['a#1', 'a#2', 'a#3', 'b#1', 'b#2', 'c#1†'].map((each) => `${topic}/${each}`))
       await run.stop()
       const { shards } = await lockstep.outbox.status()
