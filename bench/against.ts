@@ -22,7 +22,7 @@ interface Size {
 }
 
 const SIZES: Readonly<Record<RunSize, Size>> = {
-  full: { lockPairs: 60, locked: 250, enqueuePairs: 30, enqueued: 1500, drainPairs: 20, drained: 100_000 },
+  full: { lockPairs: 60, locked: 250, enqueuePairs: 60, enqueued: 1500, drainPairs: 30, drained: 100_000 },
   quick: { lockPairs: 8, locked: 120, enqueuePairs: 6, enqueued: 400, drainPairs: 6, drained: 20_000 },
   smoke: { lockPairs: 1, locked: 10, enqueuePairs: 1, enqueued: 24, drainPairs: 1, drained: 2000 },
 }
