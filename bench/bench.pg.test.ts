@@ -8,6 +8,9 @@ import type { Measured } from './bench.ts'
 import { ensurePeers } from './harness/peers.ts'
 import { observeAgainst } from './observe.ts'
 
+/** Times are no business of a test; that each bench runs, with all that it is compared with, and what it counts, is. */
+const TIMEOUT = { timeout: 240_000 }
+
 function smoke(name: string): Promise<Measured> {
   const bench = benches[name]
   if (bench === undefined) throw new Error(`there is no bench ${name}`)
@@ -24,11 +27,11 @@ function expectMeasured({ results, goals }: Measured): void {
   for (const { name, value } of goals) expect(Number.isFinite(value), name).toBe(true)
 }
 
-test('the peers install', () => {
+test('the peers install', TIMEOUT, () => {
   ensurePeers()
 })
 
-test('bench locks measures every driver and isolation, and counts two round trips', async () => {
+test('bench locks measures every driver and isolation, and counts two round trips', TIMEOUT, async () => {
   const measured = await smoke('locks')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(9)
@@ -37,7 +40,7 @@ test('bench locks measures every driver and isolation, and counts two round trip
   expect(counted.filter((goal) => !goal.holds)).toEqual([])
 })
 
-test('bench observe hears the candidate and never the baseline, and leaves no copy', async () => {
+test('bench observe hears the candidate and never the baseline, and leaves no copy', TIMEOUT, async () => {
   const bench = observeAgainst('src')
   const [stub] = Object.values(bench.baselines)
   expect(stub).toContain('export const lockAcquired = silent')
@@ -52,7 +55,7 @@ test('bench observe hears the candidate and never the baseline, and leaves no co
   expect(left.filter((name) => name.startsWith('bench-observe-'))).toEqual([])
 })
 
-test('bench hot-key serves every way in every contest', async () => {
+test('bench hot-key serves every way in every contest', TIMEOUT, async () => {
   const measured = await smoke('hot-key')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(4)
@@ -63,14 +66,14 @@ test('bench hot-key serves every way in every contest', async () => {
   expect(measured.goals).toHaveLength(5)
 })
 
-test('bench leases measures every row, and a refusal writes nothing', async () => {
+test('bench leases measures every row, and a refusal writes nothing', TIMEOUT, async () => {
   const measured = await smoke('leases')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(6)
   expect(measured.goals.find((each) => each.name.startsWith('WAL'))).toMatchObject({ value: 0, holds: true })
 })
 
-test('bench outbox plays every contender, and Lockstep leaves no dead event', async () => {
+test('bench outbox plays every contender, and Lockstep leaves no dead event', TIMEOUT, async () => {
   const measured = await smoke('outbox')
   expectMeasured(measured)
   const onBundled = ['enqueue/s', 'drain/s', 'p99 ms'].map(
@@ -85,21 +88,21 @@ test('bench outbox plays every contender, and Lockstep leaves no dead event', as
   expect(dead('Lockstep')).toBeLessThan(0.1)
 })
 
-test('bench outbox-horizon plays all under a snapshot and a transaction id, and without', async () => {
+test('bench outbox-horizon plays all under a snapshot and a transaction id, and without', TIMEOUT, async () => {
   const measured = await smoke('outbox-horizon')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(12)
   expect(measured.goals).toHaveLength(6)
 })
 
-test('bench outbox-scale compares every cell with the smallest', async () => {
+test('bench outbox-scale compares every cell with the smallest', TIMEOUT, async () => {
   const measured = await smoke('outbox-scale')
   expectMeasured(measured)
   expect(measured.results.map((row) => row['of the smallest'])).toContain(1)
   expect(measured.goals).toHaveLength(2)
 })
 
-test('bench outbox-latency hears of every event, and counts what an idle dispatcher asks', async () => {
+test('bench outbox-latency hears of every event, and counts what an idle dispatcher asks', TIMEOUT, async () => {
   const measured = await smoke('outbox-latency')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(2)
@@ -107,7 +110,7 @@ test('bench outbox-latency hears of every event, and counts what an idle dispatc
   expect(asked?.value).toBeGreaterThan(0)
 })
 
-test('bench sinks measures every sink against its broker', async () => {
+test('bench sinks measures every sink against its broker', TIMEOUT, async () => {
   const measured = await smoke('sinks')
   expectMeasured(measured)
   expect(measured.results.map(({ sink }) => sink)).toEqual([
@@ -120,7 +123,7 @@ test('bench sinks measures every sink against its broker', async () => {
   ])
 })
 
-test('bench processes divides the shards among all', async () => {
+test('bench processes divides the shards among all', TIMEOUT, async () => {
   const measured = await smoke('processes')
   expectMeasured(measured)
   expect(measured.results.map((row) => row['processes'])).toEqual([1, 2, 4, 1, 2, 4])

@@ -11,7 +11,7 @@ import { prove } from './run.ts'
 import { scenarios } from './scenarios/index.ts'
 import { SCHEMA } from './scenarios/scenario.ts'
 
-const database = await testDatabase()
+const database = await testDatabase({ leakGuard: false })
 
 interface Wanted {
   readonly seed: number

@@ -14,7 +14,7 @@ const TOKEN = 'a token that nobody guesses'
 /** Browsers write refusals to their console, however well they are expected. */
 const REFUSED = /status of 40[13]/
 
-describe.skipIf(chromium === undefined)('access to the console in a browser', () => {
+describe.skipIf(chromium === undefined)('access to the console in a browser', { timeout: 120_000 }, () => {
   const stage = browserToolsFor(() => database.url, chromium as string)
 
   test('without the operator flag: buttons say why they do nothing, and the server refuses as well', async () => {

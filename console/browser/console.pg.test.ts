@@ -17,7 +17,7 @@ const database = await testDatabase()
 const chromium = findChromium()
 const LIMIT_BYTES = 120_000
 
-describe.skipIf(chromium === undefined)('the console in a browser', () => {
+describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 120_000 }, () => {
   const stage = browserToolsFor(() => database.url, chromium as string)
 
   test('the whole page has less than 120 kB, compressed', async () => {

@@ -11,7 +11,7 @@ const chromium = findChromium()
 const UNREACHABLE = /ERR_(CONNECTION|INCOMPLETE|EMPTY|NETWORK|HTTP)|status of (401|503)/
 const TOKEN = 'a token that nobody guesses'
 
-describe.skipIf(chromium === undefined)('the console through restarts', () => {
+describe.skipIf(chromium === undefined)('the console through restarts', { timeout: 120_000 }, () => {
   let server: PostgresServer
   beforeAll(async () => {
     server = await startPostgres()

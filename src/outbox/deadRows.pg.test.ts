@@ -1,8 +1,7 @@
 import pg from 'pg'
-import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { beforeAll, describe, expect, test, vi } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { workbench } from '../../tools/server/testing/workbench.ts'
+import { testBench } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'
 
 /**
@@ -10,12 +9,7 @@ import { Lockstep } from '../index.ts'
  * for each move of a cursor and for each renewal of a lease, never for an event. The server counts them, for every table of the schema.
  */
 
-// A busy machine takes its time.
-vi.setConfig({ testTimeout: 180_000 })
-
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 const KEYS = 10
 /** More than a hundred: a dispatcher deletes old cursors at every hundredth version. */
@@ -30,18 +24,11 @@ const APPLICATION = 'dead rows'
 
 // The first call on a server writes the server epoch. No run counts that.
 beforeAll(async () => {
-  const client = new pg.Client({ connectionString: database.url })
+  const client = new pg.Client({ connectionString: bench.url })
   await client.connect()
   await client.query('SELECT lockstep.ensure_incarnation()')
   await client.end()
   await eventually(async () => total(await counts(), 'inserted', 'incarnation') > 0)
-})
-
-let stops: (() => Promise<unknown>)[] = []
-afterEach(async () => {
-  const all = stops.toReversed()
-  stops = []
-  for (const stop of all) await stop()
 })
 
 interface Counts {
@@ -117,7 +104,7 @@ async function noneConnected(): Promise<boolean> {
 async function deliverInTurns(eventsPerTurn: number): Promise<Run> {
   const startedAt = performance.now()
   const [before, firstVersion] = [await counts(), await cursorVersion()]
-  const pool = new pg.Pool({ connectionString: database.url, max: 6, application_name: APPLICATION })
+  const pool = new pg.Pool({ connectionString: bench.url, max: 6, application_name: APPLICATION })
   const lockstep = new Lockstep(pool)
   let batches = 0
   const sink = (batch: readonly unknown[]): 'sent'[] => {
@@ -176,11 +163,11 @@ describe('a dispatcher that keeps up', () => {
   })
 
   test('leaves no more dead rows than batches while another session holds an old snapshot', async () => {
-    const holder = new pg.Client({ connectionString: database.url })
+    const holder = new pg.Client({ connectionString: bench.url })
     await holder.connect()
-    stops.push(() => holder.end())
+    bench.cleanUp(() => holder.end())
     await holder.query('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM lockstep.outbox_events')
-    stops.push(() => holder.query('COMMIT'))
+    bench.cleanUp(() => holder.query('COMMIT'))
     for (const run of [await deliverInTurns(20), await deliverInTurns(60)]) {
       expect(run.dead).toBeLessThanOrEqual(mostChanges(run))
       expect(run.changed).toBeLessThanOrEqual(mostChanges(run))
@@ -190,7 +177,7 @@ describe('a dispatcher that keeps up', () => {
 
 test('a dispatcher without events changes the rows of its leases alone, each within its page', async () => {
   const before = await counts()
-  const pool = new pg.Pool({ connectionString: database.url, max: 6, application_name: APPLICATION })
+  const pool = new pg.Pool({ connectionString: bench.url, max: 6, application_name: APPLICATION })
   const lockstep = new Lockstep(pool)
   // Renewed several times a second.
   const dispatcher = dispatching(lockstep, { name: 'idle', shards: 4, retainMs: false, ttlMs: 500 })

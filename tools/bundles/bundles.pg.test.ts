@@ -8,6 +8,8 @@ import { bundlers } from './bundlers.ts'
 import { makeProject } from './project.ts'
 import { EXPECTED, tryBundler } from './tryBundler.ts'
 
+const PATIENTLY = { timeout: 240_000 }
+
 const database = await testDatabase({ leakGuard: false })
 // `npm test` has built it, and other tests run on what is there.
 const { path } = await (process.env['LOCKSTEP_BUILT'] === '1' ? pack() : tarball())
@@ -17,6 +19,7 @@ afterAll(() => project[Symbol.asyncDispose]())
 // The large ones: `npm run bundles`.
 test.each(bundlers.filter(({ large }) => !large))(
   'a bundle by $name migrates, locks, examines the database and serves the console, far from the package',
+  PATIENTLY,
   async (bundler) => {
     const visited = await tryBundler(bundler, project, database.url)
     expect(visited).toMatchObject(EXPECTED)
@@ -46,13 +49,13 @@ describe('the modules behind an entry point', () => {
     return Object.keys(metafile.inputs).filter((file) => file.startsWith('dist/'))
   }
 
-  test('those of the main one contain neither the page of the console nor a sink', async () => {
+  test('those of the main one contain neither the page of the console nor a sink', PATIENTLY, async () => {
     const modules = await modulesOf(['pg-lockstep'])
     expect(modules).toContain('dist/postgres/sqlFiles.js')
     expect(modules.filter((file) => /^dist\/(cli|console|lab|http|sinks)\//.test(file))).toEqual([])
   })
 
-  test('none reads a file of the package or finds anything by its own address', async () => {
+  test('none reads a file of the package or finds anything by its own address', PATIENTLY, async () => {
     const { exports } = await manifest(library)
     const entries = Object.keys(exports).filter((name) => name !== './package.json')
     const modules = await modulesOf(entries.map((name) => name.replace('.', 'pg-lockstep')))

@@ -9,9 +9,9 @@ import type * as Http from '../../src/http/index.ts'
 import * as current from '../../src/index.ts'
 import type * as Observe from '../../src/observe/index.ts'
 import { nodeArguments } from '../server/nodeArguments.ts'
-import { leakGuard, testDatabase } from '../server/testDatabase.ts'
+import { testDatabase } from '../server/testDatabase.ts'
 import { dispatching, eventually } from '../server/testing/dispatching.ts'
-import { type DriverName, DRIVERS, failureOf, holding, note, workbench } from '../server/testing/workbench.ts'
+import { type DriverName, DRIVERS, failureOf, holding, note, testBench } from '../server/testing/workbench.ts'
 import { previousRelease } from './previousRelease.ts'
 import { CREATE_SIDE_BY_SIDE } from './sideBySide.sql.ts'
 import { COUNTERS, Participant, ROUNDS, SHARED, STREAMS } from './sideBySide.ts'
@@ -26,9 +26,7 @@ import type { Step } from './sideBySideProcess.ts'
 vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 })
 
 const library = previousRelease()
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 
 type Library = typeof current
 
@@ -64,7 +62,7 @@ beforeAll(async () => {
   observe.on('outbox.failed', ({ error }) => failures.push(error))
   await bench.admin.query(CREATE_SIDE_BY_SIDE)
   await bench.admin.query(`CREATE TABLE accounts (id text PRIMARY KEY, balance integer NOT NULL)`)
-  await bench.admin.query(`ALTER DATABASE ${database.name} SET track_functions = 'all'`)
+  await bench.admin.query(`ALTER DATABASE ${bench.name} SET track_functions = 'all'`)
 })
 afterEach(async () => {
   failures = []
@@ -83,8 +81,8 @@ interface Opened {
 function open(driver: DriverName, options: current.LockstepOptions = {}): Opened {
   const pool =
     driver === 'pg'
-      ? new pg.Pool({ connectionString: database.url, max: 6 })
-      : postgres(database.url, { max: 6, onnotice: () => undefined })
+      ? new pg.Pool({ connectionString: bench.url, max: 6 })
+      : postgres(bench.url, { max: 6, onnotice: () => undefined })
   const lockstep = new previous.Lockstep(pool, options) as unknown as current.Lockstep
   stops.push(async () => {
     await lockstep.close()
@@ -99,7 +97,7 @@ class OldProcess {
 
   constructor(driver: DriverName) {
     const program = nodeArguments(new URL('sideBySideProcess.ts', import.meta.url))
-    const args = [...program, library?.entry.href ?? '', 'old', database.url, driver]
+    const args = [...program, library?.entry.href ?? '', 'old', bench.url, driver]
     this.#child = spawn(process.execPath, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   }
 
@@ -353,7 +351,7 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
         'TRUNCATE lockstep.outbox_events, lockstep.outbox_dispatchers, lockstep.outbox_cursors, lockstep.inbox',
       )
       const old = new OldProcess(driver)
-      const beside = new Participant(current, { name: 'new', url: database.url, driver: other })
+      const beside = new Participant(current, { name: 'new', url: bench.url, driver: other })
       stops.push(
         () => old.end(),
         () => beside.stop(),
@@ -416,6 +414,6 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
       )
       return callable.filter((name) => !NOT_CALLED.has(name) && !rows.some((row) => row.name === name))
     }
-    await expect.poll(uncalled, { timeout: 10_000 }).toEqual([])
+    await expect.poll(uncalled).toEqual([])
   })
 })
