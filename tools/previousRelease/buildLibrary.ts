@@ -15,6 +15,15 @@ export interface BuiltLibrary {
 /** The clone does not have the commit, or is none. */
 export class CommitMissingError extends Error {
   override readonly name = 'CommitMissingError'
+  /** A clone that has only the newest commits, and could not fetch another. */
+  readonly inShallowClone: boolean
+
+  constructor(revision: string, inShallowClone: boolean) {
+    super(
+      `The clone does not have the commit ${revision}. Run: git fetch origin ${revision}; or git fetch --unshallow.`,
+    )
+    this.inShallowClone = inShallowClone
+  }
 }
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
@@ -59,9 +68,7 @@ function build(commit: string, folder: string): void {
 function commitOf(revision: string): string {
   const found = resolve(revision) ?? (fetchOf(revision) ? resolve(revision) : undefined)
   if (found !== undefined) return found
-  throw new CommitMissingError(
-    `The clone does not have the commit ${revision}. Run: git fetch origin ${revision}; or git fetch --unshallow.`,
-  )
+  throw new CommitMissingError(revision, isShallow())
 }
 
 function resolve(revision: string): string | undefined {
@@ -74,9 +81,13 @@ function resolve(revision: string): string | undefined {
 
 /** A shallow clone can ask for one commit more. */
 function fetchOf(revision: string): boolean {
-  const shallow = spawnSync('git', ['rev-parse', '--is-shallow-repository'], { cwd: ROOT, encoding: 'utf8' })
-  if (shallow.stdout?.trim() !== 'true') return false
+  if (!isShallow()) return false
   return spawnSync('git', ['fetch', '--quiet', '--depth', '1', 'origin', revision], { cwd: ROOT }).status === 0
+}
+
+function isShallow(): boolean {
+  const { stdout } = spawnSync('git', ['rev-parse', '--is-shallow-repository'], { cwd: ROOT, encoding: 'utf8' })
+  return stdout?.trim() === 'true'
 }
 
 function run(program: string, args: readonly string[], input?: Buffer): Buffer {
