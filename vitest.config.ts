@@ -65,7 +65,7 @@ export default defineConfig({
           include: [`${folders}/**/*.pg.test.ts`],
           globalSetup: './tools/server/globalSetup.ts',
           // Limits for a machine that is busy with ten other things. No test needs them otherwise, and none asserts that something is quick.
-          testTimeout: 120_000,
+          testTimeout: 240_000,
           hookTimeout: 120_000,
         },
       },

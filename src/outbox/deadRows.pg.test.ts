@@ -1,5 +1,5 @@
 import pg from 'pg'
-import { beforeAll, describe, expect, test, vi } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
 import { testBench } from '../../tools/server/testing/workbench.ts'
 import { Lockstep } from '../index.ts'

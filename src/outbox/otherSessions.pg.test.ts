@@ -97,7 +97,7 @@ test('empties segments when a long reader has ended', async () => {
     await enqueue()
     return ((await numbers())[0] ?? 0) > 8
   })
-}, 240_000)
+})
 
 test.each(DRIVERS.flatMap((driver) => ['German', 'SQL, DMY'].map((style) => ({ driver, style }))))(
   'returns the same times with DateStyle $style, $driver',

@@ -58,7 +58,6 @@ describe('several dispatchers', () => {
         return (await stored('a')) === 0
       })
     },
-    240_000,
   )
 
   test('ignore the retainMs of a process that is rejected', async () => {
@@ -229,4 +228,4 @@ test('empties segments in steps for a role with a short statement_timeout', asyn
     `SELECT lockstep.enqueue('t', 'k7', '1')::int AS seven, lockstep.enqueue('t', 'k8', '1')::int AS eight`,
   )
   expect(next).toEqual([{ seven: 3, eight: 2 }])
-}, 240_000)
+})
