@@ -30,8 +30,10 @@ import {
   ShadowWatch,
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
-import { Outbox, OutboxEnqueuer } from './outbox/index.ts'
-import { once, onceExternal, type OnceExternalOptions, type OnceOptions, onceWithin } from './once/index.ts'
+import type { EventMap } from './events/index.ts'
+import { Outbox, outboxPart } from './outbox/index.ts'
+import { PARTS } from './parts.ts'
+import { once, onceExternal, type OnceExternalOptions, type OnceOptions } from './once/index.ts'
 import {
   applyGrants,
   checkSchemaName,
@@ -58,7 +60,6 @@ import {
   type CheckedJoin,
   type CheckedTransaction,
   detached,
-  type EventMap,
   type JoinOptions,
   joinTransaction,
   type LockstepContext,
@@ -128,7 +129,8 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       : undefined
     const limit = new QueueLimit(options.maxQueue)
     const queue = new KeyQueue(limit)
-    const enqueuing = new OutboxEnqueuer(quoteIdentifier(schema), options)
+    const quotedSchema = quoteIdentifier(schema)
+    const parts = PARTS.install({ driver, schema, quotedSchema, silence, closing: this.#closing }, options)
     const method = defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
     this.#check = check
@@ -144,7 +146,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       pool,
       driver,
       schema,
-      quotedSchema: quoteIdentifier(schema),
+      quotedSchema,
       lockIds: new RecentLockIds(schema, names && ((id, key) => names.note(id, key))),
       queue,
       limit,
@@ -158,8 +160,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       rollout,
       trigger: rollout && options.switchBack && new RolloutTrigger(schema, rollout, options.switchBack),
       shadows: new ShadowWatch(schema, driver, silence, this.#closing),
-      enqueuer: enqueuing,
-      once: onceWithin,
+      parts,
       slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {
         return check.readiness
@@ -168,7 +169,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       know: (connection, known) => check.know(connection, known),
     }
     this.leases = new Leases(this.#context)
-    this.outbox = new Outbox(this.#context, this.leases, enqueuing, (work) => this.#counted(work))
+    this.outbox = new Outbox(this.#context, this.leases, parts.of(outboxPart), (work) => this.#counted(work))
     this.inbox = new Inbox(this.#context, (wanted, fn) => this.transaction(wanted, fn))
   }
 

@@ -4,8 +4,8 @@ import { beforeEach, describe, expect, test } from 'vitest'
 import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
 import { workbench } from '../../tools/server/testing/workbench.ts'
 import { lockId, type LockDomain } from '../locks/index.ts'
-import { locksOfStreams } from '../transactions/streamLocks.ts'
-import type { Stream } from '../transactions/enqueuer.ts'
+import type { Stream } from '../events/index.ts'
+import { locksOfStreams } from './streamLocks.ts'
 
 /**
  * What is decided both in the library and in the schema, or by several functions of the schema: each rule stands in one place in

@@ -12,8 +12,8 @@ export function applyRollout(context: LockstepContext, plan: TransactionPlan): T
     if (decision === 'on') locks.push(lock)
     else if (decision === 'observe') shadows.push(shadowOf(context.schema, lock))
   }
-  // The order of streams is no matter of rollout.
-  const all = [...locks, ...plan.streamLocks]
+  // What parts lock is not subject to rollout.
+  const all = [...locks, ...plan.partLocks]
   return { ...plan, keys: exclusiveKeys(locks), sharedKeys: sharedKeys(locks), locks: all, shadows }
 }
 

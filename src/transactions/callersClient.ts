@@ -8,7 +8,6 @@ import {
   type StatementResult,
 } from '../postgres/index.ts'
 import type { LockstepContext } from './lockstepContext.ts'
-import type { OpenTransaction } from './transaction.ts'
 import type { Transaction } from './transactionInterface.ts'
 import { onlyInTransaction } from './transactions.sql.ts'
 
@@ -48,7 +47,7 @@ export function checkTransaction(where: string, tx: unknown): void {
 
 /** What is one and the same for all transactions of a Lockstep. */
 export function ownerOf(tx: Transaction): object {
-  return (tx as Partial<OpenTransaction>).owner ?? tx
+  return (tx as { readonly context?: object }).context ?? tx
 }
 
 /** Runs statements in the caller's transaction, in one round trip each. Where none is open, nothing is written. */

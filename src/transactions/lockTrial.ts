@@ -23,18 +23,19 @@ import {
   PGPOOL_NODES,
   PLAIN_READ,
 } from './lockTrial.sql.ts'
+import type { Isolation } from './isolation.ts'
 import {
   beginKept,
   beginTrying,
   beginWaiting,
   cleanUpHandOver,
   handOver,
-  type Isolation,
   KEPT_COLUMNS,
   type Opening,
   type OpeningRow,
   ROLLBACK,
 } from './transactions.sql.ts'
+import { NO_PARTS } from './plannedPart.ts'
 
 /**
  * A trial of the locks: does the second of two connections get what the first one holds? Both come from the caller's pool, by the
@@ -341,7 +342,7 @@ function openingOf(method: LockMethod, isolation: Isolation, locks: LockSet): Op
     method,
     locks,
     shadows: [],
-    numbers: undefined,
+    parts: NO_PARTS,
     withXid: true,
     serverEpoch: undefined,
     checksConnections: false,

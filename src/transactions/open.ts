@@ -20,7 +20,6 @@ import { type Cancel, cancelRunning } from './cancelRunning.ts'
 import { checkout, checkoutFailed, isUnusable, lostWhileOpening, within, withinBudget } from './connections.ts'
 import type { LockstepContext } from './lockstepContext.ts'
 import { abandonAndFindHolders, abandonOpening } from './abandonOpening.ts'
-import { nameOf, type StreamNumbers } from './enqueuer.ts'
 import type { TransactionPlan } from './options.ts'
 import { isKnown } from './serverCheck.ts'
 import { sliceWithoutSlotMs, sliceWithSlotMs } from './waitSlices.ts'
@@ -33,9 +32,7 @@ import {
   handOver,
   serverEpochOf,
   KEPT_COLUMNS,
-  lastNumbers,
   shadowsOf,
-  streamNumbersOf,
   type Opening,
   type OpeningRow,
   ROLLBACK,
@@ -55,9 +52,11 @@ export interface Opened {
   readonly trace: Trace | undefined
   readonly contended: boolean
   readonly mark: string
-  /** The last numbers of the streams that were declared. */
-  readonly numbers?: StreamNumbers | undefined
+  /** What the parts of the call have read, in their order. */
+  readonly answers: readonly unknown[]
 }
+
+const NO_ANSWERS: readonly unknown[] = []
 
 /** How a standby refuses an opening message: no transaction ids, no SERIALIZABLE. */
 const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEATURE_NOT_SUPPORTED])
@@ -275,7 +274,7 @@ class TransactionOpening {
       method: this.#context.method,
       locks: plan.locks,
       shadows: plan.shadows,
-      numbers: plan.streams.length === 0 ? undefined : lastNumbers(this.#context.quotedSchema, plan.streams),
+      parts: plan.parts,
       withXid: plan.resolvesCommit,
       serverEpoch: plan.resolvesCommit && !known ? serverEpochExpression(this.#context.quotedSchema) : undefined,
       checksConnections: this.#readiness.checksConnections,
@@ -309,15 +308,9 @@ class TransactionOpening {
     const trace =
       serverEpoch !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, serverEpoch } : undefined
     if (this.#plan.shadows.length > 0) this.#followShadows(results)
-    const numbers = this.#numbersIn(results)
-    return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, numbers }
-  }
-
-  #numbersIn(results: readonly StatementResult[]): StreamNumbers | undefined {
-    const { streams } = this.#plan
-    if (!this.#byHandOver || streams.length === 0) return undefined
-    const lasts = streamNumbersOf(results)
-    return new Map(streams.map((stream, index) => [nameOf(stream), lasts[index] ?? 0]))
+    const { parts } = this.#plan
+    const answers = parts.length === 0 ? NO_ANSWERS : parts.map((part) => part.accept?.(results))
+    return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, answers }
   }
 
   #followShadows(results: readonly StatementResult[]): void {

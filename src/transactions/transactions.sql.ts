@@ -14,10 +14,8 @@ import {
   unlockLeftovers,
 } from '../locks/index.ts'
 import { failUnlessSame, quoteLiteral, type Statement, type StatementResult, withValues } from '../postgres/index.ts'
-import type { Stream } from './enqueuer.ts'
-
-/** The isolation levels that mean something in PostgreSQL; READ UNCOMMITTED is READ COMMITTED there. */
-export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+import type { Isolation } from './isolation.ts'
+import type { PlannedPart } from './plannedPart.ts'
 
 /** What an opening message must bring back. */
 export interface Opening {
@@ -26,8 +24,8 @@ export interface Opening {
   readonly locks: LockSet
   /** Keys that are only observed. */
   readonly shadows: readonly Shadow[]
-  /** The SQL that reads the last numbers of the streams that were declared. */
-  readonly numbers: string | undefined
+  /** What parts add to it. */
+  readonly parts: readonly PlannedPart[]
   /** The transaction's id, by which the server can be asked later whether it committed. Taking one costs no disk flush. */
   readonly withXid: boolean
   /** The SQL of the incarnation, where it is not yet known for this connection. */
@@ -91,6 +89,10 @@ function columns(opening: Opening, locks: LockSet, life: string | undefined): st
   const existing = locks.length === 0 ? undefined : opening.method.existing(locks)
   const exist = existing === undefined ? '' : `, ${existing} AS existing`
   return `${held}, pg_backend_pid()::text AS pid${incarnation}${shadows}${exist}`
+}
+
+function beforeSnapshot({ parts }: Opening): string {
+  return parts.length === 0 ? '' : parts.map((part) => part.beforeSnapshot?.() ?? '').join(' ')
 }
 
 function look(opening: Opening): string {
@@ -171,7 +173,7 @@ export function handOver(opening: Opening, waitMs: number): string {
   const takeOver = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
   return `${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
     ${opening.method.waitForLocks(locks, waitMs, opening.reportsWaiting)}
-    SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${opening.numbers ?? ''} COMMIT AND CHAIN;
+    SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${beforeSnapshot(opening)} COMMIT AND CHAIN;
     SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${look(opening)}
     SELECT ${columns(opening, [], undefined)}${takeOver}`
 }
@@ -216,18 +218,6 @@ export function cleanUpHandOver(locks: LockSet): string {
 export function serverEpochOf(results: readonly StatementResult[]): string | null | undefined {
   const found = results.find((result) => result.rows[0] !== undefined && 'incarnation' in result.rows[0])
   return found?.rows[0]?.['incarnation'] as string | null | undefined
-}
-
-/** Reads the last numbers of streams whose locks are held. */
-export function lastNumbers(schema: string, streams: readonly Stream[]): string {
-  const ids = streams.map(({ topic, key }) => `${schema}.outbox_stream(${quoteLiteral(topic)}, ${quoteLiteral(key)})`)
-  return `SELECT array_to_string(${schema}.outbox_last(ARRAY[${ids.join(', ')}]), ',') AS numbers;`
-}
-
-/** What `lastNumbers` found, in the order of the streams. */
-export function streamNumbersOf(results: readonly StatementResult[]): number[] {
-  const found = results.find((result) => result.rows[0] !== undefined && 'numbers' in result.rows[0])
-  return String(found?.rows[0]?.['numbers']).split(',').map(Number)
 }
 
 /** Whether a lock of a hand-over was not free at once: one of its waits says so. */
