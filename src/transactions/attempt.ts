@@ -44,11 +44,11 @@ export async function attemptOnce<T>(
   const unwatch = locked ? watchWait(context, plan, budget) : undefined
   try {
     if (budget.aborted) throw budget.failure('process', plan.locks)
-    if (plan.retention?.overdue === true) await plan.retention.leave()
+    if (plan.source?.overdue === true) await plan.source.leave()
     if (locked) {
       ticket = context.queue.tryEnter(plan.locks)
       // Whoever is before us in this process waits for what our session keeps.
-      if (ticket === undefined) await plan.retention?.leave()
+      if (ticket === undefined) await plan.source?.leave()
       ticket ??= await waitInProcess(context, plan, budget)
     }
     const opened = await open(context, plan, budget, ticket?.waited ?? false)

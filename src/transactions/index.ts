@@ -74,6 +74,8 @@
  * - It adds methods to `tx`, once for the process, and installs its hooks in each new Lockstep. If it throws there, `new Lockstep()` throws.
  * - It owns an option (`planner`). The core calls it while the call is planned, if the option was given. It checks the value and throws
  *   before anything is sent, or returns its `PlannedPart`: what it does in this call. `plan.parts` lists them.
+ * - It gives a call another source of connections (`plan.source`), for example one whose session holds the locks already. The core asks it to
+ *   release them before the call waits for anything.
  * - It runs `around` all attempts, with the same plan or another. What it throws, the caller gets; nothing is open then.
  * - It adds locks, which are taken after the caller's, and SQL of the opening message: statements that read under the locks before the
  *   snapshot of a hand-over, statements and columns of the row that reports the locks as granted. Where its SQL fails, the opening fails,
@@ -107,7 +109,8 @@ export {
 export { queryWithOwnValues, readText } from './ownStatements.ts'
 export { runTransaction } from './run.ts'
 export { ServerCheck } from './serverCheck.ts'
-export { LockRetention } from './lockRetention.ts'
+export { checkout } from './connections.ts'
+export type { ConnectionSource } from './connectionSource.ts'
 export type { Part, PartHooks, PartSetup } from './part.ts'
 export { PartRegistry } from './partRegistry.ts'
 export type { CallToPlan, KeptWork, PlannedPart, Planner } from './plannedPart.ts'

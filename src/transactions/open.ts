@@ -97,14 +97,14 @@ class TransactionOpening {
 
   async enter(): Promise<Opened> {
     const { driver, readiness, limit } = this.#context
-    const { locks, retention } = this.#plan
+    const { locks, source } = this.#plan
     const budget = this.#budget
     budget.stage = 'connection'
     for (let round = 0; ; round++) {
-      const stays = retention?.holds
+      const hasLocks = source?.holds
       try {
         this.#readiness = readiness ?? (await this.#becomeReady())
-        this.#connection = await (retention?.connect(driver, budget, locks) ??
+        this.#connection = await (source?.connect(driver, budget, locks) ??
           checkout(driver, budget, locks, round === 0 ? limit : undefined))
       } catch (error) {
         throw checkoutFailed(error, budget, locks)
@@ -115,7 +115,7 @@ class TransactionOpening {
         let opened: Opened | 'unknown epoch' | undefined
         if (this.#byHandOver) {
           opened = await this.#handOver(round)
-        } else if (stays !== true && this.#expectsToWait()) {
+        } else if (hasLocks !== true && this.#expectsToWait()) {
           opened = await this.#wait(true, round).finally(() => this.#context.waitSlots.release())
         } else {
           const hurries = budget.mayHurry

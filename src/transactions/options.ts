@@ -12,7 +12,7 @@ import {
 } from '../locks/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
 import { exclusiveKeys, sharedKeys } from './applyRollout.ts'
-import type { LockRetention } from './lockRetention.ts'
+import type { ConnectionSource } from './connectionSource.ts'
 import { NO_PARTS, type PlannedPart, type Planner } from './plannedPart.ts'
 import { checkIsolation, type Isolation } from './isolation.ts'
 
@@ -110,8 +110,8 @@ export interface TransactionPlan {
   /** Whether a COMMIT whose answer was lost is to be looked into. */
   readonly resolvesCommit: boolean
   readonly closing: Closing
-  /** Where another transaction with the same locks may follow at once. */
-  readonly retention?: LockRetention
+  /** Where it gets its connection. Undefined: from the pool. */
+  readonly source?: ConnectionSource
 }
 
 const DEFAULT_ATTEMPTS = 10

@@ -32,7 +32,7 @@ async function runRolledOut<T>(
   const budget = budgetOf(declared, declared.firstWaitMs)
   const young = declared.locks.length > 0 ? rollout.freshen() : undefined
   if (young !== undefined) {
-    await declared.retention?.leave()
+    await declared.source?.leave()
     await withinBudget(young, budget, declared.locks)
   }
   const plan = applyRollout(context, declared)
@@ -132,7 +132,7 @@ async function beforeNextAttempt<T>(
       : classifyError(result.error, lost)
   if (verdict === 'final') throw result.error
   if (attempt >= plan.attempts || plan.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
-  await plan.retention?.leave()
+  await plan.source?.leave()
   const leftMs = budget?.leftMs ?? Infinity
   if (leftMs < LEAST_LEFT_MS) throw exhausted(plan, attempt, result.error, verdict)
   const delayMs = Math.min(pauseMs(verdict, attempt), leftMs / 2)

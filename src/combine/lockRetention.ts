@@ -13,10 +13,8 @@ import {
   type VirtualSession,
   withConnection,
 } from '../postgres/index.ts'
-import { checkout } from './connections.ts'
-import type { LockstepContext } from './lockstepContext.ts'
-import type { TransactionPlan } from './options.ts'
-import { releaseRetainedLocks, retainLocks, unretainLocks } from './transactions.sql.ts'
+import { checkout, type ConnectionSource, type LockstepContext, type TransactionPlan } from '../transactions/index.ts'
+import { releaseRetainedLocks, retainLocks, unretainLocks } from './lockRetention.sql.ts'
 
 /** How long others wait at most because somebody stays: a few commits' time. */
 const RETENTION_MS = 25
@@ -33,7 +31,7 @@ const MAX_LOOK_MS = 2000
  * that ends, however it does, has nothing left. A connection of which it is not certain whether its session has them is destroyed, and the
  * session ended from elsewhere where the server does not notice. Only on direct connections: behind a pooler a session is anybody's.
  */
-export class LockRetention {
+export class LockRetention implements ConnectionSource {
   readonly #context: LockstepContext
   #kept: RetainingConnection | undefined
 
