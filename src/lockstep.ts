@@ -1,13 +1,7 @@
 import { checkFunction, checkOptions } from './checkOptions.ts'
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
 import { InvalidOptionError } from './errors.ts'
-import {
-  checkMilliseconds,
-  checkNames,
-  LOCKSTEP_OPTIONS,
-  type LockstepOptions,
-  rolloutSource,
-} from './lockstepOptions.ts'
+import { checkMilliseconds, checkNames, LOCKSTEP_OPTIONS, type LockstepOptions } from './lockstepOptions.ts'
 import { Inbox } from './inbox/index.ts'
 import {
   advisoryMethod,
@@ -23,16 +17,14 @@ import {
   QueueLimit,
   RecentContention,
   RecentLockIds,
-  RolloutInDatabase,
-  RolloutTrigger,
   rowMethod,
   ServerWaitSlots,
-  ShadowWatch,
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
 import type { EventMap } from './events/index.ts'
 import { Outbox, outboxPart } from './outbox/index.ts'
 import { PARTS } from './parts.ts'
+import { type RolloutInDatabase, rolloutPart } from './rollout/index.ts'
 import { once, onceExternal, type OnceExternalOptions, type OnceOptions } from './once/index.ts'
 import {
   applyGrants,
@@ -120,8 +112,6 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const schema = checkSchemaName(options.schema ?? 'lockstep')
     const defaults = planDefaults(options)
     const silence = new SilenceWatch(silenceMs)
-    this.rollout = new RolloutInDatabase(driver, schema, silence)
-    const rollout = rolloutSource(options, this.rollout)
     // Rows in a table have no number in the lock list that a name could stand for.
     const named = checkNames(options.names) && defaults.strategy !== 'table'
     const names = named
@@ -130,8 +120,9 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const limit = new QueueLimit(options.maxQueue)
     const queue = new KeyQueue(limit)
     const quotedSchema = quoteIdentifier(schema)
-    const parts = PARTS.install({ driver, schema, quotedSchema, silence, closing: this.#closing }, options)
-    const method = defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod
+    const method = defaults.strategy === 'table' ? rowMethod(quotedSchema) : advisoryMethod
+    const parts = PARTS.install({ driver, schema, quotedSchema, method, silence, closing: this.#closing }, options)
+    this.rollout = parts.of(rolloutPart).inDatabase
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
     this.#check = check
     this.#names = names
@@ -157,9 +148,6 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       closing: this.#closing,
       route: { direct: false },
       method,
-      rollout,
-      trigger: rollout && options.switchBack && new RolloutTrigger(schema, rollout, options.switchBack),
-      shadows: new ShadowWatch(schema, driver, silence, this.#closing),
       parts,
       slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {

@@ -105,11 +105,12 @@ export {
   type TransactionDefaults,
   type TransactionOptions,
   type TransactionPlan,
+  withLocks,
 } from './options.ts'
 export { queryWithOwnValues, readText } from './ownStatements.ts'
 export { runTransaction } from './run.ts'
 export { ServerCheck } from './serverCheck.ts'
-export { checkout } from './connections.ts'
+export { checkout, withinBudget } from './connections.ts'
 export type { ConnectionSource } from './connectionSource.ts'
 export type { Part, PartHooks, PartSetup } from './part.ts'
 export { PartRegistry } from './partRegistry.ts'

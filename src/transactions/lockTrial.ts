@@ -341,7 +341,6 @@ function openingOf(method: LockMethod, isolation: Isolation, locks: LockSet): Op
     isolation,
     method,
     locks,
-    shadows: [],
     parts: NO_PARTS,
     withXid: true,
     serverEpoch: undefined,

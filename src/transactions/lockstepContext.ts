@@ -5,10 +5,7 @@ import type {
   QueueLimit,
   RecentContention,
   RecentLockIds,
-  RolloutSource,
-  RolloutTrigger,
   ServerWaitSlots,
-  ShadowWatch,
 } from '../locks/index.ts'
 import type { Connection, Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
 import type { TransactionDefaults } from './options.ts'
@@ -33,10 +30,6 @@ export interface LockstepContext {
   /** What the last connection showed: whether it is direct, that is without a pooler. */
   readonly route: { direct: boolean }
   readonly method: LockMethod
-  /** Undefined where every key is locked. */
-  readonly rollout: RolloutSource | undefined
-  readonly trigger: RolloutTrigger | undefined
-  readonly shadows: ShadowWatch
   readonly parts: InstalledParts
   /** A wait that lasts longer is told as slow. */
   readonly slowWaitMs: number

@@ -32,7 +32,6 @@ import {
   handOver,
   serverEpochOf,
   KEPT_COLUMNS,
-  shadowsOf,
   type Opening,
   type OpeningRow,
   ROLLBACK,
@@ -273,7 +272,6 @@ class TransactionOpening {
       isolation: plan.isolation,
       method: this.#context.method,
       locks: plan.locks,
-      shadows: plan.shadows,
       parts: plan.parts,
       withXid: plan.resolvesCommit,
       serverEpoch: plan.resolvesCommit && !known ? serverEpochExpression(this.#context.quotedSchema) : undefined,
@@ -307,18 +305,9 @@ class TransactionOpening {
     if (this.#budget.aborted) throw this.#budget.failure('server', this.#plan.locks)
     const trace =
       serverEpoch !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, serverEpoch } : undefined
-    if (this.#plan.shadows.length > 0) this.#followShadows(results)
     const { parts } = this.#plan
     const answers = parts.length === 0 ? NO_ANSWERS : parts.map((part) => part.accept?.(results))
     return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, answers }
-  }
-
-  #followShadows(results: readonly StatementResult[]): void {
-    const { places, began } = shadowsOf(results)
-    for (const place of places) {
-      const shadow = this.#plan.shadows[place]
-      if (shadow !== undefined) this.#context.shadows.follow(shadow, began)
-    }
   }
 
   /** Finds out which server this is and in which life, and tries the locks where nobody has; then we start over. */

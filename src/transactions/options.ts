@@ -1,17 +1,8 @@
 import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError, StrategyUnsupportedError } from '../errors.ts'
 import { EVENT_OPTIONS, type EventOptions } from '../events/index.ts'
-import {
-  type Closing,
-  type Keys,
-  type LockMethod,
-  type LockSet,
-  lockSet,
-  type RecentLockIds,
-  type Shadow,
-} from '../locks/index.ts'
+import { type Closing, type Keys, type LockMethod, type LockSet, lockSet, type RecentLockIds } from '../locks/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
-import { exclusiveKeys, sharedKeys } from './applyRollout.ts'
 import type { ConnectionSource } from './connectionSource.ts'
 import { NO_PARTS, type PlannedPart, type Planner } from './plannedPart.ts'
 import { checkIsolation, type Isolation } from './isolation.ts'
@@ -86,14 +77,12 @@ export interface TransactionDefaults {
 
 /** A checked call. */
 export interface TransactionPlan {
-  /** The locks that are taken: those that were declared, less those that the rollout leaves out. */
+  /** The locks that are taken: those that the caller declares, unless a part leaves some out, then those of the parts. */
   readonly locks: LockSet
   readonly declared: LockSet
   /** What parts do in this call, and the locks that they need, which come after all others. */
   readonly parts: readonly PlannedPart[]
   readonly partLocks: LockSet
-  /** Stand-ins for the keys that are only observed. */
-  readonly shadows: readonly Shadow[]
   readonly keys: readonly string[]
   readonly sharedKeys: readonly string[]
   /** Exclusive and shared. */
@@ -152,7 +141,6 @@ export function planTransaction(
     declared: locks,
     parts,
     partLocks,
-    shadows: [],
     // Written out: spreading an object takes longer than all the rest of this.
     keys: exclusiveKeys(locks),
     sharedKeys: sharedKeys(locks),
@@ -167,6 +155,20 @@ export function planTransaction(
     resolvesCommit: options.retry !== false,
     closing,
   }
+}
+
+/** The same call with only some of the locks that the caller declares. */
+export function withLocks(plan: TransactionPlan, locks: LockSet): TransactionPlan {
+  return { ...plan, locks: [...locks, ...plan.partLocks], keys: exclusiveKeys(locks), sharedKeys: sharedKeys(locks) }
+}
+
+/** The names of the locks that are exclusive, as events have them. */
+function exclusiveKeys(locks: LockSet): readonly string[] {
+  return locks.filter((lock) => !lock.shared).map((lock) => lock.key)
+}
+
+function sharedKeys(locks: LockSet): readonly string[] {
+  return locks.filter((lock) => lock.shared).map((lock) => lock.key)
 }
 
 /** Checks the defaults of the whole library. */

@@ -1,4 +1,4 @@
-import type { Closing, WaitBudget } from '../locks/index.ts'
+import type { Closing, LockMethod, WaitBudget } from '../locks/index.ts'
 import type { Driver, SilenceWatch } from '../postgres/index.ts'
 import type { TransactionPlan } from './options.ts'
 import type { Planner } from './plannedPart.ts'
@@ -16,6 +16,7 @@ export interface PartSetup {
   readonly driver: Driver
   readonly schema: string
   readonly quotedSchema: string
+  readonly method: LockMethod
   readonly silence: SilenceWatch
   readonly closing: Closing
 }

@@ -3,9 +3,6 @@ import {
   beforeWaiting,
   beforeHandOver,
   type LockSet,
-  findOtherHolders,
-  markShadows,
-  type Shadow,
   sessionLock,
   sessionUnlock,
   transactionLock,
@@ -22,8 +19,6 @@ export interface Opening {
   readonly isolation: Isolation
   readonly method: LockMethod
   readonly locks: LockSet
-  /** Keys that are only observed. */
-  readonly shadows: readonly Shadow[]
   /** What parts add to it. */
   readonly parts: readonly PlannedPart[]
   /** The transaction's id, by which the server can be asked later whether it committed. Taking one costs no disk flush. */
@@ -85,26 +80,23 @@ export function rollbackAndAsk(xid: string): string {
 function columns(opening: Opening, locks: LockSet, life: string | undefined): string {
   const held = `${opening.method.tryLocks(locks, grantedBy(opening))} AS held`
   const incarnation = life === undefined ? '' : `, ${life} AS incarnation`
-  const shadows = opening.shadows.length === 0 ? '' : `, ${markShadows(opening.shadows)} AS marks`
   const existing = locks.length === 0 ? undefined : opening.method.existing(locks)
   const exist = existing === undefined ? '' : `, ${existing} AS existing`
-  return `${held}, pg_backend_pid()::text AS pid${incarnation}${shadows}${exist}`
+  return `${held}, pg_backend_pid()::text AS pid${incarnation}${partColumns(opening)}${exist}`
 }
 
+/** Statements of the parts that read before the snapshot of a hand-over. */
 function beforeSnapshot({ parts }: Opening): string {
   return parts.length === 0 ? '' : parts.map((part) => part.beforeSnapshot?.() ?? '').join(' ')
 }
 
-function look(opening: Opening): string {
-  return opening.shadows.length === 0 ? '' : findOtherHolders(opening.shadows)
+/** Statements of the parts right before the row that reports the locks as granted. */
+function beforeRow({ parts }: Opening): string {
+  return parts.length === 0 ? '' : parts.map((part) => part.opening?.before ?? '').join(' ')
 }
 
-/** Which observed keys were not free, by their place; and when the transaction began, by the server's clock. */
-export function shadowsOf(results: readonly StatementResult[]): { places: number[]; began: number } {
-  const found = results.find((result) => result.rows[0] !== undefined && 'shadows' in result.rows[0])
-  const row = found?.rows[0] as { shadows: string; began: string } | undefined
-  if (row === undefined || row.shadows === '') return { places: [], began: 0 }
-  return { places: row.shadows.split(',').map(Number), began: Number(row.began) }
+function partColumns({ parts }: Opening): string {
+  return parts.length === 0 ? '' : parts.map(({ opening }) => (opening ? `, ${opening.columns}` : '')).join('')
 }
 
 /**
@@ -112,7 +104,7 @@ export function shadowsOf(results: readonly StatementResult[]): { places: number
  * a wait are not touched because nobody waits. At READ COMMITTED every later statement has a younger snapshot than the locks.
  */
 export function beginTrying(opening: Opening): string {
-  return `${begin(opening.isolation)} ${look(opening)} SELECT ${columns(opening, opening.locks, opening.serverEpoch)}`
+  return `${begin(opening.isolation)} ${beforeRow(opening)} SELECT ${columns(opening, opening.locks, opening.serverEpoch)}`
 }
 
 /** More locks than that are rare, and each number of them makes another text. */
@@ -122,8 +114,9 @@ export const KEPT_COLUMNS = ['held', 'pid']
 
 /** The quick way in as statements that the server process can keep; undefined where more is asked for than locks. */
 export function beginKept(opening: Opening): Statement[] | undefined {
-  const { isolation, method, locks, shadows, serverEpoch: incarnation } = opening
-  const plain = method.name === 'advisory' && shadows.length === 0 && incarnation === undefined
+  const { isolation, method, locks, parts, serverEpoch: incarnation } = opening
+  const plain =
+    method.name === 'advisory' && incarnation === undefined && !parts.some((part) => part.opening !== undefined)
   if (!plain || locks.length > PARAMETERS_AT_MOST) return undefined
   let beginning = beginnings.get(isolation)
   if (beginning === undefined)
@@ -156,7 +149,7 @@ function keptTrying(opening: Opening): string {
 export function beginWaiting(opening: Opening, waitMs: number, inTransaction: boolean): string {
   const before = inTransaction ? `${ROLLBACK}; ` : ''
   return `${before}${begin(opening.isolation)} ${beforeWaiting(opening.checksConnections)}
-    ${opening.method.waitForLocks(opening.locks, waitMs, !inTransaction)} ${look(opening)}
+    ${opening.method.waitForLocks(opening.locks, waitMs, !inTransaction)} ${beforeRow(opening)}
     SELECT ${columns(opening, [], opening.serverEpoch)}, ${AFTER_WAITING}`
 }
 
@@ -174,7 +167,7 @@ export function handOver(opening: Opening, waitMs: number): string {
   return `${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
     ${opening.method.waitForLocks(locks, waitMs, opening.reportsWaiting)}
     SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${beforeSnapshot(opening)} COMMIT AND CHAIN;
-    SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${look(opening)}
+    SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${beforeRow(opening)}
     SELECT ${columns(opening, [], undefined)}${takeOver}`
 }
 
