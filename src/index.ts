@@ -36,6 +36,7 @@ export {
   type ListLocksOptions,
   type LockListing,
   type Locks,
+  type Strategy,
   type Wanted,
 } from './locks/index.ts'
 export { type ClientOf, Lockstep } from './lockstep.ts'
@@ -134,7 +135,6 @@ export type {
   NestedOptions,
   OnceResult,
   RetryOptions,
-  Strategy,
   Transaction,
   TransactionOptions,
   Transactor,

@@ -4,7 +4,6 @@ import { InvalidOptionError } from './errors.ts'
 import { checkMilliseconds, checkNames, LOCKSTEP_OPTIONS, type LockstepOptions } from './lockstepOptions.ts'
 import { Inbox } from './inbox/index.ts'
 import {
-  advisoryMethod,
   checkKey,
   closedError,
   Closing,
@@ -12,12 +11,12 @@ import {
   KeyQueue,
   listLocks,
   lockId,
+  lockMethod,
   type Locks,
   NameRegistry,
   QueueLimit,
   RecentContention,
   RecentLockIds,
-  rowMethod,
   ServerWaitSlots,
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
@@ -110,17 +109,17 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const silenceMs = checkMilliseconds('silenceMs', options.silenceMs ?? DEFAULT_SILENCE_MS)
     const driver = driverFor(pool, silenceMs)
     const schema = checkSchemaName(options.schema ?? 'lockstep')
+    const quotedSchema = quoteIdentifier(schema)
     const defaults = planDefaults(options)
+    const method = lockMethod(options.strategy, quotedSchema)
     const silence = new SilenceWatch(silenceMs)
     // Rows in a table have no number in the lock list that a name could stand for.
-    const named = checkNames(options.names) && defaults.strategy !== 'table'
+    const named = checkNames(options.names) && method.heldBySession
     const names = named
-      ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#check.readiness !== undefined)
+      ? new NameRegistry(driver, quotedSchema, silence, () => this.#check.readiness !== undefined)
       : undefined
     const limit = new QueueLimit(options.maxQueue)
     const queue = new KeyQueue(limit)
-    const quotedSchema = quoteIdentifier(schema)
-    const method = defaults.strategy === 'table' ? rowMethod(quotedSchema) : advisoryMethod
     const parts = PARTS.install({ driver, schema, quotedSchema, method, silence, closing: this.#closing }, options)
     this.rollout = parts.of(rolloutPart).inDatabase
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
@@ -130,7 +129,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       list: async (wanted = {}) => {
         if (this.#closing.closed) throw closedError()
         const trust = (connection: Connection): Promise<void> => refuseForeignOwner(connection, schema)
-        return listLocks({ driver, schema: quoteIdentifier(schema), silence, queue, trust }, wanted)
+        return listLocks({ driver, schema: quotedSchema, silence, queue, trust }, wanted)
       },
     }
     this.#context = {

@@ -1,8 +1,9 @@
 import type { OptionNames } from './checkOptions.ts'
 import { InvalidOptionError } from './errors.ts'
+import type { Strategy } from './locks/index.ts'
 import type { EventHeaders } from './outbox/index.ts'
 import type { Rollout, SwitchBackTriggers } from './rollout/index.ts'
-import type { RetryOptions, Strategy } from './transactions/index.ts'
+import type { RetryOptions } from './transactions/index.ts'
 
 /** Options of `new Lockstep()`. */
 export interface LockstepOptions {

@@ -162,7 +162,7 @@ class RetainingConnection implements Connection {
   /** Where others were in the way just now, and where a connection that is kept is missed by nobody. */
   #wants(): boolean {
     const { contention, driver, method } = this.#context
-    const direct = this.#inner.memory?.pooled === false && method.name === 'advisory'
+    const direct = this.#inner.memory?.pooled === false && method.heldBySession
     return direct && contention.expects(this.#locks) && (driver.hasIdle() || driver.hasCapacity())
   }
 

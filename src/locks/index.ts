@@ -49,6 +49,8 @@ export {
 } from './listLocks.ts'
 export { keyDigest, type LockDomain, lockId, lockIdOf, type OnNewKey, RecentLockIds } from './lockId.ts'
 export { lockList } from './lockList.sql.ts'
+export type { LockMethod, LocksByParameter, Strategy } from './lockMethod.ts'
+export { lockMethod } from './lockMethods.ts'
 export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
 export {
   AFTER_WAITING,
@@ -58,12 +60,8 @@ export {
   terminateHolder,
   listedLocks,
   sessionLock,
-  tryLocksByParameter,
   sessionUnlock,
   transactionLock,
-  advisoryMethod,
-  type LockMethod,
-  rowMethod,
   unlockLeftovers,
 } from './locks.sql.ts'
 export { type NameLimits, NameRegistry } from './nameRegistry.ts'

@@ -70,9 +70,9 @@ function checkStreams(given: unknown, { isolation, method }: CallToPlan): readon
       advice: 'At READ COMMITTED streams need not be declared.',
     })
   }
-  if (method.name === 'table' && streams.size > 0) {
+  if (!method.heldBySession && streams.size > 0) {
     throw new StrategyUnsupportedError(
-      `With strategy 'table' streams cannot be declared at ${isolation.toUpperCase()}.`,
+      `With strategy '${method.name}' streams cannot be declared at ${isolation.toUpperCase()}.`,
       {
         advice: "Use READ COMMITTED without `streams`, or strategy 'advisory'.",
       },

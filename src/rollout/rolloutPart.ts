@@ -49,8 +49,8 @@ function sourceOf(
       advice: "Add rollout: 'on' or 'database'.",
     })
   }
-  if (method.name === 'table') {
-    throw new InvalidOptionError("`rollout` was given together with strategy 'table'.", {
+  if (!method.heldBySession) {
+    throw new InvalidOptionError(`\`rollout\` was given together with strategy '${method.name}'.`, {
       advice: 'Observing needs advisory locks: leave one of the two out.',
     })
   }

@@ -27,8 +27,7 @@ export function wrapCallersClient(
   }
   if (canSend(client, driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) return driver.wrap(client)
   throw new DriverUnsupportedError(`${where} was given no client.`, {
-    advice:
-      'Pass the client on which you sent BEGIN. With the tx of a Lockstep, call tx.enqueue() or tx.query() instead.',
+    advice: 'Pass the client on which you sent BEGIN. With the tx of a Lockstep, call its own methods instead.',
   })
 }
 

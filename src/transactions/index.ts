@@ -101,7 +101,6 @@ export {
   planTransaction,
   type RetryOptions,
   TRANSACTION_OPTIONS,
-  type Strategy,
   type TransactionDefaults,
   type TransactionOptions,
   type TransactionPlan,

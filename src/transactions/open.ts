@@ -172,7 +172,7 @@ class TransactionOpening {
   /** Whether the quick way would only be refused, and there is a place to wait at the server. */
   #expectsToWait(): boolean {
     const { contention, method, waitSlots } = this.#context
-    if (!contention.expects(this.#plan.locks) || method.name !== 'advisory' || this.#budget.triesOnce) return false
+    if (!contention.expects(this.#plan.locks) || !method.heldBySession || this.#budget.triesOnce) return false
     // On a connection that is not yet known, an abort could not cancel the wait, and a grant might have to be given back to look
     // up in which life of the server it is.
     const { memory } = this.#connection
@@ -297,8 +297,7 @@ class TransactionOpening {
     if (this.#plan.resolvesCommit && serverEpoch === undefined) return 'unknown epoch'
     if (!isKnown(this.#readiness, memory?.pooled, told)) return 'unknown epoch'
     if (row.held === null) {
-      // A row that is not there yet is not somebody else's.
-      this.#isNew = row.existing !== undefined && Number(row.existing) < this.#plan.locks.length
+      this.#isNew = this.#context.method.missing?.isIn(row, this.#plan.locks) === true
       return undefined
     }
     // A wait that was given up can still have been granted.

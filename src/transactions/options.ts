@@ -65,14 +65,10 @@ export type CheckedTransaction<Given extends TransactionOptions> = Checked<
   'lock' | 'lockShared'
 >
 
-/** How keys are locked: with advisory locks, or with a row for each where there are none. */
-export type Strategy = 'advisory' | 'table'
-
 /** The same for the whole library. */
 export interface TransactionDefaults {
   readonly waitMs: number | false
   readonly attempts: number
-  readonly strategy: Strategy
 }
 
 /** A checked call. */
@@ -125,11 +121,11 @@ export function planTransaction(
   closing = context.closing,
 ): TransactionPlan {
   checkOptions('transaction()', options, TRANSACTION_OPTIONS)
-  const { lockIds, defaults } = context
+  const { lockIds, defaults, method } = context
   const locks = lockSet(lockIds, options.lock, options.lockShared)
   const isolation = checkIsolation(options.isolation)
-  if (defaults.strategy === 'table' && isolation !== 'read committed' && locks.length > 0)
-    throw onlyReadCommitted(isolation, locks)
+  if (isolation !== 'read committed' && locks.length > 0 && !method.heldBySession)
+    throw onlyReadCommitted(method, isolation, locks)
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new InvalidOptionError('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }
@@ -175,18 +171,11 @@ function sharedKeys(locks: LockSet): readonly string[] {
 export function planDefaults(options: {
   waitMs?: number | false | undefined
   retry?: RetryOptions | undefined
-  strategy?: Strategy | undefined
 }): TransactionDefaults {
   return {
     waitMs: checkWaitMs(options.waitMs, DEFAULT_WAIT_MS),
     attempts: checkAttempts(options.retry, DEFAULT_ATTEMPTS),
-    strategy: checkStrategy(options.strategy),
   }
-}
-
-function checkStrategy(strategy: unknown = 'advisory'): Strategy {
-  if (strategy === 'advisory' || strategy === 'table') return strategy
-  throw new InvalidOptionError(`There is no strategy ${String(strategy)}.`, { advice: "Use 'advisory' or 'table'." })
 }
 
 const NO_LOCKS: LockSet = []
@@ -207,9 +196,9 @@ function planParts(
   return planned ?? NO_PARTS
 }
 
-function onlyReadCommitted(isolation: Isolation, locks: LockSet): StrategyUnsupportedError {
+function onlyReadCommitted({ name }: LockMethod, isolation: Isolation, locks: LockSet): StrategyUnsupportedError {
   return new StrategyUnsupportedError(
-    `With strategy 'table' a lock cannot be had before the snapshot of ${isolation.toUpperCase()}.`,
+    `With strategy '${name}' a lock cannot be had before the snapshot of ${isolation.toUpperCase()}.`,
     {
       advice: "Use READ COMMITTED, or strategy 'advisory'.",
       keys: locks.map((lock) => lock.key),

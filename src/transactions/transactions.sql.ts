@@ -6,8 +6,8 @@ import {
   sessionLock,
   sessionUnlock,
   transactionLock,
-  tryLocksByParameter,
   type LockMethod,
+  type LocksByParameter,
   unlockLeftovers,
 } from '../locks/index.ts'
 import { failUnlessSame, quoteLiteral, type Statement, type StatementResult, withValues } from '../postgres/index.ts'
@@ -35,8 +35,6 @@ export interface OpeningRow {
   readonly held: string | null
   readonly pid: string
   readonly incarnation?: string | null
-  /** How many of the locks exist; not told where all of them always do. */
-  readonly existing?: string
 }
 
 export const BEGIN = 'BEGIN'
@@ -80,8 +78,8 @@ export function rollbackAndAsk(xid: string): string {
 function columns(opening: Opening, locks: LockSet, life: string | undefined): string {
   const held = `${opening.method.tryLocks(locks, grantedBy(opening))} AS held`
   const incarnation = life === undefined ? '' : `, ${life} AS incarnation`
-  const existing = locks.length === 0 ? undefined : opening.method.existing(locks)
-  const exist = existing === undefined ? '' : `, ${existing} AS existing`
+  const { missing } = opening.method
+  const exist = missing === undefined || locks.length === 0 ? '' : `, ${missing.column(locks)}`
   return `${held}, pg_backend_pid()::text AS pid${incarnation}${partColumns(opening)}${exist}`
 }
 
@@ -115,29 +113,32 @@ export const KEPT_COLUMNS = ['held', 'pid']
 /** The quick way in as statements that the server process can keep; undefined where more is asked for than locks. */
 export function beginKept(opening: Opening): Statement[] | undefined {
   const { isolation, method, locks, parts, serverEpoch: incarnation } = opening
-  const plain =
-    method.name === 'advisory' && incarnation === undefined && !parts.some((part) => part.opening !== undefined)
-  if (!plain || locks.length > PARAMETERS_AT_MOST) return undefined
+  const { byParameter } = method
+  if (byParameter === undefined || incarnation !== undefined || locks.length > PARAMETERS_AT_MOST) return undefined
+  if (parts.some(addsToOpening)) return undefined
   let beginning = beginnings.get(isolation)
   if (beginning === undefined)
     beginnings.set(isolation, (beginning = { text: begin(isolation), values: [], recurs: true }))
   const values = locks.map(({ id }) => id)
-  return [beginning, { text: keptTrying(opening), values, recurs: true }]
+  return [beginning, { text: keptTrying(opening, byParameter), values, recurs: true }]
+}
+
+function addsToOpening({ opening }: PlannedPart): boolean {
+  return opening !== undefined
 }
 
 /** Texts that are looked up for every transaction: the same ones, and not others like them, whose every character had to be compared. */
 const beginnings = new Map<Isolation, Statement>()
-const tryings = new Map<number, string>()
 
-function keptTrying(opening: Opening): string {
+function keptTrying(opening: Opening, { tryLocks, texts }: LocksByParameter): string {
   const { locks, withXid } = opening
   const shape = locks.reduce((sum, { shared }) => sum * 2 + (shared ? 1 : 0), (withXid ? 2 : 0) + 1)
   const named = shape * 8 + locks.length
-  let text = tryings.get(named)
+  let text = texts.get(named)
   if (text === undefined) {
     // As they come: what is kept is read as text, whatever it is.
-    text = `SELECT ${tryLocksByParameter(locks, withXid ? 'pg_current_xact_id()' : grantedBy(opening))}, pg_backend_pid()`
-    tryings.set(named, text)
+    text = `SELECT ${tryLocks(locks, withXid ? 'pg_current_xact_id()' : grantedBy(opening))}, pg_backend_pid()`
+    texts.set(named, text)
   }
   return text
 }
