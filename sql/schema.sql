@@ -77,9 +77,9 @@ function next_fence() returns bigint language sql volatile
 function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body cf17b20f1bc1e3131986c18bd230e9f4
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body a4ccbd50a3603b0b774ccd0590d18324
+  body b90c22775827516d094af594d203a859
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 853793a4b351e80dc14f7fd4a2c511f1
+  body d285f3c325c983cb819239753748e5d3
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
   body 18618bec69533c41498647b3d7ee0b43
 function outbox_check_headers(topic text, key text, headers json) returns void language plpgsql immutable set search_path=pg_catalog, pg_temp
@@ -127,19 +127,21 @@ function outbox_operate(verb text, my_dispatcher text, my_topic text, my_key tex
 function outbox_owns(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text) returns boolean language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 76d4275a78250867e32721d7ba7d8815
 function outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer) returns TABLE(attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text, hex text, headers text, tombstone text, unreadable bigint, more text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 0a4c38246c7a8fa620648f5788e675b3
+  body 9caeda216f67fb17cd360f07a7032f9e
 function outbox_parked_list(my_dispatcher text, most integer) returns TABLE(dispatcher text, topic text, key text, state text, attempts integer, reason text, since timestamp with time zone, next_attempt_at timestamp with time zone, events bigint, head bigint, head_id uuid) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 579c6edbd05a4c0fe9526dd9bc7bb0dd
 function outbox_parked_tried(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, outcomes jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body 199920fb5c9c00708a9ac53f7b825d25
 function outbox_passed() returns xid8 language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 97587e5358b5dd373d3a33d919262c3f
+function outbox_plain_headers(headers text) returns boolean language sql immutable parallel safe
+  body 5acb03fd884ab846c59b0d581cff70c4
 function outbox_position() returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body e9112ee254bc32bd728fc55711e3339b
 function outbox_prepare_segment(min_age interval) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body b93c14b16f45fbb2f7b14244f04a5d61
-function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued_ms text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
-  body 97614fc91b0f99fef3907365b27cf66c
+function outbox_read(my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer) returns TABLE(shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text, ids text, topics text, keys text, seqs text, uuids text, enqueued text, bodies text, headers text, flags text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, plan_cache_mode=force_generic_plan, jit=off
+  body 130d56cf38df96ad13afa0efd862de4a
 function outbox_rebase(my_dispatcher text, choice text, this_system text, this_database text, this_timeline bigint, my_reason text) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body f6d0ab33d6aa884fa5aa49d2ae708031
 function outbox_refuse_isolation() returns void language plpgsql stable

@@ -327,7 +327,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     why: 'One event is enqueued with whatever headers SQL gives it: sinks can only refuse it.',
     file: 'tools/schema/outboxAppend.sql.ts',
     find: `
-  IF headers IS NOT NULL THEN PERFORM :"schema".outbox_check_headers(topic, key, headers); END IF;`,
+    IF headers IS NOT NULL THEN PERFORM :"schema".outbox_check_headers(topic, key, headers); END IF;`,
     replace: '',
     caughtBy: {
       by: 'test',

@@ -17,7 +17,7 @@ DECLARE
 BEGIN
   PERFORM :"schema".outbox_check_names(g.topic, g.key) FROM (SELECT DISTINCT * FROM unnest(topics, keys)) AS g(topic, key);
   PERFORM :"schema".outbox_check_headers(g.topic, g.key, g.headers::json)
-    FROM unnest(topics, keys, headers) AS g(topic, key, headers) WHERE g.headers IS NOT NULL;
+    FROM unnest(topics, keys, headers) AS g(topic, key, headers) WHERE NOT :"schema".outbox_plain_headers(g.headers);
   PERFORM :"schema".outbox_refuse_payload(g.topic, g.key, octet_length(g.payload), octet_length(g.bytes), octet_length(g.headers))
      FROM unnest(topics, keys, payloads, bytes, headers) AS g(topic, key, payload, bytes, headers)
     WHERE (g.payload IS NULL) = (g.bytes IS NULL)

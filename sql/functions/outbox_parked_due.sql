@@ -1,8 +1,8 @@
 -- The next events of streams that are due for another try: at most max_events of each, and of all together no more bytes than a read of
 -- outbox_read() has; one event there always is. What does not fit stays due. A stream that has more events than are returned ends with
 -- a row that has more and no event; one without events is a row without either. unreadable: the event has so many bytes, more than
--- the schema's limit, and comes without its payload. The time is computed as outbox_read() computes it: an event that is sent again has
--- the same one.
+-- the schema's limit, and comes without its payload. The time is cut to whole milliseconds, as the library cuts it: an event that is
+-- sent again has the same one.
 CREATE FUNCTION :"schema".outbox_parked_due(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, max_streams integer, max_events integer)
 RETURNS TABLE (attempts integer, event_id bigint, topic text, key text, seq bigint, uuid uuid, enqueued_ms bigint, payload text,
                hex text, headers text, tombstone text, unreadable bigint, more text)
@@ -36,7 +36,7 @@ BEGIN
       END IF;
       events := events + 1;
       SELECT INTO event_id, seq, uuid, enqueued_ms, tombstone, payload, hex, headers, unreadable
-                  e.id, e.seq, e.uuid, (date_part('epoch', e.enqueued_at) * 1000)::bigint, e.tombstone, NULL, NULL, NULL, NULL;
+                  e.id, e.seq, e.uuid, floor(extract(epoch FROM e.enqueued_at) * 1000)::bigint, e.tombstone, NULL, NULL, NULL, NULL;
       -- First by what is stored, so that nothing huge is unpacked.
       size := :"schema".outbox_stored_bytes(e.payload, e.bytes, e.headers);
       unreadable := size;

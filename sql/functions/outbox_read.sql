@@ -13,7 +13,7 @@ CREATE FUNCTION :"schema".outbox_read(
   my_dispatcher text, my_shards smallint[], my_fences bigint[], max_events integer[], shard_count integer
 ) RETURNS TABLE (
   shard text, verdict text, life text, prev text, next text, version text, last_id text, parked_due_ms text, stale text, whole text,
-  ids text, topics text, keys text, seqs text, uuids text, enqueued_ms text, bodies text, headers text, flags text
+  ids text, topics text, keys text, seqs text, uuids text, enqueued text, bodies text, headers text, flags text
 )
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
 SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan SET jit = off
@@ -62,7 +62,7 @@ BEGIN
     SELECT * INTO c FROM :"schema".outbox_cursors o
      WHERE o.dispatcher = my_dispatcher AND o.shard = my_shards[i] ORDER BY o.version DESC LIMIT 1;
     IF c.fence IS DISTINCT FROM my_fences[i] THEN
-      SELECT INTO verdict, life, prev, next, version, last_id, parked_due_ms, stale, whole, found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+      SELECT INTO verdict, life, prev, next, version, last_id, parked_due_ms, stale, whole, found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
                   'lost', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
       RETURN NEXT;
       CONTINUE;
@@ -116,14 +116,14 @@ BEGIN
                            ELSE format('(SELECT * FROM %I.outbox_events WHERE slot = ANY(%L::smallint[]))', :'schema', slots) END;
             events := CASE WHEN few_groups IS NULL
               THEN format('SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid >= $3 AND e.xid < $4 AND e.id > $5 UNION ALL
-                           SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN unnest($2) AS g(bucket_group) CROSS JOIN LATERAL (
-                             SELECT * FROM %1$s AS e WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > $5 ORDER BY e.id LIMIT $9
+                           SELECT t.* FROM unnest($6) AS x(xid) CROSS JOIN LATERAL (
+                             SELECT * FROM %1$s AS e WHERE e.bucket_group = ANY($2) AND e.xid = x.xid AND e.id > $5 OFFSET 0
                            ) AS t', source)
               ELSE format('SELECT e.* FROM unnest($7, $8) AS p(bucket_group, xid) CROSS JOIN LATERAL (
                              SELECT * FROM %s AS v WHERE v.bucket_group = p.bucket_group AND v.xid = p.xid AND v.id > $5 ORDER BY v.id LIMIT $9
                            ) AS e', source) END;
-            EXECUTE format($query$SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            EXECUTE format($query$SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > $13 THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > $13 THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM %I.outbox_parked p WHERE p.dispatcher = $10 AND p.shard = $1) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
@@ -138,30 +138,30 @@ BEGIN
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (%s) AS v WHERE pg_visible_in_snapshot(v.xid, $11) ORDER BY v.id LIMIT $9) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < $12 OFFSET 0) AS m) AS w$query$, :'schema', events)
-              INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+              INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               USING my_shards[i], groups, pg_snapshot_xmax(a), pg_snapshot_xmax(z), floor, ended, few_groups, few_xids, most,
                     my_dispatcher, z, most_stored, limit_bytes;
           WHEN slots[1] = 0 AND NOT large THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_0 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_0 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 0 THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
                       FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
@@ -171,35 +171,35 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_0 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_0 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_0 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 1 AND NOT large THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_1 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_1 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 1 THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
                       FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
@@ -209,35 +209,35 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_1 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_1 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_1 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 2 AND NOT large THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_2 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_2 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 2 THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
                       FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
@@ -247,35 +247,35 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_2 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_2 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_2 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 3 AND NOT large THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_3 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_3 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 3 THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
                       FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
@@ -285,35 +285,35 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_3 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_3 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_3 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 4 AND NOT large THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_4 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_4 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 4 THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
                       FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
@@ -323,35 +323,35 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_4 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_4 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_4 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 5 AND NOT large THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_5 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_5 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 5 THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
                       FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
@@ -361,35 +361,35 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_5 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_5 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_5 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 6 AND NOT large THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_6 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_6 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 6 THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
                       FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
@@ -399,35 +399,35 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_6 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_6 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_6 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           WHEN slots[1] = 7 AND NOT large THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(COALESCE(w.payload::text, E'\x1d' || encode(w.bytes, 'hex'), ''), E'\x1e'), string_agg(COALESCE(w.headers::text, ''), E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), 0 INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_7 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_7 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS w;
           WHEN slots[1] = 7 THEN
-            SELECT count(*), array_agg(w.id), json_agg(w.topic), json_agg(w.key), array_agg(w.seq), array_agg(w.uuid),
-               array_agg((date_part('epoch', w.enqueued_at) * 1000)::bigint),
+            SELECT count(*), encode(string_agg(int8send(w.id), ''), 'hex'), json_agg(w.topic), json_agg(w.key), encode(string_agg(int8send(w.seq), ''), 'hex'),
+               encode(string_agg(uuid_send(w.uuid), ''), 'hex'), encode(string_agg(timestamptz_send(w.enqueued_at), ''), 'hex'),
                string_agg(CASE WHEN w.unpacked > limit_bytes THEN E'\x1c' || w.unpacked
                          ELSE COALESCE(w.body, E'\x1d' || encode(w.bytes, 'hex'), '') END, E'\x1e'), string_agg(CASE WHEN w.unpacked > limit_bytes THEN '' ELSE w.head END, E'\x1e'),
                string_agg(CASE WHEN w.stream IN (SELECT p.stream FROM :"schema".outbox_parked p WHERE p.dispatcher = my_dispatcher AND p.shard = my_shards[i]) THEN CASE WHEN w.erased THEN 'b' ELSE 'w' END
-                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued_ms, bodies, headers, flags, stored
+                               WHEN w.erased THEN 'e' ELSE ' ' END, ''), sum(w.size) INTO found_events, ids, topics, keys, seqs, uuids, enqueued, bodies, headers, flags, stored
               FROM (SELECT m.*, CASE WHEN m.stored > limit_bytes THEN m.stored
                                      ELSE COALESCE(octet_length(m.bytes), octet_length(m.body), 0)::bigint + octet_length(m.head) END AS unpacked
                       FROM (SELECT s.*, CASE WHEN s.stored > limit_bytes THEN NULL ELSE s.payload::text END AS body,
@@ -437,12 +437,12 @@ BEGIN
                                                    COALESCE(pg_column_size(l.payload)::bigint * CASE WHEN pg_column_compression(l.payload) IS NULL THEN 1 ELSE 10 END,
                                                             octet_length(l.bytes)::bigint * 2, 0)
                                                    + COALESCE(pg_column_size(l.headers), 0) AS size FROM (SELECT * FROM (
-                      SELECT * FROM :"schema".outbox_events_7 e
+                      SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
                        WHERE e.bucket_group = ANY(groups) AND e.xid >= pg_snapshot_xmax(a) AND e.xid < pg_snapshot_xmax(z) AND e.id > floor
                       UNION ALL
-                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN unnest(groups) AS g(bucket_group) CROSS JOIN LATERAL (
-                        SELECT * FROM :"schema".outbox_events_7 e
-                         WHERE e.bucket_group = g.bucket_group AND e.xid = x.xid AND e.id > floor ORDER BY e.id LIMIT most) AS t) AS v
+                      SELECT t.* FROM unnest(ended) AS x(xid) CROSS JOIN LATERAL (
+                        SELECT e.id, e.xid, e.stream, e.seq, e.uuid, e.enqueued_at, e.topic, e.key, e.payload, e.bytes, e.headers, e.erased FROM :"schema".outbox_events_7 e
+                         WHERE e.bucket_group = ANY(groups) AND e.xid = x.xid AND e.id > floor OFFSET 0) AS t) AS v
                      WHERE pg_visible_in_snapshot(v.xid, z) ORDER BY v.id LIMIT most) AS l) AS u
                                    ) AS s WHERE COALESCE(s.before, 0) < most_stored OFFSET 0) AS m) AS w;
           END CASE;

@@ -7,7 +7,7 @@ export interface EventColumns {
   readonly keys: string
   readonly seqs: string
   readonly uuids: string
-  readonly enqueued_ms: string
+  readonly enqueued: string
   readonly bodies: string
   readonly headers: string
   readonly flags: string
@@ -19,6 +19,9 @@ const BYTES_FOLLOW = '\u001d'
 /** Followed by a size: the event is larger than the schema's limit, and comes without its payload. */
 const SIZE_FOLLOWS = '\u001c'
 
+/** PostgreSQL counts microseconds from the year 2000 on. */
+const POSTGRES_EPOCH_MS = Date.UTC(2000, 0, 1)
+
 /** The events, and the places of those whose stream waits. */
 export function eventsIn(
   columns: EventColumns,
@@ -27,10 +30,8 @@ export function eventsIn(
   const events: FetchedEvent[] = []
   const waiting = new Set<number>()
   if (columns.ids === null) return { events, waiting }
-  const [positions, seqs, times] = [numbersOf(columns.ids), numbersOf(columns.seqs), numbersOf(columns.enqueued_ms)]
+  const [positions, seqs, times] = [numbersOf(columns.ids), numbersOf(columns.seqs), numbersOf(columns.enqueued)]
   const [topics, keys] = [JSON.parse(columns.topics) as string[], JSON.parse(columns.keys) as string[]]
-  // Not pieces of one text: an id that somebody keeps would keep all of them.
-  const ids = JSON.parse(`["${columns.uuids.slice(1, -1).replaceAll(',', '","')}"]`) as string[]
   const [bodies, headers] = [columns.bodies.split(PARTS), columns.headers.split(PARTS)]
   for (let place = 0; place < positions.length; place++) {
     const flag = columns.flags[place]
@@ -42,9 +43,9 @@ export function eventsIn(
       topic: topics[place] as string,
       key: keys[place] as string,
       seq: seqs[place] as number,
-      id: ids[place] as string,
+      id: uuidAt(columns.uuids, place),
       position: positions[place] as number,
-      enqueuedMs: times[place] as number,
+      enqueuedMs: POSTGRES_EPOCH_MS + Math.floor((times[place] as number) / 1000),
       json: hex === null && unreadableBytes === undefined && body !== '' ? body : null,
       hex,
       headers: headers[place] || null,
@@ -56,7 +57,18 @@ export function eventsIn(
   return { events, waiting }
 }
 
-/** Of an array as PostgreSQL writes it. */
-function numbersOf(array: string): number[] {
-  return JSON.parse(`[${array.slice(1, -1)}]`) as number[]
+/** Of bigints side by side, in hex. */
+function numbersOf(hex: string): number[] {
+  const bytes = Buffer.from(hex, 'hex')
+  const numbers: number[] = []
+  for (let at = 0; at < bytes.length; at += 8)
+    numbers.push(bytes.readUInt32BE(at) * 2 ** 32 + bytes.readUInt32BE(at + 4))
+  return numbers
+}
+
+/** Of uuids side by side, in hex. Its pieces are too short for V8 to keep them as references into the whole text. */
+function uuidAt(hex: string, place: number): string {
+  const at = place * 32
+  const [low, mid, high] = [hex.slice(at, at + 8), hex.slice(at + 8, at + 12), hex.slice(at + 12, at + 16)]
+  return `${low}-${mid}-${high}-${hex.slice(at + 16, at + 20)}-${hex.slice(at + 20, at + 32)}`
 }

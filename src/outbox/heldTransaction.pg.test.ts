@@ -51,8 +51,9 @@ class ReadingSession {
       const { rows } = await this.#client.query<Record<string, string | null>>(`SELECT * FROM ${read}`)
       const [row] = rows as [Record<string, string | null>]
       if (row['ids'] === null) return pages
-      const ids = String(row['ids']).slice(1, -1).split(',')
-      this.delivered += ids.length
+      // Numbers of 8 bytes, in hex.
+      const ids = Buffer.from(String(row['ids']), 'hex')
+      this.delivered += ids.length / 8
       await this.#client.query(
         `SELECT lockstep.outbox_move($1, '{0}', '{1}', ARRAY[$2::bigint], ARRAY[$3], ARRAY[$4::pg_snapshot], ARRAY[$5::pg_snapshot],
                                      ARRAY[$6::bigint], ARRAY[$7::boolean], ARRAY[$8::bigint])`,
@@ -62,7 +63,7 @@ class ReadingSession {
           row['life'],
           row['prev'],
           row['next'],
-          ids.at(-1),
+          ids.readBigInt64BE(ids.length - 8),
           row['whole'] !== null,
           row['last_id'],
         ],

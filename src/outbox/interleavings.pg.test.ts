@@ -190,7 +190,7 @@ describe('parked streams', () => {
         window?.['life'],
         window?.['prev'],
         window?.['next'],
-        window?.['ids']?.slice(1, -1),
+        Number(`0x${window?.['ids']}`),
         waiting,
       ],
     )

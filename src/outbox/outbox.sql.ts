@@ -273,7 +273,7 @@ function readPiece(schema: string, events: string, order: 'id' | 'seq'): string 
                               ELSE COALESCE(octet_length(u.bytes), octet_length(u.payload), 0)::bigint + COALESCE(octet_length(u.headers), 0)
                               END AS size
                     FROM (SELECT e.id::text AS event_id, e.topic, e.key, e.seq::text AS seq, e.uuid::text AS uuid,
-                                 (date_part('epoch', e.enqueued_at) * 1000)::bigint::text AS enqueued_ms,
+                                 floor(extract(epoch FROM e.enqueued_at) * 1000)::text AS enqueued_ms,
                                  CASE WHEN e.erased THEN 'erased' END AS tombstone, e.bytes, e.stored, e.most,
                                  CASE WHEN e.stored <= e.most THEN e.payload::text END AS payload,
                                  CASE WHEN e.stored <= e.most THEN e.headers::text END AS headers

@@ -22,7 +22,7 @@ const TRAPS = `
                FROM pg_proc p
               WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.prokind = 'f' AND NOT p.proretset AND p.provariadic = 0
                 AND p.proargmodes IS NULL AND body ~ ('\\m' || p.proname || '\\(') LOOP
-      EXECUTE format('CREATE FUNCTION trap.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', f.proname, f.arguments, f.result,
+      EXECUTE format('CREATE FUNCTION trap.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', f.proname, replace(f.arguments, '"any"', 'json'), f.result,
                      format('BEGIN RAISE EXCEPTION %L; END', 'trapped: function ' || f.proname));
     END LOOP;
     FOR f IN SELECT o.oid, o.oprname, o.oprleft::regtype::text AS l, o.oprright::regtype::text AS r, o.oprresult::regtype::text AS result
@@ -43,7 +43,7 @@ const session = new pg.Client({
   options: '-c search_path=trap,pg_catalog',
 })
 const append = (topic: string): Promise<pg.QueryResult<{ seq: string }>> =>
-  session.query(`SELECT lockstep.outbox_append($1, 'k', '{}', NULL, NULL) AS seq`, [topic])
+  session.query(`SELECT lockstep.outbox_append($1, 'k', '{}', NULL, '{"a": "b"}') AS seq`, [topic])
 
 beforeAll(async () => {
   await new Lockstep(owner).migrate()

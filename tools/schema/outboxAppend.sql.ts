@@ -40,19 +40,25 @@ DECLARE
   my_id bigint;
   my_seq bigint := known;
   last_xid xid8;
-  streams integer := CASE WHEN known IS NULL AND outbox_append.id IS NULL
-                          THEN COALESCE(NULLIF(current_setting('lockstep.outbox_streams', true), ''), '0')::integer END;
+  streams integer;
 BEGIN
+  -- One cheap condition that every usual event passes: an IF more costs as much as this whole one. What does not pass is checked exactly.
+  -- 256: pg_column_size() is the compressed size of a value from a table, and PostgreSQL compresses to no less than 1/255.
   IF COALESCE(octet_length(topic), 0) NOT BETWEEN 1 AND 1000 OR COALESCE(octet_length(key), 0) NOT BETWEEN 1 AND 1000
-     OR (known IS NULL AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted')) THEN
-    PERFORM :"schema".outbox_check_names(topic, key);
-    PERFORM :"schema".outbox_refuse_isolation();
-  END IF;
-  IF headers IS NOT NULL THEN PERFORM :"schema".outbox_check_headers(topic, key, headers); END IF;
-  IF (payload IS NULL) = (bytes IS NULL)
-     OR COALESCE(octet_length(bytes), octet_length(payload::text))::bigint + COALESCE(octet_length(headers::text), 0)
+     OR (known IS NULL AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted'))
+     OR (payload IS NULL) = (bytes IS NULL)
+     OR NOT :"schema".outbox_plain_headers(headers::text)
+     OR (COALESCE(pg_column_size(payload), 0) + COALESCE(pg_column_size(bytes), 0) + COALESCE(pg_column_size(headers), 0))::bigint * 256
         > :"schema".outbox_max_event_bytes() THEN
+    PERFORM :"schema".outbox_check_names(topic, key);
+    IF known IS NULL AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+      PERFORM :"schema".outbox_refuse_isolation();
+    END IF;
+    IF headers IS NOT NULL THEN PERFORM :"schema".outbox_check_headers(topic, key, headers); END IF;
     PERFORM :"schema".outbox_refuse_payload(topic, key, octet_length(payload::text), octet_length(bytes), octet_length(headers::text));
+  END IF;
+  IF known IS NULL AND outbox_append.id IS NULL THEN
+    streams := COALESCE(NULLIF(current_setting('lockstep.outbox_streams', true), ''), '0')::integer;
   END IF;
   IF streams >= 100 THEN
     PERFORM pg_advisory_xact_lock(${groupLockOf(groupOf('my_bucket'))});
