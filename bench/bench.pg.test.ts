@@ -1,5 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { expect, test } from 'vitest'
+import { previousRelease } from '../tools/previousRelease/previousRelease.ts'
+import { against } from './against.ts'
 import { benches } from './benches.ts'
 import { pgqIsThere } from './contenders/arena.ts'
 import type { Measured } from './bench.ts'
@@ -127,4 +129,14 @@ test('bench processes divides the shards among all', TIMEOUT, async () => {
   expect(measured.results.map((row) => row['processes'])).toEqual([1, 2, 4, 1, 2, 4])
   const drains = measured.results.filter(({ what }) => what === 'drain, events/s')
   for (const row of drains) expect(row['least share']).toBeGreaterThan(0)
+})
+
+const previous = previousRelease()
+
+test.skipIf(previous === undefined)('bench against plays every row with both libraries', TIMEOUT, async () => {
+  const measured = await against(previous?.commit ?? '').run('smoke', () => undefined)
+  expectMeasured(measured)
+  expect(measured.results).toHaveLength(12)
+  for (const row of measured.results) expect(row['new/old']).toBeGreaterThan(0)
+  expect(measured.goals).toHaveLength(12)
 })

@@ -1,17 +1,20 @@
 import { parseArgs } from 'node:util'
 import { describeMachine, printReport } from '../tools/judge/report.ts'
-import type { RunSize } from './bench.ts'
+import { against } from './against.ts'
+import type { Bench, RunSize } from './bench.ts'
 import { benches } from './benches.ts'
 import { machineFacts } from './harness/machine.ts'
 import { ProgressBar } from './harness/progressBar.ts'
 import { publish } from './harness/publish.ts'
 import { type BenchRecord, keepRecord } from './harness/record.ts'
 
-const USAGE = `npm run bench -- [NAME …] [--quick | --smoke] [--json] [--verbose]
+const USAGE = `npm run bench -- [NAME … | against COMMIT] [--quick | --smoke] [--json] [--verbose]
 
 ${Object.values(benches)
   .map((bench) => `  ${bench.name.padEnd(14)} ${bench.about}`)
   .join('\n')}
+
+  ${'against COMMIT'.padEnd(14)} this checkout and the library of that commit in turns: the rows of locks, enqueue and drain
 
   Without a name: all of them, about 25 minutes; kept in bench/results, drawn in docs/pictures, filled into docs/guides/benchmarks.md.
 
@@ -20,6 +23,14 @@ ${Object.values(benches)
   --json         one JSON object on the last line
   --verbose      prints what it is compared with, and how that is set
 `
+
+/** Undefined where a name is unknown. */
+function chosenBy(names: readonly string[]): readonly Bench[] | undefined {
+  const [first, revision] = names
+  if (first === 'against') return revision === undefined || names.length > 2 ? undefined : [against(revision)]
+  const chosen = (names.length === 0 ? Object.keys(benches) : names).map((name) => benches[name])
+  return chosen.every((bench) => bench !== undefined) ? chosen : undefined
+}
 
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
@@ -32,9 +43,8 @@ async function main(): Promise<number> {
       help: { type: 'boolean' },
     },
   })
-  const names = positionals.length === 0 ? Object.keys(benches) : positionals
-  const chosen = names.flatMap((name) => benches[name] ?? [])
-  if (values.help === true || chosen.length !== names.length) {
+  const chosen = chosenBy(positionals)
+  if (values.help === true || chosen === undefined) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2
   }

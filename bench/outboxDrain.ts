@@ -15,11 +15,15 @@ export interface Drained {
  * The clock starts a little later: taking shards costs the same for one event as for a million, and would count for much where little is
  * drained.
  */
-export async function drain(lockstep: Lockstep, upTo: number): Promise<Drained> {
+export async function drain(
+  lockstep: { readonly outbox: Pick<Lockstep['outbox'], 'dispatcher'> },
+  upTo: number,
+  name = `drain-${++names}`,
+): Promise<Drained> {
   const stop = new AbortController()
   let [events, from, startedAt, endedAt] = [0, 0, 0, 0]
   const dispatcher = lockstep.outbox.dispatcher({
-    name: `drain-${++names}`,
+    name,
     retainMs: false,
     sink(batch) {
       if (endedAt > 0) return

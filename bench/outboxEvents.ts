@@ -62,7 +62,7 @@ const STREAMS_AT_ONCE = 100
 const EVENTS_AT_ONCE = 1000
 
 /** Fills an outbox quickly. Gives the number of events, rounded up to whole transactions. */
-export async function fill(lockstep: Lockstep, count: number, keys = KEYS): Promise<number> {
+export async function fill(lockstep: Pick<Lockstep, 'transaction'>, count: number, keys = KEYS): Promise<number> {
   const size = Math.min(EVENTS_AT_ONCE, count)
   const streams = Math.min(STREAMS_AT_ONCE, keys)
   const groups = Math.ceil(keys / streams)

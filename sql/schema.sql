@@ -53,7 +53,7 @@ function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer
 function lease_wake(freed text) returns void language sql volatile set jit=off
   body 0f7e13006ba58f73de36afbb961a832b
 function lock_id(domain text, key text) returns bigint language sql immutable strict parallel safe
-  body 6f123f069d346232341370edf852b642
+  body 15c7b567c232ea48d2ec04b8008e86ac
 function lock_names_of(ids bigint[]) returns TABLE(id bigint, key text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 65442362fd23ed55413f161a9212f0be
 function lock_names_record(names json) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -77,7 +77,7 @@ function next_fence() returns bigint language sql volatile
 function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body cf17b20f1bc1e3131986c18bd230e9f4
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body b90c22775827516d094af594d203a859
+  body 5a119144f10ccbe9d74ebb27822dd3b4
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body d285f3c325c983cb819239753748e5d3
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
@@ -171,13 +171,13 @@ function outbox_segment_list() returns TABLE(number bigint, opened_at timestamp 
 function outbox_shard(bucket smallint, shards smallint) returns smallint language sql immutable strict parallel safe
   body de9245898303ad661e826e6ce63f4c96
 function outbox_shard_lock(my_dispatcher text, my_shard smallint) returns bigint language plpgsql immutable strict parallel safe
-  body eeeaaaeb99202e3ecd3a18463dbfa3ff
+  body 63c0a117bb837dac0b151f06f466c021
 function outbox_status() returns TABLE(dispatcher text, shard text, fence text, moved_ms text, parked text, lag_events text, lag_exact text, oldest_ms text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_bitmapscan=off, jit=off, plan_cache_mode=force_generic_plan
   body 5a18fa35058ebd35b3c47cb43f26ff7a
 function outbox_stored_bytes(payload json, bytes bytea, headers json) returns bigint language sql stable parallel safe
   body 6313da23d87841f57d739e814a6b0158
 function outbox_stream(topic text, key text) returns uuid language sql immutable strict parallel safe
-  body 9aec597daab96fa7606b890219cd3947
+  body 43b54b312f6897700b98dfd5880bdab9
 function outbox_stream_lock(stream uuid) returns bigint language sql immutable strict parallel safe
   body 205b4455f4a62429d1be7ee443108dfd
 function outbox_take(my_dispatcher text, my_shard smallint, my_fence bigint, my_life text, shard_count integer) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { barChart, show } from './barChart.ts'
 import { interleave } from './interleave.ts'
+import { medianInterval } from './medianInterval.ts'
 import { barOf } from './progressBar.ts'
 import { chartsOf, fillIn, publish } from './publish.ts'
 import { keepRecord, type RunRecord } from './record.ts'
@@ -15,6 +16,16 @@ test('a spread is the median and the middle half', () => {
   expect(quantile([1, Infinity], 1)).toBe(Infinity)
   expect(quantile([Infinity, Infinity], 0.5)).toBe(Infinity)
   expect(showSpread(spreadOf([0.9871, 0.9872]))).toBe('0.987 to 0.987')
+})
+
+test('the median lies between the samples that the binomial distribution gives', () => {
+  const upTo = (count: number): number[] => Array.from({ length: count }, (_, place) => place + 1)
+  // As in tables of the sign test.
+  expect(medianInterval(upTo(6))).toEqual({ low: 1, high: 6 })
+  expect(medianInterval(upTo(9))).toEqual({ low: 2, high: 8 })
+  expect(medianInterval(upTo(20))).toEqual({ low: 6, high: 15 })
+  expect(medianInterval(upTo(60))).toEqual({ low: 22, high: 39 })
+  expect(medianInterval([3, 1])).toEqual({ low: 1, high: 3 })
 })
 
 test('contenders take turns, who begins moves on, and the first round does not count', async () => {

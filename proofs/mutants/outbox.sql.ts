@@ -265,6 +265,22 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
     },
   },
   {
+    name: 'events-marked-as-delivered',
+    why: 'Events are marked when the cursor moves past them: each leaves a dead row, and an old snapshot keeps all of them.',
+    file: 'sql/functions/outbox_move.sql',
+    find: `
+  SELECT array_agg(i.shard) INTO moved FROM inserted i;`,
+    replace: `
+  SELECT array_agg(i.shard) INTO moved FROM inserted i;
+  UPDATE :"schema".outbox_events e SET headers = '{"delivered":"yes"}'
+   WHERE e.headers IS NULL AND e.id <= (SELECT max(n) FROM unnest(new_afters) AS n);`,
+    caughtBy: {
+      by: 'test',
+      file: 'src/outbox/deadRows.pg.test.ts',
+      test: 'updates and deletes rows for its batches, not for their events',
+    },
+  },
+  {
     name: 'old-cursors-without-move',
     why: 'Older cursors are taken away also where the last one was not moved: after a crash none may be left.',
     file: 'sql/functions/outbox_move.sql',

@@ -6,6 +6,6 @@ CREATE FUNCTION :"schema".lock_id(domain text, key text) RETURNS bigint
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
   SELECT ('x' || encode(substr(sha256(
-    convert_to(:'schema', 'UTF8') || decode('00', 'hex') || convert_to(domain, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
+    :b'schema' || decode('00', 'hex') || convert_to(domain, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint
 $$;

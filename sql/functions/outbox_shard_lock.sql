@@ -6,7 +6,7 @@ LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
 BEGIN
   RETURN ('x' || encode(substr(sha256(
-    convert_to(:'schema', 'UTF8') || decode('006f7574626f782d736861726400', 'hex') || convert_to(my_dispatcher || ':' || my_shard, 'UTF8')
+    :b'schema' || decode('006f7574626f782d736861726400', 'hex') || convert_to(my_dispatcher || ':' || my_shard, 'UTF8')
   ), 1, 8), 'hex'))::bit(64)::bigint;
 END
 $$;

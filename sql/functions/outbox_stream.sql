@@ -4,6 +4,6 @@ CREATE FUNCTION :"schema".outbox_stream(topic text, key text) RETURNS uuid
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 AS $$
   SELECT encode(substr(sha256(
-    convert_to(:'schema', 'UTF8') || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
+    :b'schema' || decode('006f7574626f7800', 'hex') || convert_to(topic, 'UTF8') || decode('00', 'hex') || convert_to(key, 'UTF8')
   ), 1, 16), 'hex')::uuid
 $$;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Connection, Driver } from './connection.ts'
 import { quoteIdentifier, quoteLiteral } from './identifiers.ts'
-import { schemaIdentifier, schemaText } from './migrations.ts'
+import { schemaBytes, schemaIdentifier, schemaText } from './migrations.ts'
 import { describeSchemaObjects, LIMIT_BODY } from './postgres.sql.ts'
 import { withConnection } from './withConnection.ts'
 
@@ -37,7 +37,7 @@ function hashOf(text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 32)
 }
 
-/** As `forSchema` writes it: the name as a text is only where `lock_id()` hashes it or a relation is named. */
+/** As `forSchema` writes it: the name as a text is only where a relation is named, its bytes only where they are hashed. */
 function inBody(text: string, schema: string): string {
   const name = schemaText(schema)
   // The limit of events is a setting that stands in a body: see `limitEvents()`.
@@ -49,8 +49,8 @@ function inBody(text: string, schema: string): string {
     )
   return described
     .replaceAll(`${schemaIdentifier(schema)}.`, '"lockstep".')
-    .replaceAll(`convert_to(${name},`, `convert_to('lockstep',`)
     .replaceAll(`, ${name})::regclass`, `, 'lockstep')::regclass`)
     .replaceAll(`, ${name}, `, `, 'lockstep', `)
     .replaceAll(`nspname = ${name})`, `nspname = 'lockstep')`)
+    .replaceAll(schemaBytes(schema), schemaBytes('lockstep'))
 }

@@ -91,17 +91,23 @@ export function schemaIdentifier(schema: string): string {
 export function schemaText(schema: string, relation?: string): string {
   const text = relation === undefined ? schema : `${quoteIdentifier(schema)}.${relation}`
   if (PLAIN_NAME.test(schema)) return quoteLiteral(text)
-  return `convert_from(decode('${Buffer.from(text).toString('hex')}', 'hex'), 'UTF8')`
+  return `convert_from(${schemaBytes(text)}, 'UTF8')`
+}
+
+/** The name's bytes in UTF-8. */
+export function schemaBytes(schema: string): string {
+  return `decode('${Buffer.from(schema).toString('hex')}', 'hex')`
 }
 
 /**
- * Fills in the schema's name: `:"schema"` is the identifier, `:'schema'` the name as a text, `:'schema.NAME'` the text of a relation's
- * name for `::regclass`. The files have these inside dollar-quoted bodies, some of which format other statements. A name that could end
+ * Fills in the schema's name: `:"schema"` is the identifier, `:'schema'` the name as a text, `:b'schema'` its bytes in UTF-8, and
+ * `:'schema.NAME'` the text of a relation's name for `::regclass`. The files have these inside dollar-quoted bodies, some of which format other statements. A name that could end
  * such a body, or mean something in a template, therefore never stands there as it is.
  */
 export function forSchema(text: string, schema: string): string {
   return text
     .replaceAll(':"schema"', () => schemaIdentifier(schema))
+    .replaceAll(":b'schema'", () => schemaBytes(schema))
     .replaceAll(":'schema'", () => schemaText(schema))
     .replaceAll(/:'schema\.(\w+)'/g, (_, relation: string) => schemaText(schema, relation))
 }

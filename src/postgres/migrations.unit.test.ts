@@ -58,8 +58,8 @@ test('what stands for a name is of letters, digits, backslashes and quotes alone
 })
 
 test('a plain name stays readable', () => {
-  expect(forSchema(`:"schema".a :'schema' :'schema.outbox_slot'::regclass`, 'lockstep')).toBe(
-    `"lockstep".a 'lockstep' '"lockstep".outbox_slot'::regclass`,
+  expect(forSchema(`:"schema".a :'schema' :b'schema' :'schema.outbox_slot'::regclass`, 'lockstep')).toBe(
+    `"lockstep".a 'lockstep' decode('6c6f636b73746570', 'hex') '"lockstep".outbox_slot'::regclass`,
   )
 })
 

@@ -4,11 +4,14 @@
  * statement). src/locks/lockId.ts and src/outbox/streamLocks.ts have the same in TypeScript; a test compares them.
  */
 
-/** SHA-256 over schema, domain and keys in UTF-8, with a zero byte between them: no text of PostgreSQL has one. */
+/**
+ * SHA-256 over schema, domain and keys in UTF-8, with a zero byte between them: no text of PostgreSQL has one. The schema is there as bytes:
+ * the planner computes what follows from constants once for each plan, and convert_to() is not IMMUTABLE.
+ */
 function digest(domain: string, keys: readonly string[]): string {
   const parts = keys.map((key) => `convert_to(${key}, 'UTF8')`).join(` || decode('00', 'hex') || `)
   return `sha256(
-    convert_to(:'schema', 'UTF8') || ${domain}${parts === '' ? '' : ` || ${parts}`}
+    :b'schema' || ${domain}${parts === '' ? '' : ` || ${parts}`}
   )`
 }
 
