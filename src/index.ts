@@ -36,13 +36,7 @@ export {
   type ListLocksOptions,
   type LockListing,
   type Locks,
-  type Rollout,
-  type RolloutInDatabase,
-  type RolloutMode,
-  type RolloutRule,
-  type SetRolloutOptions,
-  type StoredRolloutRule,
-  type SwitchBackTriggers,
+  type Strategy,
   type Wanted,
 } from './locks/index.ts'
 export { type ClientOf, Lockstep } from './lockstep.ts'
@@ -112,6 +106,15 @@ export {
   type RoleName,
   type StatementResult,
 } from './postgres/index.ts'
+export type {
+  Rollout,
+  RolloutInDatabase,
+  RolloutMode,
+  RolloutRule,
+  SetRolloutOptions,
+  StoredRolloutRule,
+  SwitchBackTriggers,
+} from './rollout/index.ts'
 export {
   type LockedRows,
   lockRows,
@@ -132,7 +135,6 @@ export type {
   NestedOptions,
   OnceResult,
   RetryOptions,
-  Strategy,
   Transaction,
   TransactionOptions,
   Transactor,

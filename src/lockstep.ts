@@ -1,16 +1,9 @@
 import { checkFunction, checkOptions } from './checkOptions.ts'
 import { combine, type Combined, type CombineOptions, type Combiners } from './combine/index.ts'
 import { InvalidOptionError } from './errors.ts'
-import {
-  checkMilliseconds,
-  checkNames,
-  LOCKSTEP_OPTIONS,
-  type LockstepOptions,
-  rolloutSource,
-} from './lockstepOptions.ts'
+import { checkMilliseconds, checkNames, LOCKSTEP_OPTIONS, type LockstepOptions } from './lockstepOptions.ts'
 import { Inbox } from './inbox/index.ts'
 import {
-  advisoryMethod,
   checkKey,
   closedError,
   Closing,
@@ -18,20 +11,20 @@ import {
   KeyQueue,
   listLocks,
   lockId,
+  lockMethod,
   type Locks,
   NameRegistry,
   QueueLimit,
   RecentContention,
   RecentLockIds,
-  RolloutInDatabase,
-  RolloutTrigger,
-  rowMethod,
   ServerWaitSlots,
-  ShadowWatch,
 } from './locks/index.ts'
 import { leader, type LeaderOptions, type Lease, type LeaseOptions, Leases } from './leases/index.ts'
-import { Outbox, OutboxEnqueuer } from './outbox/index.ts'
-import { once, onceExternal, type OnceExternalOptions, type OnceOptions, onceWithin } from './once/index.ts'
+import type { EventMap } from './events/index.ts'
+import { Outbox, outboxPart } from './outbox/index.ts'
+import { PARTS } from './parts.ts'
+import { type RolloutInDatabase, rolloutPart } from './rollout/index.ts'
+import { once, onceExternal, type OnceExternalOptions, type OnceOptions } from './once/index.ts'
 import {
   applyGrants,
   checkSchemaName,
@@ -58,7 +51,6 @@ import {
   type CheckedJoin,
   type CheckedTransaction,
   detached,
-  type EventMap,
   type JoinOptions,
   joinTransaction,
   type LockstepContext,
@@ -117,19 +109,19 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
     const silenceMs = checkMilliseconds('silenceMs', options.silenceMs ?? DEFAULT_SILENCE_MS)
     const driver = driverFor(pool, silenceMs)
     const schema = checkSchemaName(options.schema ?? 'lockstep')
+    const quotedSchema = quoteIdentifier(schema)
     const defaults = planDefaults(options)
+    const method = lockMethod(options.strategy, quotedSchema)
     const silence = new SilenceWatch(silenceMs)
-    this.rollout = new RolloutInDatabase(driver, schema, silence)
-    const rollout = rolloutSource(options, this.rollout)
     // Rows in a table have no number in the lock list that a name could stand for.
-    const named = checkNames(options.names) && defaults.strategy !== 'table'
+    const named = checkNames(options.names) && method.heldBySession
     const names = named
-      ? new NameRegistry(driver, quoteIdentifier(schema), silence, () => this.#check.readiness !== undefined)
+      ? new NameRegistry(driver, quotedSchema, silence, () => this.#check.readiness !== undefined)
       : undefined
     const limit = new QueueLimit(options.maxQueue)
     const queue = new KeyQueue(limit)
-    const enqueuing = new OutboxEnqueuer(quoteIdentifier(schema), options)
-    const method = defaults.strategy === 'table' ? rowMethod(quoteIdentifier(schema)) : advisoryMethod
+    const parts = PARTS.install({ driver, schema, quotedSchema, method, silence, closing: this.#closing }, options)
+    this.rollout = parts.of(rolloutPart).inDatabase
     const check = new ServerCheck({ driver, schema, method, silence, closing: this.#closing })
     this.#check = check
     this.#names = names
@@ -137,14 +129,14 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       list: async (wanted = {}) => {
         if (this.#closing.closed) throw closedError()
         const trust = (connection: Connection): Promise<void> => refuseForeignOwner(connection, schema)
-        return listLocks({ driver, schema: quoteIdentifier(schema), silence, queue, trust }, wanted)
+        return listLocks({ driver, schema: quotedSchema, silence, queue, trust }, wanted)
       },
     }
     this.#context = {
       pool,
       driver,
       schema,
-      quotedSchema: quoteIdentifier(schema),
+      quotedSchema,
       lockIds: new RecentLockIds(schema, names && ((id, key) => names.note(id, key))),
       queue,
       limit,
@@ -155,11 +147,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       closing: this.#closing,
       route: { direct: false },
       method,
-      rollout,
-      trigger: rollout && options.switchBack && new RolloutTrigger(schema, rollout, options.switchBack),
-      shadows: new ShadowWatch(schema, driver, silence, this.#closing),
-      enqueuer: enqueuing,
-      once: onceWithin,
+      parts,
       slowWaitMs: checkMilliseconds('slowWaitMs', options.slowWaitMs ?? DEFAULT_SLOW_WAIT_MS),
       get readiness() {
         return check.readiness
@@ -168,7 +156,7 @@ export class Lockstep<Events extends object = EventMap, P extends Pool = PgPool 
       know: (connection, known) => check.know(connection, known),
     }
     this.leases = new Leases(this.#context)
-    this.outbox = new Outbox(this.#context, this.leases, enqueuing, (work) => this.#counted(work))
+    this.outbox = new Outbox(this.#context, this.leases, parts.of(outboxPart), (work) => this.#counted(work))
     this.inbox = new Inbox(this.#context, (wanted, fn) => this.transaction(wanted, fn))
   }
 

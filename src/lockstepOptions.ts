@@ -1,14 +1,9 @@
 import type { OptionNames } from './checkOptions.ts'
 import { InvalidOptionError } from './errors.ts'
-import {
-  type Rollout,
-  type RolloutInDatabase,
-  rolloutInProcess,
-  type RolloutSource,
-  type SwitchBackTriggers,
-} from './locks/index.ts'
+import type { Strategy } from './locks/index.ts'
 import type { EventHeaders } from './outbox/index.ts'
-import type { RetryOptions, Strategy } from './transactions/index.ts'
+import type { Rollout, SwitchBackTriggers } from './rollout/index.ts'
+import type { RetryOptions } from './transactions/index.ts'
 
 /** Options of `new Lockstep()`. */
 export interface LockstepOptions {
@@ -69,20 +64,4 @@ export function checkMilliseconds(name: string, milliseconds: number): number {
 export function checkNames(names: unknown = true): boolean {
   if (typeof names === 'boolean') return names
   throw new InvalidOptionError(`names is ${String(names)}.`, { advice: 'Use true or false.' })
-}
-
-export function rolloutSource(options: LockstepOptions, inDatabase: RolloutInDatabase): RolloutSource | undefined {
-  const { rollout, switchBack, strategy } = options
-  if (rollout === undefined) {
-    if (switchBack === undefined) return undefined
-    throw new InvalidOptionError('`switchBack` was given without `rollout`.', {
-      advice: "Add rollout: 'on' or 'database'.",
-    })
-  }
-  if (strategy === 'table') {
-    throw new InvalidOptionError("`rollout` was given together with strategy 'table'.", {
-      advice: 'Observing needs advisory locks: leave one of the two out.',
-    })
-  }
-  return rollout === 'database' ? inDatabase : rolloutInProcess(rollout)
 }

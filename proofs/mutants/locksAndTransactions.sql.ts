@@ -14,8 +14,8 @@ export const locksAndTransactions: readonly Mutant[] = [
     name: 'hand-over-lets-go',
     why: 'Between the two transactions of a hand-over the session does not keep the lock: somebody else gets in between.',
     file: 'src/transactions/transactions.sql.ts',
-    find: "SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${opening.numbers ?? ''} COMMIT AND CHAIN;",
-    replace: "${opening.numbers ?? ''} COMMIT AND CHAIN;",
+    find: "SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${beforeSnapshot(opening)} COMMIT AND CHAIN;",
+    replace: '${beforeSnapshot(opening)} COMMIT AND CHAIN;',
     caughtBy: { by: 'attack', attack: 'wallet', goal: 'serialization failures' },
   },
   {
@@ -34,8 +34,8 @@ export const locksAndTransactions: readonly Mutant[] = [
     name: 'forgotten-key-passes',
     why: 'A key that is undefined is taken for none: the transaction runs without the lock.',
     file: 'src/transactions/options.ts',
-    find: "  lock: 'never undefined',\n  lockShared: 'never undefined',\n  streams: true,",
-    replace: '  lock: true,\n  lockShared: true,\n  streams: true,',
+    find: "  lock: 'never undefined',\n  lockShared: 'never undefined',\n  ...EVENT_OPTIONS,\n  isolation: true,\n  waitMs",
+    replace: '  lock: true,\n  lockShared: true,\n  ...EVENT_OPTIONS,\n  isolation: true,\n  waitMs',
     caughtBy: { by: 'test', file: 'src/unknownOptions.unit.test.ts', test: 'transaction({ lock })' },
   },
   {

@@ -243,7 +243,7 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET`,
   {
     name: 'library-locks-other-groups',
     why: 'The library takes the group of a stream from other bits than the schema: a bulk write in SQL does not wait for its writers.',
-    file: 'src/transactions/streamLocks.ts',
+    file: 'src/outbox/streamLocks.ts',
     find: 'const BUCKET_AT = 14',
     replace: 'const BUCKET_AT = 13',
     caughtBy: {

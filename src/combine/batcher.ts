@@ -5,7 +5,6 @@ import { Closing, type Key } from '../locks/index.ts'
 import { combineBatch } from '../observe/index.ts'
 import {
   type Isolation,
-  LockRetention,
   type LockstepContext,
   outsideTransactions,
   planTransaction,
@@ -13,6 +12,7 @@ import {
   type Transaction,
 } from '../transactions/index.ts'
 import { isItemError } from './itemErrors.ts'
+import { LockRetention } from './lockRetention.ts'
 import { type Call, CallQueue, type QueueTotals } from './callQueue.ts'
 
 /** The combined functions of one Lockstep that have callers: `close()` waits for them. */
@@ -152,7 +152,7 @@ export class Batcher<Item, Result> {
       )
       // Whoever waits for a batch to begin has a clock of its own; a batch that was taken, and is tried again, has none but this.
       const patient = signal === undefined ? plan : { ...plan, firstWaitMs: false as const }
-      const retaining = retention.suits(plan) ? { ...patient, retention } : patient
+      const retaining = retention.suits(plan) ? { ...patient, source: retention } : patient
       await runTransaction(this.#context, retaining, async (tx) => {
         batch = takeBatch()
         beganAt ||= performance.now()

@@ -27,7 +27,7 @@
  *
  * **Fair.** After each batch a key gives its connection back and asks the pool again, behind whoever waits there. Callers of one key
  * are served in the order of their calls. Other processes compete for the key's lock as for any other; while they do, a process
- * whose callers come again at once **stays** for a few batches (`transactions/lockRetention.ts`): its session keeps the lock between them, for
+ * whose callers come again at once **stays** for a few batches (lockRetention.ts): its session keeps the lock between them, for
  * 25 ms at most. To hand it around after every batch made four processes half as fast together.
  *
  * **Closing.** `lockstep.close()` refuses new calls and serves those that wait.

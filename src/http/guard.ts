@@ -1,6 +1,7 @@
 import type { Key } from '../locks/index.ts'
 import type { Lease, LeaseOptions } from '../leases/index.ts'
-import type { EventMap, Transaction, TransactionOptions } from '../transactions/index.ts'
+import type { EventMap } from '../events/index.ts'
+import type { Transaction, TransactionOptions } from '../transactions/index.ts'
 import type { UnusableBody } from './fingerprint.ts'
 
 /** What the handlers need of a Lockstep. */

@@ -1,8 +1,8 @@
 import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { HistoryDivergedError, InboxGapError, InvalidOptionError } from '../errors.ts'
+import type { EventMap } from '../events/index.ts'
 import {
   checkTransaction,
-  type EventMap,
   type LockstepContext,
   readText,
   refuseInside,
@@ -85,6 +85,7 @@ export class Inbox<Client = unknown, Events extends object = EventMap> {
   readonly #context: LockstepContext
   readonly #transact: Transact<Client, Events>
 
+  /** @internal */
   constructor(context: LockstepContext, transact: Transact<Client, Events>) {
     this.#context = context
     this.#transact = transact

@@ -1,6 +1,6 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
-import { nameOf } from '../transactions/index.ts'
+import { nameOf } from '../events/index.ts'
 import { checkSeq, checkStream, type InboxStream } from './event.ts'
 
 /** One delivery, as somebody saw it. */

@@ -18,9 +18,6 @@
  * knows numbers only, so `NameRegistry` writes down which key a number stands for: in the background, on a connection that nobody
  * waits for, never in a caller's transaction. A name that is missing costs readability and nothing else.
  *
- * **Rollout** decides for each key, before anything is sent, whether it is locked, observed or left alone. An observed key is
- * marked by a shadow, an advisory lock of another id in shared mode that is in nobody's way; who finds a mark would have waited.
- *
  * **Names** are written beside the locks, in the background: a lock never fails or waits because of its name.
  *
  * **What is trusted.** The server's word alone. The queue in memory excludes nobody: it only spares connections. A wait that
@@ -52,6 +49,8 @@ export {
 } from './listLocks.ts'
 export { keyDigest, type LockDomain, lockId, lockIdOf, type OnNewKey, RecentLockIds } from './lockId.ts'
 export { lockList } from './lockList.sql.ts'
+export type { LockMethod, LocksByParameter, Strategy } from './lockMethod.ts'
+export { lockMethod } from './lockMethods.ts'
 export { type Keys, type LockRequest, type LockSet, lockSet, MAX_KEYS } from './lockSet.ts'
 export {
   AFTER_WAITING,
@@ -61,33 +60,11 @@ export {
   terminateHolder,
   listedLocks,
   sessionLock,
-  tryLocksByParameter,
   sessionUnlock,
   transactionLock,
-  advisoryMethod,
-  type LockMethod,
-  rowMethod,
   unlockLeftovers,
 } from './locks.sql.ts'
 export { type NameLimits, NameRegistry } from './nameRegistry.ts'
 export { AFTER_END_MS, closedError, WaitBudget } from './waitBudget.ts'
 export { RecentContention } from './recentContention.ts'
-export {
-  checkMode,
-  decide,
-  LOCKED,
-  longestRule,
-  operationPrefix,
-  type Rollout,
-  type RolloutDecision,
-  rolloutInProcess,
-  type RolloutMode,
-  type RolloutRule,
-  type RolloutSource,
-} from './rollout.ts'
-export { RolloutInDatabase, type SetRolloutOptions, type StoredRolloutRule } from './rolloutInDatabase.ts'
-export { RolloutTrigger, type SwitchBackTriggers } from './rolloutTrigger.ts'
-export { findOtherHolders, markShadows } from './rollout.sql.ts'
-export { type Shadow, shadowOf } from './shadow.ts'
-export { ShadowWatch } from './shadowWatch.ts'
 export { ServerWaitSlots } from './serverWaitSlots.ts'

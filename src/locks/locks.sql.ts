@@ -1,3 +1,4 @@
+import type { LockMethod } from './lockMethod.ts'
 import type { LockRequest, LockSet } from './lockSet.ts'
 
 /** The SQL of the locks. Ids are numbers of our own making, so they stand in the text: a message of many statements has no parameters. */
@@ -21,7 +22,7 @@ export function tryLocks(locks: LockSet, granted: string): string {
 }
 
 /** The same, with the ids as parameters from $1 on: one text for all locks of a kind. */
-export function tryLocksByParameter(locks: LockSet, granted: string): string {
+function tryLocksByParameter(locks: LockSet, granted: string): string {
   return locks.reduceRight(
     (inner, lock, place) =>
       `CASE WHEN ${call('pg_try_advisory_xact_lock', lock, `$${place + 1}::bigint`)} THEN ${inner} END`,
@@ -43,7 +44,7 @@ export function sessionUnlock(lock: LockRequest, id?: string): string {
 }
 
 /** Sets the limit of the next wait of a message to what is left of `waitMs`. */
-function lockTimeout(waitMs: number, index: number): string {
+export function lockTimeout(waitMs: number, index: number): string {
   const bound = Math.max(1, Math.floor(waitMs))
   if (index === 0) return `SET LOCAL lock_timeout = ${bound};`
   const spent = 'floor(extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000)'
@@ -149,39 +150,11 @@ export function cancelBackend(pid: number): string {
   return `SELECT pg_cancel_backend(${pid})`
 }
 
-/** How a key is locked. */
-export interface LockMethod {
-  readonly name: 'advisory' | 'table'
-  /** An expression: `granted` where all locks were free, null where one was not. */
-  tryLocks(locks: LockSet, granted: string): string
-  /** Statements that wait for the locks, `waitMs` at most. */
-  waitForLocks(locks: LockSet, waitMs: number, reportsWaiting: boolean): string
-  /** An expression: how many of the locks exist at all; undefined where all of them always do. */
-  existing(locks: LockSet): string | undefined
-}
-
 /** PostgreSQL's advisory locks. */
-export const advisoryMethod: LockMethod = { name: 'advisory', tryLocks, waitForLocks, existing: () => undefined }
-
-/**
- * A row for each key, for places without advisory locks. The upsert makes the row or locks the one that is there, waits for
- * whoever has it, and writes nothing to it. Only for READ COMMITTED: what is read afterwards is younger than the lock there.
- */
-export function rowMethod(schema: string): LockMethod {
-  return {
-    name: 'table',
-    tryLocks: (locks, granted) =>
-      locks.reduceRight(
-        (inner, { id, shared }) => `CASE WHEN ${schema}.lock_row_try('${id}', ${shared}) IS NOT NULL THEN ${inner} END`,
-        granted,
-      ),
-    waitForLocks: (locks, waitMs) =>
-      locks
-        .map(
-          ({ id, shared }, index) =>
-            `${lockTimeout(waitMs, index)} SELECT ${schema}.lock_row_wait('${id}', ${shared});`,
-        )
-        .join(' '),
-    existing: (locks) => `${schema}.lock_rows_existing('{${locks.map((lock) => lock.id).join(',')}}')::text`,
-  }
+export const advisoryMethod: LockMethod = {
+  name: 'advisory',
+  heldBySession: true,
+  tryLocks,
+  byParameter: { tryLocks: tryLocksByParameter, texts: new Map() },
+  waitForLocks,
 }

@@ -24,6 +24,7 @@
  * other side honours the id, there is one thing. A stopped creator that goes on cannot write any more (see leases/), and what it does
  * outside it does under the same id. `act` that fails is abandoned, if the caller says how, or left to the next.
  */
-export { once, type OnceOptions, onceWithin } from './once.ts'
+export { once, type OnceOptions } from './once.ts'
+export { oncePart } from './oncePart.ts'
 export { type ActContext, type Found, onceExternal, type OnceExternalOptions } from './onceExternal.ts'
 export type { OnceResult } from '../transactions/index.ts'

@@ -1,11 +1,18 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { EventInvalidError } from '../errors.ts'
-import type { EventToEnqueue, PreparedEvent } from '../transactions/index.ts'
+import type { EventToEnqueue, Stream } from '../events/index.ts'
 
 /** What a payload and its headers may have, together. */
 export const DEFAULT_MAX_BYTES = 1_000_000
 /** Topic and key stand in an index and in every broker's message. */
 const MAX_NAME_BYTES = 1000
+
+/** An event as it will be written: checked, and no longer changed by whoever made it. */
+export interface PreparedEvent extends Stream {
+  readonly json: string | null
+  readonly bytes: Buffer | null
+  readonly headers: string | null
+}
 
 /** Headers for every event, such as those that carry the trace it belongs to. Called when an event is enqueued. */
 export type EventHeaders = () => Readonly<Record<string, string>>

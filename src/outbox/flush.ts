@@ -1,7 +1,11 @@
 import { randomUUID } from 'node:crypto'
+import { nameOf } from '../events/index.ts'
 import type { Statement } from '../postgres/index.ts'
-import { nameOf, type PreparedEvent, type StreamNumbers } from '../transactions/index.ts'
+import type { PreparedEvent } from './event.ts'
 import { appendEvent, appendEvents, lockStreams } from './outbox.sql.ts'
+
+/** The last numbers of declared streams, read under their locks before the transaction's snapshot; they are counted on. */
+export type StreamNumbers = ReadonlyMap<string, number>
 
 /** How many events one statement writes: more would only take more memory on both sides. */
 const CHUNK = 5000
@@ -63,6 +67,6 @@ export function flushEvents(
   return statements
 }
 
-function count(numbers: StreamNumbers, events: readonly PreparedEvent[]): void {
+function count(numbers: Map<string, number>, events: readonly PreparedEvent[]): void {
   for (const event of events) numbers.set(nameOf(event), (numbers.get(nameOf(event)) ?? 0) + 1)
 }

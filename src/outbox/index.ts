@@ -57,16 +57,16 @@ export {
   type DispatchedStream,
   type OperatorOptions,
   Outbox,
-  OutboxEnqueuer,
   type Rebased,
   type RebaseOptions,
   type RetainOptions,
   type StreamHead,
 } from './outbox.ts'
+export { outboxPart } from './outboxPart.ts'
 export type { Replayed, ReplayOptions } from './replay.ts'
 export type { OutboxStatus, ParkedOptions, ParkedStream, SegmentStatus, ShardStatus } from './status.ts'
 export { type BatchContext, byStream, type Delivery, EventRefusedError, type Sink, type SinkFunction } from './sink.ts'
 export { perEvent, type PerEventOptions } from './perEvent.ts'
 export { ConcurrentStreams, type ConcurrentStreamsOptions, type SendOne } from './concurrentStreams.ts'
 export type { Retained } from './retain.ts'
-export type { EventMap, EventOf, EventToEnqueue, Stream } from '../transactions/index.ts'
+export type { EventMap, EventOf, EventToEnqueue, Stream } from '../events/index.ts'

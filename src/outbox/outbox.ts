@@ -1,23 +1,13 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError, StreamNotParkedError } from '../errors.ts'
+import type { EventMap, EventOf, Stream } from '../events/index.ts'
 import type { Leases } from '../leases/index.ts'
 import { quoteLiteral, readServerEpoch, type TextRow } from '../postgres/index.ts'
-import {
-  type Enqueuer,
-  type EventMap,
-  type EventOf,
-  type EventToEnqueue,
-  type LockstepContext,
-  type PreparedEvent,
-  type Stream,
-  wrapCallersClient,
-  writeInCallersTransaction,
-} from '../transactions/index.ts'
+import { type LockstepContext, wrapCallersClient, writeInCallersTransaction } from '../transactions/index.ts'
 import { type Dispatcher, type DispatcherDependencies, RunningDispatcher } from './dispatcher.ts'
 import { checkNumber } from './checkNumber.ts'
 import { type DispatcherOptions, planDispatcher } from './dispatcherOptions.ts'
-import { DEFAULT_MAX_BYTES, type EventHeaders, prepareEvent } from './event.ts'
-import { flushEvents } from './flush.ts'
+import type { OutboxEnqueuer } from './enqueuer.ts'
 import { onPrimary } from './onPrimary.ts'
 import { type Audited, eraseStream, operate, rebase, removeDispatcher } from './outbox.sql.ts'
 import { replay, type ReplayOptions, type Replayed } from './replay.ts'
@@ -91,49 +81,6 @@ export interface Rebased {
    * and are given out again. Restore another dump where there is one.
    */
   readonly torn: readonly number[]
-}
-
-/** How a transaction's events are written, and who hears of it. */
-export class OutboxEnqueuer implements Enqueuer {
-  readonly #schema: string
-  readonly #maxBytes: number
-  readonly #eventHeaders: EventHeaders | undefined
-  readonly #listeners = new Set<() => void>()
-
-  constructor(quotedSchema: string, options: { maxEventBytes?: number; eventHeaders?: EventHeaders } = {}) {
-    const { maxEventBytes: maxBytes = DEFAULT_MAX_BYTES, eventHeaders } = options
-    this.#schema = quotedSchema
-    this.#maxBytes = maxBytes
-    this.#eventHeaders = eventHeaders
-    if (!Number.isInteger(maxBytes) || maxBytes < 1) {
-      throw new InvalidOptionError(`maxEventBytes is ${String(maxBytes)}.`, { advice: 'Use a whole number of bytes.' })
-    }
-  }
-
-  prepare(event: EventToEnqueue): PreparedEvent {
-    return prepareEvent(event, this.#maxBytes, this.#eventHeaders)
-  }
-
-  flush(
-    events: readonly PreparedEvent[],
-    numbers: ReadonlyMap<string, number> | undefined,
-  ): ReturnType<Enqueuer['flush']> {
-    return flushEvents(this.#schema, events, numbers as Map<string, number> | undefined)
-  }
-
-  /** One event of a transaction that is the caller's: there may be any number of others. */
-  append(event: PreparedEvent): ReturnType<Enqueuer['flush']> {
-    return flushEvents(this.#schema, [event], undefined, null)
-  }
-
-  committed(): void {
-    for (const listener of this.#listeners) listener()
-  }
-
-  onCommitted(listener: () => void): () => void {
-    this.#listeners.add(listener)
-    return () => void this.#listeners.delete(listener)
-  }
 }
 
 /** The outbox of a database: what is in it, and what operators do with it. */

@@ -3,8 +3,8 @@ import type pg from 'pg'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { testBench } from '../../tools/server/testing/workbench.ts'
 import { lockId, type LockDomain } from '../locks/index.ts'
-import { locksOfStreams } from '../transactions/streamLocks.ts'
-import type { Stream } from '../transactions/enqueuer.ts'
+import type { Stream } from '../events/index.ts'
+import { locksOfStreams } from './streamLocks.ts'
 
 /**
  * What is decided both in the library and in the schema, or by several functions of the schema: each rule stands in one place in

@@ -7,7 +7,7 @@ import { deliver, type DeliveryReport, reportDelivered, type StoppedStream } fro
 import { cursorsOfAnotherServer, dispatcherRemoved } from './cursorErrors.ts'
 import type { FetchedEvent, OutboxEvent } from './event.ts'
 import { type Advance, type OwnedShard, takeShard } from './outbox.sql.ts'
-import type { Stream } from '../transactions/index.ts'
+import type { Stream } from '../events/index.ts'
 import { ParkedStreams } from './parkedStreams.ts'
 import { resultRows } from './resultRows.ts'
 import type { ReadingShard, Window } from './reader.ts'

@@ -10,13 +10,8 @@ import {
   type Sink,
 } from '../outbox/index.ts'
 import { onAbort } from '../postgres/index.ts'
-import {
-  abandon,
-  type EventMap,
-  type Isolation,
-  type Transaction,
-  type TransactionOptions,
-} from '../transactions/index.ts'
+import { abandon, type Isolation, type Transaction, type TransactionOptions } from '../transactions/index.ts'
+import type { EventMap } from '../events/index.ts'
 import { isUnrelatedToEvents, SinkTimeoutError, type Stage } from './postgresErrors.ts'
 import { SinkUse } from './sinkUse.ts'
 import { type EventStream, type StreamStart, startOf, type StreamStartOption } from './streamStart.ts'

@@ -10,14 +10,15 @@ import {
   lockTimedOut,
 } from '../observe/index.ts'
 import { meansConnectionLost, type Pending } from '../postgres/index.ts'
+import type { Attempt } from './attemptResult.ts'
 import { afterCommitFailed, giveUp, notCommitted, undo } from './ending.ts'
 import type { LockstepContext } from './lockstepContext.ts'
 import { runInFrame } from './frames.ts'
 import { explainWait } from './nesting.ts'
-import { open, type Trace } from './open.ts'
+import { open } from './open.ts'
 import type { TransactionPlan } from './options.ts'
 import type { Outcome } from './outcome.ts'
-import { OpenTransaction } from './transaction.ts'
+import { OpenTransaction, withParts } from './transaction.ts'
 import type { Transaction } from './transactionInterface.ts'
 import { checkSame } from './transactions.sql.ts'
 import { watchBackend } from './watchBackend.ts'
@@ -25,21 +26,6 @@ import { watchWait } from './waitWatch.ts'
 
 /** What a transaction runs. */
 export type Body<T> = (tx: Transaction) => Promise<T>
-
-/** How an attempt ended. `failed` certainly wrote nothing; `uncertain` lost its connection after COMMIT was sent. */
-export type Attempt<T> =
-  | { readonly end: 'committed'; readonly value: T }
-  | Failure
-  | { readonly end: 'uncertain'; readonly value: T; readonly error: unknown; readonly trace: Trace | undefined }
-
-export interface Failure {
-  readonly end: 'failed'
-  readonly error: unknown
-  readonly lost: boolean
-  readonly trace: Trace | undefined
-  /** The function has not run. Until it has, the next attempt has no more of the wait budget than is left. */
-  readonly neverRan?: true
-}
 
 /**
  * Waits for the locks, runs the function and commits, once. One function from the queue to COMMIT; what else can
@@ -58,11 +44,11 @@ export async function attemptOnce<T>(
   const unwatch = locked ? watchWait(context, plan, budget) : undefined
   try {
     if (budget.aborted) throw budget.failure('process', plan.locks)
-    if (plan.retention?.overdue === true) await plan.retention.leave()
+    if (plan.source?.overdue === true) await plan.source.leave()
     if (locked) {
       ticket = context.queue.tryEnter(plan.locks)
       // Whoever is before us in this process waits for what our session keeps.
-      if (ticket === undefined) await plan.retention?.leave()
+      if (ticket === undefined) await plan.source?.leave()
       ticket ??= await waitInProcess(context, plan, budget)
     }
     const opened = await open(context, plan, budget, ticket?.waited ?? false)
@@ -76,20 +62,20 @@ export async function attemptOnce<T>(
       lockAcquired.publish({ schema: context.schema, keys, sharedKeys, waitMs: budget.waitedMs, contended, attempt })
     }
     const { connection, trace } = opened
-    const { enqueuer, silence } = context
+    const { silence } = context
     const { isolation, waitMs: turnMs, closing: closes } = plan
-    const { numbers } = opened
-    const setting = { isolation, enqueuer, context, plan, numbers, waitMs: turnMs, closing: closes }
+    const { answers } = opened
+    const setting = { isolation, context, plan, answers, waitMs: turnMs, closing: closes }
     const tx = new OpenTransaction(connection, setting)
     let result: Attempt<T>
     let value: T | undefined
     let sent = false
     let pending: Pending | undefined
     try {
-      value = await runInFrame({ context, tx, plan }, () => fn(tx))
+      value = await runInFrame({ context, tx, plan }, () => fn(withParts(tx)))
       if (tx.settling !== undefined) await tx.settling
       const closing = tx.isComplete && !connection.lost ? tx.closing() : undefined
-      const { eventCount } = tx
+      const { work } = tx
       tx.end()
       if (closing === undefined) {
         result = await giveUp(context, plan, opened, tx)
@@ -106,7 +92,7 @@ export async function attemptOnce<T>(
         )
         if (answer.failure === undefined && answer.command !== 'ROLLBACK' && answer.endedEarly !== true) {
           connection.release()
-          if (eventCount > 0) enqueuer.committed()
+          if (work !== undefined) for (const each of work) each.committed()
           result = { end: 'committed', value }
         } else {
           result = await notCommitted(context, plan, opened, tx, answer)

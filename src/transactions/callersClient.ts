@@ -8,7 +8,6 @@ import {
   type StatementResult,
 } from '../postgres/index.ts'
 import type { LockstepContext } from './lockstepContext.ts'
-import type { OpenTransaction } from './transaction.ts'
 import type { Transaction } from './transactionInterface.ts'
 import { onlyInTransaction } from './transactions.sql.ts'
 
@@ -28,8 +27,7 @@ export function wrapCallersClient(
   }
   if (canSend(client, driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) return driver.wrap(client)
   throw new DriverUnsupportedError(`${where} was given no client.`, {
-    advice:
-      'Pass the client on which you sent BEGIN. With the tx of a Lockstep, call tx.enqueue() or tx.query() instead.',
+    advice: 'Pass the client on which you sent BEGIN. With the tx of a Lockstep, call its own methods instead.',
   })
 }
 
@@ -48,7 +46,7 @@ export function checkTransaction(where: string, tx: unknown): void {
 
 /** What is one and the same for all transactions of a Lockstep. */
 export function ownerOf(tx: Transaction): object {
-  return (tx as Partial<OpenTransaction>).owner ?? tx
+  return (tx as { readonly context?: object }).context ?? tx
 }
 
 /** Runs statements in the caller's transaction, in one round trip each. Where none is open, nothing is written. */

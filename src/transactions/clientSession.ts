@@ -7,9 +7,16 @@ import {
   type VirtualStatement,
 } from '../postgres/index.ts'
 import { type Control, endsOrBegins, readControls, type TransactionModes } from './controlStatement.ts'
-import { isOwnSavepoint } from './scope.ts'
-import type { OpenTransaction } from './transaction.ts'
+import { isOwnSavepoint, type Scope } from './scope.ts'
+import type { Isolation } from './isolation.ts'
 import { accessMode, beginWith } from './transactions.sql.ts'
+
+/** A transaction or a savepoint, as clients use it. */
+interface ClientScope extends Scope {
+  readonly isolation: Isolation
+  nest<T>(fn: (tx: ClientScope) => Promise<T>, label: string, modes: string): Promise<T>
+  begin(label: string, modes?: string): Promise<ClientScope>
+}
 
 const BEGUN = 'a transaction that was begun on a client of this tx'
 
@@ -21,11 +28,11 @@ const BEGUN = 'a transaction that was begun on a client of this tx'
  * transaction, until it is answered: only then is it certain to which scope the next one belongs.
  */
 export class ClientSession implements VirtualSession {
-  readonly #tx: OpenTransaction
+  readonly #tx: ClientScope
   /** Whether it is one of many, which can be given back. */
   readonly #isCheckout: boolean
   /** What was begun on it and not ended yet, the innermost last. */
-  #begun: OpenTransaction[] = []
+  #begun: ClientScope[] = []
   readonly #waiting: VirtualStatement[] = []
   #busy = false
   #released = false
@@ -33,7 +40,7 @@ export class ClientSession implements VirtualSession {
   #commitFailed = false
   #atEnd: (() => void)[] = []
 
-  constructor(tx: OpenTransaction, isCheckout = false) {
+  constructor(tx: ClientScope, isCheckout = false) {
     this.#tx = tx
     this.#isCheckout = isCheckout
   }
@@ -88,7 +95,7 @@ export class ClientSession implements VirtualSession {
   }
 
   /** What the next statement belongs to. */
-  get #current(): OpenTransaction {
+  get #current(): ClientScope {
     return this.#begun.at(-1) ?? this.#tx
   }
 
@@ -138,7 +145,7 @@ export class ClientSession implements VirtualSession {
     if (!settled) waits = this.#busy = true
   }
 
-  #sendIn(scope: OpenTransaction, statement: VirtualStatement): void {
+  #sendIn(scope: ClientScope, statement: VirtualStatement): void {
     const { connection } = scope
     try {
       statement.send((failure) => {

@@ -1,5 +1,5 @@
 import { firstWord, type LeadingTokens, scanStatements } from './statementScanner.ts'
-import type { Isolation } from './transactions.sql.ts'
+import type { Isolation } from './isolation.ts'
 
 /** What BEGIN and SET TRANSACTION ask for. */
 export interface TransactionModes {

@@ -12,7 +12,7 @@ import {
   isSqlState,
   type SilenceWatch,
 } from '../postgres/index.ts'
-import type { Attempt, Failure } from './attempt.ts'
+import type { Attempt, Failure } from './attemptResult.ts'
 import { isStillAnswering, lastServerError, rollBack } from './connections.ts'
 import type { LockstepContext } from './lockstepContext.ts'
 import type { Opened } from './open.ts'

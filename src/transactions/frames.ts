@@ -1,12 +1,24 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { LockstepContext } from './lockstepContext.ts'
 import type { TransactionPlan } from './options.ts'
-import type { OpenTransaction } from './transaction.ts'
+import type { Transaction } from './transactionInterface.ts'
+import type { Isolation } from './isolation.ts'
+
+/** What a frame needs of its transaction. */
+export interface FramedTransaction {
+  readonly isolation: Isolation
+  readonly ended: boolean
+  /** The same for a transaction and all savepoints in it. */
+  readonly root: object
+  readonly isJoined: boolean
+  assertOpen(): void
+  nest<T>(fn: (tx: FramedTransaction & Transaction) => Promise<T>): Promise<T>
+}
 
 /** A transaction, or a savepoint of one. */
 export interface FrameScope {
   readonly context: LockstepContext
-  readonly tx: OpenTransaction
+  readonly tx: FramedTransaction
   /** The call that opened the transaction: its locks are the ones that are held. */
   readonly plan: TransactionPlan
 }

@@ -68,21 +68,28 @@
  * **In doubt.** A statement that fails without a SQLSTATE has failed in the driver: the server may have executed it, or may be at it.
  * Unless the driver never sent it, nothing more is sent and nothing is committed, savepoint or not; the session is ended.
  *
+ * **Parts.** The core has what every transaction needs: BEGIN, the locks, the server epoch, the transaction's id, COMMIT. Everything optional
+ * is a part, in a module above this one. A part imports the types of part.ts and plannedPart.ts, and one line in src/parts.ts registers it.
+ * No file in here names a part. What a part can do, in the order in which it happens:
+ * - It adds methods to `tx`, once for the process, and installs its hooks in each new Lockstep. If it throws there, `new Lockstep()` throws.
+ * - It owns an option (`planner`). The core calls it while the call is planned, if the option was given. It checks the value and throws
+ *   before anything is sent, or returns its `PlannedPart`: what it does in this call. `plan.parts` lists them.
+ * - It gives a call another source of connections (`plan.source`), for example one whose session holds the locks already. The core asks it to
+ *   release them before the call waits for anything.
+ * - It runs `around` all attempts, with the same plan or another. What it throws, the caller gets; nothing is open then.
+ * - It adds locks, which are taken after the caller's, and SQL of the opening message: statements that read under the locks before the
+ *   snapshot of a hand-over, statements and columns of the row that reports the locks as granted. Where its SQL fails, the opening fails,
+ *   with nothing held. A call with such columns is sent as text; without, as the same prepared statements as a call without parts.
+ * - It reads the answers (`accept`), once all locks are granted. What it throws fails the opening as well.
+ * - It keeps work for COMMIT (`KeptWork`), the savepoint's own until that is released. Its statements are sent in the message of COMMIT, after
+ *   those of `queryAtCommit`: where one fails, the transaction is rolled back. After a confirmed COMMIT it is called back.
+ * A call without parts pays one check of a length in each of these places.
+ *
  * **Round trips.** Two on top of the caller's own statements: the opening message and COMMIT. A READ COMMITTED caller that finds
  * its lock taken by another process has a third: the one in which it waits.
  */
 export { checkTransaction, ownerOf, wrapCallersClient, writeInCallersTransaction } from './callersClient.ts'
 export { type CheckedJoin, type JoinOptions, joinTransaction } from './join.ts'
-export {
-  type Enqueuer,
-  type EventMap,
-  type EventOf,
-  type EventToEnqueue,
-  nameOf,
-  type PreparedEvent,
-  type Stream,
-  type StreamNumbers,
-} from './enqueuer.ts'
 export type { LockstepContext } from './lockstepContext.ts'
 export { isInsideTransaction } from './frames.ts'
 export { detached, outsideTransactions, refuseInside } from './nesting.ts'
@@ -94,23 +101,26 @@ export {
   planTransaction,
   type RetryOptions,
   TRANSACTION_OPTIONS,
-  type Strategy,
   type TransactionDefaults,
   type TransactionOptions,
   type TransactionPlan,
+  withLocks,
 } from './options.ts'
 export { queryWithOwnValues, readText } from './ownStatements.ts'
 export { runTransaction } from './run.ts'
 export { ServerCheck } from './serverCheck.ts'
-export { LockRetention } from './lockRetention.ts'
-export { abandon, belongsTo, isUndone, rootOf } from './transaction.ts'
+export { checkout, withinBudget } from './connections.ts'
+export type { ConnectionSource } from './connectionSource.ts'
+export type { Part, PartHooks, PartSetup } from './part.ts'
+export { PartRegistry } from './partRegistry.ts'
+export type { CallToPlan, KeptWork, PlannedPart, Planner } from './plannedPart.ts'
+export { abandon, belongsTo, isUndone, OpenTransaction, rootOf } from './transaction.ts'
 export {
   NESTED_ONCE_OPTIONS,
-  type NestedOnce,
   type NestedOnceOptions,
   type NestedOptions,
   type OnceResult,
   type Transaction,
   type Transactor,
 } from './transactionInterface.ts'
-export type { Isolation } from './transactions.sql.ts'
+export { type Isolation, readsFresh } from './isolation.ts'

@@ -5,9 +5,10 @@ import { codeOf, GRACE_MS, NO_ACTIVE_TRANSACTION, standbyRefused, type Statement
 import { noTransaction, wrapCallersClient } from './callersClient.ts'
 import { withinBudget } from './connections.ts'
 import type { LockstepContext } from './lockstepContext.ts'
-import { planTransaction, readsFresh, type TransactionPlan } from './options.ts'
+import { type Isolation, readsFresh } from './isolation.ts'
+import { planTransaction, type TransactionPlan } from './options.ts'
 import { OpenTransaction } from './transaction.ts'
-import { beginJoin, type Isolation, joinLocks, releaseSavepoint, rollbackToSavepoint } from './transactions.sql.ts'
+import { beginJoin, joinLocks, releaseSavepoint, rollbackToSavepoint } from './transactions.sql.ts'
 
 /** What `lockstep.join()` takes. */
 export interface JoinOptions {
@@ -57,10 +58,9 @@ export async function joinTransaction(
     })
     const row = results.at(-1)?.rows[0] as unknown
     const { isolation, standby } = row as { isolation: Isolation; standby: string }
-    const { enqueuer } = context
     const { waitMs: turnMs, closing } = plan
     const joined = (): OpenTransaction =>
-      new OpenTransaction(connection, { isolation, enqueuer, context, plan, waitMs: turnMs, closing, joined: true })
+      new OpenTransaction(connection, { isolation, context, plan, answers: [], waitMs: turnMs, closing, joined: true })
     const refusal = standby === 'true' ? standbyRefused() : refusalOf(isolation, plan)
     if (refusal !== undefined) {
       await send(releaseSavepoint(SAVEPOINT), soon())

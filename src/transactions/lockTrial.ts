@@ -23,18 +23,19 @@ import {
   PGPOOL_NODES,
   PLAIN_READ,
 } from './lockTrial.sql.ts'
+import type { Isolation } from './isolation.ts'
 import {
   beginKept,
   beginTrying,
   beginWaiting,
   cleanUpHandOver,
   handOver,
-  type Isolation,
   KEPT_COLUMNS,
   type Opening,
   type OpeningRow,
   ROLLBACK,
 } from './transactions.sql.ts'
+import { NO_PARTS } from './plannedPart.ts'
 
 /**
  * A trial of the locks: does the second of two connections get what the first one holds? Both come from the caller's pool, by the
@@ -81,15 +82,15 @@ interface LockPath {
   readonly form: 'message' | 'kept statements' | 'waiting' | 'hand-over'
 }
 
-const ADVISORY_WAYS: readonly LockPath[] = [
+const ALL_WAYS: readonly LockPath[] = [
   { isolation: 'read committed', form: 'message' },
   { isolation: 'read committed', form: 'kept statements' },
   { isolation: 'repeatable read', form: 'hand-over' },
   { isolation: 'serializable', form: 'hand-over' },
 ]
 
-/** Rows are locked at READ COMMITTED alone. A row that is not there yet is made while one waits. */
-const TABLE_WAYS: readonly LockPath[] = [{ isolation: 'read committed', form: 'waiting' }]
+/** Of locks that no session holds beside its transaction. One that has yet to be made is made while one waits. */
+const TRANSACTION_WAYS: readonly LockPath[] = [{ isolation: 'read committed', form: 'waiting' }]
 
 /** Tries the locks on one connection or two. Both are left without a transaction, or destroyed. */
 export async function tryLocks(
@@ -137,7 +138,7 @@ class LockTrial {
 
   async run(asks: boolean): Promise<Trial> {
     try {
-      for (const way of this.#method.name === 'advisory' ? ADVISORY_WAYS : TABLE_WAYS) await this.#try(way)
+      for (const way of this.#method.heldBySession ? ALL_WAYS : TRANSACTION_WAYS) await this.#try(way)
       if (asks) await this.#refusePgpoolBalancing()
       if (asks) await this.#refuseCitusWorker()
       return { excludes: this.#second !== undefined, kinds: this.#kinds, refusal: undefined }
@@ -241,7 +242,7 @@ class LockTrial {
   }
 
   async #mustBeListed({ isolation }: LockPath, locks: LockSet, pid: string): Promise<void> {
-    if (this.#method.name !== 'advisory') return
+    if (!this.#method.heldBySession) return
     const { listed } = await this.#ask<{ listed: string }>(this.#first, listedLocks(locks))
     if (Number(listed) === 1) return
     const { version } = await this.#describe(this.#first)
@@ -340,8 +341,7 @@ function openingOf(method: LockMethod, isolation: Isolation, locks: LockSet): Op
     isolation,
     method,
     locks,
-    shadows: [],
-    numbers: undefined,
+    parts: NO_PARTS,
     withXid: true,
     serverEpoch: undefined,
     checksConnections: false,

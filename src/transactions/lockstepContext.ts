@@ -5,15 +5,11 @@ import type {
   QueueLimit,
   RecentContention,
   RecentLockIds,
-  RolloutSource,
-  RolloutTrigger,
   ServerWaitSlots,
-  ShadowWatch,
 } from '../locks/index.ts'
 import type { Connection, Driver, Readiness, SilenceWatch } from '../postgres/index.ts'
-import type { Enqueuer } from './enqueuer.ts'
 import type { TransactionDefaults } from './options.ts'
-import type { NestedOnce } from './transactionInterface.ts'
+import type { InstalledParts } from './part.ts'
 
 /** What one Lockstep shares among its transactions. */
 export interface LockstepContext {
@@ -34,14 +30,7 @@ export interface LockstepContext {
   /** What the last connection showed: whether it is direct, that is without a pooler. */
   readonly route: { direct: boolean }
   readonly method: LockMethod
-  /** Undefined where every key is locked. */
-  readonly rollout: RolloutSource | undefined
-  readonly trigger: RolloutTrigger | undefined
-  readonly shadows: ShadowWatch
-  /** How events get into the outbox. */
-  readonly enqueuer: Enqueuer
-  /** How `tx.once()` is done. */
-  readonly once: NestedOnce
+  readonly parts: InstalledParts
   /** A wait that lasts longer is told as slow. */
   readonly slowWaitMs: number
   /** What is known of the server; undefined before the first question. */

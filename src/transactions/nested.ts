@@ -1,10 +1,9 @@
 import { checkFunction, checkOptions } from '../checkOptions.ts'
 import { InvalidOptionError, NestedTransactionError } from '../errors.ts'
-import { nameOf } from './enqueuer.ts'
 import { type FrameScope, runInFrame } from './frames.ts'
-import { planTransaction, readsFresh, type TransactionOptions, type TransactionPlan } from './options.ts'
-import type { OpenTransaction } from './transaction.ts'
-import { NESTED_OPTIONS, type NestedOptions } from './transactionInterface.ts'
+import { readsFresh } from './isolation.ts'
+import { planTransaction, type TransactionOptions, type TransactionPlan } from './options.ts'
+import { NESTED_OPTIONS, type NestedOptions, type Transaction } from './transactionInterface.ts'
 
 /** What only the outermost transaction can do. */
 const OUTERMOST = ['waitMs', 'noWait', 'signal', 'retry'] as const
@@ -13,7 +12,7 @@ const OUTERMOST = ['waitMs', 'noWait', 'signal', 'retry'] as const
 export async function runNested<T>(
   outer: FrameScope,
   options: NestedOptions,
-  fn: (tx: OpenTransaction) => Promise<T>,
+  fn: (tx: Transaction) => Promise<T>,
 ): Promise<T> {
   outer.tx.assertOpen()
   refuseUnlessCovered(outer, planNested(outer, options))
@@ -22,10 +21,7 @@ export async function runNested<T>(
 }
 
 /** The function's code is inside the transaction, wherever the call was made from. */
-export function runInSavepoint<T>(
-  { context, tx, plan }: FrameScope,
-  fn: (tx: OpenTransaction) => Promise<T>,
-): Promise<T> {
+export function runInSavepoint<T>({ context, tx, plan }: FrameScope, fn: (tx: Transaction) => Promise<T>): Promise<T> {
   return tx.nest((inner) => runInFrame({ context, tx: inner, plan }, () => fn(inner)))
 }
 
@@ -61,14 +57,7 @@ function refuseUnlessCovered({ tx, plan: outer }: FrameScope, plan: TransactionP
       },
     )
   }
-  const declared = new Set(outer.streams.map(nameOf))
-  const undeclared = plan.streams.find((stream) => !declared.has(nameOf(stream)))
-  if (undeclared !== undefined) {
-    throw new NestedTransactionError(
-      `The inner transaction declares the stream ${undeclared.topic}/${undeclared.key}, which the outer one does not.`,
-      { advice: 'Declare every stream in the outermost transaction.', keys: plan.allKeys },
-    )
-  }
+  for (const part of plan.parts) part.refuseUnlessCovered?.(outer.parts, plan.allKeys)
   if (
     plan.isolationStated &&
     plan.isolation !== tx.isolation &&

@@ -20,7 +20,6 @@ import { type Cancel, cancelRunning } from './cancelRunning.ts'
 import { checkout, checkoutFailed, isUnusable, lostWhileOpening, within, withinBudget } from './connections.ts'
 import type { LockstepContext } from './lockstepContext.ts'
 import { abandonAndFindHolders, abandonOpening } from './abandonOpening.ts'
-import { nameOf, type StreamNumbers } from './enqueuer.ts'
 import type { TransactionPlan } from './options.ts'
 import { isKnown } from './serverCheck.ts'
 import { sliceWithoutSlotMs, sliceWithSlotMs } from './waitSlices.ts'
@@ -33,9 +32,6 @@ import {
   handOver,
   serverEpochOf,
   KEPT_COLUMNS,
-  lastNumbers,
-  shadowsOf,
-  streamNumbersOf,
   type Opening,
   type OpeningRow,
   ROLLBACK,
@@ -55,9 +51,11 @@ export interface Opened {
   readonly trace: Trace | undefined
   readonly contended: boolean
   readonly mark: string
-  /** The last numbers of the streams that were declared. */
-  readonly numbers?: StreamNumbers | undefined
+  /** What the parts of the call have read, in their order. */
+  readonly answers: readonly unknown[]
 }
+
+const NO_ANSWERS: readonly unknown[] = []
 
 /** How a standby refuses an opening message: no transaction ids, no SERIALIZABLE. */
 const STANDBY_STATES: ReadonlySet<string> = new Set([READ_ONLY_TRANSACTION, FEATURE_NOT_SUPPORTED])
@@ -98,14 +96,14 @@ class TransactionOpening {
 
   async enter(): Promise<Opened> {
     const { driver, readiness, limit } = this.#context
-    const { locks, retention } = this.#plan
+    const { locks, source } = this.#plan
     const budget = this.#budget
     budget.stage = 'connection'
     for (let round = 0; ; round++) {
-      const stays = retention?.holds
+      const hasLocks = source?.holds
       try {
         this.#readiness = readiness ?? (await this.#becomeReady())
-        this.#connection = await (retention?.connect(driver, budget, locks) ??
+        this.#connection = await (source?.connect(driver, budget, locks) ??
           checkout(driver, budget, locks, round === 0 ? limit : undefined))
       } catch (error) {
         throw checkoutFailed(error, budget, locks)
@@ -116,7 +114,7 @@ class TransactionOpening {
         let opened: Opened | 'unknown epoch' | undefined
         if (this.#byHandOver) {
           opened = await this.#handOver(round)
-        } else if (stays !== true && this.#expectsToWait()) {
+        } else if (hasLocks !== true && this.#expectsToWait()) {
           opened = await this.#wait(true, round).finally(() => this.#context.waitSlots.release())
         } else {
           const hurries = budget.mayHurry
@@ -174,7 +172,7 @@ class TransactionOpening {
   /** Whether the quick way would only be refused, and there is a place to wait at the server. */
   #expectsToWait(): boolean {
     const { contention, method, waitSlots } = this.#context
-    if (!contention.expects(this.#plan.locks) || method.name !== 'advisory' || this.#budget.triesOnce) return false
+    if (!contention.expects(this.#plan.locks) || !method.heldBySession || this.#budget.triesOnce) return false
     // On a connection that is not yet known, an abort could not cancel the wait, and a grant might have to be given back to look
     // up in which life of the server it is.
     const { memory } = this.#connection
@@ -274,8 +272,7 @@ class TransactionOpening {
       isolation: plan.isolation,
       method: this.#context.method,
       locks: plan.locks,
-      shadows: plan.shadows,
-      numbers: plan.streams.length === 0 ? undefined : lastNumbers(this.#context.quotedSchema, plan.streams),
+      parts: plan.parts,
       withXid: plan.resolvesCommit,
       serverEpoch: plan.resolvesCommit && !known ? serverEpochExpression(this.#context.quotedSchema) : undefined,
       checksConnections: this.#readiness.checksConnections,
@@ -300,32 +297,16 @@ class TransactionOpening {
     if (this.#plan.resolvesCommit && serverEpoch === undefined) return 'unknown epoch'
     if (!isKnown(this.#readiness, memory?.pooled, told)) return 'unknown epoch'
     if (row.held === null) {
-      // A row that is not there yet is not somebody else's.
-      this.#isNew = row.existing !== undefined && Number(row.existing) < this.#plan.locks.length
+      this.#isNew = this.#context.method.missing?.isIn(row, this.#plan.locks) === true
       return undefined
     }
     // A wait that was given up can still have been granted.
     if (this.#budget.aborted) throw this.#budget.failure('server', this.#plan.locks)
     const trace =
       serverEpoch !== undefined && this.#plan.resolvesCommit ? { xid: row.held, pid, serverEpoch } : undefined
-    if (this.#plan.shadows.length > 0) this.#followShadows(results)
-    const numbers = this.#numbersIn(results)
-    return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, numbers }
-  }
-
-  #numbersIn(results: readonly StatementResult[]): StreamNumbers | undefined {
-    const { streams } = this.#plan
-    if (!this.#byHandOver || streams.length === 0) return undefined
-    const lasts = streamNumbersOf(results)
-    return new Map(streams.map((stream, index) => [nameOf(stream), lasts[index] ?? 0]))
-  }
-
-  #followShadows(results: readonly StatementResult[]): void {
-    const { places, began } = shadowsOf(results)
-    for (const place of places) {
-      const shadow = this.#plan.shadows[place]
-      if (shadow !== undefined) this.#context.shadows.follow(shadow, began)
-    }
+    const { parts } = this.#plan
+    const answers = parts.length === 0 ? NO_ANSWERS : parts.map((part) => part.accept?.(results))
+    return { connection: this.#connection, trace, contended: this.#contended, mark: row.held, answers }
   }
 
   /** Finds out which server this is and in which life, and tries the locks where nobody has; then we start over. */

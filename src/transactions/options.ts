@@ -1,12 +1,11 @@
 import { type Checked, checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError, StrategyUnsupportedError } from '../errors.ts'
-import { type Closing, type Keys, type LockSet, lockSet, type RecentLockIds, type Shadow } from '../locks/index.ts'
+import { EVENT_OPTIONS, type EventOptions } from '../events/index.ts'
+import { type Closing, type Keys, type LockMethod, type LockSet, lockSet, type RecentLockIds } from '../locks/index.ts'
 import { LONGEST_TIMER_MS } from '../postgres/index.ts'
-import { nameOf, type Stream } from './enqueuer.ts'
-import { exclusiveKeys, sharedKeys } from './applyRollout.ts'
-import type { LockRetention } from './lockRetention.ts'
-import { locksOfStreams } from './streamLocks.ts'
-import type { Isolation } from './transactions.sql.ts'
+import type { ConnectionSource } from './connectionSource.ts'
+import { NO_PARTS, type PlannedPart, type Planner } from './plannedPart.ts'
+import { checkIsolation, type Isolation } from './isolation.ts'
 
 /** How often a failed transaction is tried again. */
 export interface RetryOptions {
@@ -17,7 +16,7 @@ export interface RetryOptions {
 const RETRY_OPTIONS: OptionNames<RetryOptions> = { attempts: true }
 
 /** What `lockstep.transaction()` takes. */
-export interface TransactionOptions {
+export interface TransactionOptions extends EventOptions {
   /** The keys to lock exclusively, before the first read. */
   readonly lock?: Keys
   /**
@@ -25,11 +24,6 @@ export interface TransactionOptions {
    * other: whoever writes what the others read takes the key with `lock`.
    */
   readonly lockShared?: Keys
-  /**
-   * Streams of the outbox that the transaction will enqueue to. Needed at REPEATABLE READ and SERIALIZABLE, where the last number of
-   * a stream must be read before the snapshot; at every level they are locked from the beginning.
-   */
-  readonly streams?: readonly Stream[]
   /** Always stated to the server, whatever its default is. Default `'read committed'`. */
   readonly isolation?: Isolation
   /**
@@ -56,7 +50,7 @@ export interface TransactionOptions {
 export const TRANSACTION_OPTIONS: OptionNames<TransactionOptions> = {
   lock: 'never undefined',
   lockShared: 'never undefined',
-  streams: true,
+  ...EVENT_OPTIONS,
   isolation: true,
   waitMs: true,
   noWait: true,
@@ -71,26 +65,20 @@ export type CheckedTransaction<Given extends TransactionOptions> = Checked<
   'lock' | 'lockShared'
 >
 
-/** How keys are locked: with advisory locks, or with a row for each where there are none. */
-export type Strategy = 'advisory' | 'table'
-
 /** The same for the whole library. */
 export interface TransactionDefaults {
   readonly waitMs: number | false
   readonly attempts: number
-  readonly strategy: Strategy
 }
 
 /** A checked call. */
 export interface TransactionPlan {
-  /** The locks that are taken: those that were declared, less those that the rollout leaves out. */
+  /** The locks that are taken: those that the caller declares, unless a part leaves some out, then those of the parts. */
   readonly locks: LockSet
   readonly declared: LockSet
-  /** The streams that were declared, and their locks, which come after all others. */
-  readonly streams: readonly Stream[]
-  readonly streamLocks: LockSet
-  /** Stand-ins for the keys that are only observed. */
-  readonly shadows: readonly Shadow[]
+  /** What parts do in this call, and the locks that they need, which come after all others. */
+  readonly parts: readonly PlannedPart[]
+  readonly partLocks: LockSet
   readonly keys: readonly string[]
   readonly sharedKeys: readonly string[]
   /** Exclusive and shared. */
@@ -107,56 +95,48 @@ export interface TransactionPlan {
   /** Whether a COMMIT whose answer was lost is to be looked into. */
   readonly resolvesCommit: boolean
   readonly closing: Closing
-  /** Where another transaction with the same locks may follow at once. */
-  readonly retention?: LockRetention
+  /** Where it gets its connection. Undefined: from the pool. */
+  readonly source?: ConnectionSource
 }
 
-const ISOLATIONS: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
-/** Where each statement has a snapshot of its own. In PostgreSQL the two are the same; a joined transaction may be either. */
-const READS_FRESH: ReadonlySet<string> = new Set(['read committed', 'read uncommitted'])
 const DEFAULT_ATTEMPTS = 10
 const DEFAULT_WAIT_MS = 30_000
 /** setTimeout and lock_timeout both end here. */
 const MAX_WAIT_MS = LONGEST_TIMER_MS
 const MAX_ATTEMPTS = 1000
-const MAX_STREAMS = 100
-
-/** Whether each statement of a transaction with this isolation sees what was committed before it. */
-export function readsFresh(isolation: Isolation): boolean {
-  return READS_FRESH.has(isolation)
-}
 
 /** What a plan is made with. */
 interface PlanContext {
   readonly lockIds: RecentLockIds
   readonly defaults: TransactionDefaults
   readonly closing: Closing
+  readonly method: LockMethod
+  readonly parts: { readonly planners: readonly Planner[] }
 }
 
 /** Checks a call before anything is sent. `closing`: what turns it away; by default the end of its Lockstep. */
 export function planTransaction(
-  { lockIds: ids, defaults, closing: ownClosing }: PlanContext,
+  context: PlanContext,
   options: TransactionOptions,
-  closing = ownClosing,
+  closing = context.closing,
 ): TransactionPlan {
   checkOptions('transaction()', options, TRANSACTION_OPTIONS)
-  const locks = lockSet(ids, options.lock, options.lockShared)
+  const { lockIds, defaults, method } = context
+  const locks = lockSet(lockIds, options.lock, options.lockShared)
   const isolation = checkIsolation(options.isolation)
-  if (defaults.strategy === 'table' && isolation !== 'read committed' && locks.length > 0)
-    throw onlyReadCommitted(isolation, locks)
+  if (isolation !== 'read committed' && locks.length > 0 && !method.heldBySession)
+    throw onlyReadCommitted(method, isolation, locks)
   if (options.signal !== undefined && !(options.signal instanceof AbortSignal)) {
     throw new InvalidOptionError('`signal` is not an AbortSignal.', { advice: 'Pass `controller.signal`.' })
   }
   const waitMs = checkWaitMs(options.waitMs, defaults.waitMs)
-  const streams =
-    options.streams === undefined ? NO_STREAMS : checkStreams(options.streams, isolation, defaults.strategy)
-  const streamLocks = streams.length === 0 ? NO_LOCKS : locksOfStreams(ids.schema, streams)
+  const parts = planParts(context, options, isolation)
+  const partLocks = parts.length === 0 ? NO_LOCKS : parts.flatMap((part) => part.locks ?? NO_LOCKS)
   return {
-    locks: streamLocks.length === 0 ? locks : [...locks, ...streamLocks],
+    locks: partLocks.length === 0 ? locks : [...locks, ...partLocks],
     declared: locks,
-    streams,
-    streamLocks,
-    shadows: [],
+    parts,
+    partLocks,
     // Written out: spreading an object takes longer than all the rest of this.
     keys: exclusiveKeys(locks),
     sharedKeys: sharedKeys(locks),
@@ -173,69 +153,57 @@ export function planTransaction(
   }
 }
 
+/** The same call with only some of the locks that the caller declares. */
+export function withLocks(plan: TransactionPlan, locks: LockSet): TransactionPlan {
+  return { ...plan, locks: [...locks, ...plan.partLocks], keys: exclusiveKeys(locks), sharedKeys: sharedKeys(locks) }
+}
+
+/** The names of the locks that are exclusive, as events have them. */
+function exclusiveKeys(locks: LockSet): readonly string[] {
+  return locks.filter((lock) => !lock.shared).map((lock) => lock.key)
+}
+
+function sharedKeys(locks: LockSet): readonly string[] {
+  return locks.filter((lock) => lock.shared).map((lock) => lock.key)
+}
+
 /** Checks the defaults of the whole library. */
 export function planDefaults(options: {
   waitMs?: number | false | undefined
   retry?: RetryOptions | undefined
-  strategy?: Strategy | undefined
 }): TransactionDefaults {
   return {
     waitMs: checkWaitMs(options.waitMs, DEFAULT_WAIT_MS),
     attempts: checkAttempts(options.retry, DEFAULT_ATTEMPTS),
-    strategy: checkStrategy(options.strategy),
   }
 }
 
-function checkStrategy(strategy: unknown = 'advisory'): Strategy {
-  if (strategy === 'advisory' || strategy === 'table') return strategy
-  throw new InvalidOptionError(`There is no strategy ${String(strategy)}.`, { advice: "Use 'advisory' or 'table'." })
-}
-
-const NO_STREAMS: readonly Stream[] = []
 const NO_LOCKS: LockSet = []
 
-function checkStreams(given: unknown, isolation: Isolation, strategy: Strategy): readonly Stream[] {
-  const streams = new Map<string, Stream>()
-  for (const each of Array.isArray(given) ? (given as unknown[]) : [undefined]) {
-    const { topic, key } = (each ?? {}) as Partial<Stream>
-    if (typeof topic !== 'string' || typeof key !== 'string') {
-      throw new InvalidOptionError('`streams` is not a list of { topic, key }.', {
-        advice: "Pass for example streams: [{ topic: 'trades', key: portfolioId }].",
-      })
-    }
-    streams.set(nameOf({ topic, key }), { topic, key })
+/** What the parts do in the call whose options were given. */
+function planParts(
+  { parts: { planners }, lockIds, method }: PlanContext,
+  options: TransactionOptions,
+  isolation: Isolation,
+): readonly PlannedPart[] {
+  let planned: PlannedPart[] | undefined
+  for (const planner of planners) {
+    const given = (options as Readonly<Record<string, unknown>>)[planner.option]
+    if (given === undefined) continue
+    const part = planner.plan(given, { schema: lockIds.schema, isolation, method })
+    if (part !== undefined) (planned ??= []).push(part)
   }
-  if (streams.size > MAX_STREAMS) {
-    throw new InvalidOptionError(`${streams.size} streams in one transaction are more than ${MAX_STREAMS}.`, {
-      advice: 'At READ COMMITTED streams need not be declared.',
-    })
-  }
-  if (strategy === 'table' && streams.size > 0) {
-    throw new StrategyUnsupportedError(
-      `With strategy 'table' streams cannot be declared at ${isolation.toUpperCase()}.`,
-      {
-        advice: "Use READ COMMITTED without `streams`, or strategy 'advisory'.",
-      },
-    )
-  }
-  return [...streams.values()]
+  return planned ?? NO_PARTS
 }
 
-function onlyReadCommitted(isolation: Isolation, locks: LockSet): StrategyUnsupportedError {
+function onlyReadCommitted({ name }: LockMethod, isolation: Isolation, locks: LockSet): StrategyUnsupportedError {
   return new StrategyUnsupportedError(
-    `With strategy 'table' a lock cannot be had before the snapshot of ${isolation.toUpperCase()}.`,
+    `With strategy '${name}' a lock cannot be had before the snapshot of ${isolation.toUpperCase()}.`,
     {
       advice: "Use READ COMMITTED, or strategy 'advisory'.",
       keys: locks.map((lock) => lock.key),
     },
   )
-}
-
-function checkIsolation(isolation: unknown = 'read committed'): Isolation {
-  if (ISOLATIONS.includes(isolation as Isolation)) return isolation as Isolation
-  throw new InvalidOptionError(`There is no isolation ${String(isolation)}.`, {
-    advice: `Use one of ${ISOLATIONS.join(', ')}.`,
-  })
 }
 
 export function checkWaitMs(

@@ -1,9 +1,9 @@
-import { CommitOutcomeUnknownError, LockstepError, type LockstepErrorCode, RetriesExhaustedError } from '../errors.ts'
-import { closedError, type RolloutSource, WaitBudget } from '../locks/index.ts'
+import { CommitOutcomeUnknownError, LockstepError, RetriesExhaustedError } from '../errors.ts'
+import { closedError, WaitBudget } from '../locks/index.ts'
 import { transactionRetried } from '../observe/index.ts'
 import { codeOf, meansSessionTimedOut } from '../postgres/index.ts'
-import { type Attempt, attemptOnce, type Body } from './attempt.ts'
-import { withinBudget } from './connections.ts'
+import { attemptOnce, type Body } from './attempt.ts'
+import type { Attempt } from './attemptResult.ts'
 import { connectionLost, endedEarly } from './ending.ts'
 import { isInsideTransaction } from './frames.ts'
 import type { LockstepContext } from './lockstepContext.ts'
@@ -11,51 +11,15 @@ import { refuseInside, refuseWaitingForSelf } from './nesting.ts'
 import type { TransactionPlan } from './options.ts'
 import { resolveCommit, resolveOutcome } from './outcome.ts'
 import { classifyError, pauseMs } from './retry.ts'
-import { applyRollout } from './applyRollout.ts'
 
 /** Runs the function in a transaction with its locks, and again where that can help. */
 export function runTransaction<T>(context: LockstepContext, declared: TransactionPlan, fn: Body<T>): Promise<T> {
   refuseInside(context, declared.allKeys)
-  const { rollout } = context
-  if (rollout !== undefined) return runRolledOut(context, rollout, declared, fn)
-  return runAttempts(context, declared, fn, budgetOf(declared, declared.firstWaitMs))
-}
-
-/** The same with only some of the keys locked. */
-async function runRolledOut<T>(
-  context: LockstepContext,
-  rollout: RolloutSource,
-  declared: TransactionPlan,
-  fn: Body<T>,
-): Promise<T> {
   const budget = budgetOf(declared, declared.firstWaitMs)
-  const young = declared.locks.length > 0 ? rollout.freshen() : undefined
-  if (young !== undefined) {
-    await declared.retention?.leave()
-    await withinBudget(young, budget, declared.locks)
-  }
-  const plan = applyRollout(context, declared)
-  const { trigger } = context
-  if (trigger === undefined || plan.locks.length === 0) return runAttempts(context, plan, fn, budget)
-  const keys = plan.locks.map((lock) => lock.key)
-  try {
-    const value = await runAttempts(context, plan, fn, budget)
-    trigger.sawEnd(keys, false)
-    return value
-  } catch (error) {
-    trigger.sawEnd(keys, error instanceof LockstepError && HARM.has(error.code))
-    throw error
-  }
+  const { around } = context.parts
+  if (around === undefined) return runAttempts(context, declared, fn, budget)
+  return around(declared, budget, (plan) => runAttempts(context, plan, fn, budget))
 }
-
-/** Failures that locking may have brought about. */
-const HARM: ReadonlySet<LockstepErrorCode> = new Set([
-  'LOCKSTEP_LOCK_TIMEOUT',
-  'LOCKSTEP_QUEUE_FULL',
-  'LOCKSTEP_RETRIES_EXHAUSTED',
-  'LOCKSTEP_CONNECTION_LOST',
-  'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN',
-])
 
 /** `first` is the wait budget of the first attempt, and of those after it until the function has run. */
 function runAttempts<T>(context: LockstepContext, plan: TransactionPlan, fn: Body<T>, first: WaitBudget): Promise<T> {
@@ -131,7 +95,7 @@ async function beforeNextAttempt<T>(
       : classifyError(result.error, lost)
   if (verdict === 'final') throw result.error
   if (attempt >= plan.attempts || plan.closing.closed) throw exhausted(plan, attempt, result.error, verdict)
-  await plan.retention?.leave()
+  await plan.source?.leave()
   const leftMs = budget?.leftMs ?? Infinity
   if (leftMs < LEAST_LEFT_MS) throw exhausted(plan, attempt, result.error, verdict)
   const delayMs = Math.min(pauseMs(verdict, attempt), leftMs / 2)

@@ -1,7 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 import { LockstepError, TransactionEndedError, TransactionRolledBackError } from '../errors.ts'
-import type { Closing } from '../locks/index.ts'
 import {
   alreadyLost,
   codeOf,
@@ -11,15 +10,8 @@ import {
   meansTryAgain,
   type StatementResult,
 } from '../postgres/index.ts'
-import { calledFromInside, TurnQueue } from './turnQueue.ts'
+import { calledFromInside, type TurnLimits, TurnQueue } from './turnQueue.ts'
 import { releaseSavepoint, rollbackToSavepoint, savepoint as savepointSql } from './transactions.sql.ts'
-
-/** How long a statement waits for its turn. */
-export interface TurnLimits {
-  /** The transaction's own. */
-  readonly waitMs: number | false
-  readonly closing: Closing
-}
 
 /** A scope that the current code runs in, and what is around it: perhaps another Lockstep's. */
 interface ScopeFrame {

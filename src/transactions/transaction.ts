@@ -1,17 +1,17 @@
-import { InvalidOptionError, StreamNotDeclaredError, TransactionControlError } from '../errors.ts'
-import type { Key } from '../locks/index.ts'
+import { InvalidOptionError, TransactionControlError } from '../errors.ts'
 import type { Connection, Statement, StatementResult } from '../postgres/index.ts'
-import { refuseAfterEnd, writeInCallersTransaction } from './callersClient.ts'
+import { refuseAfterEnd } from './callersClient.ts'
 import { ClientSession } from './clientSession.ts'
 import { touchesTransaction } from './controlStatement.ts'
-import { type Enqueuer, type EventToEnqueue, nameOf, type PreparedEvent, type StreamNumbers } from './enqueuer.ts'
 import type { FrameScope } from './frames.ts'
 import type { LockstepContext } from './lockstepContext.ts'
 import { runInSavepoint, runNested } from './nested.ts'
-import { readsFresh, type TransactionPlan } from './options.ts'
-import { isOwnSavepoint, Scope, type TurnLimits } from './scope.ts'
-import type { NestedOnceOptions, NestedOptions, OnceResult, Transaction } from './transactionInterface.ts'
-import type { Isolation } from './transactions.sql.ts'
+import type { TransactionPlan } from './options.ts'
+import type { KeptWork, PlannedPart } from './plannedPart.ts'
+import { isOwnSavepoint, Scope } from './scope.ts'
+import type { NestedOptions, Transaction } from './transactionInterface.ts'
+import type { Isolation } from './isolation.ts'
+import type { TurnLimits } from './turnQueue.ts'
 
 /** Texts that were to be sent with COMMIT of late. More than that would be texts with values in them, of which each comes once. */
 const recentTexts = new Set<string>()
@@ -28,35 +28,41 @@ function recurs(text: string): boolean {
 /** What a transaction and all its savepoints have in common. */
 export interface TransactionSetting extends TurnLimits {
   readonly isolation: Isolation
-  readonly enqueuer: Enqueuer
   readonly context: LockstepContext
   /** The call that opened it: its locks are held. */
   readonly plan: TransactionPlan
-  /** Of the streams that were declared; undefined where numbers can be read when they are needed. */
-  readonly numbers?: StreamNumbers | undefined
+  /** What the parts of the call have read while it was opened. */
+  readonly answers: readonly unknown[]
   /** Whether the caller sends COMMIT itself. */
   readonly joined?: boolean
 }
 
+/** What of a transaction is the core's. Parts add the rest to the prototype of `OpenTransaction` (partRegistry.ts). */
+type CoreTransaction = Pick<
+  Transaction,
+  'isolation' | 'query' | 'queryAtCommit' | 'savepoint' | 'transaction' | 'client'
+>
+
 /** The library's side of a transaction. */
-export class OpenTransaction extends Scope implements Transaction {
+export class OpenTransaction extends Scope implements CoreTransaction {
   readonly isolation: Isolation
   #client: unknown
   /** What is to be sent together with COMMIT. A savepoint's are its own until it is released. */
   readonly #closing: Statement[] = []
-  readonly #events: PreparedEvent[] = []
+  #work: KeptWork[] | undefined
   readonly #setting: TransactionSetting
   /** Of the root. */
   #handedOut = false
 
-  /** The same for all transactions of one Lockstep. */
-  readonly owner: object
-
   constructor(parent: Connection | OpenTransaction, setting: TransactionSetting, label = 'the transaction') {
     super(parent, setting, label)
-    this.owner = setting.enqueuer
     this.isolation = setting.isolation
     this.#setting = setting
+  }
+
+  /** The same for all transactions of one Lockstep. */
+  get context(): LockstepContext {
+    return this.#setting.context
   }
 
   /** Whether the caller opened it, on a connection of its own (`join`). */
@@ -137,53 +143,49 @@ export class OpenTransaction extends Scope implements Transaction {
   async queryAtCommit(text: string, values: readonly unknown[] = []): Promise<void> {
     this.#checkStatement(text)
     if (this.#setting.joined === true) await this.query(text, values)
-    else await this.#keep(() => this.#closing.push({ text, values: [...values], recurs: recurs(text) }))
-  }
-
-  enqueue(event: EventToEnqueue): Promise<void> {
-    return this.enqueueMany([event])
-  }
-
-  async enqueueMany(events: readonly EventToEnqueue[]): Promise<void> {
-    this.assertUsable()
-    const { enqueuer, isolation, numbers, joined } = this.#setting
-    if (!Array.isArray(events)) {
-      throw new InvalidOptionError('enqueueMany() was given no list.', {
-        advice: 'Pass a list of { topic, key, payload }.',
-      })
-    }
-    const prepared = events.map((event: EventToEnqueue) => enqueuer.prepare(event))
-    const undeclared = readsFresh(isolation) ? undefined : prepared.find((each) => !numbers?.has(nameOf(each)))
-    if (undeclared !== undefined) throw streamNotDeclared(undeclared, isolation)
-    if (joined === true) {
-      const statements = enqueuer.flush(prepared, undefined)
-      await this.whenInnermost(() => writeInCallersTransaction(this.connection, statements, 'join()'))
-    } else {
-      await this.#keep(() => prepared.forEach((event) => this.#events.push(event)))
-    }
+    else await this.keep(() => this.#closing.push({ text, values: [...values], recurs: recurs(text) }))
   }
 
   /** Keeps something for COMMIT, in the same turn in which a statement would be sent. */
-  #keep(keep: () => void): Promise<void> | void {
+  keep(keep: () => void): Promise<void> | void {
     if (this.inner === undefined) return keep()
     return this.whenInnermost(async () => keep())
   }
 
-  /** How many events are to be written. */
-  get eventCount(): number {
-    return this.#events.length
+  /** What a part of the call has read while the transaction was opened. Undefined where the call has no such part, and in `join`. */
+  answerOf<Answer>(kind: abstract new (...given: never[]) => PlannedPart<Answer>): Answer | undefined {
+    const { plan, answers } = this.#setting
+    return answers[plan.parts.findIndex((part) => part instanceof kind)] as Answer | undefined
   }
 
-  /** What is to be sent together with COMMIT: the caller's statements, then the events, whose streams are locked from then on. */
+  /** What a part keeps for COMMIT. `keep()` says when that can be changed. */
+  workOf<Work extends KeptWork>(kind: abstract new (...given: never[]) => Work, create: () => Work): Work {
+    const known = this.#work?.find((work): work is Work => work instanceof kind)
+    if (known !== undefined) return known
+    const created = create()
+    ;(this.#work ??= []).push(created)
+    return created
+  }
+
+  /** What all parts keep for COMMIT. */
+  get work(): readonly KeptWork[] | undefined {
+    return this.#work
+  }
+
+  /** What is to be sent together with COMMIT: the caller's statements, then those of the parts. */
   closing(): readonly Statement[] {
-    if (this.#events.length === 0) return this.#closing
-    return [...this.#closing, ...this.#setting.enqueuer.flush(this.#events, this.#setting.numbers)]
+    if (this.#work === undefined) return this.#closing
+    return [...this.#closing, ...this.#work.flatMap((work) => work.statements())]
   }
 
   protected override released(): void {
     const outer = this.parent as OpenTransaction
     outer.#closing.push(...this.#closing)
-    for (const event of this.#events) outer.#events.push(event)
+    for (const work of this.#work ?? []) {
+      const same = outer.#work?.find((each) => each.constructor === work.constructor)
+      if (same === undefined) (outer.#work ??= []).push(work)
+      else same.append(work)
+    }
   }
 
   savepoint<T>(fn: (tx: Transaction) => Promise<T>): Promise<T> {
@@ -194,25 +196,25 @@ export class OpenTransaction extends Scope implements Transaction {
     return runNested(this.#scope, options, fn)
   }
 
-  once<Value>(key: Key, options: NestedOnceOptions<Value>): Promise<OnceResult<Value>> {
-    return this.#setting.context.once(this, key, options)
-  }
-
   get #scope(): FrameScope {
     return { context: this.#setting.context, plan: this.#setting.plan, tx: this }
   }
 
   /** As `savepoint`, without telling the code inside where it is. */
-  async nest<T>(fn: (tx: OpenTransaction) => Promise<T>, label = 'a savepoint', modes = ''): Promise<T> {
+  async nest<T>(fn: (tx: OpenTransaction & Transaction) => Promise<T>, label = 'a savepoint', modes = ''): Promise<T> {
     this.assertUsable()
     return this.whenInnermost(() => this.#runSavepoint(fn, label, modes))
   }
 
-  async #runSavepoint<T>(fn: (tx: OpenTransaction) => Promise<T>, label: string, modes: string): Promise<T> {
+  async #runSavepoint<T>(
+    fn: (tx: OpenTransaction & Transaction) => Promise<T>,
+    label: string,
+    modes: string,
+  ): Promise<T> {
     const inner = await this.begin(label, modes)
     let value: T
     try {
-      value = await inner.run(() => fn(inner))
+      value = await inner.run(() => fn(withParts(inner)))
     } catch (error) {
       await inner.rollBack()
       throw inner.reasonOf(error)
@@ -253,6 +255,11 @@ export class OpenTransaction extends Scope implements Transaction {
   }
 }
 
+/** The same object, with the methods of the parts. */
+export function withParts(tx: OpenTransaction): OpenTransaction & Transaction {
+  return tx as OpenTransaction & Transaction
+}
+
 /** Whether what was done through it was rolled back: a savepoint whose function threw. */
 export function isUndone(tx: Transaction): boolean {
   return tx instanceof OpenTransaction && tx.undone
@@ -274,11 +281,4 @@ export function belongsTo(tx: unknown, context: object): boolean {
 /** What is one and the same for a transaction and all savepoints in it. */
 export function rootOf(tx: Transaction): object {
   return tx instanceof OpenTransaction ? tx.root : tx
-}
-
-function streamNotDeclared({ topic, key }: PreparedEvent, isolation: Isolation): StreamNotDeclaredError {
-  return new StreamNotDeclaredError(
-    `The stream ${topic}/${key} was not declared: at ${isolation.toUpperCase()} its number must be read before the snapshot.`,
-    { advice: 'Add streams: [{ topic, key }] to the options of the transaction, or use READ COMMITTED.' },
-  )
 }

@@ -1,12 +1,12 @@
 import type { OptionNames } from '../checkOptions.ts'
 import type { Key } from '../locks/index.ts'
 import type { StatementResult } from '../postgres/index.ts'
-import type { EventMap, EventOf } from './enqueuer.ts'
+import { EVENT_OPTIONS, type EventMap, type EventMethods, type EventOptions } from '../events/index.ts'
 import type { TransactionOptions } from './options.ts'
-import type { Isolation } from './transactions.sql.ts'
+import type { Isolation } from './isolation.ts'
 
 /** An open transaction, in the caller's hands. */
-export interface Transaction<Client = unknown, Events extends object = EventMap> {
+export interface Transaction<Client = unknown, Events extends object = EventMap> extends EventMethods<Events> {
   readonly isolation: Isolation
   /**
    * Runs one statement.
@@ -23,16 +23,6 @@ export interface Transaction<Client = unknown, Events extends object = EventMap>
    * await tx.queryAtCommit('UPDATE accounts SET balance = balance + $1 WHERE id = $2', [amount, id])
    */
   queryAtCommit(text: string, values?: readonly unknown[]): Promise<void>
-  /**
-   * Puts an event into the outbox, with the transaction or not at all. It gets the next number of its stream (topic and key) right
-   * before COMMIT; in a transaction of the caller's own (`join`) at once.
-   *
-   * @example
-   * await tx.enqueue({ topic: 'trades', key: portfolioId, payload: { id: 101, quantity: 5 } })
-   */
-  enqueue(event: EventOf<Events>): Promise<void>
-  /** The same for many events, in their order. */
-  enqueueMany(events: readonly EventOf<Events>[]): Promise<void>
   /** Runs the function in a savepoint: if it throws, what it did is undone and the transaction goes on. */
   savepoint<T>(fn: (tx: Transaction<Client, Events>) => Promise<T>): Promise<T>
   /**
@@ -68,12 +58,12 @@ export interface Transaction<Client = unknown, Events extends object = EventMap>
  * What `tx.transaction()` takes. It waits for nothing and is never run again by itself: `waitMs`, `signal` and `retry` belong to the
  * outermost transaction.
  */
-export type NestedOptions = Pick<TransactionOptions, 'lock' | 'lockShared' | 'streams' | 'isolation'>
+export type NestedOptions = Pick<TransactionOptions, 'lock' | 'lockShared' | 'isolation' | keyof EventOptions>
 
 export const NESTED_OPTIONS: OptionNames<NestedOptions> = {
   lock: 'never undefined',
   lockShared: 'never undefined',
-  streams: true,
+  ...EVENT_OPTIONS,
   isolation: true,
 }
 
@@ -101,10 +91,3 @@ export interface OnceResult<Value> {
   /** True for the one caller whose `create` was committed. */
   readonly created: boolean
 }
-
-/** What transactions need of `once`, which stands above them. */
-export type NestedOnce = <Value>(
-  tx: Transaction,
-  key: Key,
-  options: NestedOnceOptions<Value>,
-) => Promise<OnceResult<Value>>

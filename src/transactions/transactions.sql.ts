@@ -3,31 +3,24 @@ import {
   beforeWaiting,
   beforeHandOver,
   type LockSet,
-  findOtherHolders,
-  markShadows,
-  type Shadow,
   sessionLock,
   sessionUnlock,
   transactionLock,
-  tryLocksByParameter,
   type LockMethod,
+  type LocksByParameter,
   unlockLeftovers,
 } from '../locks/index.ts'
 import { failUnlessSame, quoteLiteral, type Statement, type StatementResult, withValues } from '../postgres/index.ts'
-import type { Stream } from './enqueuer.ts'
-
-/** The isolation levels that mean something in PostgreSQL; READ UNCOMMITTED is READ COMMITTED there. */
-export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+import type { Isolation } from './isolation.ts'
+import type { PlannedPart } from './plannedPart.ts'
 
 /** What an opening message must bring back. */
 export interface Opening {
   readonly isolation: Isolation
   readonly method: LockMethod
   readonly locks: LockSet
-  /** Keys that are only observed. */
-  readonly shadows: readonly Shadow[]
-  /** The SQL that reads the last numbers of the streams that were declared. */
-  readonly numbers: string | undefined
+  /** What parts add to it. */
+  readonly parts: readonly PlannedPart[]
   /** The transaction's id, by which the server can be asked later whether it committed. Taking one costs no disk flush. */
   readonly withXid: boolean
   /** The SQL of the incarnation, where it is not yet known for this connection. */
@@ -42,8 +35,6 @@ export interface OpeningRow {
   readonly held: string | null
   readonly pid: string
   readonly incarnation?: string | null
-  /** How many of the locks exist; not told where all of them always do. */
-  readonly existing?: string
 }
 
 export const BEGIN = 'BEGIN'
@@ -87,22 +78,23 @@ export function rollbackAndAsk(xid: string): string {
 function columns(opening: Opening, locks: LockSet, life: string | undefined): string {
   const held = `${opening.method.tryLocks(locks, grantedBy(opening))} AS held`
   const incarnation = life === undefined ? '' : `, ${life} AS incarnation`
-  const shadows = opening.shadows.length === 0 ? '' : `, ${markShadows(opening.shadows)} AS marks`
-  const existing = locks.length === 0 ? undefined : opening.method.existing(locks)
-  const exist = existing === undefined ? '' : `, ${existing} AS existing`
-  return `${held}, pg_backend_pid()::text AS pid${incarnation}${shadows}${exist}`
+  const { missing } = opening.method
+  const exist = missing === undefined || locks.length === 0 ? '' : `, ${missing.column(locks)}`
+  return `${held}, pg_backend_pid()::text AS pid${incarnation}${partColumns(opening)}${exist}`
 }
 
-function look(opening: Opening): string {
-  return opening.shadows.length === 0 ? '' : findOtherHolders(opening.shadows)
+/** Statements of the parts that read before the snapshot of a hand-over. */
+function beforeSnapshot({ parts }: Opening): string {
+  return parts.length === 0 ? '' : parts.map((part) => part.beforeSnapshot?.() ?? '').join(' ')
 }
 
-/** Which observed keys were not free, by their place; and when the transaction began, by the server's clock. */
-export function shadowsOf(results: readonly StatementResult[]): { places: number[]; began: number } {
-  const found = results.find((result) => result.rows[0] !== undefined && 'shadows' in result.rows[0])
-  const row = found?.rows[0] as { shadows: string; began: string } | undefined
-  if (row === undefined || row.shadows === '') return { places: [], began: 0 }
-  return { places: row.shadows.split(',').map(Number), began: Number(row.began) }
+/** Statements of the parts right before the row that reports the locks as granted. */
+function beforeRow({ parts }: Opening): string {
+  return parts.length === 0 ? '' : parts.map((part) => part.opening?.before ?? '').join(' ')
+}
+
+function partColumns({ parts }: Opening): string {
+  return parts.length === 0 ? '' : parts.map(({ opening }) => (opening ? `, ${opening.columns}` : '')).join('')
 }
 
 /**
@@ -110,7 +102,7 @@ export function shadowsOf(results: readonly StatementResult[]): { places: number
  * a wait are not touched because nobody waits. At READ COMMITTED every later statement has a younger snapshot than the locks.
  */
 export function beginTrying(opening: Opening): string {
-  return `${begin(opening.isolation)} ${look(opening)} SELECT ${columns(opening, opening.locks, opening.serverEpoch)}`
+  return `${begin(opening.isolation)} ${beforeRow(opening)} SELECT ${columns(opening, opening.locks, opening.serverEpoch)}`
 }
 
 /** More locks than that are rare, and each number of them makes another text. */
@@ -120,29 +112,33 @@ export const KEPT_COLUMNS = ['held', 'pid']
 
 /** The quick way in as statements that the server process can keep; undefined where more is asked for than locks. */
 export function beginKept(opening: Opening): Statement[] | undefined {
-  const { isolation, method, locks, shadows, serverEpoch: incarnation } = opening
-  const plain = method.name === 'advisory' && shadows.length === 0 && incarnation === undefined
-  if (!plain || locks.length > PARAMETERS_AT_MOST) return undefined
+  const { isolation, method, locks, parts, serverEpoch: incarnation } = opening
+  const { byParameter } = method
+  if (byParameter === undefined || incarnation !== undefined || locks.length > PARAMETERS_AT_MOST) return undefined
+  if (parts.some(addsToOpening)) return undefined
   let beginning = beginnings.get(isolation)
   if (beginning === undefined)
     beginnings.set(isolation, (beginning = { text: begin(isolation), values: [], recurs: true }))
   const values = locks.map(({ id }) => id)
-  return [beginning, { text: keptTrying(opening), values, recurs: true }]
+  return [beginning, { text: keptTrying(opening, byParameter), values, recurs: true }]
+}
+
+function addsToOpening({ opening }: PlannedPart): boolean {
+  return opening !== undefined
 }
 
 /** Texts that are looked up for every transaction: the same ones, and not others like them, whose every character had to be compared. */
 const beginnings = new Map<Isolation, Statement>()
-const tryings = new Map<number, string>()
 
-function keptTrying(opening: Opening): string {
+function keptTrying(opening: Opening, { tryLocks, texts }: LocksByParameter): string {
   const { locks, withXid } = opening
   const shape = locks.reduce((sum, { shared }) => sum * 2 + (shared ? 1 : 0), (withXid ? 2 : 0) + 1)
   const named = shape * 8 + locks.length
-  let text = tryings.get(named)
+  let text = texts.get(named)
   if (text === undefined) {
     // As they come: what is kept is read as text, whatever it is.
-    text = `SELECT ${tryLocksByParameter(locks, withXid ? 'pg_current_xact_id()' : grantedBy(opening))}, pg_backend_pid()`
-    tryings.set(named, text)
+    text = `SELECT ${tryLocks(locks, withXid ? 'pg_current_xact_id()' : grantedBy(opening))}, pg_backend_pid()`
+    texts.set(named, text)
   }
   return text
 }
@@ -154,7 +150,7 @@ function keptTrying(opening: Opening): string {
 export function beginWaiting(opening: Opening, waitMs: number, inTransaction: boolean): string {
   const before = inTransaction ? `${ROLLBACK}; ` : ''
   return `${before}${begin(opening.isolation)} ${beforeWaiting(opening.checksConnections)}
-    ${opening.method.waitForLocks(opening.locks, waitMs, !inTransaction)} ${look(opening)}
+    ${opening.method.waitForLocks(opening.locks, waitMs, !inTransaction)} ${beforeRow(opening)}
     SELECT ${columns(opening, [], opening.serverEpoch)}, ${AFTER_WAITING}`
 }
 
@@ -171,40 +167,9 @@ export function handOver(opening: Opening, waitMs: number): string {
   const takeOver = locks.map((lock) => `, ${transactionLock(lock)}, ${sessionUnlock(lock)}`).join('')
   return `${begin('read committed')} ${life} ${beforeHandOver(opening.checksConnections)}
     ${opening.method.waitForLocks(locks, waitMs, opening.reportsWaiting)}
-    SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${opening.numbers ?? ''} COMMIT AND CHAIN;
-    SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${look(opening)}
+    SELECT ${locks.map((lock) => sessionLock(lock)).join(', ')}; ${beforeSnapshot(opening)} COMMIT AND CHAIN;
+    SET TRANSACTION ISOLATION LEVEL ${opening.isolation.toUpperCase()}; ${beforeRow(opening)}
     SELECT ${columns(opening, [], undefined)}${takeOver}`
-}
-
-/**
- * Between two transactions the session is idle, and so it is with a process that stands still: nobody would ever end it. What was set is
- * kept in a setting of our own.
- */
-const LIMIT_IDLENESS = [
-  `set_config('lockstep.idle_session_timeout', current_setting('idle_session_timeout'), false)`,
-  `set_config('idle_session_timeout', '5s', false)`,
-]
-const RESTORE_IDLENESS = `set_config('idle_session_timeout', current_setting('lockstep.idle_session_timeout'), false)`
-
-/** Has the session keep locks that its transaction holds, beside it. */
-export function retainLocks(locks: LockSet): Statement {
-  return ofEach(locks, sessionLock, LIMIT_IDLENESS)
-}
-
-/** Gives back what `retainLocks` took. */
-export function unretainLocks(locks: LockSet): Statement {
-  return ofEach(locks, sessionUnlock, [RESTORE_IDLENESS])
-}
-
-/** The ids as parameters: postgres.js has the server keep every text of a single statement, for as long as the session lasts. */
-function ofEach(locks: LockSet, say: typeof sessionLock, more: readonly string[]): Statement {
-  const calls = [...locks.map((lock, place) => say(lock, `$${place + 1}::bigint`)), ...more]
-  return { text: `SELECT ${calls.join(', ')}`, values: locks.map(({ id }) => String(id)), own: true }
-}
-
-/** The same as `unretainLocks`, as a message of its own. */
-export function releaseRetainedLocks(locks: LockSet): string {
-  return `SELECT ${[...locks.map((lock) => sessionUnlock(lock)), RESTORE_IDLENESS].join(', ')}`
 }
 
 /** Ends a hand-over that failed, wherever it did, and unlocks what it may have left on the session. */
@@ -216,18 +181,6 @@ export function cleanUpHandOver(locks: LockSet): string {
 export function serverEpochOf(results: readonly StatementResult[]): string | null | undefined {
   const found = results.find((result) => result.rows[0] !== undefined && 'incarnation' in result.rows[0])
   return found?.rows[0]?.['incarnation'] as string | null | undefined
-}
-
-/** Reads the last numbers of streams whose locks are held. */
-export function lastNumbers(schema: string, streams: readonly Stream[]): string {
-  const ids = streams.map(({ topic, key }) => `${schema}.outbox_stream(${quoteLiteral(topic)}, ${quoteLiteral(key)})`)
-  return `SELECT array_to_string(${schema}.outbox_last(ARRAY[${ids.join(', ')}]), ',') AS numbers;`
-}
-
-/** What `lastNumbers` found, in the order of the streams. */
-export function streamNumbersOf(results: readonly StatementResult[]): number[] {
-  const found = results.find((result) => result.rows[0] !== undefined && 'numbers' in result.rows[0])
-  return String(found?.rows[0]?.['numbers']).split(',').map(Number)
 }
 
 /** Whether a lock of a hand-over was not free at once: one of its waits says so. */

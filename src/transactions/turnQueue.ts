@@ -1,11 +1,23 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { type LockstepError, SavepointOpenError } from '../errors.ts'
-import type { Scope, TurnLimits } from './scope.ts'
+import type { Closing } from '../locks/index.ts'
 
 /** Without a limit of its own a transaction waits this long: its part may wait for what waits for it. */
 const DEFAULT_TURN_MS = 30_000
 /** A caller that does not wait for locks still has its statements wait for each other; so does one in a Lockstep that closes. */
 const SHORT_TURN_MS = 1000
+
+/** How long a statement waits for its turn. */
+export interface TurnLimits {
+  /** The transaction's own. */
+  readonly waitMs: number | false
+  readonly closing: Closing
+}
+
+/** A scope, in which another may be open. */
+interface QueuedScope {
+  readonly inner: { readonly label: string } | undefined
+}
 
 interface Waiter {
   start(): void
@@ -17,11 +29,11 @@ interface Waiter {
  * wait for it in turn, as where a batch of two callers' queries is sent by the tx of one of them.
  */
 export class TurnQueue {
-  readonly #scope: Scope
+  readonly #scope: QueuedScope
   readonly #limits: TurnLimits
   readonly #waiting = new Set<Waiter>()
 
-  constructor(scope: Scope, limits: TurnLimits) {
+  constructor(scope: QueuedScope, limits: TurnLimits) {
     this.#scope = scope
     this.#limits = limits
   }
@@ -74,14 +86,14 @@ const ADVICE =
   'Inside tx.savepoint(fn), use the tx that fn is given; inside a transaction that was begun on a client, use that client. Otherwise await the end of the one before the other.'
 
 /** The error for a call of an outer tx from inside of what it would have to wait for. */
-export function calledFromInside(inner: Scope): SavepointOpenError {
+export function calledFromInside(inner: { readonly label: string }): SavepointOpenError {
   return new SavepointOpenError(`The outer tx was used inside ${inner.label}. It would wait for its own end.`, {
     advice: ADVICE,
     waitedMs: 0,
   })
 }
 
-function tookTooLong({ inner }: Scope, elapsedMs: number): SavepointOpenError {
+function tookTooLong({ inner }: QueuedScope, elapsedMs: number): SavepointOpenError {
   const waitedMs = Math.round(elapsedMs)
   const what = inner?.label ?? 'a savepoint'
   return new SavepointOpenError(

@@ -43,18 +43,12 @@ export function watchWait(
   plan: TransactionPlan,
   budget: WaitBudget,
 ): (() => void) | undefined {
-  const { trigger, slowWaitMs } = context
-  const minds = trigger !== undefined && trigger.waitMs !== Infinity
-  if (!lockSlow.hasSubscribers && !minds) return undefined
-  const slow = lockSlow.hasSubscribers
-    ? setAlarm(slowWaitMs, () => void reportSlowWait(context, plan, budget))
-    : undefined
-  const keys = plan.locks.map((lock) => lock.key)
-  const long = minds ? setAlarm(trigger.waitMs, () => trigger.sawLongWait(keys)) : undefined
-  return () => {
-    if (slow !== undefined) alarms.delete(slow)
-    if (long !== undefined) alarms.delete(long)
-  }
+  if (!lockSlow.hasSubscribers && plan.parts.length === 0) return undefined
+  const set = plan.parts.flatMap(({ longWait }) =>
+    longWait ? setAlarm(longWait.afterMs, () => longWait.report()) : [],
+  )
+  if (lockSlow.hasSubscribers) set.push(setAlarm(context.slowWaitMs, () => void reportSlowWait(context, plan, budget)))
+  return () => set.forEach((alarm) => alarms.delete(alarm))
 }
 
 async function reportSlowWait(context: LockstepContext, plan: TransactionPlan, budget: WaitBudget): Promise<void> {

@@ -1,5 +1,6 @@
 import type { Check } from './check.ts'
 import { root } from './repository.ts'
+import { coreNamesNoPart } from './tidy/coreNamesNoPart.ts'
 import { checkedOptions } from './tidy/checkedOptions.ts'
 import { documentLinks } from './tidy/documentLinks.ts'
 import { drawnGraph } from './tidy/drawnGraph.ts'
@@ -22,6 +23,7 @@ const rules: readonly Rule[] = [
   importCycles,
   drawnGraph,
   moduleEssay,
+  coreNamesNoPart,
   sqlInOwnFiles,
   noConsoleOutput,
   checkedOptions,

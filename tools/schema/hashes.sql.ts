@@ -1,7 +1,7 @@
 /**
  * The hash from which lock ids and streams follow, and what is taken from it. The expressions stand here once: the functions of this file
  * have them, and those that are called for every event have them inlined (a call of a function in SQL is planned again in each
- * statement). src/locks/lockId.ts and src/transactions/streamLocks.ts have the same in TypeScript; a test compares them.
+ * statement). src/locks/lockId.ts and src/outbox/streamLocks.ts have the same in TypeScript; a test compares them.
  */
 
 /**

@@ -1,23 +1,18 @@
 import { cyclesOf, type Edge, fileEdges, moduleEdges } from '../../graph/importGraph.ts'
-import { type Finding, type Rule, moduleOf } from './tree.ts'
-
-// Files of these modules can name each other's types in a circle. The compiler erases such imports, so they have no effect at run
-// time, but they join the files into one unit of change. Do not add to this list.
-const modulesWithTypeCycles = new Set(['transactions'])
+import type { Finding, Rule } from './tree.ts'
 
 /**
- * No cycle between modules of src/, none between files. Between modules an `import type` counts like any other import. Between the
- * files of one module it counts, too, except in the modules above.
+ * No cycle between modules of src/, none between files. An `import type` counts like any other import: the compiler erases it, but it
+ * joins the files into one unit of change.
  */
 export const importCycles: Rule = {
   name: 'import-cycles',
   find(tree) {
     const files = fileEdges(tree)
-    const counted = files.filter(({ from, typeOnly }) => !typeOnly || !modulesWithTypeCycles.has(moduleOf(from) ?? ''))
     const modules = moduleEdges(files)
     return [
       ...cyclesOf(modules).map((cycle) => findingOf('modules', cycle, modules)),
-      ...cyclesOf(counted).map((cycle) => findingOf('files', cycle, counted)),
+      ...cyclesOf(files).map((cycle) => findingOf('files', cycle, files)),
     ]
   },
 }

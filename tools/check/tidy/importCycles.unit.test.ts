@@ -33,14 +33,6 @@ test('reports a cycle of files that is made of types', () => {
   expect(messages(texts)).toEqual(['a cycle of files: src/locks/a.ts → src/locks/b.ts → src/locks/a.ts'])
 })
 
-test('accepts a cycle of types only in the modules that are listed', () => {
-  const texts = {
-    'src/transactions/a.ts': `import type { B } from './b.ts'\n`,
-    'src/transactions/b.ts': `import { a } from './a.ts'\n`,
-  }
-  expect(messages(texts)).toEqual([])
-})
-
 test('reports a cycle of modules that is no cycle of files, types included', () => {
   const texts = {
     'src/locks/a.ts': `import type { B } from '../rows/b.ts'\n`,

@@ -2,12 +2,12 @@ import { posix } from 'node:path'
 import { type Finding, isTest, type Rule, moduleOf, type Tree } from './tree.ts'
 import { type Import, importsOf } from './scan.ts'
 
-// postgres ← locks ← transactions ← rows | leases ← once | combine | outbox | inbox | http ← sinks
+// postgres ← locks | events ← transactions ← rows | leases | rollout ← once | combine | outbox | inbox | http ← sinks
 const layers: readonly (readonly string[])[] = [
   ['postgres'],
-  ['locks'],
+  ['locks', 'events'],
   ['transactions'],
-  ['rows', 'leases'],
+  ['rows', 'leases', 'rollout'],
   ['once', 'combine', 'outbox', 'inbox', 'http'],
   ['sinks'],
 ]

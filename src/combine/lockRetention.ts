@@ -13,10 +13,8 @@ import {
   type VirtualSession,
   withConnection,
 } from '../postgres/index.ts'
-import { checkout } from './connections.ts'
-import type { LockstepContext } from './lockstepContext.ts'
-import type { TransactionPlan } from './options.ts'
-import { releaseRetainedLocks, retainLocks, unretainLocks } from './transactions.sql.ts'
+import { checkout, type ConnectionSource, type LockstepContext, type TransactionPlan } from '../transactions/index.ts'
+import { releaseRetainedLocks, retainLocks, unretainLocks } from './lockRetention.sql.ts'
 
 /** How long others wait at most because somebody stays: a few commits' time. */
 const RETENTION_MS = 25
@@ -33,7 +31,7 @@ const MAX_LOOK_MS = 2000
  * that ends, however it does, has nothing left. A connection of which it is not certain whether its session has them is destroyed, and the
  * session ended from elsewhere where the server does not notice. Only on direct connections: behind a pooler a session is anybody's.
  */
-export class LockRetention {
+export class LockRetention implements ConnectionSource {
   readonly #context: LockstepContext
   #kept: RetainingConnection | undefined
 
@@ -164,7 +162,7 @@ class RetainingConnection implements Connection {
   /** Where others were in the way just now, and where a connection that is kept is missed by nobody. */
   #wants(): boolean {
     const { contention, driver, method } = this.#context
-    const direct = this.#inner.memory?.pooled === false && method.name === 'advisory'
+    const direct = this.#inner.memory?.pooled === false && method.heldBySession
     return direct && contention.expects(this.#locks) && (driver.hasIdle() || driver.hasCapacity())
   }
 

@@ -1,3 +1,4 @@
+import type { StatementResult } from '../postgres/index.ts'
 import { blockingIds, markOf, type Shadow } from './shadow.ts'
 
 /** The rules of the rollout in the database, and the shadows of keys that are only observed. */
@@ -30,6 +31,14 @@ export function findOtherHolders(shadows: readonly Shadow[]): string {
   return `SAVEPOINT lockstep_shadow; SELECT concat_ws(',', ${taken.join(', ')}) AS shadows,
       extract(epoch FROM statement_timestamp())::text AS began;
     ROLLBACK TO SAVEPOINT lockstep_shadow; RELEASE SAVEPOINT lockstep_shadow;`
+}
+
+/** Which observed keys were not free, by their place; and when the transaction began, by the server's clock. */
+export function otherHoldersIn(results: readonly StatementResult[]): { places: number[]; began: number } {
+  const found = results.find((result) => result.rows[0] !== undefined && 'shadows' in result.rows[0])
+  const row = found?.rows[0] as { shadows: string; began: string } | undefined
+  if (row === undefined || row.shadows === '') return { places: [], began: 0 }
+  return { places: row.shadows.split(',').map(Number), began: Number(row.began) }
 }
 
 /** An expression that marks the observed keys until the transaction ends. */

@@ -1,5 +1,5 @@
 import { type Key, keyDigest, lockId, lockIdOf, type LockRequest, type LockSet } from '../locks/index.ts'
-import type { Stream } from './enqueuer.ts'
+import type { Stream } from '../events/index.ts'
 
 /** Streams are in 1,024 buckets, and these in 64 groups of 16. */
 const BUCKETS = 1024

@@ -1,7 +1,7 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
+import type { Key } from '../locks/index.ts'
 import { rolloutSwitchedBack } from '../observe/index.ts'
-import type { Key } from './key.ts'
 import { operationPrefix, type RolloutSource } from './rollout.ts'
 
 /** When Lockstep switches a prefix back to `observe`. */

@@ -1,8 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { InvalidOptionError } from '../errors.ts'
-import type { Key } from './key.ts'
-import { lockId } from './lockId.ts'
+import { type Key, lockId } from '../locks/index.ts'
 import { checkMode, decide, longestRule, type Rollout, rolloutInProcess } from './rollout.ts'
 
 const request = (key: string): { id: bigint; key: Key; shared: boolean } => {

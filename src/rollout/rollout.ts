@@ -1,7 +1,6 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { InvalidOptionError } from '../errors.ts'
-import type { Key } from './key.ts'
-import type { LockRequest } from './lockSet.ts'
+import type { Key, LockRequest } from '../locks/index.ts'
 
 /**
  * What is done about a key: `on`: it is locked. `off`: it is not. `observe`: it is not, but what would have waited is counted.

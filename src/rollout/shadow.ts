@@ -1,6 +1,4 @@
-import type { Key } from './key.ts'
-import { lockId } from './lockId.ts'
-import type { LockRequest } from './lockSet.ts'
+import { type Key, lockId, type LockRequest } from '../locks/index.ts'
 
 /**
  * The stand-in for a key that is only observed. Whoever would hold the key exclusively marks the one id, whoever would share it

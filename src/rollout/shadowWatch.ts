@@ -1,6 +1,6 @@
+import type { Closing } from '../locks/index.ts'
 import { lockWouldWait } from '../observe/index.ts'
 import { type Driver, type SilenceWatch, withConnection } from '../postgres/index.ts'
-import type { Closing } from './closing.ts'
 import { shadowHolders } from './rollout.sql.ts'
 import { blockingIds, type Shadow } from './shadow.ts'
 

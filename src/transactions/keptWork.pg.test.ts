@@ -1,0 +1,96 @@
+import { describe, expect, test } from 'vitest'
+import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
+import { DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
+import { key, type Transaction } from '../index.ts'
+import type { Statement } from '../postgres/index.ts'
+import { type KeptWork, OpenTransaction } from './index.ts'
+
+/** What a part keeps for COMMIT, with a part that writes notes. */
+
+const database = await testDatabase()
+leakGuard(database)
+const bench = workbench(database)
+const LOCK = { lock: key`Order:1` }
+
+class Notes implements KeptWork {
+  readonly texts: string[] = []
+  commits = 0
+
+  statements(): readonly Statement[] {
+    return this.texts.map((text) => ({ text: 'INSERT INTO notes VALUES ($1)', values: [text] }))
+  }
+
+  append(inner: Notes): void {
+    this.texts.push(...inner.texts)
+  }
+
+  committed(): void {
+    this.commits++
+  }
+}
+
+async function keep(tx: Transaction, text: string): Promise<Notes> {
+  if (!(tx instanceof OpenTransaction)) throw new Error('no transaction of the library')
+  const open: OpenTransaction = tx
+  let notes = new Notes()
+  await open.keep(() => (notes = open.workOf(Notes, () => notes)).texts.push(text))
+  return notes
+}
+
+describe.each(DRIVERS)('work that a part keeps for COMMIT, %s', (driver) => {
+  test('is sent with COMMIT, after the statements of the caller, and called back once', async () => {
+    const { lockstep } = bench.open(driver)
+    const notes = await lockstep.transaction(LOCK, async (tx) => {
+      await keep(tx, 'one')
+      await tx.queryAtCommit('DELETE FROM notes')
+      const kept = await keep(tx, 'two')
+      expect(await bench.notes()).toEqual([])
+      return kept
+    })
+    expect(await bench.notes()).toEqual(['one', 'two'])
+    expect(notes.commits).toBe(1)
+  })
+
+  test('of a savepoint goes with it: appended where it is released, dropped where it is rolled back', async () => {
+    const { lockstep } = bench.open(driver)
+    const [outer, adopted] = await lockstep.transaction(LOCK, async (tx) => {
+      const first = await tx.savepoint((inner) => keep(inner, 'first'))
+      await failureOf(
+        tx.savepoint(async (inner) => {
+          await keep(inner, 'undone')
+          throw new Error('no')
+        }),
+      )
+      await tx.savepoint((inner) => keep(inner, 'second'))
+      return [await keep(tx, 'third'), first]
+    })
+    expect(outer).toBe(adopted)
+    expect(outer.texts).toEqual(['first', 'second', 'third'])
+    expect(await bench.notes()).toEqual(['first', 'second', 'third'])
+    expect(outer.commits).toBe(1)
+  })
+
+  test('that fails rolls the transaction back, and is not called back', async () => {
+    const { lockstep } = bench.open(driver)
+    let notes = new Notes()
+    const failing = lockstep.transaction(LOCK, async (tx) => {
+      await keep(tx, 'same')
+      notes = await keep(tx, 'same')
+    })
+    expect(await failureOf(failing)).toMatchObject({ code: '23505' })
+    expect(await bench.notes()).toEqual([])
+    expect(notes.commits).toBe(0)
+  })
+
+  test('is not sent where the function throws', async () => {
+    const { lockstep } = bench.open(driver)
+    let notes = new Notes()
+    const failing = lockstep.transaction(LOCK, async (tx) => {
+      notes = await keep(tx, 'never')
+      throw new Error('no')
+    })
+    await expect(failing).rejects.toThrow('no')
+    expect(await bench.notes()).toEqual([])
+    expect(notes.commits).toBe(0)
+  })
+})

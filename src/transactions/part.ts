@@ -1,0 +1,44 @@
+import type { Closing, LockMethod, WaitBudget } from '../locks/index.ts'
+import type { Driver, SilenceWatch } from '../postgres/index.ts'
+import type { TransactionPlan } from './options.ts'
+import type { Planner } from './plannedPart.ts'
+
+/** An optional feature of transactions, in a folder of its own. One line in src/parts.ts registers it. */
+export interface Part<Installed extends PartHooks = PartHooks, Options = unknown> {
+  /** Methods of `tx`. They are functions that use `this`, an `OpenTransaction`. */
+  readonly methods?: object
+  /** Called once for each Lockstep, with the options of its constructor. */
+  install?(setup: PartSetup, options: Options): Installed
+}
+
+/** What a Lockstep has when it installs its parts. */
+export interface PartSetup {
+  readonly driver: Driver
+  readonly schema: string
+  readonly quotedSchema: string
+  readonly method: LockMethod
+  readonly silence: SilenceWatch
+  readonly closing: Closing
+}
+
+/** What a part does in a Lockstep. One without a hook costs a transaction nothing. */
+export interface PartHooks {
+  readonly planner?: Planner | undefined
+  /** Runs all attempts of a call by calling `run`, with the same plan or another. */
+  readonly around?: Around | undefined
+}
+
+export type Around = <T>(
+  plan: TransactionPlan,
+  budget: WaitBudget,
+  run: (plan: TransactionPlan) => Promise<T>,
+) => Promise<T>
+
+/** The parts of one Lockstep. */
+export interface InstalledParts {
+  readonly planners: readonly Planner[]
+  /** Of all parts that have one, the first outermost. Undefined where none has. */
+  readonly around: Around | undefined
+  /** What `install` of this part returned. */
+  of<Installed extends PartHooks>(part: Part<Installed, never>): Installed
+}
