@@ -1,15 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import { leakGuard, testDatabase } from '../../tools/server/testDatabase.ts'
-import { DRIVERS, failureOf, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { key, type Transaction } from '../index.ts'
 import type { Statement } from '../postgres/index.ts'
 import { type KeptWork, OpenTransaction } from './index.ts'
 
 /** What a part keeps for COMMIT, with a part that writes notes. */
 
-const database = await testDatabase()
-leakGuard(database)
-const bench = workbench(database)
+const bench = await testBench()
 const LOCK = { lock: key`Order:1` }
 
 class Notes implements KeptWork {
