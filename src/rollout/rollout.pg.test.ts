@@ -16,7 +16,7 @@ function heard(): EventMessage<'lock.wouldWait'>[] {
 }
 
 describe.each(DRIVERS)('rollout, %s', (driver) => {
-  test('off: no lock is taken, in any isolation', async () => {
+  test('takes no lock with off, in any isolation', async () => {
     const { lockstep } = bench.open(driver, { rollout: 'off' })
     const letGo = await holding(bench.open(driver).lockstep, TRANSFER)
     await lockstep.transaction({ lock: TRANSFER, waitMs: 0 }, nothing)
@@ -26,7 +26,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
   })
 
   test.each(['read committed', 'serializable'] as const)(
-    'observe, %s: nobody is held up, and who would have waited is told with the time',
+    'blocks no caller with observe, and reports the wait that would have been, %s',
     async (isolation) => {
       const events = heard()
       const observing = bench.open(driver, { rollout: 'observe' }).lockstep
@@ -41,7 +41,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     },
   )
 
-  test('observe: those who share do not wait for each other, but for the exclusive one, and it for them', async () => {
+  test('reports waits between shared and exclusive callers only, with observe', async () => {
     const events = heard()
     const one = bench.open(driver, { rollout: 'observe' }).lockstep
     const other = bench.open(driver, { rollout: 'observe' }).lockstep
@@ -51,7 +51,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     await expect.poll(() => events.map((event) => event.key).toSorted()).toEqual(['Read:1', 'Write:1'])
   })
 
-  test('a mode for each prefix: some keys of one call are locked, others are not', async () => {
+  test('locks by the mode of each prefix', async () => {
     const rollout = { '': 'off', 'Transfer:': 'on', 'Order:': 'observe' } as const
     const events = heard()
     const one = bench.open(driver, { rollout }).lockstep
@@ -63,7 +63,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     await expect.poll(() => events.map((event) => event.key)).toEqual(['Order:1'])
   })
 
-  test('nesting goes by what was declared, not by what is locked', async () => {
+  test('nests by what was declared, not by what is locked', async () => {
     const { lockstep } = bench.open(driver, { rollout: 'off' })
     await lockstep.transaction({ lock: TRANSFER }, async (tx) => {
       await tx.transaction({ lock: TRANSFER }, nothing)
@@ -72,7 +72,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     })
   })
 
-  test('rules in the database are followed within seconds, and by all', async () => {
+  test('follows rules in the database, in every process', async () => {
     const one = bench.open(driver, { rollout: 'database' }).lockstep
     const other = bench.open(driver, { rollout: 'database' }).lockstep
     const isLocked = async (): Promise<boolean> => {
@@ -95,7 +95,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     expect(await other.rollout.list()).toEqual([])
   })
 
-  test('a wait that lasts too long switches its prefix back, in every process, and says why', async () => {
+  test('switches a prefix back after a long wait, in every process', async () => {
     const warnings: Error[] = []
     const onWarning = (warning: Error): void => void warnings.push(warning)
     process.on('warning', onWarning)
@@ -124,7 +124,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     await one.rollout.unset('Transfer:')
   })
 
-  test('too many failures switch a prefix back, without a database rule in this process alone', async () => {
+  test('switches a prefix back after too many failures', async () => {
     const events: EventMessage<'rollout.switchedBack'>[] = []
     bench.cleanUp(on('rollout.switchedBack', (event) => events.push(event)))
     const tried = bench.open(driver, { rollout: 'on', switchBack: { failurePercent: 5 } }).lockstep
@@ -139,7 +139,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     await letGo()
   })
 
-  test('errors of the function itself are no failures of the lock', async () => {
+  test('does not count errors of the function as failures', async () => {
     const events: unknown[] = []
     bench.cleanUp(on('rollout.switchedBack', (event) => events.push(event)))
     const { lockstep } = bench.open(driver, { rollout: 'on', switchBack: { failurePercent: 5, waitMs: 10_000 } })
@@ -149,7 +149,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     expect(events).toEqual([])
   })
 
-  test('bad settings are refused', () => {
+  test('rejects invalid settings', () => {
     expect(() => bench.open(driver, { rollout: 'sometimes' as 'on' })).toThrow(InvalidOptionError)
     expect(() => bench.open(driver, { switchBack: { waitMs: 1 } })).toThrow(InvalidOptionError)
     expect(() => bench.open(driver, { rollout: 'on', switchBack: { waitMs: -1 } })).toThrow(InvalidOptionError)
@@ -161,7 +161,7 @@ describe.each(DRIVERS)('rollout, %s', (driver) => {
     ['a prefix that is no text', 7, 'on'],
     ['half a percent', 'Transfer:', { percent: 0.5 }],
     ['a mode that is none', 'Transfer:', 'maybe'],
-  ])('a rule with %s is refused', async (_, prefix, mode) => {
+  ])('rejects a rule with %s', async (_, prefix, mode) => {
     const { lockstep } = bench.open(driver)
     expect(await failureOf(lockstep.rollout.set(prefix as string, mode as 'on'))).toBeInstanceOf(InvalidOptionError)
   })
