@@ -77,7 +77,7 @@ function next_fence() returns bigint language sql volatile
 function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body cf17b20f1bc1e3131986c18bd230e9f4
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 5a119144f10ccbe9d74ebb27822dd3b4
+  body 5d505e6a0713721533e2073b3d0d7103
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body d285f3c325c983cb819239753748e5d3
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe

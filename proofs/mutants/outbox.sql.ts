@@ -19,8 +19,8 @@ export const outbox: readonly Mutant[] = [
     why: "A single event is numbered without its stream's lock: at the border of two segments, two events get the same number.",
     file: 'tools/schema/outboxAppend.sql.ts',
     find: `
-     OR pg_advisory_xact_lock(\${streamLockOf('digest')}) IS NULL THEN`,
-    replace: ' THEN',
+       OR pg_advisory_xact_lock(\${streamLockOf('digest')}) IS NULL\``,
+    replace: '`',
     caughtBy: {
       by: 'test',
       file: 'src/outbox/streamLock.pg.test.ts',

@@ -21,7 +21,7 @@ DECLARE
   mine uuid := encode(substr(digest, 1, 16), 'hex')::uuid;
   my_bucket smallint := (get_byte(digest, 14) & 3) << 8 | get_byte(digest, 15);
   my_id bigint;
-  my_seq bigint := known;
+  my_seq bigint := known + 1;
   last_xid xid8;
   streams integer;
 BEGIN
@@ -41,106 +41,104 @@ BEGIN
     IF headers IS NOT NULL THEN PERFORM :"schema".outbox_check_headers(topic, key, headers); END IF;
     PERFORM :"schema".outbox_refuse_payload(topic, key, octet_length(payload::text), octet_length(bytes), octet_length(headers::text));
   END IF;
-  IF known IS NULL AND outbox_append.id IS NULL THEN
-    streams := COALESCE(NULLIF(current_setting('lockstep.outbox_streams', true), ''), '0')::integer;
-  END IF;
-  IF streams >= 100 THEN
-    PERFORM pg_advisory_xact_lock(('x' || encode(substr(sha256(
-    :b'schema' || decode('006f7574626f782d67726f757000', 'hex')
-  ), 1, 8), 'hex'))::bit(64)::bigint # (my_bucket >> 4)::bigint);
-  -- Takes the group's lock, then the stream's: neither is ever null.
-  ELSIF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
+  IF outbox_append.id IS NOT NULL THEN
+    IF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
     :b'schema' || decode('006f7574626f782d67726f757000', 'hex')
   ), 1, 8), 'hex'))::bit(64)::bigint # (my_bucket >> 4)::bigint) IS NULL
-     OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN
-    RETURN NULL;
+       OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN RETURN NULL; END IF;
+  ELSE
+    streams := COALESCE(NULLIF(current_setting('lockstep.outbox_streams', true), ''), '0')::integer;
+    IF streams >= 100 THEN
+      PERFORM pg_advisory_xact_lock(('x' || encode(substr(sha256(
+    :b'schema' || decode('006f7574626f782d67726f757000', 'hex')
+  ), 1, 8), 'hex'))::bit(64)::bigint # (my_bucket >> 4)::bigint);
+    ELSIF pg_advisory_xact_lock_shared(('x' || encode(substr(sha256(
+    :b'schema' || decode('006f7574626f782d67726f757000', 'hex')
+  ), 1, 8), 'hex'))::bit(64)::bigint # (my_bucket >> 4)::bigint) IS NULL
+       OR pg_advisory_xact_lock(('x' || encode(substr(digest, 1, 8), 'hex'))::bit(64)::bigint) IS NULL THEN
+      RETURN NULL;
+    END IF;
   END IF;
   -- Null as long as the first slot has never been left.
   CASE COALESCE(pg_sequence_last_value(:'schema.outbox_slot'::regclass), 0)
   WHEN 0 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_0 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
-      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
+      SELECT l.seq + 1, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_0 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1] + 1; END IF;
     END IF;
-    my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_0 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (0, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 1 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_1 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
-      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
+      SELECT l.seq + 1, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_1 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1] + 1; END IF;
     END IF;
-    my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_1 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (1, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 2 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_2 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
-      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
+      SELECT l.seq + 1, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_2 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1] + 1; END IF;
     END IF;
-    my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_2 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (2, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 3 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_3 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
-      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
+      SELECT l.seq + 1, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_3 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1] + 1; END IF;
     END IF;
-    my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_3 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (3, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 4 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_4 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
-      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
+      SELECT l.seq + 1, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_4 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1] + 1; END IF;
     END IF;
-    my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_4 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (4, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 5 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_5 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
-      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
+      SELECT l.seq + 1, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_5 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1] + 1; END IF;
     END IF;
-    my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_5 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (5, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 6 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_6 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
-      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
+      SELECT l.seq + 1, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_6 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1] + 1; END IF;
     END IF;
-    my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_6 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (6, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   WHEN 7 THEN
     IF my_seq IS NULL THEN
-      SELECT l.seq, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_7 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
-      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1]; END IF;
+      SELECT l.seq + 1, l.xid INTO my_seq, last_xid FROM :"schema".outbox_events_7 l WHERE l.stream = mine ORDER BY l.seq DESC LIMIT 1;
+      IF my_seq IS NULL THEN my_seq := (:"schema".outbox_last(ARRAY[mine]))[1] + 1; END IF;
     END IF;
-    my_seq := my_seq + 1;
     my_id := nextval(:'schema.outbox_ids'::regclass);
     INSERT INTO :"schema".outbox_events_7 (slot, id, xid, bucket, bucket_group, stream, seq, uuid, enqueued_at, topic, key, payload, bytes, headers)
     VALUES (7, my_id, me, my_bucket, my_bucket >> 4, mine, my_seq, COALESCE(outbox_append.id, gen_random_uuid()), clock_timestamp(),
             topic, key, payload, bytes, headers);
   END CASE;
-  IF my_id % 1000 = 0 THEN PERFORM :"schema".outbox_tick(my_id); END IF;
-  IF streams < 100 AND last_xid IS DISTINCT FROM me THEN
-    PERFORM set_config('lockstep.outbox_streams', (streams + 1)::text, true);
+  IF streams IS NOT NULL OR my_id % 1000 = 0 THEN
+    IF my_id % 1000 = 0 THEN PERFORM :"schema".outbox_tick(my_id); END IF;
+    IF streams < 100 AND last_xid IS DISTINCT FROM me THEN
+      PERFORM set_config('lockstep.outbox_streams', (streams + 1)::text, true);
+    END IF;
   END IF;
   RETURN my_seq;
 END
