@@ -135,7 +135,7 @@ export class Outbox<Events extends object = EventMap> {
    */
   async enqueue(client: object, event: EventOf<Events>): Promise<{ readonly seq: number }> {
     const prepared = this.#enqueuing.prepare(event)
-    const connection = wrapCallersClient(this.#context, client, 'outbox.enqueue()')
+    const connection = wrapCallersClient(this.#context, client, 'outbox.enqueue()', 'tx.enqueue()')
     try {
       const statements = this.#enqueuing.append(prepared)
       const written = await writeInCallersTransaction(connection, statements, 'outbox.enqueue()')

@@ -13,12 +13,14 @@ import { onlyInTransaction } from './transactions.sql.ts'
 
 /**
  * A client that the caller passes, on which it has opened a transaction. What is sent outside of one is committed by itself: locks
- * are released at once, and an event is there whatever becomes of the rest. So whatever is sent first fails there.
+ * are released at once, and what is written stays, also when the rest fails. So whatever is sent first fails there. `ofTx`: what does the
+ * same on the tx of a Lockstep, for callers that pass one.
  */
 export function wrapCallersClient(
   { driver }: Pick<LockstepContext, 'driver'>,
   client: unknown,
   where: string,
+  ofTx: string,
 ): Connection {
   if (isPool(client)) {
     throw new JoinRefusedError(`${where} was given a pool, which has no transaction.`, {
@@ -27,7 +29,7 @@ export function wrapCallersClient(
   }
   if (canSend(client, driver.name === 'pg' ? ['query', 'on'] : ['unsafe'])) return driver.wrap(client)
   throw new DriverUnsupportedError(`${where} was given no client.`, {
-    advice: 'Pass the client on which you sent BEGIN. With the tx of a Lockstep, call its own methods instead.',
+    advice: `Pass the client on which you sent BEGIN. With the tx of a Lockstep, call ${ofTx} instead.`,
   })
 }
 

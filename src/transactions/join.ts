@@ -41,7 +41,7 @@ export async function joinTransaction(
     await refuseIneffectiveLocks(context, plan)
   const budget = new WaitBudget(plan.waitMs, undefined, context.closing)
   const checksConnections = context.readiness?.checksConnections ?? false
-  const connection = wrapCallersClient(context, client, 'join()')
+  const connection = wrapCallersClient(context, client, 'join()', 'tx.query() or tx.transaction()')
   /** Sends one message. The client is the caller's: one that does not answer is left alone, and nothing more is sent through it. */
   const send = async (text: string, withinMs: number): Promise<StatementResult[]> => {
     const answer = connection.script(text)
