@@ -155,6 +155,7 @@ export class OpenTransaction extends Scope implements CoreTransaction {
   /** What a part of the call has read while the transaction was opened. Undefined where the call has no such part, and in `join`. */
   answerOf<Answer>(kind: abstract new (...given: never[]) => PlannedPart<Answer>): Answer | undefined {
     const { plan, answers } = this.#setting
+    if (answers.length === 0) return undefined
     return answers[plan.parts.findIndex((part) => part instanceof kind)] as Answer | undefined
   }
 
@@ -175,6 +176,8 @@ export class OpenTransaction extends Scope implements CoreTransaction {
   /** What is to be sent together with COMMIT: the caller's statements, then those of the parts. */
   closing(): readonly Statement[] {
     if (this.#work === undefined) return this.#closing
+    // Mostly there is one of them.
+    if (this.#closing.length === 0 && this.#work.length === 1) return (this.#work[0] as KeptWork).statements()
     return [...this.#closing, ...this.#work.flatMap((work) => work.statements())]
   }
 
