@@ -4,9 +4,11 @@ import { startPgBouncer } from '../../tools/server/pgbouncer.ts'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks } from '../checkers/leftovers.ts'
 import { ADVISORY_LOCKS } from '../checkers/leftovers.sql.ts'
-import { type DriverName, DRIVERS, type Lab, openLab } from './lab.ts'
-import { attack, type ReportProgress } from './attack.ts'
-import { cancelFor, CREATE, NOISE, READ, SUM, WRITE } from './cancel.sql.ts'
+import { cancelAtRandom } from '../faults/sessions.ts'
+import type { Random } from '../seed.ts'
+import { type DriverName, DRIVERS, type Lab } from './lab.ts'
+import { attackInLab, type ReportProgress } from './attack.ts'
+import { CREATE, NOISE, READ, SUM, WRITE } from './cancel.sql.ts'
 
 interface Size {
   readonly durationMs: number
@@ -44,13 +46,12 @@ interface Tally {
  * Whatever statement is struck, and wherever in a hand-over: no lock may stay on a server connection, and who was told that it is
  * done has been counted exactly once.
  */
-export const cancel = attack<Size>({
+export const cancel = attackInLab<Size>({
   name: 'cancel',
   about: 'statements cancelled at random behind a busy PgBouncer: no lock is left, and every success counts once',
   full: { durationMs: 20_000, atLeast: 50 },
   small: { durationMs: 2000, atLeast: 3 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
+  async run(lab, size, reportProgress, random) {
     const bouncer = await startPgBouncer({
       postgresPort: lab.server.port,
       poolMode: 'transaction',
@@ -63,7 +64,7 @@ export const cancel = attack<Size>({
       await lab.admin.query(CREATE)
       const url = bouncer.url('postgres')
       const results: ResultRow[] = []
-      const tallies = await strike({ lab, url, opened }, size, reportProgress)
+      const tallies = await strike({ lab, url, opened }, size, reportProgress, random)
       // The pools are still open: PgBouncer has closed no server connection on their account.
       const tookMs = await timeUntilNoLocks(lab.admin)
       const { rowCount: left } = await lab.admin.query(ADVISORY_LOCKS)
@@ -90,7 +91,6 @@ export const cancel = attack<Size>({
       }
     } finally {
       await Promise.all(opened.map((sql) => sql.end({ timeout: 1 })))
-      await lab.close()
       await bouncer.stop()
     }
   },
@@ -100,6 +100,7 @@ async function strike(
   { lab, url, opened }: Stage,
   size: Size,
   reportProgress: ReportProgress,
+  random: Random,
 ): Promise<Map<string, Tally>> {
   const tallies = new Map<string, Tally>()
   const tallyOf = (who: string): Tally => {
@@ -122,7 +123,8 @@ async function strike(
     // Asked before the first strike: that question has no transaction to count.
     await lockstep.transaction({}, () => Promise.resolve())
     const tally = tallyOf(driver)
-    for (let caller = 0; caller < CALLERS_PER_CLIENT; caller++) working.push(() => until(tally, () => addOne(lockstep)))
+    for (let caller = 0; caller < CALLERS_PER_CLIENT; caller++)
+      working.push(() => until(tally, () => addOne(lockstep, random)))
   }
   const noisy = lab.client('pg', url, { poolSize: NOISY })
   const noise = tallyOf('noise')
@@ -130,7 +132,7 @@ async function strike(
   const all = working.map((begin) => begin())
   for (let left = size.durationMs; left > 0; left -= TELL_EVERY_MS) {
     reportProgress(`cancel: ${left / 1000} s left`)
-    await lab.admin.query(cancelFor(Math.min(left, TELL_EVERY_MS)))
+    await cancelAtRandom(lab.admin, Math.min(left, TELL_EVERY_MS))
   }
   striking.goesOn = false
   await Promise.all(all)
@@ -146,8 +148,8 @@ function lockstepOn({ lab, url, opened }: Stage, driver: DriverName): Lockstep {
   return new Lockstep(sql)
 }
 
-async function addOne(lockstep: Lockstep): Promise<void> {
-  const id = 1 + Math.floor(Math.random() * KEYS)
+async function addOne(lockstep: Lockstep, random: Random): Promise<void> {
+  const id = random.whole(1, KEYS)
   await lockstep.transaction({ lock: key`Account:${id}`, isolation: 'serializable', waitMs: WAIT_MS }, async (tx) => {
     const { rows } = await tx.query<{ balance: number }>(READ, [id])
     await tx.query(WRITE, [id, (rows[0]?.balance ?? 0) + 1])

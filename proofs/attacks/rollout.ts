@@ -4,8 +4,8 @@ import { on } from 'pg-lockstep/observe'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { waitFor } from '../checkers/leftovers.ts'
 import { SOMEBODY_WAITS } from '../checkers/leftovers.sql.ts'
-import { type Client, type Lab, openLab } from './lab.ts'
-import { attack } from './attack.ts'
+import { type Client, type Lab } from './lab.ts'
+import { attackInLab } from './attack.ts'
 import { CREATE, DUPLICATES, FIND, OPEN } from './rollout.sql.ts'
 
 interface Size {
@@ -26,40 +26,35 @@ interface Counted {
  * nobody waits either, but what would have waited is counted. On: they wait, and no position is there twice. What observing
  * counted must be what locking counts.
  */
-export const rollout = attack<Size>({
+export const rollout = attackInLab<Size>({
   name: 'rollout',
   about: 'observe blocks nobody and counts what the lock would have made wait; off, observe and on side by side',
   full: { pairs: 100 },
   small: { pairs: 15 },
-  async run(size, reportProgress) {
-    const lab = await openLab()
-    try {
-      const results: ResultRow[] = []
-      const counted = new Map<RolloutMode, Counted>()
-      for (const mode of ['off', 'observe', 'on'] as const) {
-        reportProgress(`rollout: ${mode}`)
-        const row = await play(lab, mode, size.pairs)
-        counted.set(mode, row)
-        results.push({ mode, 'pairs that met': size.pairs, waits: row.waits, 'duplicate positions': row.duplicates })
-      }
-      const { waits: observed = -1, passed = -1, duplicates: twice = -1 } = counted.get('observe') ?? {}
-      const { waits: real = -1, duplicates = -1 } = counted.get('on') ?? {}
-      return {
-        results,
-        goals: [
-          goal('on: duplicate positions', duplicates, '=', 0),
-          goal('observe: the planted race shows, positions are there twice', twice, '>=', 1),
-          goal('observe: callers that were not held up', passed, '=', size.pairs),
-          goal(
-            'observe: would-be waits against real ones, off by percent',
-            (Math.abs(observed - real) / real) * 100,
-            '<=',
-            10,
-          ),
-        ],
-      }
-    } finally {
-      await lab.close()
+  async run(lab, size, reportProgress) {
+    const results: ResultRow[] = []
+    const counted = new Map<RolloutMode, Counted>()
+    for (const mode of ['off', 'observe', 'on'] as const) {
+      reportProgress(`rollout: ${mode}`)
+      const row = await play(lab, mode, size.pairs)
+      counted.set(mode, row)
+      results.push({ mode, 'pairs that met': size.pairs, waits: row.waits, 'duplicate positions': row.duplicates })
+    }
+    const { waits: observed = -1, passed = -1, duplicates: twice = -1 } = counted.get('observe') ?? {}
+    const { waits: real = -1, duplicates = -1 } = counted.get('on') ?? {}
+    return {
+      results,
+      goals: [
+        goal('on: duplicate positions', duplicates, '=', 0),
+        goal('observe: the planted race shows, positions are there twice', twice, '>=', 1),
+        goal('observe: callers that were not held up', passed, '=', size.pairs),
+        goal(
+          'observe: would-be waits against real ones, off by percent',
+          (Math.abs(observed - real) / real) * 100,
+          '<=',
+          10,
+        ),
+      ],
     }
   },
 })

@@ -47,7 +47,7 @@ export interface ScenarioForm {
   /** What the operation is about. */
   keyFor(random: Random): string
   /** Done when it returns, with what it was told; when it throws, it failed. */
-  operate(operation: Operation): Promise<number | string | undefined>
+  operate(operation: Operation): Promise<number | string | undefined | Pick<Parts, 'value' | 'note'>>
   /** What goes on beside the operations until `signal`: a dispatcher, a consumer. */
   beside?(signal: AbortSignal): Promise<void>
 }
@@ -66,6 +66,8 @@ export interface Scenario {
   /** Operations at a time in each worker. */
   readonly lanes: number
   readonly checkers: readonly Checker[]
+  /** The names of invariants that the naive form has to break, each of them; one of any where there are none. */
+  readonly naiveBreaks?: readonly string[]
   /** Its tables. */
   readonly tables: string
   /** What a round begins with. */
@@ -109,11 +111,15 @@ export function held(lease: Lease): () => boolean {
 }
 
 /** A transaction by hand on a pool: what those do who do without. */
-export async function byHand<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+export async function byHand<T>(
+  pool: pg.Pool,
+  work: (client: pg.PoolClient) => Promise<T>,
+  begin: string = BEGIN,
+): Promise<T> {
   const client = await pool.connect()
   let broken = false
   try {
-    await client.query(BEGIN)
+    await client.query(begin)
     const result = await work(client)
     await client.query(COMMIT)
     return result

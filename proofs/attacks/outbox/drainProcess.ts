@@ -9,7 +9,7 @@ import { machineMs } from '../../machineClock.ts'
 /** A batch as it reached the sink. */
 export interface DrainedBatch {
   readonly at: number
-  readonly events: readonly (readonly [key: string, seq: number, uuid: string, mark: string])[]
+  readonly events: readonly (readonly [key: string, seq: number, id: string, mark: string])[]
   /** The most memory that the process has had so far, above what it had before it began, in MB. */
   readonly grownMb: number
 }

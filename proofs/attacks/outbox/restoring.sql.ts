@@ -19,7 +19,7 @@ export const WAITING = `SELECT key, state FROM lockstep.outbox_parked WHERE disp
 
 /** What the cursors say that is not delivered, and what is put aside. */
 export const UNDELIVERED = `
-  SELECT d.name AS dispatcher, e.uuid::text AS uuid, p.seq IS NOT NULL AS waits
+  SELECT d.name AS dispatcher, e.uuid::text AS id, p.seq IS NOT NULL AS waits
     FROM lockstep.outbox_dispatchers d
     CROSS JOIN lockstep.outbox_events e
     LEFT JOIN LATERAL (SELECT * FROM lockstep.outbox_cursors o

@@ -3,7 +3,8 @@ import { type Delivery, Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import { dumpDatabase, restoreDatabase } from '../../../tools/server/dump.ts'
 import type { PostgresServer } from '../../../tools/server/postgres.ts'
-import type { Arrival } from '../../checkers/streamOrder.ts'
+import type { Arrival } from '../../checkers/arrivals.ts'
+import type { Random } from '../../seed.ts'
 import { RecordingSink, type Run, startRun } from './recording.ts'
 import { createDatabase, useUpXids } from './restoring.sql.ts'
 import { writeOnce, Writings } from './writers.ts'
@@ -74,7 +75,7 @@ export class FurtherWritings extends Writings {
   readonly #earlier: Writings
 
   constructor(earlier: Writings) {
-    super()
+    super(earlier.random)
     this.#earlier = earlier
     for (const mark of earlier.rolledBack) this.rolledBack.add(mark)
   }
@@ -100,8 +101,8 @@ export interface Dump {
 export type Sinks = Readonly<Record<DispatcherName, RecordingSink>>
 
 /** Sinks that take everything, but for what the answer says of the first one's. */
-export function newSinks(answer?: (key: string) => Delivery): Sinks {
-  return { default: new RecordingSink(answer), second: new RecordingSink() }
+export function newSinks(random: Random, answer?: (key: string) => Delivery): Sinks {
+  return { default: new RecordingSink(random, answer), second: new RecordingSink(random) }
 }
 
 /** Starts both dispatchers of a place. The answer stops them. */
@@ -140,22 +141,22 @@ export function writeOn({ lockstep }: LockstepDatabase, writings: Writings): Pro
  */
 export async function dumpUnderLoad(
   server: PostgresServer,
-  { name, quiet, events, file }: { name: string; quiet: boolean; events: number; file: string },
+  { name, quiet, events, file, random }: { name: string; quiet: boolean; events: number; file: string; random: Random },
 ): Promise<Dump> {
   const database = await makeDatabase(server, name)
   await database.lockstep.migrate()
-  const writings = new Writings()
+  const writings = new Writings(random)
   const writing = writeOn(database, writings)
   try {
     // A backlog first: what a window finds is more than a batch.
     await until(() => writings.committed.size >= events / 2)
-    const sinks = newSinks(answerOfOriginal)
+    const sinks = newSinks(random, answerOfOriginal)
     const stop = dispatch(database, sinks)
-    await until(() => sinks.default.arrivals.length >= events / 8)
+    await until(() => sinks.default.arrivals.count >= events / 8)
     await database.lockstep.outbox.pause({ topic: TOPIC, key: PAUSED }, { reason: 'the proof' })
-    await until(async () => sinks.default.arrivals.length >= events / 4 && (await allWait(database)))
+    await until(async () => sinks.default.arrivals.count >= events / 4 && (await allWait(database)))
     if (quiet) await stop()
-    const before = [sinks.default.arrivals.length, sinks.second.arrivals.length] as const
+    const before = [sinks.default.arrivals.count, sinks.second.arrivals.count] as const
     // A change of segments in the middle: the dump has tables of one moment and sequences of a later one.
     await Promise.all([
       dumpDatabase(database.url, file),
@@ -166,8 +167,8 @@ export async function dumpUnderLoad(
       file,
       writings,
       history: {
-        default: { arrivals: sinks.default.arrivals, before: before[0] },
-        second: { arrivals: sinks.second.arrivals, before: before[1] },
+        default: { arrivals: sinks.default.arrivals.all, before: before[0] },
+        second: { arrivals: sinks.second.arrivals.all, before: before[1] },
       },
     }
   } finally {

@@ -9,7 +9,7 @@ import postgres from 'postgres'
 /** A batch on its way to the parent. */
 export interface SentBatch {
   readonly batch: number
-  readonly events: readonly (readonly [key: string, seq: number, uuid: string, mark: string])[]
+  readonly events: readonly (readonly [key: string, seq: number, id: string, mark: string])[]
 }
 
 const [driver, url, ttl, shards] = process.argv.slice(2) as [string, string, string, string]

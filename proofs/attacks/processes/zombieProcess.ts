@@ -5,7 +5,7 @@
 import { type Key, type Lease, Lockstep, LockstepError } from 'pg-lockstep'
 import pg from 'pg'
 import postgres from 'postgres'
-import { WRITE_STATE } from '../leases.sql.ts'
+import { WRITE_STATE } from '../zombie.sql.ts'
 
 /** What it is to do. `inside`: it is stopped with its transaction open. `unguarded`: the planted bug. */
 export interface ZombieOrder {

@@ -71,7 +71,7 @@ export class Pair {
       const [batch] = [...victim.open]
       if (batch === undefined) {
         // It was through after all.
-        victim.process.signal('SIGCONT')
+        victim.process.continue()
         connection.release()
         continue
       }
@@ -82,7 +82,7 @@ export class Pair {
       await until('the other dispatcher is beyond the batch', () =>
         [...goals].every(([key, seq]) => (other.sentUpTo.get(key) ?? 0) >= seq),
       )
-      victim.process.signal('SIGCONT')
+      victim.process.continue()
       connection.release()
       await until('the batch is answered', () => victim.answered.has(number))
       return victim.answered.get(number) ?? []
@@ -97,7 +97,7 @@ export class Pair {
         victim.proxy.onClientData((chunk, connection) => {
           if (caught || !chunk.includes(this.#mark)) return 'forward'
           caught = true
-          victim.process.signal('SIGSTOP')
+          victim.process.stop()
           resolve({ victim, connection })
           return how === 'held' ? 'hold' : 'forward'
         })

@@ -1,6 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { Lockstep } from 'pg-lockstep'
+import type { Random } from '../../seed.ts'
+
+/** How much is written. */
+export interface TrickleLoad {
+  readonly keys: number
+  readonly each: number
+  readonly everyMs: number
+}
 
 /** Events that are written little by little, until it is over. */
 export class Trickle {
@@ -11,15 +19,11 @@ export class Trickle {
   #over = false
   #written = 0
 
-  constructor(
-    url: string,
-    topic: string,
-    options: { readonly keys: number; readonly each: number; readonly everyMs: number },
-  ) {
+  constructor(url: string, topic: string, load: TrickleLoad, random: Random) {
     this.#pool = new pg.Pool({ connectionString: url, max: 6 })
     this.lockstep = new Lockstep(this.#pool)
     this.#topic = topic
-    this.#writing = this.#write(options)
+    this.#writing = this.#write(load, random)
   }
 
   /** How many events there are. */
@@ -27,10 +31,10 @@ export class Trickle {
     return this.#written
   }
 
-  async #write({ keys, each, everyMs }: { keys: number; each: number; everyMs: number }): Promise<void> {
+  async #write({ keys, each, everyMs }: TrickleLoad, random: Random): Promise<void> {
     while (!this.#over) {
       const events = Array.from({ length: each }, () => {
-        const key = `portfolio ${Math.floor(Math.random() * keys)}`
+        const key = `portfolio ${random.below(keys)}`
         return { topic: this.#topic, key, payload: { at: Date.now() } }
       })
       await this.lockstep.transaction({}, (tx) => tx.enqueueMany(events))

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { noDeadlock } from './noDeadlock.ts'
+import { noDeadlock, noSerializationFailure } from './noServerError.ts'
 import { entry, historyOf, operation } from './plantedHistory.ts'
 
 test('other errors are no deadlock, nor is one that was told of and survived', () => {
@@ -30,4 +30,20 @@ test.each(['failed', 'unknown'] as const)('a deadlock that ended in %s is found'
 test('a deadlock that is the reason of another error is found', () => {
   const note = 'RETRIES_EXHAUSTED gave up after 5 tries (40P01 deadlock detected)'
   expect(noDeadlock.check(historyOf(operation('w1', 'a', 'K', [0, 1], 'failed', { note })))).toHaveLength(1)
+})
+
+test('a serialization failure is found, also one that was tried again; a deadlock is none', () => {
+  const history = historyOf(
+    operation('w1', 'a', 'K', [0, 1], 'unknown', { note: '40001 could not serialize access' }),
+    entry(2, 'w2', '', 'failed', 'K', { note: '40001, tried again' }),
+    operation('w3', 'c', 'K', [0, 1], 'failed', { note: '40P01 deadlock detected' }),
+  )
+  expect(noSerializationFailure.check(history)).toMatchObject([
+    {
+      invariant: 'no serialization failure',
+      ops: ['a'],
+      text: expect.stringMatching(/^w1 \(a\) was ended by the server at K/),
+    },
+    { ops: [], text: 'w2 was ended by the server at K, because of what it had read: 40001, tried again' },
+  ])
 })

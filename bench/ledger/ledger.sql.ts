@@ -1,6 +1,5 @@
-/** Accounts, and the transfers between them: what the money attacks and the hot-key bench work on. */
+/** Accounts, and the transfers between them: what the bench of hot keys works on. */
 export function createLedger(accounts: number, balance: number): string {
-  // No constraint on the transfer's id: a transfer that is written twice must be seen, not refused.
   return `
     DROP TABLE IF EXISTS transfers, accounts;
     CREATE TABLE accounts (id int PRIMARY KEY, balance bigint NOT NULL CHECK (balance >= 0)) WITH (fillfactor = 50);
@@ -18,24 +17,9 @@ export const LOCK_BOTH = 'SELECT id, balance FROM accounts WHERE id IN ($1, $2) 
 export const SET_BALANCE = 'UPDATE accounts SET balance = $2 WHERE id = $1'
 export const RECORD = 'INSERT INTO transfers (id, source, target, amount) VALUES ($1, $2, $3, $4)'
 
-/** Without an order: the deadlock that document 003 is about. */
-export const ADD = 'UPDATE accounts SET balance = balance + $2 WHERE id = $1'
-
 /** All new balances and all transfers of a batch, in one statement. */
 export const WRITE_BATCH = `
   WITH moved AS (
     UPDATE accounts SET balance = ($2::bigint[])[array_position($1::int[], id)] WHERE id = ANY($1))
   INSERT INTO transfers (id, source, target, amount)
   SELECT * FROM unnest($3::text[], $4::int[], $5::int[], $6::bigint[])`
-
-export const RECORDED = 'SELECT id, count(*)::int AS times FROM transfers GROUP BY id'
-export const TOTAL = 'SELECT sum(balance)::float8 AS total FROM accounts'
-
-/** Accounts whose balance is not what their transfers make it. */
-export function wrongBalances(initial: number): string {
-  return `SELECT count(*)::int AS wrong FROM accounts AS a
-           WHERE balance <> ${initial} + (SELECT coalesce(sum(CASE WHEN target = a.id THEN amount ELSE -amount END), 0)
-                                            FROM transfers WHERE a.id IN (source, target))`
-}
-
-export const DEADLOCKS = 'SELECT deadlocks::int FROM pg_stat_database WHERE datname = current_database()'
