@@ -3,7 +3,7 @@ import type pg from 'pg'
 import { stopInFlight } from '../../proofs/faults/inFlight.ts'
 import { strikeSessions } from '../../proofs/faults/sessions.ts'
 import type { Random } from '../../proofs/seed.ts'
-import { isAlive, signal } from '../../tools/server/processes.ts'
+import { isAlive, signal as sendSignal } from '../../tools/server/processes.ts'
 import { type Faults, NO_FAULTS } from '../exchange/index.ts'
 import type { Client, Try } from './client.ts'
 import { setFaults } from './exchangeFaults.ts'
@@ -77,13 +77,13 @@ export class FaultMaker {
     const deadline = performance.now() + CHANCE_MS
     const pid = await this.#busyProcess(deadline)
     if (pid === undefined) return
-    const victim = { stop: () => signal(pid, 'SIGSTOP'), continue: () => signal(pid, 'SIGCONT') }
+    const victim = { stop: () => sendSignal(pid, 'SIGSTOP'), continue: () => sendSignal(pid, 'SIGCONT') }
     const unanswered = await stopInFlight(victim, () => this.#unansweredAt(pid), {
       pauseMs: () => LOOK_MS,
       goesOn: () => performance.now() < deadline && !stop.aborted,
     })
     if (unanswered === undefined) return
-    signal(pid, 'SIGKILL')
+    sendSignal(pid, 'SIGKILL')
     while (unanswered.some(({ ended }) => ended === undefined)) await sleep(LOOK_MS)
     this.struck.kills++
     this.struck.cutRequests += unanswered.filter(({ ended }) => ended === 'cut').length

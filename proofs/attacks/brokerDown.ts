@@ -1,15 +1,14 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Delivery, Lockstep, type Sink } from 'pg-lockstep'
-import pg from 'pg'
+import type { Delivery, Lockstep, Sink } from 'pg-lockstep'
 import type { Broker, RunningBroker } from '../../tools/brokers/broker.ts'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import { orderOf, type OrderReport } from '../checkers/keyOrder.ts'
+import { orderOf, type OrderCounts } from '../checkers/keyOrder.ts'
 import type { Random } from '../seed.ts'
 import { attack, type ReportProgress } from './attack.ts'
+import { makeDatabase } from './database.ts'
 import { BROKERS, brokerNamed } from './sinks/brokers.ts'
-import { databaseOn } from './sinks/database.ts'
 import { Trickle, type TrickleLoad } from './sinks/trickle.ts'
 
 interface Size {
@@ -60,7 +59,7 @@ export const brokerDown = attack<Size>({
         believing,
       )
       return {
-        results: [...found, { ...planted, broker: `${CONTROL}, believing` }].map(rowOf),
+        results: [...found, { ...planted, broker: `${CONTROL}, believing` }].map((each): ResultRow => ({ ...each })),
         goals: [...found.flatMap(goalsOf), controlOf(planted)],
       }
     } finally {
@@ -69,7 +68,7 @@ export const brokerDown = attack<Size>({
   },
 })
 
-interface Found extends OrderReport {
+interface Found extends OrderCounts {
   readonly broker: string
   readonly kills: number
   readonly missing: number
@@ -77,10 +76,6 @@ interface Found extends OrderReport {
   readonly blamed: number
   /** Streams that wait in the end. */
   readonly parked: number
-}
-
-function rowOf({ examples: _, ...found }: Found): ResultRow {
-  return found
 }
 
 function goalsOf({ broker, kills, missing, gaps, inversions, diverged, blamed, parked }: Found): Goal[] {
@@ -125,12 +120,12 @@ async function besiege(
 ): Promise<Found> {
   const name = `${broker.name}_${plant === undefined ? 'down' : 'planted'}`
   const topic = `down-${name}`
-  const url = await databaseOn(source, name)
+  const database = await makeDatabase(source, name)
+  const { lockstep } = database
+  await lockstep.migrate()
   const running = await broker.run()
   const { timeoutMs, downMs } = plant === undefined ? PATIENT : IMPATIENT
   const connected = await broker.connect(running.address, { timeoutMs })
-  const pool = new pg.Pool({ connectionString: url, max: 10 })
-  const lockstep = new Lockstep(pool)
   let blamed = 0
   const onParked = (message: unknown): void => {
     const { topic: of, attempts } = message as { topic: string; attempts: number }
@@ -142,7 +137,7 @@ async function besiege(
   const dispatching = lockstep.outbox
     .dispatcher({ sink, shards: 4, backoffMs: { longest: 1000 } })
     .run({ signal: stop.signal })
-  const trickle = new Trickle(url, topic, size.load, random)
+  const trickle = new Trickle(lockstep, topic, size.load, random)
   try {
     await flowing(running, topic)
     const deadline = performance.now() + size.forMs
@@ -165,10 +160,9 @@ async function besiege(
     unsubscribe('lockstep:outbox.parked', onParked)
     stop.abort()
     await dispatching
-    await trickle.close()
+    await trickle.end()
     await connected.end()
-    await lockstep.close()
-    await pool.end()
+    await database.close()
     await running.stop()
   }
 }
@@ -189,7 +183,7 @@ async function waiting(lockstep: Lockstep, drainMs: number): Promise<number> {
 }
 
 /** What has arrived when all has, or when nothing came for so long: on a busy machine the rest takes its time. */
-async function arrived(running: RunningBroker, topic: string, events: number, drainMs: number): Promise<OrderReport> {
+async function arrived(running: RunningBroker, topic: string, events: number, drainMs: number): Promise<OrderCounts> {
   let deadline = performance.now() + drainMs
   let before = 0
   for (;;) {

@@ -1,12 +1,11 @@
-import { key, Lockstep } from 'pg-lockstep'
-import postgres, { type Sql } from 'postgres'
+import { key, type Lockstep } from 'pg-lockstep'
 import { startPgBouncer } from '../../tools/server/pgbouncer.ts'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks } from '../checkers/leftovers.ts'
 import { ADVISORY_LOCKS } from '../checkers/leftovers.sql.ts'
 import { cancelAtRandom } from '../faults/sessions.ts'
 import type { Random } from '../seed.ts'
-import { type DriverName, DRIVERS, type Lab } from './lab.ts'
+import { DRIVERS, type Lab } from './lab.ts'
 import { attackInLab, type ReportProgress } from './attack.ts'
 import { CREATE, NOISE, READ, SUM, WRITE } from './cancel.sql.ts'
 
@@ -27,13 +26,6 @@ const TELL_EVERY_MS = 1000
 const QUERY_CANCELED = '57014'
 /** A key that is free again comes round in milliseconds; one on which a lock was left never does. */
 const WAIT_MS = 10_000
-
-interface Stage {
-  readonly lab: Lab
-  readonly url: string
-  /** What the lab does not close by itself. */
-  readonly opened: Sql[]
-}
 
 interface Tally {
   done: number
@@ -59,12 +51,11 @@ export const cancel = attackInLab<Size>({
       // After a login that was struck it would turn everybody away for 15 s.
       settings: { server_login_retry: '1' },
     })
-    const opened: Sql[] = []
     try {
       await lab.admin.query(CREATE)
       const url = bouncer.url('postgres')
       const results: ResultRow[] = []
-      const tallies = await strike({ lab, url, opened }, size, reportProgress, random)
+      const tallies = await strike(lab, url, size, reportProgress, random)
       // The pools are still open: PgBouncer has closed no server connection on their account.
       const tookMs = await timeUntilNoLocks(lab.admin)
       const { rowCount: left } = await lab.admin.query(ADVISORY_LOCKS)
@@ -90,14 +81,14 @@ export const cancel = attackInLab<Size>({
         ],
       }
     } finally {
-      await Promise.all(opened.map((sql) => sql.end({ timeout: 1 })))
       await bouncer.stop()
     }
   },
 })
 
 async function strike(
-  { lab, url, opened }: Stage,
+  lab: Lab,
+  url: string,
   size: Size,
   reportProgress: ReportProgress,
   random: Random,
@@ -119,7 +110,8 @@ async function strike(
   const working: (() => Promise<void>)[] = []
   for (let number = 0; number < CLIENTS; number++) {
     const driver = DRIVERS[number % DRIVERS.length] ?? 'pg'
-    const lockstep = lockstepOn({ lab, url, opened }, driver)
+    // postgres.js asks each new connection for its types by itself, and ends the process when that question is cancelled.
+    const { lockstep } = lab.client(driver, url, { poolSize: POOL_SIZE, fetchTypes: false })
     // Asked before the first strike: that question has no transaction to count.
     await lockstep.transaction({}, () => Promise.resolve())
     const tally = tallyOf(driver)
@@ -137,15 +129,6 @@ async function strike(
   striking.goesOn = false
   await Promise.all(all)
   return tallies
-}
-
-function lockstepOn({ lab, url, opened }: Stage, driver: DriverName): Lockstep {
-  if (driver === 'pg') return lab.client(driver, url, { poolSize: POOL_SIZE }).lockstep
-  // postgres.js asks each new connection for its types by itself, and ends the process when that question is cancelled.
-  const options = { max: POOL_SIZE, prepare: false, fetch_types: false, onnotice: () => undefined, backoff: () => 0.01 }
-  const sql = postgres(url, options)
-  opened.push(sql)
-  return new Lockstep(sql)
 }
 
 async function addOne(lockstep: Lockstep, random: Random): Promise<void> {

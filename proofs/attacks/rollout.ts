@@ -1,10 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import { key, type RolloutMode } from 'pg-lockstep'
 import { on } from 'pg-lockstep/observe'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { waitFor } from '../checkers/leftovers.ts'
 import { SOMEBODY_WAITS } from '../checkers/leftovers.sql.ts'
-import { type Client, type Lab } from './lab.ts'
+import { until } from '../until.ts'
+import type { Client, Lab } from './lab.ts'
 import { attackInLab } from './attack.ts'
 import { CREATE, DUPLICATES, FIND, OPEN } from './rollout.sql.ts'
 
@@ -12,6 +12,9 @@ interface Size {
   /** Pairs of callers that meet on one symbol, and as many that come alone. */
   readonly pairs: number
 }
+
+/** What has not come by then is missing. */
+const TOLD_MS = 2000
 
 interface Counted {
   /** Waits: real ones with the lock on, would-be ones when observing. */
@@ -76,7 +79,7 @@ async function play(lab: Lab, mode: RolloutMode, pairs: number): Promise<Counted
       await create(first, `ALONE-${pair}`, () => Promise.resolve())
     }
     // What would have waited is told a moment after those in the way have gone.
-    if (mode === 'observe') await until(() => wouldWait >= pairs)
+    if (mode === 'observe') await until(() => wouldWait >= pairs, TOLD_MS)
     const { rows } = await lab.admin.query<{ n: number }>(DUPLICATES)
     return { waits: mode === 'observe' ? wouldWait : waits, duplicates: rows[0]?.n ?? -1, passed }
   } finally {
@@ -84,11 +87,6 @@ async function play(lab: Lab, mode: RolloutMode, pairs: number): Promise<Counted
     await first.close()
     await second.close()
   }
-}
-
-/** Waits for a state, for two seconds at most: what has not come by then is missing. */
-async function until(isThere: () => boolean): Promise<void> {
-  for (let look = 0; look < 100 && !isThere(); look++) await sleep(20)
 }
 
 /** The second comes when the first has looked and not yet created. */

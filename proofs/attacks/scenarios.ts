@@ -33,12 +33,12 @@ export const once = scenarioAttack({
   minutes: 3,
 })
 
-/** Sixteen callers in each of four processes, which are killed with batches in flight. */
+/** Sixteen callers in each of four processes, which are killed with batches in flight, or lose the answer to their COMMIT. */
 export const combine = scenarioAttack({
   name: 'combine',
   about: 'processes are killed in the middle of a batch: every success is in the books, nothing is there twice',
   scenario: 'combine',
-  faults: ['kill'],
+  faults: ['kill', 'terminate', 'cut-in-commit'],
   lanes: 16,
   minutes: 2,
 })

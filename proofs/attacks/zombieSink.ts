@@ -2,11 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Broker, RunningBroker } from '../../tools/brokers/broker.ts'
 import { goal, type Goal, type ResultRow } from '../../tools/judge/report.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import { orderOf, type OrderReport } from '../checkers/keyOrder.ts'
+import { orderOf, type OrderCounts } from '../checkers/keyOrder.ts'
 import type { Random } from '../seed.ts'
 import { attack, type ReportProgress } from './attack.ts'
+import { makeDatabase } from './database.ts'
 import { brokerNamed, GUARDED } from './sinks/brokers.ts'
-import { databaseOn } from './sinks/database.ts'
 import { Pair } from './sinks/pair.ts'
 import { Trickle } from './sinks/trickle.ts'
 
@@ -46,7 +46,7 @@ export const zombieSink = attack<Size>({
         size.controls.map((name) => besiege(source, brokerNamed(name), size.controlRuns, true, random, reportProgress)),
       )
       return {
-        results: [...guards, ...controls].map(({ examples: _, ...found }): ResultRow => found),
+        results: [...guards, ...controls].map((found): ResultRow => ({ ...found })),
         goals: [...guards.flatMap((found) => goalsOf(found, size.runs)), ...controls.map(controlOf)],
       }
     } finally {
@@ -55,7 +55,7 @@ export const zombieSink = attack<Size>({
   },
 })
 
-interface Found extends OrderReport {
+interface Found extends OrderCounts {
   readonly broker: string
   readonly guard: string
   readonly runs: number
@@ -87,10 +87,12 @@ async function besiege(
   reportProgress: ReportProgress,
 ): Promise<Found> {
   const name = `${broker.name}_${unguarded ? 'planted' : 'sink'}`
-  const url = await databaseOn(source, name)
+  const database = await makeDatabase(source, name)
+  const { url, lockstep } = database
+  await lockstep.migrate()
   const topic = `zombies-${name}`
   const running = await broker.run()
-  const trickle = new Trickle(url, topic, LOAD, random)
+  const trickle = new Trickle(lockstep, topic, LOAD, random)
   const pair = await Pair.start(
     {
       url,
@@ -115,7 +117,8 @@ async function besiege(
     return { broker: broker.name, guard: guardOf(broker, unguarded), runs: struck, ...report, missing }
   } finally {
     await pair.close()
-    await trickle.close()
+    await trickle.end()
+    await database.close()
     await running.stop()
   }
 }
@@ -126,7 +129,7 @@ function guardOf({ name }: Broker, unguarded: boolean): string {
 }
 
 /** What is there, once all of it is or the time is over. */
-async function arrived(running: RunningBroker, topic: string, events: number): Promise<OrderReport> {
+async function arrived(running: RunningBroker, topic: string, events: number): Promise<OrderCounts> {
   const deadline = performance.now() + DRAIN_MS
   for (;;) {
     const report = orderOf(await running.received(topic))

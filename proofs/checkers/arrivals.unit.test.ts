@@ -8,7 +8,11 @@ test('counts marks that are missing, and marks that came', () => {
   expect(arrivals.count).toBe(3)
   expect(arrivals.missing(['a 1', 'a 3'])).toBe(1)
   expect(arrivals.arrived(['a 2', 'a 3'])).toBe(1)
-  expect(arrivals.report()).toMatchObject({ events: 2, duplicates: 1, outOfOrder: 0 })
+  expect(arrivals.report()).toMatchObject({ events: 2, duplicates: 1, outOfOrder: 0, examples: [] })
+  expect(new Arrivals([arrival(2), arrival(2, 'other')]).report().examples).toEqual([
+    'a #2 came when #1 was next',
+    'a #2 came with two ids',
+  ])
 })
 
 test('finds what arrived and is not stored under its number and its id', () => {

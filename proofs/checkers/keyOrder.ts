@@ -25,7 +25,7 @@ interface Stream<Of> {
 }
 
 /** What was seen of all keys. */
-export interface OrderReport {
+export interface OrderCounts {
   readonly deliveries: number
   /** First deliveries. */
   readonly events: number
@@ -41,6 +41,10 @@ export interface OrderReport {
   readonly gaps: number
   /** Came with another id than before. */
   readonly diverged: number
+}
+
+export interface OrderReport extends OrderCounts {
+  /** The first that were wrong. */
   readonly examples: readonly string[]
 }
 
@@ -101,18 +105,22 @@ export class OrderPerKey<Of extends Numbered = Numbered> {
     return [...this.#streams.values()].flatMap(({ gaps }) => gaps.map((gap) => ({ by: gap.by, text: spoken(gap) })))
   }
 
-  report(): OrderReport {
+  counts(): OrderCounts {
     let gaps = 0
     for (const { highest, ids } of this.#streams.values()) gaps += highest - ids.size
-    return { ...this.#counts, gaps, examples: this.#examples }
+    return { ...this.#counts, gaps }
+  }
+
+  report(): OrderReport {
+    return { ...this.counts(), examples: this.#examples }
   }
 }
 
 /** The order of all that is there. */
-export function orderOf(all: readonly Numbered[]): OrderReport {
+export function orderOf(all: readonly Numbered[]): OrderCounts {
   const order = new OrderPerKey()
   for (const each of all) order.see(each)
-  return order.report()
+  return order.counts()
 }
 
 /** Something that came for the first time. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { keyOrder, orderOf, type OrderReport } from './keyOrder.ts'
+import { keyOrder, orderOf, type OrderCounts } from './keyOrder.ts'
 import { historyOf, took, texts } from './plantedHistory.ts'
 
 const sink = keyOrder({ repeats: true })
@@ -98,7 +98,7 @@ test('batches that begin again somewhere before are right; one number left out, 
 const CLEAN = { duplicates: 0, late: 0, outOfOrder: 0, inversions: 0, gaps: 0, diverged: 0 }
 
 /** What a sink or a broker got of one key. */
-const got = (...list: readonly (number | readonly [seq: number, id: string])[]): OrderReport =>
+const got = (...list: readonly (number | readonly [seq: number, id: string])[]): OrderCounts =>
   orderOf(
     list
       .map((each) => (typeof each === 'number' ? [each, `id ${each}`] : each))
@@ -111,11 +111,10 @@ test('what came in order counts as events, of each key for itself', () => {
     deliveries: 4,
     events: 4,
     ...CLEAN,
-    examples: [],
   })
 })
 
-test.each<[string, OrderReport, Partial<OrderReport>]>([
+test.each<[string, OrderCounts, Partial<OrderCounts>]>([
   ['something again', got(1, 2, 2), { events: 2, duplicates: 1 }],
   ['something again behind a later one', got(1, 2, 1), { duplicates: 1, late: 1 }],
   ['a gap that is filled later', got(1, 3, 2), { events: 3, outOfOrder: 2, inversions: 1 }],
@@ -127,6 +126,4 @@ test.each<[string, OrderReport, Partial<OrderReport>]>([
   ['a number that no event has', got(1, 0), { outOfOrder: 1 }],
 ])('counts %s', (_, report, expected) => {
   expect(report).toMatchObject({ ...CLEAN, ...expected })
-  const wrong = Object.keys(expected).some((name) => ['outOfOrder', 'diverged'].includes(name))
-  expect(report.examples.length > 0).toBe(wrong)
 })

@@ -6,10 +6,12 @@ import { type Standby, startStandby } from '../../../tools/server/standby.ts'
 import { type Arrival, Arrivals } from '../../checkers/arrivals.ts'
 import type { Random } from '../../seed.ts'
 import type { ReportProgress } from '../attack.ts'
+import { until } from '../../until.ts'
+import { openDatabase } from '../database.ts'
 import { Dispatchers } from './dispatchers.ts'
 import { ALL_EVENTS } from './outbox.sql.ts'
 import { RecordingSink, startRun } from './recording.ts'
-import { openDatabase, until, writeOn } from './restoring.ts'
+import { SETTLED_MS, writeOn } from './restoring.ts'
 import { HAS_DISPATCHERS, TIMELINE } from './restoring.sql.ts'
 import { Writings } from './writers.ts'
 
@@ -91,7 +93,7 @@ export async function failOver(failovers: number, reportProgress: ReportProgress
     await writing
     const stored = (await database.pool.query<Arrival>(ALL_EVENTS)).rows
     const marks = new Set(stored.map(({ mark }) => mark))
-    await until(() => arrivals.missing(marks) === 0)
+    await until(() => arrivals.missing(marks) === 0, SETTLED_MS)
     return { failovers, ...refusal, ...(await judge(database.pool, arrivals, writings, stored)) }
   } finally {
     writings.over = true
@@ -106,7 +108,7 @@ export async function failOver(failovers: number, reportProgress: ReportProgress
 /** Comes back when events arrive: what is struck must be in flight. */
 async function flowing(arrivals: Arrivals): Promise<void> {
   const before = arrivals.count
-  await until(() => arrivals.count >= before + FLOWING)
+  await until(() => arrivals.count >= before + FLOWING, SETTLED_MS)
 }
 
 async function refuse(standby: Standby, refusal: { refused: number; reached: number }, random: Random): Promise<void> {
@@ -121,7 +123,10 @@ async function refuse(standby: Standby, refusal: { refused: number; reached: num
 /** Comes back when a dispatcher has come to it while it is a standby. */
 async function metBy(standby: Standby): Promise<void> {
   const database = openDatabase(standby.server.url())
-  await until(async () => (await database.pool.query<{ yes: boolean }>(HAS_DISPATCHERS)).rows[0]?.yes === true)
+  await until(
+    async () => (await database.pool.query<{ yes: boolean }>(HAS_DISPATCHERS)).rows[0]?.yes === true,
+    SETTLED_MS,
+  )
   await database.close()
 }
 

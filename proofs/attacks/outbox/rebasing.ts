@@ -1,19 +1,11 @@
 import type { PostgresServer } from '../../../tools/server/postgres.ts'
 import { orderOf } from '../../checkers/keyOrder.ts'
 import type { Random } from '../../seed.ts'
+import { until } from '../../until.ts'
+import { type LockstepDatabase, makeDatabase } from '../database.ts'
 import { RecordingSink, startRun } from './recording.ts'
 import { type Judgement, RestoredCopy } from './restoredCopy.ts'
-import {
-  dispatch,
-  type DispatcherName,
-  DISPATCHERS,
-  type Dump,
-  type LockstepDatabase,
-  makeDatabase,
-  newSinks,
-  until,
-  writeOn,
-} from './restoring.ts'
+import { dispatch, type DispatcherName, DISPATCHERS, type Dump, newSinks, SETTLED_MS, writeOn } from './restoring.ts'
 import { CLAIM_CURSORS } from './restoring.sql.ts'
 import { Writings } from './writers.ts'
 
@@ -129,7 +121,7 @@ export async function deliverNone(
       const { arrivals } = copy.sinks[each]
       const wanted = events.filter(({ id, mark }) => undelivered.get(id) === true || late.has(mark))
       const missing = (): number => arrivals.missing(wanted.map(({ mark }) => mark))
-      await until(() => missing() === 0)
+      await until(() => missing() === 0, SETTLED_MS)
       const ids = new Set(wanted.map(({ id }) => id))
       // Numbers are passed over here; none may come again, or behind a later one.
       const { inversions, duplicates, diverged } = orderOf(arrivals.all)
@@ -179,12 +171,12 @@ export async function rebaseWhileRunning(
     const writing = writeOn(database, writings)
     for (let n = 0; n < times; n++) {
       const { count } = sink.arrivals
-      await until(() => sink.arrivals.count >= count + FLOWING)
+      await until(() => sink.arrivals.count >= count + FLOWING, SETTLED_MS)
       await database.lockstep.outbox.rebase({ deliver: 'undelivered' })
     }
     writings.over = true
     await writing
-    await until(() => sink.arrivals.missing(writings.committed) === 0)
+    await until(() => sink.arrivals.missing(writings.committed) === 0, SETTLED_MS)
     await stop()
     const { deliveries, duplicates, outOfOrder } = sink.arrivals.report()
     return { deliveries, duplicates, outOfOrder, missing: sink.arrivals.missing(writings.committed) }

@@ -1,6 +1,8 @@
 import { dumpDatabase } from '../../../tools/server/dump.ts'
 import type { PostgresServer } from '../../../tools/server/postgres.ts'
 import { type Arrival, Arrivals } from '../../checkers/arrivals.ts'
+import { until } from '../../until.ts'
+import type { LockstepDatabase } from '../database.ts'
 import { ALL_EVENTS } from './outbox.sql.ts'
 import {
   ageServer,
@@ -12,11 +14,10 @@ import {
   type History,
   IN_HAND,
   KEYS,
-  type LockstepDatabase,
   newSinks,
   restoreInto,
+  SETTLED_MS,
   type Sinks,
-  until,
 } from './restoring.ts'
 import { CUT_WINDOWS, LARGEST_XID, LAST_NUMBERS, NEXT_XID, UNDELIVERED } from './restoring.sql.ts'
 import { writeOnce } from './writers.ts'
@@ -118,7 +119,7 @@ export class RestoredCopy {
       const { marks } = this.sinks[name].arrivals
       const before = new Set(this.found.shares[name].delivered.map(({ mark }) => mark))
       const expected = events.filter(({ key, mark }) => !before.has(mark) && !(name === 'default' && without.has(key)))
-      await until(() => expected.every(({ mark }) => marks.has(mark)))
+      await until(() => expected.every(({ mark }) => marks.has(mark)), SETTLED_MS)
     }
   }
 

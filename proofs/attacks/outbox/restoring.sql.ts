@@ -1,5 +1,3 @@
-export const createDatabase = (name: string): string => `CREATE DATABASE ${name} TEMPLATE template0`
-
 /** Gives so many transaction ids away, each in a transaction of its own. */
 export const useUpXids = (count: number): string => `
   DO $$ BEGIN FOR i IN 1 .. ${count} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$`
