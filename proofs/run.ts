@@ -112,7 +112,7 @@ class Run implements WorkerListener {
     this.#scenarios = new Map(all.map((each) => [each.name, { ...each, forms: emptyForms() }]))
     this.#faults = new Map(
       options.faults.map((fault) => {
-        const skipped = fault.impossible(laboratory)
+        const skipped = fault.impossible?.(laboratory)
         const result = { fault: fault.name, does: fault.about, injected: 0, struck: 0 }
         return [fault.name, skipped === undefined ? result : { ...result, skipped }]
       }),

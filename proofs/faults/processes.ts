@@ -14,7 +14,6 @@ const AIM_MS = 500
 export const kill: Fault = {
   name: 'kill',
   about: 'kill -9 of a process, every other time in the middle of a transaction; another takes its place',
-  impossible: () => undefined,
   async strike(scene) {
     const worker = anyWorker(scene)
     if (worker === undefined) return NOBODY
@@ -37,7 +36,6 @@ async function stopWhileWriting({ admin, random }: Scene, worker: WorkerProcess)
 export const pause: Fault = {
   name: 'pause',
   about: 'SIGSTOP of a process for longer than its leases live, then SIGCONT',
-  impossible: () => undefined,
   async strike(scene) {
     // Whoever holds most has most to lose.
     const there = scene.workers.filter(({ running }) => running)
@@ -54,7 +52,6 @@ export const pause: Fault = {
 export const clock: Fault = {
   name: 'clock',
   about: "a process's clock is set by hours or days, forward or back",
-  impossible: () => undefined,
   async strike(scene) {
     const worker = anyWorker(scene)
     if (worker === undefined) return NOBODY
@@ -69,7 +66,6 @@ export const clock: Fault = {
 export const statementTimeout: Fault = {
   name: 'statement-timeout',
   about: 'statements of a process have 10 ms',
-  impossible: () => undefined,
   async strike(scene) {
     const worker = anyWorker(scene)
     if (worker === undefined) return NOBODY

@@ -25,21 +25,18 @@ async function strikeSome({ admin }: Scene, how: 'terminate' | 'cancel'): Promis
 export const terminate: Fault = {
   name: 'terminate',
   about: 'pg_terminate_backend of sessions in the middle of something',
-  impossible: () => undefined,
   strike: (scene) => strikeSome(scene, 'terminate'),
 }
 
 export const cancel: Fault = {
   name: 'cancel',
   about: 'pg_cancel_backend of sessions in the middle of something',
-  impossible: () => undefined,
   strike: (scene) => strikeSome(scene, 'cancel'),
 }
 
 export const snapshot: Fault = {
   name: 'snapshot',
   about: 'an old snapshot is held open',
-  impossible: () => undefined,
   async strike({ admin, workers }) {
     const struck = { on: 'database', operations: inFlight(workers) }
     const client = await admin.connect()

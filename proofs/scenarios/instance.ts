@@ -5,7 +5,16 @@ import { atMost } from '../checkers/mutualExclusion.ts'
 import { refusedWhileHeld } from '../checkers/refusedWhileHeld.ts'
 import type { Random } from '../seed.ts'
 import { ACQUIRE_001, FOUND, READ, RECORD, RELEASE_001, TABLES, WRITE } from './instance.sql.ts'
-import { beActive, byHand, held, type Operation, type Scenario, type WorkerTools } from './scenario.ts'
+import {
+  beActive,
+  byHand,
+  held,
+  type Operation,
+  type Scenario,
+  underLease,
+  whileHeld,
+  type WorkerTools,
+} from './scenario.ts'
 
 const INSTANCES = [0, 1]
 /** For so long there are the same ones. Then there are others: those who ask first for a name make its row. */
@@ -48,38 +57,24 @@ export const instance: Scenario = {
         const { rows } = await pool.query<{ lock_token: string }>(ACQUIRE_001, [operation.key, ttlMs, operation.id])
         const token = rows[0]?.lock_token
         if (token === undefined) throw new Error('LOCKED')
-        operation.tell('granted')
-        try {
+        const work = async (): Promise<number> => {
           await beActive(hands, operation, 5 + operation.random.below(30), () => true)
           const step = await byHand(pool, (client) =>
             doStep((text, values) => client.query(text, values), round, operation),
           )
           operation.tell('active')
           return step
-        } finally {
-          operation.tell('released')
-          await pool.query(RELEASE_001, [operation.key, token])
         }
+        return whileHeld(operation, {}, work, () => pool.query(RELEASE_001, [operation.key, token]))
       },
     }),
     lockstep: (hands) => ({
       keyFor: (random) => instanceNow(hands, random),
-      async operate(operation) {
-        const { lockstep, ttlMs, signal, round } = hands
-        const lease = await lockstep.leases.acquire(key`ProveInstance:${operation.key}`, {
-          ttlMs,
-          signal,
-          holder: operation.id,
-        })
-        operation.tell('granted', { fence: String(lease.fence) })
-        try {
+      operate: (operation) =>
+        underLease(hands, operation, key`ProveInstance:${operation.key}`, {}, async (lease) => {
           await beActive(hands, operation, 5 + operation.random.below(30), held(lease), lease.fence)
-          return await lease.transaction({}, (tx) => doStep((text, values) => tx.query(text, values), round, operation))
-        } finally {
-          operation.tell('released')
-          await lease.release()
-        }
-      },
+          return lease.transaction({}, (tx) => doStep((text, values) => tx.query(text, values), hands.round, operation))
+        }),
     }),
   },
   found: (round) => ({ text: FOUND, values: [round] }),

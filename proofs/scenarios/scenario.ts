@@ -1,4 +1,4 @@
-import type { Lease, Lockstep } from 'pg-lockstep'
+import type { Key, Lease, LeaseOptions, Lockstep } from 'pg-lockstep'
 import type pg from 'pg'
 import type { Checker, Entry, Form, What } from '../history.ts'
 import type { Random } from '../seed.ts'
@@ -108,6 +108,39 @@ export function held(lease: Lease): () => boolean {
       return false
     }
   }
+}
+
+/** Does something while it holds what it was granted, and gives it back. */
+export async function whileHeld<T>(
+  operation: Operation,
+  granted: Pick<Parts, 'fence'>,
+  work: () => Promise<T>,
+  giveBack: () => Promise<unknown>,
+): Promise<T> {
+  operation.tell('granted', granted)
+  try {
+    return await work()
+  } finally {
+    operation.tell('released')
+    await giveBack()
+  }
+}
+
+/** The same under a lease of Lockstep. */
+export async function underLease<T>(
+  { lockstep, ttlMs, signal }: WorkerTools,
+  operation: Operation,
+  name: Key,
+  options: Pick<LeaseOptions, 'permits' | 'waitMs'>,
+  work: (lease: Lease) => Promise<T>,
+): Promise<T> {
+  const lease = await lockstep.leases.acquire(name, { ...options, ttlMs, signal, holder: operation.id })
+  return whileHeld(
+    operation,
+    { fence: String(lease.fence) },
+    () => work(lease),
+    () => lease.release(),
+  )
 }
 
 /** A transaction by hand on a pool: what those do who do without. */
