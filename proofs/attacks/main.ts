@@ -27,11 +27,11 @@ async function main(): Promise<number> {
   })
   const [name = ''] = positionals
   const attack = attacks[name]
-  if (values.help === true || attack === undefined || positionals.length !== 1) {
+  const seed = values.seed === undefined ? newSeed() : Number(values.seed)
+  if (values.help === true || attack === undefined || positionals.length !== 1 || !Number.isSafeInteger(seed)) {
     process.stderr.write(USAGE)
     return values.help === true ? 0 : 2
   }
-  const seed = values.seed === undefined ? newSeed() : Number(values.seed)
   const findings = await attack.run(values.small === true ? 'small' : 'full', progress, random(seed, name))
   endProgress()
   return printReport(
