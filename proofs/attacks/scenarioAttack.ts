@@ -17,18 +17,24 @@ export interface ScenarioRun {
   readonly lanes?: number
   /** Beside the scenario's own. */
   readonly checkers?: readonly Checker[]
+  /** In place of the scenario's own. */
+  readonly naiveBreaks?: readonly string[]
 }
 
 /** Plays a scenario: the naive form is the control, which must be caught, and ours must not be. */
 export async function playScenario(
   name: string,
-  { faults: kinds, forms = FORMS, checkers = [], ...rest }: ScenarioRun,
+  { faults: kinds, forms = FORMS, checkers = [], naiveBreaks, ...rest }: ScenarioRun,
   reportProgress: ReportProgress,
   random: Random,
 ): Promise<Findings> {
   const chosen = scenarios
     .filter((scenario) => scenario.name === name)
-    .map((scenario) => ({ ...scenario, checkers: [...scenario.checkers, ...checkers] }))
+    .map((scenario) => ({
+      ...scenario,
+      checkers: [...scenario.checkers, ...checkers],
+      ...(naiveBreaks === undefined ? {} : { naiveBreaks }),
+    }))
   const result = await prove(
     {
       ...rest,

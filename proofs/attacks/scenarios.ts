@@ -1,4 +1,5 @@
 import { failsOnlyWith } from '../checkers/failsOnlyWith.ts'
+import { atMost } from '../checkers/mutualExclusion.ts'
 import { INSUFFICIENT } from '../scenarios/transfers.ts'
 import { scenarioAttack } from './scenarioAttack.ts'
 
@@ -51,4 +52,5 @@ export const leases = scenarioAttack({
   faults: [],
   lanes: 12,
   minutes: 3,
+  naiveBreaks: [atMost(1).name],
 })

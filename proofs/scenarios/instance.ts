@@ -46,7 +46,6 @@ export const instance: Scenario = {
   },
   lanes: 2,
   checkers: [atMost(1), refusedWhileHeld, linearizableRegister, exactlyOnce],
-  naiveBreaks: [atMost(1).name],
   tables: TABLES,
   prepare: () => undefined,
   play: {
