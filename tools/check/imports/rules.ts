@@ -1,0 +1,120 @@
+import type { IForbiddenRuleType } from 'dependency-cruiser'
+
+// postgres ← locks | events ← transactions ← rows | leases | rollout ← once | combine | outbox | inbox | http ← sinks
+const layers: readonly (readonly string[])[] = [
+  ['postgres'],
+  ['locks', 'events'],
+  ['transactions'],
+  ['rows', 'leases', 'rollout'],
+  ['once', 'combine', 'outbox', 'inbox', 'http'],
+  ['sinks'],
+]
+
+// Files that every module can import. They import each other and nothing else.
+const helpers = ['src/checkOptions.ts', 'src/nearest.ts', 'src/packageVersion.ts']
+const openToAll = ['src/errors.ts', ...helpers]
+// What all errors have in common. Other files get it from errors.ts.
+const errorBase = 'src/lockstepError.ts'
+
+/** Top-level files that import no module. The other top-level files wire the modules into the class `Lockstep`. */
+export const sharedFiles: readonly string[] = [...openToAll, errorBase]
+
+/** Tests and conformance suites are not published: the rules of the library's own code do not apply to them. */
+export const test = String.raw`^src/.*\.(test|test-d|conformance)\.tsx?$`
+
+const exactly = (paths: readonly string[]): string[] => paths.map((path) => `^${path.replaceAll('.', String.raw`\.`)}$`)
+const inside = (modules: readonly string[]): string => `^src/(${modules.join('|')})/`
+const index = String.raw`^src/[^/]+/index\.ts$`
+const topLevel = '^src/[^/]+$'
+
+/** The rules of ARCHITECTURE.md, for dependency-cruiser. `exports` is the exports map of the package. */
+export function importRules(exports: Readonly<Record<string, string>>): IForbiddenRuleType[] {
+  const names = Object.keys(exports).map((name) => name.replace('.', 'pg-lockstep'))
+  const entries = Object.values(exports).map((target) => target.replace(/^\.\/dist\/(.*)\.js$/, 'src/$1.ts'))
+  const layered = layers.flat()
+  const rules: IForbiddenRuleType[] = [
+    {
+      name: 'no cycle of files; `import type` counts',
+      from: { path: '^src/', pathNot: test },
+      to: { circular: true },
+    },
+    {
+      name: 'the library does not import itself by name',
+      from: { path: '^src/', pathNot: test },
+      to: { path: '^pg-lockstep(/|$)' },
+    },
+    {
+      name: 'the library imports no file outside of src/',
+      from: { path: '^src/', pathNot: test },
+      to: { dependencyTypes: ['local'], pathNot: ['^src/', ...exactly(['package.json'])] },
+    },
+    {
+      name: 'a module is imported through its index.ts',
+      from: { path: '^src/([^/]+)/', pathNot: [test, inside(['cli', 'console'])] },
+      to: { path: '^src/[^/]+/', pathNot: ['^src/$1/', index] },
+    },
+    {
+      name: 'top-level files import a module through its index.ts, and neither console nor cli',
+      from: { path: topLevel, pathNot: test },
+      to: { path: ['^src/[^/]+/(?!index\\.ts$)', inside(['console', 'cli'])] },
+    },
+    {
+      name: 'errors.ts imports only lockstepError.ts',
+      from: { path: exactly(['src/errors.ts']) },
+      to: { pathNot: exactly([errorBase]) },
+    },
+    {
+      name: 'a file that is open to all imports only files that are open to all',
+      from: { path: exactly([errorBase, ...helpers]) },
+      to: { path: '^src/', pathNot: exactly(openToAll) },
+    },
+    {
+      name: 'observe imports no module, and only types of errors.ts',
+      from: { path: inside(['observe']), pathNot: test },
+      to: { path: '^src/', pathNot: [inside(['observe']), ...exactly(openToAll)] },
+    },
+    {
+      name: 'observe imports only types of errors.ts',
+      from: { path: inside(['observe']), pathNot: test },
+      to: { path: exactly(['src/errors.ts']), dependencyTypesNot: ['type-only'] },
+    },
+    {
+      name: 'console imports entry points and the index.ts of modules, but not cli',
+      from: { path: inside(['console']), pathNot: test },
+      to: {
+        path: ['^src/(?!console/|[^/]+/index\\.ts$)', inside(['cli'])],
+        pathNot: exactly([...helpers, ...entries]),
+      },
+    },
+    {
+      name: 'cli imports entry points and the index.ts of modules',
+      from: { path: inside(['cli']), pathNot: test },
+      to: { path: '^src/', pathNot: [inside(['cli']), index, ...exactly([...helpers, ...entries])] },
+    },
+    {
+      name: 'a module has a layer in tools/check/imports/rules.ts',
+      from: { path: '^src/[^/]+/', pathNot: [test, inside([...layered, 'observe', 'console', 'cli'])] },
+      to: { path: '^src/' },
+    },
+    {
+      name: 'desk, console, proofs, bench and examples import pg-lockstep, not its files',
+      from: { path: '^(desk|console|proofs|bench|examples)/' },
+      to: { path: '^(src|dist)/' },
+    },
+    {
+      name: 'desk, console, proofs, bench and examples use only public entry points',
+      from: { path: '^(desk|console|proofs|bench|examples)/' },
+      to: { path: '^pg-lockstep/', pathNot: exactly(names) },
+    },
+  ]
+  // Layers also make a cycle of modules impossible: below a module stand only modules that cannot import it.
+  for (const [level, modules] of layers.entries()) {
+    const below = [...layers.slice(0, level).flat(), 'observe']
+    rules.push({
+      name: `${modules.join(', ')} import only the modules below: ${below.join(', ')}`,
+      from: { path: `^src/(${modules.join('|')})/`, pathNot: test },
+      to: { path: '^src/', pathNot: ['^src/$1/', inside(below), ...exactly(openToAll)] },
+    })
+  }
+  return rules
+}
