@@ -34,6 +34,16 @@ export function lineAt(text: string, offset: number): number {
   return line
 }
 
+/** Every file with the folders that it is in. */
+export function placesOf(tree: Tree): ReadonlySet<string> {
+  return new Set(
+    tree.files.flatMap((file) => {
+      const parts = file.split('/')
+      return parts.map((_, index) => parts.slice(0, index + 1).join('/'))
+    }),
+  )
+}
+
 /** Tests and conformance suites are not published: the rules of the library's own code do not bind them. */
 export function isTest(path: string): boolean {
   return /\.(test|test-d|conformance)\.tsx?$/.test(path)
