@@ -62,7 +62,7 @@ describe('keys', () => {
     expectTypeOf<string>().not.toExtend<Key>()
   })
 
-  test('what would be forgotten in a template does not go into key``', () => {
+  test('values that a template would lose do not compile in key``', () => {
     // @ts-expect-error not every part is there
     void key`Transfer:${undefined}`
     // @ts-expect-error not every part is there
@@ -105,7 +105,7 @@ describe('the client', () => {
     })
   })
 
-  test('what is no pool does not compile', () => {
+  test('other objects than pools do not compile', () => {
     // @ts-expect-error one client cannot serve callers that wait for each other
     void new Lockstep(new pg.Client())
     // @ts-expect-error no pool

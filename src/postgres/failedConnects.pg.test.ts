@@ -230,7 +230,7 @@ describe('pg: an exhausted pool with connectionTimeoutMillis', () => {
     }
   })
 
-  test('is told from one whose connections are being opened', async () => {
+  test('is distinguished from one whose connections are being opened', async () => {
     const { url } = await port(() => undefined)
     const { lockstep, pool } = open('pg', { url, max: 1, connectMs: 200 })
     const opening = (pool as pg.Pool).query('SELECT 1').catch(() => undefined)

@@ -9,7 +9,7 @@ const results: CellResult[] = [
   { ...green, postgres: '18.4', node: '20.20.2', passed: false, reason: 'why' },
 ]
 
-test('the plain table lines up', () => {
+test('aligns the columns of the plain table', () => {
   expect(plainTable(results)).toBe(
     [
       '                  Node 20.20.2         Node 24.21.0',
@@ -19,7 +19,7 @@ test('the plain table lines up', () => {
   )
 })
 
-test('the Markdown table is one', () => {
+test('prints a Markdown table', () => {
   expect(markdownTable(results)).toBe(
     [
       '|  | Node 20.20.2 | Node 24.21.0 |',

@@ -29,7 +29,7 @@ test.each([
   ['package-lock.json', lock, 'no-download-addresses:1'],
   ['tools/matrix/package-lock.json', lock, 'no-download-addresses:1'],
   ['bench/.npmrc', 'fund=false\nregistry=https://registry.example\n', 'no-registries:2'],
-])('%s with %j breaks %s', (file, text, finding) => {
+])('reports in %s with %j: %s', (file, text, finding) => {
   expect(findings(file, text)).toEqual([finding])
 })
 
@@ -42,6 +42,6 @@ test.each([
   ['docs/a.md', `https://example.org${path('home', 'x')} docs${path('work', 'x')} ./work/x ${path('usr', 'bin')}`],
   ['package-lock.json', JSON.stringify({ a: { resolved: 'packages/a', link: true }, b: { integrity: 'sha512-x' } })],
   ['.npmrc', 'omit-lockfile-registry-resolved=true\n'],
-])('%s with %j is accepted', (file, text) => {
+])('accepts %s with %j', (file, text) => {
   expect(findings(file, text)).toEqual([])
 })
