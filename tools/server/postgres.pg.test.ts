@@ -11,6 +11,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { pgBouncerAvailable } from './pgbouncer.ts'
 import { type PostgresServer, startPostgres } from './postgres.ts'
 import { childrenOf, isAlive, processesWorkingIn, signal } from './processes.ts'
+import { withClient } from './withClient.ts'
 
 let place: string
 const cleanups: (() => Promise<unknown>)[] = []
@@ -34,13 +35,7 @@ async function start(options: Parameters<typeof startPostgres>[0]): Promise<Post
 }
 
 async function query<Row extends pg.QueryResultRow>(server: PostgresServer, sql: string): Promise<Row[]> {
-  const client = new pg.Client(server.url())
-  await client.connect()
-  try {
-    return (await client.query<Row>(sql)).rows
-  } finally {
-    await client.end()
-  }
+  return withClient(server.url(), async (client) => (await client.query<Row>(sql)).rows)
 }
 
 /** Not through the tsx command, which would be a process between us and the program. */
