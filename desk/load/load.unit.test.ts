@@ -77,12 +77,12 @@ describe('the memory', () => {
       ],
       ['x is there, and nobody asked for it'],
     ],
-  ])('reports what is %s', (_, found, expected) => {
+  ])('sees what is %s', (_, found, expected) => {
     expect(violations(found)).toEqual(expected)
   })
 })
 
-test('gives the same random numbers for the same seed', () => {
+test('random numbers are the same for the same seed', () => {
   const draw = (seed: number): number[] => {
     const random = new Random(seed)
     return Array.from({ length: 5 }, () => random.next())

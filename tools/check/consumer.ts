@@ -8,7 +8,7 @@ import type { Manifest } from './tarball.ts'
 const templates = join(root, 'tools', 'check', 'consumer')
 
 // What a user's project has besides us. Linked from our own node_modules, so that the check needs no network.
-const nodeTypes = ['@types/node']
+const compiler = ['@typescript/native', '@types/node']
 const drivers = ['pg', '@types/pg', 'postgres']
 
 export interface Installed {
@@ -53,7 +53,7 @@ export async function tryConsumer(directory: string, installed: Manifest): Promi
   }
 
   await writeFile(join(directory, 'everyEntry.ts'), importEverything(installed))
-  await linkOurs(directory, nodeTypes)
+  await linkOurs(directory, compiler)
   const compile = async (title: string, resolution: Resolution): Promise<void> => {
     const config = `tsconfig.${resolution}.json`
     await writeFile(join(directory, config), JSON.stringify(tsconfig(resolution)))

@@ -10,6 +10,9 @@ const layers: readonly (readonly string[])[] = [
   ['sinks'],
 ]
 
+// These stand above all others. Each imports entry points, the index.ts of modules, and the outer modules before it.
+const outerModules: readonly string[] = ['console', 'cli']
+
 // Files that every module can import. They import each other and nothing else.
 const helpers = ['src/checkOptions.ts', 'src/nearest.ts', 'src/packageVersion.ts']
 const openToAll = ['src/errors.ts', ...helpers]
@@ -31,7 +34,6 @@ const topLevel = '^src/[^/]+$'
 export function importRules(exports: Readonly<Record<string, string>>): IForbiddenRuleType[] {
   const names = Object.keys(exports).map((name) => name.replace('.', 'pg-lockstep'))
   const entries = Object.values(exports).map((target) => target.replace(/^\.\/dist\/(.*)\.js$/, 'src/$1.ts'))
-  const layered = layers.flat()
   const rules: IForbiddenRuleType[] = [
     {
       name: 'no cycle of files; `import type` counts',
@@ -50,13 +52,13 @@ export function importRules(exports: Readonly<Record<string, string>>): IForbidd
     },
     {
       name: 'a module is imported through its index.ts',
-      from: { path: '^src/([^/]+)/', pathNot: [test, inside(['cli', 'console'])] },
+      from: { path: '^src/([^/]+)/', pathNot: [test, inside(outerModules)] },
       to: { path: '^src/[^/]+/', pathNot: ['^src/$1/', index] },
     },
     {
-      name: 'top-level files import a module through its index.ts, and neither console nor cli',
+      name: 'top-level files import a module through its index.ts, and no outer module',
       from: { path: topLevel, pathNot: test },
-      to: { path: ['^src/[^/]+/(?!index\\.ts$)', inside(['console', 'cli'])] },
+      to: { path: ['^src/[^/]+/(?!index\\.ts$)', inside(outerModules)] },
     },
     {
       name: 'errors.ts imports only lockstepError.ts',
@@ -69,7 +71,7 @@ export function importRules(exports: Readonly<Record<string, string>>): IForbidd
       to: { path: '^src/', pathNot: exactly(openToAll) },
     },
     {
-      name: 'observe imports no module, and only types of errors.ts',
+      name: 'observe imports no module',
       from: { path: inside(['observe']), pathNot: test },
       to: { path: '^src/', pathNot: [inside(['observe']), ...exactly(openToAll)] },
     },
@@ -79,21 +81,8 @@ export function importRules(exports: Readonly<Record<string, string>>): IForbidd
       to: { path: exactly(['src/errors.ts']), dependencyTypesNot: ['type-only'] },
     },
     {
-      name: 'console imports entry points and the index.ts of modules, but not cli',
-      from: { path: inside(['console']), pathNot: test },
-      to: {
-        path: ['^src/(?!console/|[^/]+/index\\.ts$)', inside(['cli'])],
-        pathNot: exactly([...helpers, ...entries]),
-      },
-    },
-    {
-      name: 'cli imports entry points and the index.ts of modules',
-      from: { path: inside(['cli']), pathNot: test },
-      to: { path: '^src/', pathNot: [inside(['cli']), index, ...exactly([...helpers, ...entries])] },
-    },
-    {
       name: 'a module has a layer in tools/check/imports/rules.ts',
-      from: { path: '^src/[^/]+/', pathNot: [test, inside([...layered, 'observe', 'console', 'cli'])] },
+      from: { path: '^src/[^/]+/', pathNot: [test, inside([...layers.flat(), 'observe', ...outerModules])] },
       to: { path: '^src/' },
     },
     {
@@ -114,6 +103,16 @@ export function importRules(exports: Readonly<Record<string, string>>): IForbidd
       name: `${modules.join(', ')} import only the modules below: ${below.join(', ')}`,
       from: { path: `^src/(${modules.join('|')})/`, pathNot: test },
       to: { path: '^src/', pathNot: ['^src/$1/', inside(below), ...exactly(openToAll)] },
+    })
+  }
+  for (const [place, module] of outerModules.entries()) {
+    rules.push({
+      name: `${module} imports entry points, the index.ts of modules, and no outer module after it`,
+      from: { path: inside([module]), pathNot: test },
+      to: {
+        path: [`^src/(?!${module}/|[^/]+/index\\.ts$)`, ...outerModules.slice(place + 1).map((each) => inside([each]))],
+        pathNot: exactly([...helpers, ...entries]),
+      },
     })
   }
   return rules
