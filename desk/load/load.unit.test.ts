@@ -5,16 +5,16 @@ import { OptionError, parseOptions } from './options.ts'
 import { Random } from './random.ts'
 import { Durations } from './tally.ts'
 
-describe('the reaction of a client to an answer', () => {
+describe('what a client makes of an answer', () => {
   const problem = (status: number, code: string) => ({ status, body: { code } })
 
-  test('retries after no answer and after failures', () => {
+  test('no answer and failures are asked for again', () => {
     expect(outcomeOf({ status: 'cut' }, 1)).toBeUndefined()
     expect(outcomeOf({ status: 'late' }, 1)).toBeUndefined()
     expect(outcomeOf(problem(503, 'unavailable'), 1)).toBeUndefined()
   })
 
-  test('treats busy as a refusal at first, later as possibly its own request', () => {
+  test('busy is a refusal at first; later it may be its own request', () => {
     expect(outcomeOf(problem(409, 'busy'), 1)).toEqual({ kind: 'refused', status: 409, code: 'busy' })
     expect(outcomeOf(problem(409, 'busy'), 2)).toBeUndefined()
     expect(outcomeOf(problem(422, 'insufficient-funds'), 2)).toMatchObject({ kind: 'refused' })
@@ -30,7 +30,7 @@ describe('the memory', () => {
   const violations = (found: { mark: string; id: string }[]): string[] =>
     memory.compare(found).flatMap((finding) => finding.violations)
 
-  test('accepts a matching state', () => {
+  test('is content with what was said', () => {
     expect(violations([{ mark: 'a', id: '1' }])).toEqual([])
     expect(
       violations([
@@ -91,7 +91,7 @@ test('random numbers are the same for the same seed', () => {
   expect(draw(7)).not.toEqual(draw(8))
 })
 
-test('computes percentiles', () => {
+test('percentiles', () => {
   const durations = new Durations()
   for (let ms = 1; ms <= 200; ms++) durations.add(ms)
   expect([durations.percentile(0.5), durations.percentile(0.99), durations.percentile(1)]).toEqual([100, 198, 200])
