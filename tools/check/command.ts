@@ -16,7 +16,10 @@ export interface CommandResult {
   readonly output: string
 }
 
-/** Runs a program to its end. A non-zero exit is an answer, not an exception; only a program that cannot start rejects. */
+/**
+ * Runs a program to its end. Hand-written because a timeout has to end the whole process group, which the timeout of `spawn` does not. A non-zero exit is an answer, not an exception; only a program that cannot start
+ * rejects.
+ */
 export function command(program: string, args: readonly string[], options: CommandOptions): Promise<CommandResult> {
   const { cwd, env, timeoutMs } = options
   return new Promise((resolve, reject) => {

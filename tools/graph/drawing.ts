@@ -1,5 +1,6 @@
 import type { ICruiseResult } from 'dependency-cruiser'
-import { sharedFiles, test } from '../check/imports/rules.ts'
+import { sharedFiles } from '../check/imports/rules.ts'
+import { isLibrarySource } from '../check/tidy/tree.ts'
 
 /** The page that holds the drawing. */
 export const PAGE = 'ARCHITECTURE.md'
@@ -29,11 +30,10 @@ type ModuleImports = ReadonlyMap<string, ReadonlyMap<string, { readonly typeOnly
 
 function moduleImports({ modules }: ICruiseResult): ModuleImports {
   const imports = new Map<string, Map<string, { typeOnly: boolean }>>()
-  const isSource = (path: string): boolean => path.startsWith('src/') && !new RegExp(test).test(path)
-  for (const { source, dependencies } of modules.filter((module) => isSource(module.source))) {
+  for (const { source, dependencies } of modules.filter((module) => isLibrarySource(module.source))) {
     for (const { resolved, dependencyTypes } of dependencies) {
       const [from, to] = [moduleOf(source), moduleOf(resolved)]
-      if (from === to || !isSource(resolved)) continue
+      if (from === to || !isLibrarySource(resolved)) continue
       const targets = imports.get(from) ?? new Map<string, { typeOnly: boolean }>()
       const typeOnly = dependencyTypes.includes('type-only') && (targets.get(to)?.typeOnly ?? true)
       imports.set(from, targets.set(to, { typeOnly }))

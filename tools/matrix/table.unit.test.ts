@@ -13,6 +13,7 @@ test('aligns the columns of the plain table', () => {
   expect(plainTable(results)).toBe(
     [
       '                  Node 20.20.2         Node 24.21.0',
+      '----------------  -------------------  -------------------------------',
       'PostgreSQL 14.23  pass 123 tests 41 s  pass 123 tests, 2 skipped, 41 s',
       'PostgreSQL 18.4   FAIL',
     ].join('\n'),

@@ -1,4 +1,5 @@
 import type { IForbiddenRuleType } from 'dependency-cruiser'
+import { testFile } from '../tidy/tree.ts'
 
 // postgres ← locks | events ← transactions ← rows | leases | rollout ← once | combine | outbox | inbox | http ← sinks
 const layers: readonly (readonly string[])[] = [
@@ -22,8 +23,7 @@ const errorBase = 'src/lockstepError.ts'
 /** Top-level files that import no module. The other top-level files wire the modules into the class `Lockstep`. */
 export const sharedFiles: readonly string[] = [...openToAll, errorBase]
 
-/** Tests and conformance suites are not published: the rules of the library's own code do not apply to them. */
-export const test = String.raw`^src/.*\.(test|test-d|conformance)\.tsx?$`
+const test = `^src/.*${testFile.source}`
 
 const exactly = (paths: readonly string[]): string[] => paths.map((path) => `^${path.replaceAll('.', String.raw`\.`)}$`)
 const inside = (modules: readonly string[]): string => `^src/(${modules.join('|')})/`
