@@ -316,7 +316,7 @@ describe.each(DRIVERS)('a server that refuses for good, %s', (driver) => {
     expect(await pending).toBe('ran')
   })
 
-  test('a server without TLS is reported as that, where the driver tells', async () => {
+  test('a server without TLS is reported if the driver reports it', async () => {
     const { lockstep } = open(driver, { url: as('postgres'), ssl: true })
     const failure = await failureOf(transact(lockstep, 1))
     expect(failure).toMatchObject(

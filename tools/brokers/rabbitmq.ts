@@ -7,7 +7,7 @@ import { type Broker, streamsOf } from './broker.ts'
 
 export const EXCHANGE = 'events'
 const QUEUE = 'all-events'
-/** Beyond what the sink is told to take: it is the sink that refuses. */
+/** More than the limit of the sink, so that the sink is what refuses. */
 const SERVER_BYTES = 2_000_000
 const SINK_BYTES = 1_000_000
 

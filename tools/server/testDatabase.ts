@@ -41,7 +41,7 @@ export async function testDatabase(options: { readonly leakGuard?: boolean } = {
   }
 }
 
-/** Sessions that are just ending get a moment: a client whose session is terminated meanwhile would report an error that nobody expects. */
+/** Sessions that are just ending get a moment: a client whose session is terminated meanwhile would report an unexpected error. */
 async function dropDatabase(admin: pg.Client, name: string): Promise<void> {
   for (let attempt = 1; attempt <= 100; attempt++) {
     const { rowCount } = await admin.query('select from pg_stat_activity where datname = $1', [name])
