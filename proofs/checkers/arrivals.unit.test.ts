@@ -15,7 +15,7 @@ test('counts marks that are missing, and marks that came', () => {
   ])
 })
 
-test('finds what arrived and is not stored under its number and its id', () => {
+test('counts arrivals that are not stored under their number and id', () => {
   const arrivals = new Arrivals([arrival(1), arrival(2)])
   expect(arrivals.notIn([arrival(1), arrival(2), arrival(3)])).toBe(0)
   expect(arrivals.notIn([arrival(1)])).toBe(1)

@@ -51,7 +51,7 @@ test('accepts transfers, and reports half of one', () => {
   )
 })
 
-test('a balance that its transfers do not explain is found, also where the total is right', () => {
+test('reports a balance that its transfers do not explain, also where the total is right', () => {
   const moved = (amount: number) => found('effect:A > B', amount, `op ${amount}`)
   expect(explainedBalances(50).check(historyOf(found('A', 20), found('B', '80'), moved(20), moved(10)))).toEqual([])
   const history = historyOf(found('A', 40), found('B', 60), moved(20))

@@ -150,7 +150,7 @@ test('reports a missing row that was returned to a caller, once per key', () => 
   ])
 })
 
-test('who is told of another one than there is, is found', () => {
+test('reports an operation that received another value than the row has', () => {
   const other = operation('w2', 'b', 'S1', [1, 9], 'done', { value: 'b' })
   expect(texts(position.check(historyOf(opened('a', 'w1', 0), other, found('S1', 'a'))))).toEqual([
     'w2 (b) was told of the position b for S1, and the one that is there is a',
@@ -161,7 +161,7 @@ test('who is told of another one than there is, is found', () => {
   ])
 })
 
-test('two that were told that they created it are found', () => {
+test('reports two operations that both created it', () => {
   const created = (by: string, op: string) => operation(by, op, 'S1', [0, 1], 'done', { value: 'a', note: CREATED })
   expect(position.check(historyOf(created('w1', 'a'), found('S1', 'a')))).toEqual([])
   expect(texts(position.check(historyOf(created('w1', 'a'), created('w2', 'b'), found('S1', 'a'))))).toEqual([

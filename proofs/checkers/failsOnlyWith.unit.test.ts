@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { failsOnlyWith } from './failsOnlyWith.ts'
 import { historyOf, operation, texts } from './plantedHistory.ts'
 
-test('finds a failure for another reason, and no other end', () => {
+test('reports a failure for another reason, and no other outcome', () => {
   const history = historyOf(
     operation('w1', 'a', 'K', [0, 1], 'failed', { note: 'INSUFFICIENT FUNDS: K has 3' }),
     operation('w1', 'b', 'K', [0, 1], 'unknown', { note: 'LOCKSTEP_COMMIT_OUTCOME_UNKNOWN' }),

@@ -105,7 +105,7 @@ const got = (...list: readonly (number | readonly [seq: number, id: string])[]):
       .map(([seq, id]) => ({ key: 'k', seq, id }) as never),
   )
 
-test('what came in order counts as events, of each key for itself', () => {
+test('counts what came in order as events, for each key', () => {
   const at = (key: string, seq: number) => ({ key, seq, id: `${key}${seq}` })
   expect(orderOf([at('a', 1), at('b', 1), at('a', 2), at('b', 2)])).toEqual({
     deliveries: 4,

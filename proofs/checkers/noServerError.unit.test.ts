@@ -32,7 +32,7 @@ test('reports a deadlock that caused another error', () => {
   expect(noDeadlock.check(historyOf(operation('w1', 'a', 'K', [0, 1], 'failed', { note })))).toHaveLength(1)
 })
 
-test('a serialization failure is found, also one that was tried again; a deadlock is none', () => {
+test('reports a serialization failure, also a retried one, and no deadlock', () => {
   const history = historyOf(
     operation('w1', 'a', 'K', [0, 1], 'unknown', { note: '40001 could not serialize access' }),
     entry(2, 'w2', '', 'failed', 'K', { note: '40001, tried again' }),
