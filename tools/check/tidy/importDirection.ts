@@ -2,12 +2,12 @@ import { posix } from 'node:path'
 import { type Finding, isTest, type Rule, moduleOf, type Tree } from './tree.ts'
 import { type Import, importsOf } from './scan.ts'
 
-// postgres ← locks | events ← transactions ← rows | leases | rollout ← once | combine | outbox | inbox | http ← sinks
+// postgres ← locks | events ← transactions ← rows | leases | rollout | orms ← once | combine | outbox | inbox | http ← sinks
 const layers: readonly (readonly string[])[] = [
   ['postgres'],
   ['locks', 'events'],
   ['transactions'],
-  ['rows', 'leases', 'rollout'],
+  ['rows', 'leases', 'rollout', 'orms'],
   ['once', 'combine', 'outbox', 'inbox', 'http'],
   ['sinks'],
 ]
