@@ -29,7 +29,7 @@ export async function knex<TRecord extends object, TResult>(
   instance: Knex<TRecord, TResult>,
 ): Promise<Knex.Transaction<TRecord, TResult>> {
   checkDriver('knex()', tx, 'pg', 'Knex works with pg: give Lockstep a pool of pg.')
-  return (await openPart(tx, instance)) as Knex.Transaction<TRecord, TResult>
+  return (await openPart(tx, instance as unknown as Knex)) as unknown as Knex.Transaction<TRecord, TResult>
 }
 
 /**
@@ -61,16 +61,12 @@ interface Ends {
   readonly context: { transaction: Nest }
 }
 
-type Part = Knex.Transaction & Ends
+type Part = Omit<Knex.Transaction, keyof Ends> & Ends
 type Container = (part: Part) => unknown
 type Nest = (container?: Container | NestedConfig, config?: NestedConfig) => Promise<unknown>
 type NestedConfig = Pick<Knex.TransactionConfig, 'isolationLevel' | 'readOnly' | 'doNotRejectOnRollback'>
 
-async function openPart<TRecord extends object, TResult>(
-  tx: OrmTransaction,
-  instance: Knex<TRecord, TResult>,
-  outer?: Part,
-): Promise<Part> {
+async function openPart(tx: OrmTransaction, instance: Knex, outer?: Part): Promise<Part> {
   const part = (await instance.transaction({ connection: withoutBegin(tx.client as PgClient) })) as unknown as Part
   const context = privateField(part.context, { of: 'A transaction of Knex', path: 'context', versions: VERSIONS })
   part.commit = async () => refuseToEnd('commit()')

@@ -11,7 +11,7 @@ import {
   Transaction,
   TransactionBuilder,
 } from 'kysely'
-import { checkFunction, checkOptions, type OptionNames } from '../checkOptions.ts'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import { KyselyClient } from './kyselyJoin.ts'
 import { poolOfCheckouts, poolOfOne, postgresJsCursor } from './kyselyClient.ts'
 import { readOnly } from './orms.sql.ts'
@@ -54,7 +54,7 @@ export function kysely<DB>(tx: OrmTransaction, options: KyselyOptions = {}): Tra
  * })
  */
 export function clientOf<DB>(transaction: Transaction<DB>): object {
-  return new KyselyClient(transaction as Transaction<never>)
+  return new KyselyClient(transaction)
 }
 
 interface Setting extends KyselyOptions {
@@ -147,7 +147,6 @@ class SavepointBuilder<DB> extends TransactionBuilder<DB> {
   }
 
   override execute<T>(callback: (part: Transaction<DB>) => Promise<T>): Promise<T> {
-    checkFunction('execute()', callback)
     return this.#tx.savepoint(async (inner) => {
       const part = openPart<DB>(inner, this.#setting)
       if (this.#accessMode === 'read only')

@@ -1,4 +1,4 @@
-import type { CompiledQuery, DatabaseConnection, Transaction } from 'kysely'
+import type { CompiledQuery, DatabaseConnection, QueryExecutorProvider } from 'kysely'
 import { DriverUnsupportedError } from '../errors.ts'
 
 type Callback = (error: unknown, result?: unknown) => void
@@ -13,9 +13,9 @@ interface QueryConfig {
  * passes the statement on as it is: an object as pg's own `query()` takes it, with a callback, goes through as well.
  */
 export class KyselyClient {
-  readonly #transaction: Transaction<never>
+  readonly #transaction: QueryExecutorProvider
 
-  constructor(transaction: Transaction<never>) {
+  constructor(transaction: QueryExecutorProvider) {
     this.#transaction = transaction
   }
 
