@@ -1,9 +1,9 @@
-import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely'
+import { CamelCasePlugin, Kysely, type PostgresCursorConstructor, PostgresDialect } from 'kysely'
 import { PostgresJSDialect } from 'kysely-postgres-js'
 import type pg from 'pg'
-import Cursor from 'pg-cursor'
 import type { Sql } from 'postgres'
 import { describe, expect, test } from 'vitest'
+import { loadOrm } from '../../tools/orms/load.ts'
 import { type Database, kyselyOnPg, kyselyOnPostgresJs } from '../../tools/orms/underTest/kysely.ts'
 import { DRIVERS, failureOf, testBench } from '../../tools/server/testing/workbench.ts'
 import { DriverUnsupportedError, TransactionControlError } from '../index.ts'
@@ -11,6 +11,8 @@ import { clientOf, kysely } from './kysely.ts'
 import { ormConformance } from './orms.conformance.ts'
 
 const bench = await testBench()
+// It has no types of its own.
+const Cursor = loadOrm<PostgresCursorConstructor>('pg-cursor')
 
 ormConformance(bench, kyselyOnPg)
 ormConformance(bench, kyselyOnPostgresJs)

@@ -31,6 +31,10 @@ export class KyselyClient {
         return config.text
       },
       callback,
+      // A driver that takes texts alone would send whatever an object is as a text.
+      [Symbol.toPrimitive]: () => {
+        throw unsupported()
+      },
     }
     const query = { sql, parameters: values } as unknown as CompiledQuery
     this.#transaction
@@ -58,7 +62,7 @@ function executeUnlogged(connection: DatabaseConnection, query: CompiledQuery): 
   return executeQuery.call(connection, query)
 }
 
-function unsupported(cause: unknown): DriverUnsupportedError {
+function unsupported(cause?: unknown): DriverUnsupportedError {
   return new DriverUnsupportedError('The transaction that clientOf() was given does not pass statements on to pg.', {
     advice:
       'Lockstep works with kysely 0.28 and its PostgresDialect on pg. Otherwise open the transaction with lockstep.transaction().',
