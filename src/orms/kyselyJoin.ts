@@ -42,7 +42,8 @@ export class KyselyClient {
       .provideConnection((connection) => executeUnlogged(connection, query))
       .catch((error: unknown) => {
         // Kysely looks for rows in what pg answers by the callback alone, and fails. Every other failure comes before pg has read the text.
-        if (!reached) callback(error instanceof TypeError ? unsupported(error) : error)
+        // As pg does: the caller's code does not run in this promise.
+        if (!reached) process.nextTick(callback, error instanceof TypeError ? unsupported(error) : error)
       })
   }
 
@@ -58,8 +59,10 @@ export class KyselyClient {
 
 /** A log of Kysely's replaces the method on the connection itself. It would report that Kysely found no rows. */
 function executeUnlogged(connection: DatabaseConnection, query: CompiledQuery): Promise<unknown> {
-  const { executeQuery } = Object.getPrototypeOf(connection) as DatabaseConnection
-  return executeQuery.call(connection, query)
+  const own = Object.getPrototypeOf(connection) as {
+    executeQuery: (this: object, query: CompiledQuery) => Promise<unknown>
+  }
+  return own.executeQuery.call(connection, query)
 }
 
 function unsupported(cause?: unknown): DriverUnsupportedError {
