@@ -14,6 +14,7 @@ import { keys } from './keys.ts'
 import { leftovers } from './leftovers.ts'
 import { openWriter } from './openWriter.ts'
 import { order } from './order.ts'
+import { orm } from './orm.ts'
 import { restart } from './restart.ts'
 import { restore } from './restore.ts'
 import { rollout } from './rollout.ts'
@@ -52,6 +53,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   silence,
   restart,
   edges,
+  orm,
   http,
   intruder,
   order,

@@ -74,15 +74,27 @@ export function meansTryAgain(error: unknown): boolean {
   return code === SERIALIZATION_FAILURE || code === DEADLOCK_DETECTED
 }
 
-/** How deep a caller may have wrapped a driver's error and still be understood. */
-const MAX_CAUSE_DEPTH = 8
+/** How many errors are looked at: a caller may have wrapped the driver's several times, and an ORM keeps it under several names. */
+const MAX_CAUSES = 32
 
-/** Walks an error and its causes until one fits. */
+/**
+ * Under which names an error has the one that it wraps: `cause` is the language's and Drizzle's, `driverError` TypeORM's, `original` and
+ * `parent` Sequelize's, `previous` MikroORM's.
+ */
+const WRAPPED = ['cause', 'driverError', 'original', 'parent', 'previous'] as const
+
+function wrappedBy(error: unknown): unknown[] {
+  if (!(error instanceof Error)) return []
+  const named: Partial<Record<(typeof WRAPPED)[number], unknown>> = error
+  return WRAPPED.map((name) => named[name]).filter((each) => each !== undefined)
+}
+
+/** Looks at an error and those that it wraps, the nearest first, until one fits. ORMs are no exception: what they wrap is found. */
 export function findCause(error: unknown, fits: (candidate: unknown) => boolean): unknown {
-  let candidate = error
-  for (let depth = 0; depth < MAX_CAUSE_DEPTH && candidate !== undefined; depth++) {
+  const seen = new Set<unknown>([error])
+  for (const candidate of seen) {
     if (fits(candidate)) return candidate
-    candidate = candidate instanceof Error ? candidate.cause : undefined
+    for (const wrapped of wrappedBy(candidate)) if (seen.size < MAX_CAUSES) seen.add(wrapped)
   }
   return undefined
 }
