@@ -114,7 +114,7 @@ export type { ConnectionSource } from './connectionSource.ts'
 export type { Part, PartHooks, PartSetup } from './part.ts'
 export { PartRegistry } from './partRegistry.ts'
 export type { CallToPlan, KeptWork, PlannedPart, Planner } from './plannedPart.ts'
-export { abandon, belongsTo, isUndone, OpenTransaction, rootOf } from './transaction.ts'
+export { abandon, belongsTo, isUndone, onEndOf, OpenTransaction, rootOf } from './transaction.ts'
 export {
   NESTED_ONCE_OPTIONS,
   type NestedOnceOptions,
