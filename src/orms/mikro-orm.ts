@@ -131,9 +131,12 @@ function connectionOn(tx: OrmTransaction, em: EntityManager): object {
   return withQuery(client, (query, given) => {
     const callback = given.at(-1)
     if (typeof callback !== 'function') return query(...given)
-    return query(...given.slice(0, -1), (error: unknown, result: unknown) => {
-      ;(callback as (error: unknown, result: unknown) => void)(error && kept(error), result)
-    })
+    const answer = (error: unknown, result: unknown): unknown => Reflect.apply(callback, undefined, [kept(error), result])
+    try {
+      return query(...given.slice(0, -1), answer)
+    } catch (error) {
+      throw kept(error)
+    }
   })
 }
 
