@@ -17,6 +17,7 @@ import { leftovers } from './leftovers.ts'
 import { once } from './once.ts'
 import { openWriter } from './openWriter.ts'
 import { order } from './order.ts'
+import { orm } from './orm.ts'
 import { rollout } from './rollout.ts'
 import { restart } from './restart.ts'
 import { restore } from './restore.ts'
@@ -56,6 +57,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   silence,
   restart,
   edges,
+  orm,
   http,
   intruder,
   order,

@@ -19,4 +19,13 @@
  * **Private fields.** The public interface of the ORM is used where there is one. Otherwise `privateField()` checks that the field is there,
  * and names the versions that have it. The conformance suite, orms.conformance.ts, runs for each ORM, driver and isolation level.
  */
-export { checkDriver, driverOf, type OrmDriverName, type OrmTransaction, privateField } from './ormTransaction.ts'
+export {
+  checkDriver,
+  checkIsolation,
+  driverOf,
+  hasEnded,
+  type OrmDriverName,
+  type OrmTransaction,
+  privateField,
+  refuseToEnd,
+} from './ormTransaction.ts'

@@ -13,6 +13,8 @@ export interface OrmSite {
 export interface OrmUnderTest {
   readonly name: string
   readonly driver: 'pg' | 'postgres.js'
+  /** Whether its own transactions can be joined: whether the entry point has a `clientOf()` for this driver. Default true. */
+  readonly joins?: boolean
   /** Sets up what the ORM has once for a process, such as its entities and its own pool. */
   open(site: OrmSite): Promise<OpenOrm>
 }
@@ -40,7 +42,7 @@ export interface OrmPart {
   /** The row as the ORM gives it, by a prepared statement if the ORM has these. */
   readonly readSample: (id: string) => Promise<object | undefined>
   /** `clientOf()` of the entry point. */
-  readonly client: () => object
+  readonly client: () => object | Promise<object>
 }
 
 /** What writeSample() writes, in the types of JavaScript. */
