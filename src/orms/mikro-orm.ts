@@ -1,8 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { EntityManager } from '@mikro-orm/postgresql'
-import { TransactionControlError } from '../errors.ts'
 import { codeOf, isSqlState } from '../postgres/index.ts'
-import { checkDriver, type OrmTransaction, privateField } from './ormTransaction.ts'
+import { checkDriver, checkIsolation, type OrmTransaction, privateField, refuseToEnd } from './ormTransaction.ts'
 import { type PgTypes, withParsers, withQuery } from './parsingClient.ts'
 
 export type { OrmTransaction } from './ormTransaction.ts'
@@ -100,6 +99,7 @@ function inScope<Manager extends EntityManager>(em: Manager): Manager {
       const tx = scopeOf()
       const isNested = options?.propagation === undefined || options.propagation === 'nested'
       if (tx === undefined || !isNested) return transactional.call(em, work, options) as ReturnType<typeof work>
+      checkIsolation('em.transactional()', tx, options?.isolationLevel)
       return tx.savepoint((inner) => opening.run(inner, () => transactional.call(em, work, options)) as never)
     },
     fork: (options) => inScope(fork.call(em, options)) as Manager & typeof em,
@@ -109,18 +109,12 @@ function inScope<Manager extends EntityManager>(em: Manager): Manager {
     const original = em[name] as (...given: unknown[]) => Promise<void>
     Object.assign(own, {
       [name]: async (...given: unknown[]): Promise<void> => {
-        if (scopeOf() !== undefined) throw refused(name)
+        if (scopeOf() !== undefined) refuseToEnd(`em.${name}()`)
         await original.apply(em, given)
       },
     })
   }
   return Object.assign(em, own)
-}
-
-function refused(method: string): TransactionControlError {
-  return new TransactionControlError(`em.${method}() was called in a transaction of Lockstep.`, {
-    advice: 'Use em.transactional() for a part of it. Return from the function to commit, throw to roll back.',
-  })
 }
 
 /** The client with MikroORM's parsers, which give dates as texts. */

@@ -4,7 +4,7 @@ import { PrismaPg } from '@prisma/adapter-pg'
 import { DriverUnsupportedError, JoinRefusedError } from '../errors.ts'
 import type { PgPool } from '../postgres/index.ts'
 import { onEndOf } from '../transactions/index.ts'
-import { checkDriver, type OrmTransaction } from './ormTransaction.ts'
+import { checkDriver, checkIsolation, type OrmTransaction } from './ormTransaction.ts'
 import { withQuery } from './parsingClient.ts'
 
 export type { OrmTransaction } from './ormTransaction.ts'
@@ -140,9 +140,12 @@ class PrismaPart {
 
 /** The same object with transactions that are savepoints of Lockstep. Prisma's own mix with what is sent through the outer one meanwhile. */
 function nestingIn(db: object, tx: OrmTransaction, client: PrismaClientLike): object {
-  const nested = <T>(work: unknown, ...rest: unknown[]): Promise<T> => {
+  const nested = async <T>(work: unknown, ...rest: unknown[]): Promise<T> => {
     const { $transaction } = db as { $transaction(...given: unknown[]): Promise<T> }
     if (typeof work !== 'function') return $transaction.call(db, work, ...rest)
+    const [{ isolationLevel } = {}] = rest as { readonly isolationLevel?: string }[]
+    // ReadCommitted is how Prisma writes it.
+    checkIsolation('db.$transaction()', tx, isolationLevel?.replaceAll(/(?<=[a-z])(?=[A-Z])/g, ' '))
     return tx.savepoint(async (inner) => {
       const part = new PrismaPart(inner, client)
       try {

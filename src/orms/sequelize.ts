@@ -1,7 +1,7 @@
 import type { Sequelize, Transaction } from 'sequelize'
 import { TransactionControlError } from '../errors.ts'
 import { openSavepoint } from './openSavepoint.ts'
-import { checkDriver, type OrmTransaction, privateField } from './ormTransaction.ts'
+import { checkDriver, type OrmTransaction, privateField, refuseToEnd } from './ormTransaction.ts'
 import { withParsers, withQuery } from './parsingClient.ts'
 
 export type { OrmTransaction } from './ormTransaction.ts'
@@ -43,15 +43,11 @@ export function sequelize(tx: OrmTransaction, instance: Sequelize): Transaction 
   const Class = privateField(OwnTransaction, { of: 'Sequelize', path: 'Transaction', versions: VERSIONS })
   const transaction = new Class(instance, {})
   onScope(transaction, tx, instance)
-  const refuse = (method: string) => (): never => {
-    throw new TransactionControlError(`transaction.${method}() was called on a transaction of Lockstep.`, {
-      advice: 'Return from the function to commit, throw to roll back. What comes after COMMIT comes after lockstep.transaction().',
-    })
-  }
   return Object.assign(transaction, {
-    commit: async () => refuse('commit')(),
-    rollback: async () => refuse('rollback')(),
-    afterCommit: refuse('afterCommit'),
+    commit: async () => refuseToEnd('transaction.commit()'),
+    rollback: async () => refuseToEnd('transaction.rollback()'),
+    // It would never be called. What comes after COMMIT comes after lockstep.transaction().
+    afterCommit: () => refuseToEnd('transaction.afterCommit()'),
   })
 }
 

@@ -1,5 +1,5 @@
 import type { DataSource, EntityManager, QueryRunner } from 'typeorm'
-import { checkDriver, type OrmTransaction, privateField } from './ormTransaction.ts'
+import { checkDriver, checkIsolation, type OrmTransaction, privateField } from './ormTransaction.ts'
 
 export type { OrmTransaction } from './ormTransaction.ts'
 
@@ -37,9 +37,10 @@ export function typeorm(tx: OrmTransaction, dataSource: DataSource): EntityManag
     transactionDepth: 1,
   })
   // TypeORM's own names all savepoints of one depth alike, and siblings that run at once would roll back each other's work.
-  manager.transaction = <T>(...given: unknown[]): Promise<T> => {
-    const fn = given.find((each) => typeof each === 'function') as (inner: EntityManager) => Promise<T>
-    return tx.savepoint((inner) => fn(typeorm(inner, dataSource)))
+  manager.transaction = async <T>(...given: unknown[]): Promise<T> => {
+    const [isolation, fn] = given.length > 1 ? given : [undefined, ...given]
+    checkIsolation('manager.transaction()', tx, isolation as string | undefined)
+    return tx.savepoint((inner) => (fn as (inner: EntityManager) => Promise<T>)(typeorm(inner, dataSource)))
   }
   return manager
 }

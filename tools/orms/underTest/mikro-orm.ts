@@ -52,7 +52,7 @@ const Sample = new EntitySchema<SampleRow>({
   },
 })
 
-function partOf(em: EntityManager, client: () => object): OrmPart {
+function partOf(em: EntityManager): OrmPart {
   return {
     insertNote: (id) => em.insert(Note, { id }),
     async readCounter(name) {
@@ -64,7 +64,7 @@ function partOf(em: EntityManager, client: () => object): OrmPart {
       await em.flush()
     },
     raw: (text) => em.execute(text),
-    nested: (work) => em.transactional((inner) => work(partOf(inner, client))),
+    nested: (work) => em.transactional((inner) => work(partOf(inner))),
     writeSample: (id) => {
       const { numbers, texts, ...rest } = SAMPLE
       return em.upsert(Sample, { id, ...rest, numbers: [...numbers], texts: [...texts] })
@@ -73,7 +73,7 @@ function partOf(em: EntityManager, client: () => object): OrmPart {
       const found = await em.findOne(Sample, { id }, { refresh: true })
       return found === null ? undefined : { ...found }
     },
-    client,
+    client: () => clientOf(em),
   }
 }
 
@@ -87,14 +87,10 @@ export const mikroOrmOnPg: OrmUnderTest = {
       pool: { min: 0, max: 4 },
       discovery: { warnWhenNoEntities: false },
     })
-    const joined = async (em: EntityManager): Promise<OrmPart> => {
-      const client = await clientOf(em)
-      return partOf(em, () => client)
-    }
     return {
-      inside: async (tx, work) => work(await joined(mikroOrm(tx, orm))),
+      inside: (tx, work) => work(partOf(mikroOrm(tx, orm))),
       own: (isolation, work) =>
-        orm.em.fork().transactional(async (em) => work(await joined(em)), { isolationLevel: LEVELS[isolation] }),
+        orm.em.fork().transactional((em) => work(partOf(em)), { isolationLevel: LEVELS[isolation] }),
       close: () => orm.close(),
     }
   },

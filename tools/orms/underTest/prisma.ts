@@ -5,8 +5,7 @@ import { type OrmPart, type OrmUnderTest, SAMPLE } from './ormUnderTest.ts'
 
 type Db = PrismaTransaction<PrismaClient>
 
-async function partOf(db: Db): Promise<OrmPart> {
-  const client = await clientOf(db)
+function partOf(db: Db): OrmPart {
   return {
     insertNote: (id) => db.note.create({ data: { id } }),
     async readCounter(name) {
@@ -14,7 +13,7 @@ async function partOf(db: Db): Promise<OrmPart> {
     },
     writeCounter: (name, value) => db.counter.update({ where: { name }, data: { value } }),
     raw: (text) => db.$executeRawUnsafe(text),
-    nested: (work) => db.$transaction(async (inner) => work(await partOf(inner))),
+    nested: (work) => db.$transaction((inner) => work(partOf(inner))),
     writeSample: (id) => {
       const { numbers, texts, day, document, ...rest } = SAMPLE
       const values = { ...rest, numbers: [...numbers], texts: [...texts], day: new Date(day) }
@@ -22,7 +21,7 @@ async function partOf(db: Db): Promise<OrmPart> {
       return db.sample.upsert({ where: { id }, create: data, update: data })
     },
     readSample: async (id) => (await db.sample.findUnique({ where: { id } })) ?? undefined,
-    client: () => client,
+    client: () => clientOf(db),
   }
 }
 
@@ -32,9 +31,9 @@ export const prismaOnPg: OrmUnderTest = {
   async open({ pool }) {
     const client = new PrismaClient({ adapter: prismaAdapter(pool as pg.Pool) })
     return {
-      inside: async (tx, work) => work(await partOf(await prisma(tx, client))),
+      inside: async (tx, work) => work(partOf(await prisma(tx, client))),
       own: (isolation, work) =>
-        client.$transaction(async (db) => work(await partOf(db)), {
+        client.$transaction((db) => work(partOf(db)), {
           isolationLevel: LEVELS[isolation],
           maxWait: 60_000,
           timeout: 60_000,
