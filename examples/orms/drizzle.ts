@@ -71,7 +71,10 @@ export async function run(pool: pg.Pool): Promise<PaymentsResult> {
 
   await own.transaction(async (db) => {
     await lockstep.join(clientOf(db), { lock: key`Account:${'alice'}` })
-    await db.update(accounts).set({ balance: sql`${accounts.balance} + 50` }).where(eq(accounts.id, 'alice'))
+    await db
+      .update(accounts)
+      .set({ balance: sql`${accounts.balance} + 50` })
+      .where(eq(accounts.id, 'alice'))
     await lockstep.outbox.enqueue(clientOf(db), { topic: 'payments', key: 'alice', payload: { amount: -50 } })
   })
 

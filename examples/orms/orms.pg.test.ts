@@ -3,15 +3,17 @@ import { describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { guideShows } from '../../tools/server/testing/guideProgram.ts'
 import { run as drizzle } from './drizzle.ts'
+import { run as knex } from './knex.ts'
+import { run as kysely } from './kysely.ts'
 import { run as mikroOrm } from './mikro-orm.ts'
 import { run as prisma } from './prisma.ts'
 import { run as sequelize } from './sequelize.ts'
 import { run as typeorm } from './typeorm.ts'
 
-const programs = { drizzle, 'mikro-orm': mikroOrm, prisma, sequelize, typeorm }
+const programs = { drizzle, knex, kysely, 'mikro-orm': mikroOrm, prisma, sequelize, typeorm }
 
 const EVENTS = `
-  SELECT convert_from(payload, 'utf8')::json ->> 'amount' AS amount FROM lockstep.outbox_events
+  SELECT payload::json ->> 'amount' AS amount FROM lockstep.outbox_events
    WHERE topic = 'payments' AND key = 'alice'`
 
 describe.each(Object.entries(programs))('payments through %s', async (name, run) => {

@@ -48,9 +48,11 @@ export async function run(pool: pg.Pool, url: string): Promise<PaymentsResult> {
     INSERT INTO sequelize_accounts VALUES ('alice', 100)`)
   const instance = new Sequelize(url, { dialect: 'postgres', logging: false })
   const options = { sequelize: instance, timestamps: false }
-  const id = { type: DataTypes.TEXT, primaryKey: true }
-  Account.init({ id, balance: DataTypes.INTEGER }, { ...options, tableName: 'sequelize_accounts' })
-  Coupon.init({ code: id }, { ...options, tableName: 'sequelize_coupons' })
+  Account.init(
+    { id: { type: DataTypes.TEXT, primaryKey: true }, balance: DataTypes.INTEGER },
+    { ...options, tableName: 'sequelize_accounts' },
+  )
+  Coupon.init({ code: { type: DataTypes.TEXT, primaryKey: true } }, { ...options, tableName: 'sequelize_coupons' })
   let [paid, refused, withCoupon] = [0, 0, 0]
 
   async function pay(id: string, amount: number): Promise<void> {

@@ -125,7 +125,8 @@ function connectionOn(tx: OrmTransaction, em: EntityManager): object {
   return withQuery(client, (query, given) => {
     const callback = given.at(-1)
     if (typeof callback !== 'function') return query(...given)
-    const answer = (error: unknown, result: unknown): unknown => Reflect.apply(callback, undefined, [kept(error), result])
+    const answer = (error: unknown, result: unknown): unknown =>
+      Reflect.apply(callback, undefined, [kept(error), result])
     try {
       return query(...given.slice(0, -1), answer)
     } catch (error) {

@@ -23,7 +23,9 @@ export function withQuery(client: object, run: (query: Query, given: readonly un
 function parsed([first, ...rest]: readonly unknown[], types: PgTypes): unknown[] {
   if (typeof first === 'string') {
     const [values] = rest
-    return Array.isArray(values) ? [{ text: first, values, types }, ...rest.slice(1)] : [{ text: first, types }, ...rest]
+    return Array.isArray(values)
+      ? [{ text: first, values, types }, ...rest.slice(1)]
+      : [{ text: first, types }, ...rest]
   }
   if (typeof first !== 'object' || first === null || 'submit' in first) return [first, ...rest]
   return [{ types, ...first }, ...rest]

@@ -93,7 +93,9 @@ test('gives the same object to all that ask in one transaction', async () => {
 
 test('can be used with an extended client', async () => {
   const { lockstep, client } = open()
-  const extended = client.$extends({ result: { note: { title: { needs: { id: true }, compute: ({ id }) => `note ${id}` } } } })
+  const extended = client.$extends({
+    result: { note: { title: { needs: { id: true }, compute: ({ id }) => `note ${id}` } } },
+  })
   await lockstep.transaction({}, async (tx) => {
     const db = await prisma(tx, extended)
     await db.note.create({ data: { id: 'one' } })
@@ -130,7 +132,9 @@ test('keeps the isolation of the transaction, whatever the client has for its ow
   bench.cleanUp(() => client.$disconnect())
   await lockstep.transaction({ isolation: 'serializable' }, async (tx) => {
     const db = await prisma(tx, client)
-    const [row] = await db.$queryRaw<object[]>`SELECT current_setting('transaction_isolation') AS level, pg_sleep(0.05)::text`
+    const [row] = await db.$queryRaw<
+      object[]
+    >`SELECT current_setting('transaction_isolation') AS level, pg_sleep(0.05)::text`
     expect(row).toMatchObject({ level: 'serializable' })
   })
 })

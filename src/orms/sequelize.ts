@@ -70,7 +70,11 @@ export function clientOf(transaction: Transaction): object {
 /** Sends what belongs to this transaction of Sequelize through a scope of Lockstep. */
 function onScope(transaction: Transaction & TransactionFields, tx: OrmTransaction, instance: Sequelize): void {
   transaction.connection = clientFor(tx.client as object, instance)
-  const savepoints = privateField(transaction.savepoints, { of: 'The transaction', path: 'savepoints', versions: VERSIONS })
+  const savepoints = privateField(transaction.savepoints, {
+    of: 'The transaction',
+    path: 'savepoints',
+    versions: VERSIONS,
+  })
   // Sequelize announces a nested transaction here, and here alone. It would send SAVEPOINT, and nothing at its commit.
   savepoints.push = (...nested) => {
     for (const each of nested) nestIn(each, tx, instance)
@@ -105,7 +109,11 @@ function nestIn(nested: Transaction & TransactionFields, tx: OrmTransaction, ins
 function clientFor(client: object, instance: Sequelize): object {
   const manager = (instance as unknown as { connectionManager: ConnectionManager }).connectionManager
   const path = 'connectionManager.getTypeParser'
-  const getTypeParser = privateField(manager.getTypeParser?.bind(manager), { of: 'Sequelize', path, versions: VERSIONS })
+  const getTypeParser = privateField(manager.getTypeParser?.bind(manager), {
+    of: 'Sequelize',
+    path,
+    versions: VERSIONS,
+  })
   const parsing = withParsers(client, { getTypeParser })
   if (knowsTypes(manager)) return parsing
   let asked: Promise<void> | undefined

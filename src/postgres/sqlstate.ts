@@ -57,7 +57,11 @@ export function isSqlState(error: unknown): boolean {
 }
 
 /** What Prisma's adapters make of errnos, which they do not keep. */
-const LOST_CONNECTION_KINDS: ReadonlySet<unknown> = new Set(['ConnectionClosed', 'SocketTimeout', 'DatabaseNotReachable'])
+const LOST_CONNECTION_KINDS: ReadonlySet<unknown> = new Set([
+  'ConnectionClosed',
+  'SocketTimeout',
+  'DatabaseNotReachable',
+])
 
 /** True for a SQLSTATE or errno that says: the connection is gone. */
 export function meansConnectionLost(error: unknown): boolean {

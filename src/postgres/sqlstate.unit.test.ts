@@ -41,7 +41,10 @@ test('does not look into an error that is none of these', () => {
 /** An error as Prisma throws it: its adapter has turned the driver's into a description. */
 function ofPrisma(code: string, cause: object): Error {
   const adapterError = Object.assign(new Error('postgres', { cause }), { name: 'DriverAdapterError' })
-  return Object.assign(new Error('Invalid invocation'), { code, meta: { modelName: 'Note', driverAdapterError: adapterError } })
+  return Object.assign(new Error('Invalid invocation'), {
+    code,
+    meta: { modelName: 'Note', driverAdapterError: adapterError },
+  })
 }
 
 test.each([

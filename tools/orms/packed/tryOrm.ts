@@ -64,7 +64,9 @@ export async function tryOrm(name: string, empty: EmptyProject, origin: Origin, 
     await addProgram(project, name)
     const loader = pathToFileURL(createRequire(import.meta.url).resolve('tsx')).href
     const env = { ...process.env, DATABASE_URL: databaseUrl }
-    const { stdout } = succeeded(await command(process.execPath, ['--import', loader, 'main.ts'], { cwd: project, env }))
+    const { stdout } = succeeded(
+      await command(process.execPath, ['--import', loader, 'main.ts'], { cwd: project, env }),
+    )
     return JSON.parse(stdout)
   } finally {
     await rm(project, { recursive: true, force: true })
@@ -108,10 +110,17 @@ export async function compilePrograms(empty: EmptyProject): Promise<string> {
     for (const name of Object.keys(PACKAGES)) await addProgram(project, name)
     await symlink(join(root, 'node_modules', '@types', 'node'), join(project, 'node_modules', '@types', 'node'))
     const { compilerOptions } = TSCONFIG
-    await writeFile(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: Object.keys(PACKAGES).map((each) => `${each}.ts`) }))
-    const { code, output } = await command(join(root, 'node_modules', '.bin', 'tsc'), ['-p', '.', '--pretty', 'false'], {
-      cwd: project,
-    })
+    await writeFile(
+      join(project, 'tsconfig.json'),
+      JSON.stringify({ compilerOptions, include: Object.keys(PACKAGES).map((each) => `${each}.ts`) }),
+    )
+    const { code, output } = await command(
+      join(root, 'node_modules', '.bin', 'tsc'),
+      ['-p', '.', '--pretty', 'false'],
+      {
+        cwd: project,
+      },
+    )
     return code === 0 ? '' : output
   } finally {
     await rm(project, { recursive: true, force: true })

@@ -13,14 +13,15 @@ interface Tables {
 
 function define(instance: Sequelize): Tables {
   const options = { timestamps: false, freezeTableName: true }
-  const id = { type: DataTypes.TEXT, primaryKey: true }
+  // Sequelize writes into a definition: each column has its own.
+  const text = { type: DataTypes.TEXT, primaryKey: true }
   return {
-    Note: instance.define('notes', { id }, options),
-    Counter: instance.define('orm_counters', { name: id, value: DataTypes.INTEGER }, options),
+    Note: instance.define('notes', { id: { ...text } }, options),
+    Counter: instance.define('orm_counters', { name: { ...text }, value: DataTypes.INTEGER }, options),
     Sample: instance.define(
       'orm_samples',
       {
-        id,
+        id: { ...text },
         big: DataTypes.BIGINT,
         amount: DataTypes.DECIMAL,
         numbers: DataTypes.ARRAY(DataTypes.INTEGER),

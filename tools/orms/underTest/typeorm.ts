@@ -70,8 +70,7 @@ export const typeormOnPg: OrmUnderTest = {
     await dataSource.initialize()
     return {
       inside: (tx, work) => work(partOf(typeorm(tx, dataSource))),
-      own: (isolation, work) =>
-        dataSource.transaction(LEVELS[isolation], (manager) => work(partOf(manager))),
+      own: (isolation, work) => dataSource.transaction(LEVELS[isolation], (manager) => work(partOf(manager))),
       close: () => dataSource.destroy(),
     }
   },
