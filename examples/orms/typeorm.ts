@@ -6,7 +6,6 @@
  * A coupon is used in a nested transaction, which fails alone. A deposit comes from code that
  * opens its transaction with TypeORM: it joins with the lock, and enqueues its event.
  */
-import 'reflect-metadata'
 import type pg from 'pg'
 import { key, Lockstep } from 'pg-lockstep'
 import { clientOf, typeorm } from 'pg-lockstep/typeorm'

@@ -90,32 +90,45 @@ function contextOn(tx: OrmTransaction, em: EntityManager): object {
 
 const OPENING = { of: 'The nested transaction', path: 'savepoint', versions: `${VERSIONS}, through em.transactional()` }
 
+type Work<Manager> = (em: Manager) => Promise<unknown>
+type TransactionalOptions = NonNullable<Parameters<EntityManager['transactional']>[1]>
+
 /** Makes nested transactions of an entity manager and its forks savepoints of Lockstep. */
 function inScope<Manager extends EntityManager>(em: Manager): Manager {
   const scopeOf = (): OrmTransaction | undefined => scopes.get(em.getTransactionContext<object>() ?? {})
-  const { transactional, fork } = em
-  const own: Pick<EntityManager, 'transactional' | 'fork'> = {
-    async transactional(work, options) {
+  const own = {
+    transactional: em.transactional.bind(em) as (
+      work: Work<Manager>,
+      options?: TransactionalOptions,
+    ) => Promise<unknown>,
+    fork: em.fork.bind(em),
+    begin: em.begin.bind(em),
+    commit: em.commit.bind(em),
+    rollback: em.rollback.bind(em),
+  }
+  const refusing =
+    <Given extends unknown[]>(name: string, original: (...given: Given) => Promise<void>) =>
+    async (...given: Given): Promise<void> => {
+      if (scopeOf() !== undefined) refuseToEnd(`em.${name}()`)
+      await original(...given)
+    }
+  return Object.assign(em, {
+    async transactional(work: Work<Manager>, options: TransactionalOptions = {}): Promise<unknown> {
       const tx = scopeOf()
-      const isNested = options?.propagation === undefined || options.propagation === 'nested'
-      if (tx === undefined || !isNested) return transactional.call(em, work, options) as ReturnType<typeof work>
-      checkIsolation('em.transactional()', tx, options?.isolationLevel)
-      return tx.savepoint((inner) => opening.run(inner, () => transactional.call(em, work, options)) as never)
+      const propagation: string = options.propagation ?? NESTED
+      if (tx === undefined || propagation !== NESTED) return own.transactional(work, options)
+      checkIsolation('em.transactional()', tx, options.isolationLevel)
+      return tx.savepoint((inner) => opening.run(inner, () => own.transactional(work, options)))
     },
-    fork: (options) => inScope(fork.call(em, options)) as Manager & typeof em,
-  }
-  const refusing = ['begin', 'commit', 'rollback'] as const
-  for (const name of refusing) {
-    const original = em[name] as (...given: unknown[]) => Promise<void>
-    Object.assign(own, {
-      [name]: async (...given: unknown[]): Promise<void> => {
-        if (scopeOf() !== undefined) refuseToEnd(`em.${name}()`)
-        await original.apply(em, given)
-      },
-    })
-  }
-  return Object.assign(em, own)
+    fork: (options?: Parameters<Manager['fork']>[0]) => inScope(own.fork(options)),
+    begin: refusing('begin', own.begin),
+    commit: refusing('commit', own.commit),
+    rollback: refusing('rollback', own.rollback),
+  })
 }
+
+/** The propagation that `transactional()` has unless it is given another. */
+const NESTED = 'nested'
 
 /** The client with MikroORM's parsers, which give dates as texts. */
 function connectionOn(tx: OrmTransaction, em: EntityManager): object {

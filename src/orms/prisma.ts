@@ -22,7 +22,7 @@ export type PrismaTransaction<Client> = Client extends {
   : never
 
 /** What `PrismaPg` of `@prisma/adapter-pg` takes beside its pool. */
-export type PrismaPgOptions = NonNullable<ConstructorParameters<typeof PrismaPg>[1]>
+export type PrismaPgSettings = NonNullable<ConstructorParameters<typeof PrismaPg>[1]>
 
 /** What `new PrismaClient()` takes as `adapter`. */
 export type PrismaAdapter = Pick<PrismaPg, 'provider' | 'adapterName' | 'connect'>
@@ -36,7 +36,7 @@ export type PrismaAdapter = Pick<PrismaPg, 'provider' | 'adapterName' | 'connect
  * const lockstep = new Lockstep(pool)
  * const client = new PrismaClient({ adapter: prismaAdapter(pool) })
  */
-export function prismaAdapter(pool: PgPool, options: PrismaPgOptions = {}): PrismaAdapter {
+export function prismaAdapter(pool: PgPool, options: PrismaPgSettings = {}): PrismaAdapter {
   const { provider, adapterName } = new PrismaPg({}, options)
   return {
     provider,
@@ -108,6 +108,11 @@ const starting = new AsyncLocalStorage<PrismaCheckout>()
 /** Prisma ends a transaction that takes longer. How long this one can take, Lockstep decides. */
 const NEVER_MS = 2_147_483_647
 
+/** A client of Prisma, or the object of a transaction. */
+interface Transactional<T = unknown> {
+  $transaction(...given: unknown[]): Promise<T>
+}
+
 /** A transaction of Prisma on the connection of a transaction of Lockstep, from its start to its end. */
 class PrismaPart {
   readonly db: Promise<object>
@@ -126,8 +131,7 @@ class PrismaPart {
         await finished
       }
       const options = { maxWait: NEVER_MS, timeout: NEVER_MS }
-      const { $transaction } = client as unknown as { $transaction(...given: unknown[]): Promise<unknown> }
-      closed = starting.run(checkout, () => $transaction.call(client, work, options))
+      closed = starting.run(checkout, () => (client as unknown as Transactional).$transaction(work, options))
       closed.catch(reject)
     })
     this.end = async () => {
@@ -141,8 +145,7 @@ class PrismaPart {
 /** The same object with transactions that are savepoints of Lockstep. Prisma's own mix with what is sent through the outer one meanwhile. */
 function nestingIn(db: object, tx: OrmTransaction, client: PrismaClientLike): object {
   const nested = async <T>(work: unknown, ...rest: unknown[]): Promise<T> => {
-    const { $transaction } = db as { $transaction(...given: unknown[]): Promise<T> }
-    if (typeof work !== 'function') return $transaction.call(db, work, ...rest)
+    if (typeof work !== 'function') return (db as Transactional<T>).$transaction(work, ...rest)
     const [{ isolationLevel } = {}] = rest as { readonly isolationLevel?: string }[]
     // ReadCommitted is how Prisma writes it.
     checkIsolation('db.$transaction()', tx, isolationLevel?.replaceAll(/(?<=[a-z])(?=[A-Z])/g, ' '))

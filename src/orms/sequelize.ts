@@ -16,11 +16,14 @@ interface TransactionFields {
   savepoints?: Transaction[]
 }
 
+const REFRESH = '_refreshDynamicOIDs'
+
 /** What a Sequelize knows of the types of its database, once it has asked. */
 interface ConnectionManager {
   readonly nameOidMap?: Readonly<Record<string, unknown>>
   getTypeParser?(oid: number, format?: string): (value: string) => unknown
-  _refreshDynamicOIDs?(client: object): Promise<void>
+  /** Asks the server through this client. */
+  [REFRESH]?(client: object): Promise<void>
 }
 
 /**
@@ -119,7 +122,7 @@ function clientFor(client: object, instance: Sequelize): object {
   let asked: Promise<void> | undefined
   return withQuery(parsing, (query, given) => {
     if (knowsTypes(manager)) return query(...given)
-    asked ??= manager._refreshDynamicOIDs?.(client) ?? Promise.resolve()
+    asked ??= manager[REFRESH]?.(client) ?? Promise.resolve()
     return asked.then(
       () => query(...given),
       // The statement's own answer says what is wrong.

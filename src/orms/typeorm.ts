@@ -54,7 +54,7 @@ export function typeorm(tx: OrmTransaction, dataSource: DataSource): EntityManag
  * })
  */
 export function clientOf(manager: EntityManager): object {
-  const runner = manager.queryRunner as (QueryRunner & RunnerFields) | undefined
+  const runner: (QueryRunner & RunnerFields) | undefined = manager.queryRunner
   return privateField(runner?.databaseConnection, {
     of: 'The entity manager that clientOf() was given',
     path: 'queryRunner.databaseConnection',

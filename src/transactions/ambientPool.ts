@@ -21,7 +21,8 @@ const SENDING: ReadonlySet<string | symbol> = new Set(['connect', 'query'])
  */
 export function ambientPool<P extends Pool>(context: LockstepContext, pool: P, options: PoolOptions): P {
   checkOptions('pool()', options, POOL_OPTIONS)
-  if (options?.ambient !== true) {
+  const { ambient }: { ambient?: unknown } = options
+  if (ambient !== true) {
     throw new InvalidOptionError('pool() was called without `ambient: true`.', {
       advice:
         'Pass { ambient: true } if all code that uses the pool inside a transaction belongs to that transaction. A job queue that requests share does not.',

@@ -1,4 +1,3 @@
-import 'reflect-metadata'
 import { clientOf, typeorm } from 'pg-lockstep/typeorm'
 import { DataSource, type EntityManager, EntitySchema } from 'typeorm'
 import { type OrmPart, type OrmUnderTest, SAMPLE } from './ormUnderTest.ts'
