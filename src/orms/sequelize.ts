@@ -1,6 +1,5 @@
 import type { Sequelize, Transaction } from 'sequelize'
-import { TransactionControlError } from '../errors.ts'
-import { openSavepoint } from './openSavepoint.ts'
+import { type OpenSavepoint, openSavepoint } from './openSavepoint.ts'
 import { checkDriver, type OrmTransaction, privateField, refuseToEnd } from './ormTransaction.ts'
 import { withParsers, withQuery } from './parsingClient.ts'
 
@@ -11,8 +10,6 @@ const VERSIONS = 'sequelize 6 on pg'
 /** What a transaction has beside its public interface. */
 interface TransactionFields {
   connection?: object
-  /** How it has ended. */
-  finished?: 'commit' | 'rollback'
   savepoints?: Transaction[]
 }
 
@@ -49,10 +46,12 @@ export function sequelize(tx: OrmTransaction, instance: Sequelize): Transaction 
   return Object.assign(transaction, {
     commit: async () => refuseToEnd('transaction.commit()'),
     rollback: async () => refuseToEnd('transaction.rollback()'),
-    // It would never be called. What comes after COMMIT comes after lockstep.transaction().
-    afterCommit: () => refuseToEnd('transaction.afterCommit()'),
+    afterCommit: refuseAfterCommit,
   })
 }
+
+/** It would never be called. What comes after COMMIT comes after lockstep.transaction(). */
+const refuseAfterCommit = (): never => refuseToEnd('transaction.afterCommit()')
 
 /**
  * The client of a transaction that Sequelize opened, for `lockstep.join()` and `lockstep.outbox.enqueue()`.
@@ -87,24 +86,21 @@ function onScope(transaction: Transaction & TransactionFields, tx: OrmTransactio
 
 /** Makes a nested transaction of Sequelize a savepoint of Lockstep, which waits for its turn beside its siblings. */
 function nestIn(nested: Transaction & TransactionFields, tx: OrmTransaction, instance: Sequelize): void {
-  let opened: ReturnType<typeof openSavepoint> | undefined
-  const end = (finished: 'commit' | 'rollback') => async (): Promise<void> => {
-    if (nested.finished !== undefined || opened === undefined) {
-      throw new TransactionControlError(`${finished}() was called on a nested transaction that is not open.`, {
-        advice: 'End a nested transaction once.',
-      })
-    }
-    nested.finished = finished
-    const savepoint = await opened
-    await (finished === 'commit' ? savepoint.release() : savepoint.rollBack())
+  let opened: OpenSavepoint | undefined
+  /** Once: what comes later is refused, as everything is that is sent through it then. */
+  const take = (): OpenSavepoint => {
+    const savepoint = opened
+    opened = undefined
+    return savepoint ?? refuseToEnd('commit() or rollback(), after its end,')
   }
   Object.assign(nested, {
     async prepareEnvironment() {
-      opened = openSavepoint(tx)
-      onScope(nested, (await opened).tx, instance)
+      opened = await openSavepoint(tx)
+      onScope(nested, opened.tx, instance)
     },
-    commit: end('commit'),
-    rollback: end('rollback'),
+    commit: async () => take().release(),
+    rollback: async () => take().rollBack(),
+    afterCommit: refuseAfterCommit,
   })
 }
 

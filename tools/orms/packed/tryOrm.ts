@@ -19,7 +19,7 @@ export const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   'mikro-orm': ['pg', '@mikro-orm/core', '@mikro-orm/postgresql'],
   prisma: ['pg', '@prisma/client', '@prisma/adapter-pg'],
   sequelize: ['pg', 'sequelize'],
-  typeorm: ['pg', 'typeorm', 'reflect-metadata'],
+  typeorm: ['pg', 'typeorm'],
 }
 
 const MAIN = (name: string): string => `
