@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomUUID } from 'node:crypto'
 import { PrismaPg } from '@prisma/adapter-pg'
-import { DriverUnsupportedError, JoinRefusedError } from '../errors.ts'
+import { DriverUnsupportedError, JoinRefusedError, LockstepError } from '../errors.ts'
 import type { PgPool } from '../postgres/index.ts'
 import { onEndOf } from '../transactions/index.ts'
 import { checkDriver, checkIsolation, type OrmTransaction } from './ormTransaction.ts'
@@ -145,7 +145,7 @@ class PrismaPart {
 /** The same object with transactions that are savepoints of Lockstep. Prisma's own mix with what is sent through the outer one meanwhile. */
 function nestingIn(db: object, tx: OrmTransaction, client: PrismaClientLike): object {
   const nested = async <T>(work: unknown, ...rest: unknown[]): Promise<T> => {
-    if (typeof work !== 'function') return (db as Transactional<T>).$transaction(work, ...rest)
+    if (Array.isArray(work)) return (await inTurn(work)) as T
     const [{ isolationLevel } = {}] = rest as { readonly isolationLevel?: string }[]
     // ReadCommitted is how Prisma writes it.
     checkIsolation('db.$transaction()', tx, isolationLevel?.replaceAll(/(?<=[a-z])(?=[A-Z])/g, ' '))
@@ -165,6 +165,13 @@ function nestingIn(db: object, tx: OrmTransaction, client: PrismaClientLike): ob
       return name === '$transaction' ? nested : (Reflect.get(target, name) as unknown)
     },
   })
+}
+
+/** Prisma itself would send a list of calls in a transaction of its own, on another connection. A call is sent when it is awaited. */
+async function inTurn(calls: readonly unknown[]): Promise<unknown[]> {
+  const results: unknown[] = []
+  for (const call of calls) results.push(await call)
+  return results
 }
 
 /** What the adapter reads of an answer. */
@@ -197,16 +204,25 @@ class PrismaCheckout {
     this.#state = 'ended'
   }
 
-  query(config: { readonly text: string }): Promise<unknown> {
-    if (this.#state !== 'open') return Promise.resolve(NOTHING)
-    if (answer(config.text, this.#client)) return Promise.resolve(NOTHING)
-    return (this.#client as { query(config: object): Promise<unknown> }).query(config)
+  async query(config: { readonly text: string }): Promise<unknown> {
+    if (this.#state !== 'open' || answer(config.text, this.#client)) return NOTHING
+    try {
+      return await (this.#client as { query(config: object): Promise<unknown> }).query(config)
+    } catch (error) {
+      throw kept(error)
+    }
   }
 
   // Lockstep listens to the connection, and gives it back.
   on(): void {}
   removeListener(): void {}
   release(): void {}
+}
+
+/** Prisma throws an error of its own in place of ours, with the code and what is in `meta`: there the retry finds it. */
+function kept(error: unknown): unknown {
+  if (!(error instanceof LockstepError)) return error
+  return Object.assign(new Error(error.message), { code: error.code, meta: { driverAdapterError: error } })
 }
 
 /** The pool as the adapter sees it. A connection for a transaction of Lockstep is the transaction's own. */
