@@ -108,9 +108,9 @@ const starting = new AsyncLocalStorage<PrismaCheckout>()
 /** Prisma ends a transaction that takes longer. How long this one can take, Lockstep decides. */
 const NEVER_MS = 2_147_483_647
 
-/** A client of Prisma, or the object of a transaction. */
-interface Transactional<T = unknown> {
-  $transaction(...given: unknown[]): Promise<T>
+/** A client of Prisma, as it is called here. */
+interface Transactional {
+  $transaction(...given: unknown[]): Promise<unknown>
 }
 
 /** A transaction of Prisma on the connection of a transaction of Lockstep, from its start to its end. */
