@@ -3,7 +3,8 @@ export interface PgTypes {
   getTypeParser(oid: number, format?: string): (value: string) => unknown
 }
 
-type Query = (...given: unknown[]) => unknown
+/** `query()` of a client of `pg`, with a callback or without. */
+export type Query = (...given: unknown[]) => unknown
 
 /**
  * The same client, with the parsers of an ORM. An ORM gives them to the connections that it opens; the connections of Lockstep are from

@@ -1,7 +1,7 @@
 import type { Sequelize, Transaction } from 'sequelize'
 import { type OpenSavepoint, openSavepoint } from './openSavepoint.ts'
 import { checkDriver, type OrmTransaction, privateField, refuseToEnd } from './ormTransaction.ts'
-import { withParsers, withQuery } from './parsingClient.ts'
+import { type Query, withParsers, withQuery } from './parsingClient.ts'
 
 export type { OrmTransaction } from './ormTransaction.ts'
 
@@ -119,12 +119,20 @@ function clientFor(client: object, instance: Sequelize): object {
   return withQuery(parsing, (query, given) => {
     if (knowsTypes(manager)) return query(...given)
     asked ??= manager[REFRESH]?.(client) ?? Promise.resolve()
-    return asked.then(
-      () => query(...given),
-      // The statement's own answer says what is wrong.
-      () => query(...given),
-    )
+    return queryAfter(asked, query, given)
   })
+}
+
+async function queryAfter(ready: Promise<void>, query: Query, given: readonly unknown[]): Promise<unknown> {
+  // If it fails, the answer to the statement itself says what is wrong.
+  await ready.catch(() => undefined)
+  const callback = given.at(-1)
+  if (typeof callback !== 'function') return query(...given)
+  try {
+    return query(...given)
+  } catch (error) {
+    return process.nextTick(callback as (error: unknown) => void, error)
+  }
 }
 
 function knowsTypes({ nameOidMap = {} }: ConnectionManager): boolean {
