@@ -76,12 +76,12 @@ export const orm: Bench = {
 const nameOf = (number: number): string => `counter ${number % COUNTERS}`
 
 /** The lock, a read and a write in the ORM's own transaction. */
-function byHand(orm: OpenOrm): Contender {
+function byHand(open: OpenOrm): Contender {
   return async (count) => {
     for (let number = 0; number < count; number++) {
       const name = nameOf(number)
       const lockId = createHash('sha256').update(`lockstep\0lock\0Counter:${name}`).digest().readBigInt64BE(0)
-      await orm.own(ISOLATION, async (part) => {
+      await open.own(ISOLATION, async (part) => {
         await part.raw(lockByHand(lockId))
         await part.writeCounter(name, (await part.readCounter(name)) + 1)
       })
@@ -90,12 +90,12 @@ function byHand(orm: OpenOrm): Contender {
 }
 
 /** The same with the declared lock. */
-function throughLockstep(lockstep: Lockstep, orm: OpenOrm): Contender {
+function throughLockstep(lockstep: Lockstep, open: OpenOrm): Contender {
   return async (count) => {
     for (let number = 0; number < count; number++) {
       const name = nameOf(number)
       await lockstep.transaction({ lock: key`Counter:${name}`, isolation: ISOLATION }, (tx) =>
-        orm.inside(tx, async (part) => {
+        open.inside(tx, async (part) => {
           await part.writeCounter(name, (await part.readCounter(name)) + 1)
         }),
       )

@@ -87,7 +87,7 @@ if ([withoutServer15, withoutOrms, withoutPromtool].some((each) => each !== unde
     ...lines,
     ...(absent.length > 0 ? [advice] : []),
     ...(withoutServer15 === undefined ? [] : [without]),
-    ...(withoutOrms === undefined ? [] : [`  There are no ORMs (${withoutOrms}). SKIPPED: ORMs on tx.client.`]),
+    ...(withoutOrms === undefined ? [] : [`  There are no ORMs (${withoutOrms}). The build needs their types.`]),
     ...(withoutPromtool === undefined
       ? []
       : [`  There is no promtool (${withoutPromtool}). SKIPPED: the alert rules.`]),

@@ -110,6 +110,7 @@ async function playOne(
     'events missing': there.size - (events?.count ?? 0),
     gaps: (events?.last ?? 0) - (events?.count ?? 0),
     'other errors': reported.errors.length,
+    'first error': reported.errors[0] ?? '',
     'locks left': locksGone === undefined ? 1 : 0,
   }
 }

@@ -43,7 +43,9 @@ describe('drizzle()', () => {
       // @ts-expect-error: the balance is a number
       await db.insert(accounts).values({ id: '1', balance: '1' })
       await db.transaction(async (part) => {
-        expectTypeOf(part.query.accounts.findFirst).toBeFunction()
+        expectTypeOf(await part.query.entries.findFirst()).toEqualTypeOf<
+          { id: string; accountId: string } | undefined
+        >()
       })
       await tx.enqueue({ topic: 'accounts', key: '1', payload: { balance: 1 } })
     }))

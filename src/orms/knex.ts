@@ -103,9 +103,9 @@ function runNested(
         resolve(value)
         return ended
       }
-      part.rollback = async (error = new RolledBack('Transaction rejected with non-error: undefined')) => {
-        reject(error instanceof Error ? error : new Error(String(error), { cause: error }))
-        await ended.catch(() => undefined)
+      part.rollback = (reason = new RolledBack('Transaction rejected with non-error: undefined')) => {
+        reject(reason instanceof Error ? reason : new Error(String(reason), { cause: reason }))
+        return undone
       }
       const result = container(part)
       if (isThenable(result)) result.then(resolve, reject)
@@ -116,6 +116,7 @@ function runNested(
     if (error instanceof RolledBack && config.doNotRejectOnRollback !== false) return undefined
     throw error
   })
+  const undone = ended.catch(() => undefined)
   return ended
 }
 

@@ -31,6 +31,10 @@ export class KyselyClient {
         return config.text
       },
       callback,
+      // A driver that takes texts alone would send whatever an object is as a text.
+      [Symbol.toPrimitive]: () => {
+        throw unsupported()
+      },
     }
     const query = { sql, parameters: values } as unknown as CompiledQuery
     this.#transaction
@@ -38,7 +42,8 @@ export class KyselyClient {
       .provideConnection((connection) => executeUnlogged(connection, query))
       .catch((error: unknown) => {
         // Kysely looks for rows in what pg answers by the callback alone, and fails. Every other failure comes before pg has read the text.
-        if (!reached) callback(error instanceof TypeError ? unsupported(error) : error)
+        // As pg does: the caller's code does not run in this promise.
+        if (!reached) process.nextTick(callback, error instanceof TypeError ? unsupported(error) : error)
       })
   }
 
@@ -54,11 +59,13 @@ export class KyselyClient {
 
 /** A log of Kysely's replaces the method on the connection itself. It would report that Kysely found no rows. */
 function executeUnlogged(connection: DatabaseConnection, query: CompiledQuery): Promise<unknown> {
-  const { executeQuery } = Object.getPrototypeOf(connection) as DatabaseConnection
-  return executeQuery.call(connection, query)
+  const own = Object.getPrototypeOf(connection) as {
+    executeQuery: (this: object, query: CompiledQuery) => Promise<unknown>
+  }
+  return own.executeQuery.call(connection, query)
 }
 
-function unsupported(cause: unknown): DriverUnsupportedError {
+function unsupported(cause?: unknown): DriverUnsupportedError {
   return new DriverUnsupportedError('The transaction that clientOf() was given does not pass statements on to pg.', {
     advice:
       'Lockstep works with kysely 0.28 and its PostgresDialect on pg. Otherwise open the transaction with lockstep.transaction().',

@@ -50,11 +50,12 @@ interface Site extends Client {
 }
 
 /** What every ORM has to keep, on every driver. Each control does the same in the naive way, and fails as expected. */
-export function ormConformance(bench: Workbench, { name, driver, joins = true, open }: OrmUnderTest): void {
+export function ormConformance(bench: Workbench, tried: OrmUnderTest): void {
+  const { name, driver, joins = true } = tried
   const pools = new Set<Client['pool']>()
 
   async function siteOf(client: Client, url = bench.url): Promise<Site> {
-    const orm = await open({ lockstep: client.lockstep, pool: client.pool, url })
+    const orm = await tried.open({ lockstep: client.lockstep, pool: client.pool, url })
     bench.cleanUp(() => orm.close())
     pools.add(client.pool)
     const locked: Site['locked'] = (isolation, work, options) =>

@@ -9,6 +9,9 @@ export class Reported {
   readonly errors: string[] = []
 }
 
+/** Then something is wrong that no waiting mends. */
+const TOO_MANY = 100
+
 /** One process that plays an ORM, and a new one in its place after a kill. */
 export class Player {
   readonly #lab: Lab
@@ -48,9 +51,10 @@ export class Player {
     this.#process?.child.send(order)
   }
 
-  /** Resolves when it has committed so many since it was told to play, or has ended. */
+  /** Resolves when it has committed so many since it was told to play, or when it fails again and again. */
   async until(count: number): Promise<void> {
-    while (this.#since < count && !this.#ended) await new Promise<void>((resolve) => (this.#wake = resolve))
+    while (this.#since < count && this.#reported.errors.length < TOO_MANY)
+      await new Promise<void>((resolve) => (this.#wake = resolve))
   }
 
   async stop(): Promise<void> {

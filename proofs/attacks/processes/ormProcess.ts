@@ -3,6 +3,7 @@
  * that committed. Arguments: url, application name.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { inspect } from 'node:util'
 import { key, Lockstep } from 'pg-lockstep'
 import pg from 'pg'
 import postgres from 'postgres'
@@ -56,8 +57,7 @@ async function play(order: Exclude<OrmOrder, 'stop'>): Promise<void> {
         await once(id, naive === undefined && round % 3 === 2).then(
           () => report({ committed: id }),
           (error: unknown) => {
-            if (error !== FAILS)
-              report({ error: error instanceof Error ? `${error.name}: ${error.message}` : String(error) })
+            if (error !== FAILS) report({ error: inspect(error) })
           },
         )
       }
@@ -65,7 +65,9 @@ async function play(order: Exclude<OrmOrder, 'stop'>): Promise<void> {
   )
   await open.close()
   await lockstep.close()
-  await pool.end()
+  // After a lost connection, postgres.js would wait for its end for ever.
+  if (pool instanceof pg.Pool) await pool.end()
+  else await pool.end({ timeout: 1 })
 }
 
 type Once = (id: string, fails: boolean) => Promise<void>
