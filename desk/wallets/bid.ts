@@ -34,12 +34,12 @@ export class LeaderChangedError extends Error {
 export async function readAuction(db: Kysely<WalletTables>, id: string): Promise<Auction> {
   const auction = await db
     .selectFrom('lockstep_desk.auctions')
-    .select(({ cast }) => [
+    .select((eb) => [
       'id',
       'closed',
       'leading_wallet as wallet',
-      cast<number>('reserve', 'float8').as('reserve'),
-      cast<number | null>('leading_amount', 'float8').as('amount'),
+      eb.cast<number>('reserve', 'float8').as('reserve'),
+      eb.cast<number | null>('leading_amount', 'float8').as('amount'),
     ])
     .where('id', '=', id)
     .executeTakeFirst()
@@ -50,10 +50,10 @@ export async function readAuction(db: Kysely<WalletTables>, id: string): Promise
 export async function readWallet(db: Kysely<WalletTables>, id: string): Promise<Wallet> {
   const wallet = await db
     .selectFrom('lockstep_desk.auction_wallets')
-    .select(({ cast }) => [
+    .select((eb) => [
       'id',
-      cast<number>('available', 'float8').as('available'),
-      cast<number>('reserved', 'float8').as('reserved'),
+      eb.cast<number>('available', 'float8').as('available'),
+      eb.cast<number>('reserved', 'float8').as('reserved'),
     ])
     .where('id', '=', id)
     .executeTakeFirst()
@@ -62,7 +62,7 @@ export async function readWallet(db: Kysely<WalletTables>, id: string): Promise<
 }
 
 /** Moves an amount from what a wallet can spend to what it has reserved; a negative one comes back. */
-async function reserve(db: Kysely<WalletTables>, wallet: string, amount: number): Promise<void> {
+async function moveToReserved(db: Kysely<WalletTables>, wallet: string, amount: number): Promise<void> {
   await db
     .updateTable('lockstep_desk.auction_wallets')
     .set((eb) => ({ available: eb('available', '-', amount), reserved: eb('reserved', '+', amount) }))
@@ -101,8 +101,8 @@ export async function placeBid(
   const free = wallet.available + (auction.wallet === bid.wallet ? (auction.amount ?? 0) : 0)
   if (free < bid.amount) return insufficientFunds(wallet, free, bid.amount)
   const id = randomUUID()
-  if (auction.wallet !== null) await reserve(db, auction.wallet, -(auction.amount ?? 0))
-  await reserve(db, bid.wallet, bid.amount)
+  if (auction.wallet !== null) await moveToReserved(db, auction.wallet, -(auction.amount ?? 0))
+  await moveToReserved(db, bid.wallet, bid.amount)
   const lead = db
     .updateTable('lockstep_desk.auctions')
     .set({ leading_wallet: bid.wallet, leading_amount: bid.amount })

@@ -121,10 +121,10 @@ export function walletRoutes({ pool, lockstep }: Desk): OpenAPIHono {
         .updateTable('lockstep_desk.auction_wallets')
         .set((eb) => ({ available: eb('available', '+', amount) }))
         .where('id', '=', id)
-        .returning(({ cast }) => [
+        .returning((eb) => [
           'id',
-          cast<number>('available', 'float8').as('available'),
-          cast<number>('reserved', 'float8').as('reserved'),
+          eb.cast<number>('available', 'float8').as('available'),
+          eb.cast<number>('reserved', 'float8').as('reserved'),
         ])
         .executeTakeFirst()
       if (wallet === undefined) return notFound('wallet', id).answer(c)
@@ -144,7 +144,7 @@ export function walletRoutes({ pool, lockstep }: Desk): OpenAPIHono {
     const auction = await readAuction(tables, c.req.valid('param').id)
     const newest = await tables
       .selectFrom('lockstep_desk.bids')
-      .select(({ cast }) => ['id', 'wallet', cast<number>('amount', 'float8').as('amount')])
+      .select((eb) => ['id', 'wallet', eb.cast<number>('amount', 'float8').as('amount')])
       .where('auction', '=', auction.id)
       .orderBy('place', 'desc')
       .limit(500)

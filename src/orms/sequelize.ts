@@ -131,7 +131,7 @@ async function queryAfter(ready: Promise<void>, query: Query, given: readonly un
   try {
     return query(...given)
   } catch (error) {
-    return process.nextTick(callback as (error: unknown) => void, error)
+    return process.nextTick(callback, error)
   }
 }
 
