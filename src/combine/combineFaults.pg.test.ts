@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { setImmediate as turn } from 'node:timers/promises'
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { Proxy } from '../../tools/server/proxy.ts'
+import type { Proxy } from '../testing/index.ts'
 import { isCollected } from '../../tools/server/testing/isCollected.ts'
 import { DRIVERS, failureOf, holding, pidOf, signal, testBench } from '../../tools/server/testing/workbench.ts'
 import {

@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { Proxy } from '../../tools/server/proxy.ts'
+import type { Proxy } from '../testing/index.ts'
 import { DRIVERS, firstCall, holding, testBench } from '../../tools/server/testing/workbench.ts'
 import { type Combined, key, type Lockstep } from '../index.ts'
 

@@ -1,5 +1,5 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { ProxyConnection } from '../../tools/server/proxy.ts'
+import type { ProxyConnection } from '../testing/index.ts'
 import {
   type DriverName,
   DRIVERS,

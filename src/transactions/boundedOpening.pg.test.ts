@@ -12,7 +12,7 @@ import {
   signal,
   testBench,
 } from '../../tools/server/testing/workbench.ts'
-import type { Proxy } from '../../tools/server/proxy.ts'
+import type { Proxy } from '../testing/index.ts'
 import { LockAbortedError, LockstepClosedError, LockTimeoutError } from '../index.ts'
 import { on } from '../observe/index.ts'
 

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { lookalikes } from './ineffectiveLocks.sql.ts'
-import { type Proxy, startProxy } from './proxy.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
 
 /** What takes the place of `advisory` in the names of the functions, letter for letter: messages keep their lengths. */
 const WORDS = { granted: 'advisery', refused: 'advisary' } as const

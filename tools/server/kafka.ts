@@ -7,7 +7,7 @@ import { findProgram } from './findProgram.ts'
 import { startGuard } from './guard.ts'
 import { spawnGuarded } from './guardedProcess.ts'
 import { waitUntilGone } from './processes.ts'
-import { type Proxy, startProxy } from './proxy.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
 import { giveTo, unprivileged } from './unprivileged.ts'
 
 /** librdkafka's mock cluster: it speaks Kafka's protocol and keeps everything in memory. */

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, expect } from 'vitest'
 import { Lockstep, type LockstepOptions, type Transaction } from '../../../src/index.ts'
 import type { Keys } from '../../../src/locks/index.ts'
 import { on } from '../../../src/observe/index.ts'
-import { type Proxy, type ProxyConnection, startProxy, type Verdict } from '../proxy.ts'
+import { type Proxy, type ProxyConnection, startProxy, type Verdict } from '../../../src/testing/index.ts'
 import { type TestDatabase, testDatabase, testServer } from '../testDatabase.ts'
 import { cleanUps } from './cleanUps.ts'
 
