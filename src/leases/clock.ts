@@ -28,7 +28,7 @@ export function elapsedMs(since: ClockReading): number {
 /** Moves the clocks of all leases of this process forward, for `pg-lockstep/testing`. Timers that wait for them are set again. */
 export function moveClocks(ms: number): void {
   movedMs += ms
-  for (const listener of [...listeners]) listener()
+  for (const listener of listeners) listener()
 }
 
 /** Calls the listener when the clocks were moved. The function that it returns removes the listener. */

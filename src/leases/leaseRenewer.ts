@@ -49,7 +49,7 @@ export class LeaseRenewer {
   }
 
   #clocksMoved(): void {
-    for (const lease of [...this.#leases]) lease.clocksMoved()
+    for (const lease of this.#leases) lease.clocksMoved()
     clearTimeout(this.#timer)
     this.#dueAt = Infinity
     this.#schedule()

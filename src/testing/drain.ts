@@ -70,12 +70,7 @@ export async function drain(lockstep: Draining, options: DrainOptions = {}): Pro
 }
 
 /** Resolves when the dispatcher has delivered everything that is not parked. */
-async function empty(
-  { outbox }: Draining,
-  name: string,
-  timeoutMs: number,
-  stopped: AbortSignal,
-): Promise<void> {
+async function empty({ outbox }: Draining, name: string, timeoutMs: number, stopped: AbortSignal): Promise<void> {
   const until = performance.now() + timeoutMs
   while (!stopped.aborted) {
     const shards = (await outbox.status()).shards.filter(({ dispatcher }) => dispatcher === name)
@@ -83,7 +78,7 @@ async function empty(
     if (shards.length > 0 && left === 0) return
     if (performance.now() > until) {
       throw new DrainTimeoutError(`drain() has not delivered ${left} events within ${timeoutMs} ms.`, {
-        advice: 'Commit or roll back open transactions that have enqueued events, or raise timeoutMs.',
+        advice: 'Look at the answers of the sink: what it does not take is sent again. Or raise timeoutMs.',
       })
     }
     await sleep(LOOK_EVERY_MS)

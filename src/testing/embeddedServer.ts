@@ -27,12 +27,14 @@ interface Servers {
  */
 export async function startEmbeddedServer(plan: EmbeddedServerPlan = {}): Promise<EmbeddedServer> {
   const place = import.meta.url.endsWith('.ts') ? '../../tools/server/postgres.ts' : '../lab/tools/server/postgres.js'
-  const { startPostgres } = (await import(new URL(place, import.meta.url).href)) as Servers
-  return startPostgres(plan)
+  const servers = (await import(new URL(place, import.meta.url).href)) as Servers
+  return servers.startPostgres(plan)
 }
 
 /** The server of the tests: the one that is named, or one that is started now. */
-export async function testServer(url: string | undefined): Promise<{ readonly url: string; stop(): Promise<void> }> {
+export async function testServer(
+  url: string | undefined,
+): Promise<{ readonly url: string; readonly stop: () => Promise<void> }> {
   const named = url ?? (process.env['TEST_DATABASE_URL'] || process.env['DATABASE_URL'])
   if (named !== undefined && named !== '') return { url: named, stop: () => Promise.resolve() }
   try {

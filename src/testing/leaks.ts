@@ -63,8 +63,11 @@ export async function assertNoLeaks(pool: Pool, options: LeakOptions = {}): Prom
 
 export function leaksFound(leaks: readonly Leak[]): LeakError {
   const list = leaks.map(({ kind, detail }) => `\n  ${kind}: ${detail}`).join('')
-  return new LeakError(`The test leaves ${leaks.length === 1 ? 'something' : `${leaks.length} things`} behind:${list}\n`, {
-    advice: 'Wait for every transaction, release every lease, stop dispatchers, close pools, and use every fault.',
-    leaks,
-  })
+  return new LeakError(
+    `The test leaves ${leaks.length === 1 ? 'something' : `${leaks.length} things`} behind:${list}\n`,
+    {
+      advice: 'Wait for every transaction, release every lease, stop dispatchers, close pools, and use every fault.',
+      leaks,
+    },
+  )
 }

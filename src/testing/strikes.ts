@@ -13,7 +13,13 @@ import { CONFLICT } from './testing.sql.ts'
  * - `{ before: text }`: a statement that contains the text is on its way, and never arrives.
  * - `{ after: text }`: the server has run it; the answer is lost.
  */
-export type Step = 'begin' | 'locked' | 'commit' | 'committed' | { readonly before: string } | { readonly after: string }
+export type Step =
+  | 'begin'
+  | 'locked'
+  | 'commit'
+  | 'committed'
+  | { readonly before: string }
+  | { readonly after: string }
 
 /** A fault that is armed: it strikes once. */
 export interface Strike {
@@ -21,7 +27,7 @@ export interface Strike {
   readonly struck: Promise<void>
   readonly done: boolean
   /** Takes it away, if it has not struck yet. */
-  disarm(): void
+  readonly disarm: () => void
 }
 
 /** Which transaction a fault is meant for. */

@@ -8,6 +8,9 @@ import { APPLICATION, closeToSessions, createDatabase, dropDatabase, sessionsIn 
 /** A pool that the tests open and close: `pg.Pool`, or the `sql` of postgres.js. */
 export type ClosablePool = Pool & { end(): Promise<unknown> }
 
+/** How the caller makes one. */
+type MakePool = (url: string) => ClosablePool
+
 /** What `createTemplate()` takes. */
 export interface TemplateOptions<P extends ClosablePool = ClosablePool> {
   /** Makes a pool of your driver, for example `(url) => new pg.Pool({ connectionString: url })`. */
@@ -45,7 +48,7 @@ export function newName(kind: 'template' | 'test'): string {
 }
 
 /**
- * Creates a template, for a global set-up: test files then pass its `name` and `url`, and copying it takes some tens of milliseconds.
+ * Creates a template, for a global set-up: test files then pass its `name` and `url`, and each test only copies it.
  * A file that passes none makes one of its own.
  *
  * @example
@@ -88,12 +91,7 @@ const COPY_TRIES = 100
 const COPY_PAUSE_MS = 50
 const OBJECT_IN_USE = '55006'
 
-export async function copyTemplate<P extends ClosablePool>(
-  pool: (url: string) => P,
-  url: string,
-  template: string,
-  name: string,
-): Promise<void> {
+export async function copyTemplate(pool: MakePool, url: string, template: string, name: string): Promise<void> {
   await asAdmin(pool, url, async (connection) => {
     for (let tries = 1; ; tries++) {
       try {
@@ -110,7 +108,7 @@ export async function copyTemplate<P extends ClosablePool>(
 const ENDING_TRIES = 100
 const ENDING_PAUSE_MS = 20
 
-export async function dropCopy<P extends ClosablePool>(pool: (url: string) => P, url: string, name: string): Promise<void> {
+export async function dropCopy(pool: MakePool, url: string, name: string): Promise<void> {
   await asAdmin(pool, url, async (connection) => {
     for (let tries = 1; tries <= ENDING_TRIES; tries++) {
       const [answer] = await connection.script(sessionsIn(name))
@@ -122,11 +120,7 @@ export async function dropCopy<P extends ClosablePool>(pool: (url: string) => P,
 }
 
 /** Lends a connection of a pool that exists for this alone. */
-export function asAdmin<P extends ClosablePool, T>(
-  pool: (url: string) => P,
-  url: string,
-  work: (connection: Connection) => Promise<T>,
-): Promise<T> {
+export function asAdmin<T>(pool: MakePool, url: string, work: (connection: Connection) => Promise<T>): Promise<T> {
   return withPool(pool, named(url), (opened) => withConnection(driverFor(opened), work))
 }
 
@@ -155,10 +149,9 @@ export function openPool<P extends ClosablePool>(make: (url: string) => P, url: 
 const POSTGRES_JS_END = { timeout: 0.1 }
 
 export async function closePool(pool: ClosablePool): Promise<void> {
-  const { ending } = pool as { ending?: boolean }
-  const { end } = pool as { end(options?: object): Promise<unknown> }
-  if (typeof pool === 'function') await end(POSTGRES_JS_END)
-  else if (ending !== true) await end.call(pool)
+  const closable = pool as { readonly ending?: boolean; end(options?: object): Promise<unknown> }
+  if (typeof pool === 'function') await closable.end(POSTGRES_JS_END)
+  else if (closable.ending !== true) await closable.end()
 }
 
 /** The same server, another database. */
