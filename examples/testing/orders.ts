@@ -22,6 +22,10 @@ export function pay(lockstep: AnyLockstep, id: string): Promise<boolean> {
 }
 
 /** Ships an order at the warehouse, which takes longer than a transaction should. */
-export function ship(lockstep: AnyLockstep, id: string, warehouse: (signal: AbortSignal) => Promise<void>): Promise<void> {
+export function ship(
+  lockstep: AnyLockstep,
+  id: string,
+  warehouse: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
   return lockstep.lease(key`Shipment:${id}`, { ttlMs: 30_000 }, (lease) => warehouse(lease.signal))
 }

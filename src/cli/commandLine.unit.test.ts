@@ -47,7 +47,7 @@ describe('a command line', () => {
     ['leases release A:1 --terminate=yes', '--terminate takes no value.'],
     ['doctor now', '`doctor` takes no "now".'],
     ['doctor --driver mysql', '--driver cannot be "mysql". Use pg or postgres.'],
-    ['completion fish', '`completion` does not know "fish". It knows bash, zsh.'],
+    ['completion csh', '`completion` does not know "csh". Did you mean `zsh`?'],
     ['completion bash zsh', '`completion` takes one word, not 2.'],
     ['help migrat', 'Did you mean `migrate`?'],
     ['--reason none', '--reason belongs to a command, and there is none.'],

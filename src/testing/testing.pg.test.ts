@@ -3,7 +3,7 @@ import * as vitest from 'vitest'
 import { describe, expect, inject, test } from 'vitest'
 import { failureOf } from '../../tools/server/testing/workbench.ts'
 import { DrainTimeoutError, type Key, key, type Leak, LeakError, LeaseHeldError, LeaseLostError } from '../index.ts'
-import { createTemplate, createTestDatabase, type TestDatabase, testDatabase } from './index.ts'
+import { createTemplate, createTestDatabase, hold, testDatabase } from './index.ts'
 
 const options = {
   url: inject('adminUrl'),
@@ -24,14 +24,15 @@ describe('a database for each test', () => {
     const { rows } = await db.pool.query<{ name: string }>('SELECT current_database() AS name')
     expect(rows).toEqual([{ name: db.name }])
     expect(names).not.toContain(db.name)
-    names.push(db.name)
-  })
-
-  test('is dropped after the test', async () => {
-    expect(names).toHaveLength(2)
+    // Dropped after the test.
     for (const name of names) expect(await exists(name)).toBe(false)
     expect(await exists(db.name)).toBe(true)
+    names.push(db.name)
   })
+})
+
+describe('a database for a file', () => {
+  const db = testDatabase(vitest, { ...options, per: 'file' })
 
   test('has a lock held until it is released', async () => {
     const done: string[] = []
@@ -78,121 +79,121 @@ describe('a database for each test', () => {
     await expect(db.drain({ sink, timeoutMs: 50 })).rejects.toThrow(DrainTimeoutError)
     expect(await db.drain()).toHaveLength(1)
   })
-})
 
-describe('time that passes for leases', () => {
-  const db = testDatabase(vitest, { ...options, per: 'file' })
-  let last = 0
-  const fresh = (): Key => key`Lease:${++last}`
+  describe('and time that passes for its leases', () => {
+    let last = 0
+    const fresh = (): Key => key`Lease:${++last}`
 
-  test('ends a lease whose time is over, and its holder knows at once', async () => {
-    const name = fresh()
-    const lease = await db.lockstep.leases.acquire(name, { ttlMs: 60_000 })
-    const other = db.open().lockstep
-    await expect(other.leases.acquire(name)).rejects.toThrow(LeaseHeldError)
-    await db.advanceLeases(60_000)
-    expect(lease.signal.aborted).toBe(true)
-    expect(lease.signal.reason).toMatchObject({ reason: 'not renewed in time' })
-    expect(await failureOf(lease.transaction({}, async () => undefined))).toBeInstanceOf(LeaseLostError)
-    const next = await other.leases.acquire(name)
-    expect(next.fence).toBeGreaterThan(lease.fence)
-    await next.release()
-  })
+    test('ends a lease whose time is over, and its holder knows at once', async () => {
+      const name = fresh()
+      const lease = await db.lockstep.leases.acquire(name, { ttlMs: 60_000 })
+      const other = db.open().lockstep
+      await expect(other.leases.acquire(name)).rejects.toThrow(LeaseHeldError)
+      await db.advanceLeases(60_000)
+      expect(lease.signal.aborted).toBe(true)
+      expect(lease.signal.reason).toMatchObject({ reason: 'not renewed in time' })
+      expect(await failureOf(lease.transaction({}, async () => undefined))).toBeInstanceOf(LeaseLostError)
+      const next = await other.leases.acquire(name)
+      expect(next.fence).toBeGreaterThan(lease.fence)
+      await next.release()
+    })
 
-  test('leaves a lease with its holder whose time is not over, and hands it on when it is', async () => {
-    const name = fresh()
-    const lease = await db.lockstep.leases.acquire(name, { ttlMs: 60_000 })
-    await db.advanceLeases(30_000)
-    expect(lease.signal.aborted).toBe(false)
-    expect(lease.trustedMs).toBeLessThanOrEqual(54_000)
-    // The heartbeat was due.
-    await expect.poll(() => lease.trustedMs).toBeGreaterThan(30_000)
-    const waiting = db.open().lockstep.leases.acquire(name, { ttlMs: 60_000, waitMs: false })
-    await expect.poll(async () => (await db.lockstep.leases.inspect(name)).waiters.length).toBe(1)
-    await db.advanceLeases(60_000)
-    const next = await waiting
-    expect(next.fence).toBeGreaterThan(lease.fence)
-    await next.release()
-  })
+    test('leaves a lease with its holder whose time is not over, and hands it on when it is', async () => {
+      const name = fresh()
+      const lease = await db.lockstep.leases.acquire(name, { ttlMs: 60_000 })
+      await db.advanceLeases(30_000)
+      expect(lease.signal.aborted).toBe(false)
+      expect(lease.trustedMs).toBeLessThanOrEqual(54_000)
+      // The heartbeat was due.
+      await expect.poll(() => lease.trustedMs).toBeGreaterThan(30_000)
+      const waiting = db.open().lockstep.leases.acquire(name, { ttlMs: 60_000, waitMs: false })
+      await expect.poll(async () => (await db.lockstep.leases.inspect(name)).waiters.length).toBe(1)
+      await db.advanceLeases(60_000)
+      const next = await waiting
+      expect(next.fence).toBeGreaterThan(lease.fence)
+      await next.release()
+    })
 
-  test('ends a lease that is held longer than maxHoldMs', async () => {
-    const lease = await db.lockstep.leases.acquire(fresh(), { ttlMs: 600_000, maxHoldMs: 60_000 })
-    await db.advanceLeases(59_000)
-    expect(lease.signal.aborted).toBe(false)
-    await db.advanceLeases(2000)
-    await expect.poll(() => lease.signal.aborted).toBe(true)
-    expect(lease.signal.reason).toMatchObject({ reason: 'held too long' })
-    await lease.release()
-  })
+    test('ends a lease that is held longer than maxHoldMs', async () => {
+      const lease = await db.lockstep.leases.acquire(fresh(), { ttlMs: 600_000, maxHoldMs: 60_000 })
+      await db.advanceLeases(59_000)
+      expect(lease.signal.aborted).toBe(false)
+      await db.advanceLeases(2000)
+      await expect.poll(() => lease.signal.aborted).toBe(true)
+      expect(lease.signal.reason).toMatchObject({ reason: 'held too long' })
+      await lease.release()
+    })
 
-  test('moves only forward', async () => {
-    await expect(db.advanceLeases(-1)).rejects.toThrow('advanceLeases() was given -1.')
+    test('moves only forward', async () => {
+      await expect(db.advanceLeases(-1)).rejects.toThrow('advanceLeases() was given -1.')
+    })
   })
 })
 
 describe('a leak that was planted', () => {
-  /** What `drop()` finds after the function; the database goes all the same. */
-  async function leaksOf(plant: (db: TestDatabase<pg.Pool>) => Promise<unknown>): Promise<readonly Leak[]> {
-    const db = await createTestDatabase({ ...options, leakGraceMs: 100 })
-    const { name } = db
-    const clean = await plant(db)
-    const error = await failureOf(db.drop())
+  /** The hooks of a runner that calls them when it is told to. */
+  const hooks = { beforeAll: [], afterAll: [], beforeEach: [], afterEach: [] } as Record<
+    string,
+    (() => Promise<void>)[]
+  >
+  const register = (name: string) => (hook: () => Promise<void>) => hooks[name]?.push(hook)
+  const run = async (name: string): Promise<void> => {
+    for (const hook of hooks[name] ?? []) await hook()
+  }
+  const runner = {
+    beforeAll: register('beforeAll'),
+    afterAll: register('afterAll'),
+    beforeEach: register('beforeEach'),
+    afterEach: register('afterEach'),
+  }
+  const db = testDatabase(runner, { ...options, per: 'file', leakGraceMs: 100 })
+  vitest.beforeAll(() => run('beforeAll'))
+
+  /** What the end of the test finds after the function; what that returns cleans up. */
+  async function leaksOf(plant: () => Promise<() => unknown>, end = 'afterEach'): Promise<readonly Leak[]> {
+    await run('beforeEach')
+    const cleanUp = await plant()
+    const error = await failureOf(run(end))
     expect(error).toBeInstanceOf(LeakError)
-    if (typeof clean === 'function') await (clean as () => Promise<unknown>)()
-    expect(await exists(name)).toBe(false)
+    await cleanUp()
     return (error as LeakError).leaks
   }
 
   test('is found: a lock, by its key, and the transaction that holds it', async () => {
-    const leaks = await leaksOf(async (db) => {
-      const { lockstep } = db.open()
-      let end = (): void => undefined
-      const ended = new Promise<void>((resolve) => (end = resolve))
-      await new Promise<void>((isHeld) => {
-        void lockstep
-          .transaction({ lock: key`Forgotten:1` }, async () => {
-            isHeld()
-            await ended
-          })
-          .catch(() => undefined)
-      })
-      // The transaction would keep the Lockstep from closing.
-      setTimeout(end, 1000)
-      await expect.poll(async () => (await db.leaks()).some(({ detail }) => detail.includes('Forgotten:1'))).toBe(true)
+    const leaks = await leaksOf(async () => {
+      const { release } = await hold(db.lockstep, key`Forgotten:1`)
+      await expect.poll(async () => (await db.leaks()).map(({ detail }) => detail).join()).toContain('Forgotten:1')
+      return release
     })
     expect(leaks.map(({ kind }) => kind)).toEqual(['lock', 'transaction'])
     expect(leaks[0]?.detail).toMatch(/^Forgotten:1 is held by session \d+ \(ExclusiveLock\)/)
   })
 
   test('is found: a lease', async () => {
-    const leaks = await leaksOf((db) =>
-      db.lockstep.leases.acquire(key`Instance:1`, { holder: 'me' }).then(() => undefined),
-    )
+    const leaks = await leaksOf(async () => {
+      const lease = await db.lockstep.leases.acquire(key`Instance:1`, { holder: 'me' })
+      return () => lease.release()
+    })
     expect(leaks).toEqual([{ kind: 'lease', detail: expect.stringMatching(/^Instance:1 is held by me, fence \d+$/) }])
   })
 
-  test('is found: a session in a transaction, and a connection', async () => {
-    const leaks = await leaksOf(async (db) => {
+  test('is found: a session in a transaction', async () => {
+    const leaks = await leaksOf(async () => {
       const client = new pg.Client({ connectionString: db.url, application_name: 'forgetful' })
-      client.on('error', () => undefined)
       await client.connect()
       await client.query('BEGIN')
+      return () => client.end()
     })
     expect(leaks).toEqual([
       { kind: 'transaction', detail: expect.stringMatching(/^session \d+ of forgetful is idle in transaction/) },
     ])
-    const connections = await leaksOf(async (db) => {
-      const client = new pg.Client({ connectionString: db.url, application_name: 'forgetful' })
-      client.on('error', () => undefined)
-      await client.connect()
-    })
-    expect(connections).toMatchObject([{ kind: 'connection' }])
   })
 
   test('is found: a fault that never struck', async () => {
-    const leaks = await leaksOf(async (db) => {
+    const leaks = await leaksOf(async () => {
       db.conflictOnce()
       db.killAt({ before: 'DELETE' })
+      return () => undefined
     })
     expect(leaks).toEqual([
       { kind: 'fault', detail: 'conflictOnce() has not struck' },
@@ -200,13 +201,23 @@ describe('a leak that was planted', () => {
     ])
   })
 
-  test('is not looked for where the test says so', async () => {
-    const db = await createTestDatabase({ ...options, leaks: ['lock'] })
-    db.loseCommit()
-    await db.lockstep.leases.acquire(key`Instance:1`)
-    await db.drop()
-    expect(await db.drop()).toBeUndefined()
+  test('is found: a connection, and the database goes all the same', async () => {
+    const { name } = db
+    const leaks = await leaksOf(async () => {
+      const client = new pg.Client({ connectionString: db.url, application_name: 'forgetful' })
+      client.on('error', () => undefined)
+      await client.connect()
+      return () => undefined
+    }, 'afterAll')
+    expect(leaks).toMatchObject([{ kind: 'connection', detail: expect.stringContaining('forgetful is idle') }])
+    expect(await exists(name)).toBe(false)
     expect(() => db.url).toThrow('There is no test database now.')
+  })
+
+  test('is not looked for where the test says so', async () => {
+    await using lenient = await createTestDatabase({ ...options, leaks: ['lock'] })
+    lenient.loseCommit()
+    await lenient.lockstep.leases.acquire(key`Instance:1`)
   })
 })
 

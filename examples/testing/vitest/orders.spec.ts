@@ -3,9 +3,11 @@ import { key } from 'pg-lockstep'
 import { testDatabase } from 'pg-lockstep/testing'
 import * as vitest from 'vitest'
 import { beforeEach, expect, test } from 'vitest'
-import { createTables, pay } from '../orders.ts'
+import { pay } from '../orders.ts'
 
-const db = testDatabase(vitest, { pool: (url) => new pg.Pool({ connectionString: url }), prepare: createTables })
+// globalSetup.ts has made the template, with the tables, once for all files.
+const template = process.env['TEST_TEMPLATE'] ?? ''
+const db = testDatabase(vitest, { pool: (url) => new pg.Pool({ connectionString: url }), template })
 
 beforeEach(() => db.pool.query(`INSERT INTO orders VALUES ('1')`))
 
