@@ -1,3 +1,4 @@
+import { STATEMENT } from './initFile.sql.ts'
 import type { FrameworkName, OrmName, Project } from './initProject.ts'
 
 /** The parts of a first file that depend on what the project uses. */
@@ -13,8 +14,6 @@ interface Parts {
 
 /** Text that is there in TypeScript only. */
 type Typed = (text: string) => string
-
-const STATEMENT = 'SELECT now()::text AS now'
 
 /** The text of a first file: it compiles, and it runs on a database with Lockstep's schema. */
 export function firstFile({ driver, orm, framework, language }: Project): string {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
 import {
   type EventMap,
@@ -12,7 +13,7 @@ import {
 } from '../index.ts'
 import { drain, type DrainOptions } from './drain.ts'
 import { hold, type Held } from './hold.ts'
-import { findLeaks, assertNoLeaks, leaksFound } from './leaks.ts'
+import { assertNoLeaks, DEFAULT_GRACE_MS, findLeaks, leaksFound } from './leaks.ts'
 import { advanceLeases } from './leaseClock.ts'
 import { type Proxy, startProxy } from './proxy.ts'
 import { conflictAtCommit, type FaultOptions, killAt, type KillOptions, type Step, type Strike } from './strikes.ts'
@@ -191,10 +192,19 @@ export class TestDatabase<P extends ClosablePool = ClosablePool> {
 
   /** @internal Copies the template. */
   async begin(serverUrl: string, template: string): Promise<void> {
+    if (this.#current !== undefined) {
+      throw new InvalidOptionError('Two tests use the test database at the same time.', {
+        advice: "Run the tests of the file one after the other, or use per: 'file'.",
+      })
+    }
     const name = newName('test')
     const { hostname, port } = new URL(serverUrl)
     await copyTemplate(this.#options.pool, serverUrl, template, name)
-    const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port || 5432), lingerMs: 20 })
+    const proxy = await startProxy({
+      targetHost: hostname === '' ? 'localhost' : hostname.replaceAll(/[[\]]/g, ''),
+      targetPort: Number(port || 5432),
+      lingerMs: 20,
+    })
     this.#current = {
       name,
       serverUrl,
@@ -221,20 +231,14 @@ export class TestDatabase<P extends ClosablePool = ClosablePool> {
     if (current === undefined) return
     const failures = await this.#finish(current)
     this.#current = undefined
-    await collect(failures, async () => {
-      for (const { lockstep, pool } of [...current.opened, ...(current.shared ? [current.shared] : [])]) {
-        await lockstep.close()
-        await closePool(pool)
-      }
-    })
-    // Before the proxy goes: it would cut what was left open.
-    if (current.own !== undefined || this.#kinds.has('connection')) {
-      const own = current.own ?? this.#open(named(withDatabase(current.serverUrl, current.name)), {})
-      if (this.#kinds.has('connection'))
-        await collect(failures, () => assertNoLeaks(own.pool, this.#leakOptions(['connection'])))
-      await own.lockstep.close()
-      await closePool(own.pool)
-    }
+    const opened = [...current.opened, ...(current.shared ? [current.shared] : [])]
+    const closed = await closedWithin(opened, this.#options.leakGraceMs ?? DEFAULT_GRACE_MS)
+    const own = current.own ?? this.#open(named(withDatabase(current.serverUrl, current.name)), {})
+    // Before the proxy goes: it would cut what was left open. What could not be closed was reported as what keeps it open.
+    if (closed && this.#kinds.has('connection'))
+      await collect(failures, () => assertNoLeaks(own.pool, this.#leakOptions(['connection'])))
+    await own.lockstep.close()
+    await closePool(own.pool)
     await current.proxy.close()
     await dropCopy(this.#options.pool, current.serverUrl, current.name)
     await this.#afterDrop?.()
@@ -260,9 +264,8 @@ export class TestDatabase<P extends ClosablePool = ClosablePool> {
 
   #leakOptions(kinds: readonly LeakKind[]): Parameters<typeof findLeaks>[1] {
     const { leakGraceMs, schema } = this.#options
-    const wanted = kinds.filter((kind) => this.#kinds.has(kind) || this.#kinds.size === 0)
     return {
-      kinds: wanted,
+      kinds,
       ...(leakGraceMs !== undefined && { graceMs: leakGraceMs }),
       ...(schema !== undefined && { schema }),
     }
@@ -297,6 +300,22 @@ export class TestDatabase<P extends ClosablePool = ClosablePool> {
       advice: 'Use it in a test, or in a hook that is registered after testDatabase().',
     })
   }
+}
+
+/** Closes everything. A transaction that never ends would keep it from closing: says whether all is closed. */
+async function closedWithin(opened: readonly Opened<ClosablePool>[], ms: number): Promise<boolean> {
+  const closing = Promise.all(
+    opened.map(async ({ lockstep, pool }) => {
+      await lockstep.close()
+      await closePool(pool)
+    }),
+  )
+  // An error that comes later has no one to go to.
+  const closed = closing.then(
+    () => true,
+    () => false,
+  )
+  return Promise.race([closed, sleep(ms, false, { ref: false })])
 }
 
 function unusedFaults(unused: readonly { readonly what: string }[], proxy: Proxy): Leak[] {

@@ -6,7 +6,7 @@ import { findLeaks as findLeaksSql, hasSchema } from './testing.sql.ts'
 
 /** All kinds that the server can be asked for. */
 const KINDS: readonly LeakKind[] = ['lock', 'lease', 'transaction', 'connection']
-const DEFAULT_GRACE_MS = 5000
+export const DEFAULT_GRACE_MS = 5000
 const LOOK_EVERY_MS = 10
 
 /** What `findLeaks()` and `assertNoLeaks()` take. */

@@ -214,6 +214,19 @@ describe('a leak that was planted', () => {
     expect(() => db.url).toThrow('There is no test database now.')
   })
 
+  test('is found: a transaction that never ends, which does not keep the database', async () => {
+    const own = await createTestDatabase({ ...options, leakGraceMs: 100 })
+    const { name } = own
+    const begun = new Promise<void>((isBegun) => {
+      const forever = (): Promise<never> => (isBegun(), new Promise<never>(() => undefined))
+      void own.lockstep.transaction({}, forever).catch(() => undefined)
+    })
+    await begun
+    const error = await failureOf(own.drop())
+    expect((error as LeakError).leaks).toMatchObject([{ kind: 'transaction' }])
+    expect(await exists(name)).toBe(false)
+  })
+
   test('is not looked for where the test says so', async () => {
     await using lenient = await createTestDatabase({ ...options, leaks: ['lock'] })
     lenient.loseCommit()
