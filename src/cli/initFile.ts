@@ -45,7 +45,7 @@ ${withOrm?.body ?? plain}
     `/** Before the process ends. */
 export async function close()${typed(': Promise<void>')} {
   await lockstep.close()
-  await pool.end()
+  await pool.end(${driver === 'pg' ? '' : '{ timeout: 5 }'})
 }`,
   ]
   return `${parts.join('\n\n')}\n`

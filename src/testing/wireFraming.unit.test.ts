@@ -27,7 +27,7 @@ const types = ['encryption', 'startup', 'Q', 'P', 'B', 'S', 'X']
 
 const typesOf = (messages: readonly Message[]): string[] => messages.map(({ type }) => type)
 
-test('messages are found wherever the chunks are cut, with the texts of statements', () => {
+test('finds messages wherever chunks end, with the texts of statements', () => {
   for (let size = 1; size <= session.length; size++) {
     const framing = new Framing('frontend')
     const found: Message[] = []
@@ -45,14 +45,14 @@ test('messages are found wherever the chunks are cut, with the texts of statemen
   }
 })
 
-test("a server's answer to a request for encryption is a bare byte", () => {
+test('reads the answer to a request for encryption as one byte', () => {
   const framing = new Framing('backend')
   framing.expectAnswer()
   const stream = Buffer.concat([Buffer.from('N'), message('R', '\0\0\0\0'), message('Z', 'I')])
   expect(typesOf(framing.push(stream))).toEqual(['answer N', 'R', 'Z'])
 })
 
-test('nothing is made of what is encrypted', () => {
+test('ignores encrypted data', () => {
   const framing = new Framing('backend')
   framing.goOpaque()
   expect(framing.push(session)).toEqual([])
