@@ -26,6 +26,8 @@ const packages: readonly DebianPackage[] = [
   { name: 'redis-server', program: 'redis-server', tests: 'the Redis sink, the comparison of leases with Redis' },
   { name: 'nats-server', program: 'nats-server', tests: 'the NATS sink' },
   { name: 'rabbitmq-server', program: 'rabbitmq-server', tests: 'the RabbitMQ sink' },
+  { name: 'zsh', program: 'zsh', tests: 'completion in zsh' },
+  { name: 'fish', program: 'fish', tests: 'completion in fish' },
   { name: 'kcat', program: 'kcat', tests: 'the Kafka sink' },
   { name: 'chromium', program: 'chromium', tests: 'the console in a browser' },
   {

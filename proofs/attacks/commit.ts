@@ -1,6 +1,6 @@
 import { type Isolation, key, LockstepError } from 'pg-lockstep'
 import { startPgBouncer } from '../../tools/server/pgbouncer.ts'
-import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks, waitFor } from '../checkers/leftovers.ts'
 import { COMMIT_FAULTS, type CommitFault, strikeNextCommit } from '../faults/inCommit.ts'

@@ -1,5 +1,5 @@
 import { type Isolation, key, LockAbortedError, LockstepError, LockTimeoutError } from 'pg-lockstep'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
 import { timeUntilNoLocks, timeUntilNoWaiters, waitFor } from '../checkers/leftovers.ts'
 import { SOMEBODY_HOLDS, SOMEBODY_WAITS } from '../checkers/leftovers.sql.ts'

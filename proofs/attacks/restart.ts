@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { key, type Key, type Lease } from 'pg-lockstep'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import { goal } from '../../tools/judge/report.ts'
 import { type Client, type DriverName, DRIVERS, type Lab } from './lab.ts'
 import { attackInLab } from './attack.ts'

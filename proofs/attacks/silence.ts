@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { key } from 'pg-lockstep'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import { goal } from '../../tools/judge/report.ts'
 import type { Random } from '../seed.ts'
 import { DRIVERS, type DriverName, type Lab } from './lab.ts'

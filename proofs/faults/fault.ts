@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import type { Proxy } from '../../tools/server/proxy.ts'
+import type { Proxy } from 'pg-lockstep/testing'
 import type { Random } from '../seed.ts'
 import type { WorkerProcess } from '../workerProcess.ts'
 

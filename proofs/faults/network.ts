@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { DataHook } from '../../tools/server/proxy.ts'
+import type { DataHook } from 'pg-lockstep/testing'
 import { type Fault, inFlight, type Scene } from './fault.ts'
 import { COMMIT_FAULTS, strikeNextCommit } from './inCommit.ts'
 

@@ -1,7 +1,7 @@
 import type { Pool } from 'pg'
 import { type PostgresServer, startPostgres } from '../../../tools/server/postgres.ts'
 import { SERVER_15 } from '../../../tools/server/postgres15.ts'
-import { startProxy } from '../../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import { type Standby, startStandby } from '../../../tools/server/standby.ts'
 import { type Arrival, Arrivals } from '../../checkers/arrivals.ts'
 import type { Random } from '../../seed.ts'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Proxy, type ProxyConnection, startProxy } from '../../../tools/server/proxy.ts'
+import { type Proxy, type ProxyConnection, startProxy } from 'pg-lockstep/testing'
 import { type KillableProcess, startProcess } from '../../faults/killableProcess.ts'
 import { until } from '../../until.ts'
 import type { SinkNews, SinkProcessOptions } from '../processes/sinkProcess.ts'

@@ -1,6 +1,9 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
-import { Framing, untyped } from './wireFraming.ts'
+import { checkOptions, type OptionNames } from '../checkOptions.ts'
+import { Conversation, type Sent } from './conversation.ts'
+import { ROLLBACK } from './testing.sql.ts'
+import { Framing, type Message, untyped } from './wireFraming.ts'
 
 /**
  * What becomes of a chunk:
@@ -17,6 +20,17 @@ export type Verdict = 'forward' | 'cut-before' | 'cut-after' | 'hold'
 /** Sees every chunk as it came: it may hold several messages or a part of one. */
 export type DataHook = (chunk: Buffer, connection: ProxyConnection) => Verdict
 
+/**
+ * Sees the statements that a chunk of the client sends for execution (`sent`), or that a chunk of the server completes the answers to
+ * (`answered`). Gives undefined for what is none of its business.
+ */
+export type StepHook = (
+  when: 'sent' | 'answered',
+  statements: readonly Sent[],
+  connection: ProxyConnection,
+) => Verdict | undefined
+
+/** What `startProxy()` takes. */
 export interface ProxyOptions {
   readonly targetPort: number
   /** Default 127.0.0.1. */
@@ -25,18 +39,29 @@ export interface ProxyOptions {
   readonly lingerMs?: number
 }
 
+const PROXY_OPTIONS: OptionNames<ProxyOptions> = { targetPort: true, targetHost: true, lingerMs: true }
+
+/** One client's connection through the proxy. */
 export interface ProxyConnection {
   /** Counts from 1. */
   readonly id: number
   readonly closed: boolean
+  /** The statements of the transaction that is open on it, or was last, from its BEGIN on. */
+  readonly transaction: readonly string[]
   /** Closes both sides, dropping what is held. */
   cut(): void
   /** From now on everything is swallowed in both directions, the end of a stream included, and nothing is closed. */
   silence(): void
   /** Forwards what was held, without asking the hooks again. */
   release(): void
+  /**
+   * Has the server answer the message that is held with an error: sends the statement in its place, rolls the transaction back, and gives
+   * the client the server's error.
+   */
+  failHeld(statement: string): void
 }
 
+/** A proxy in front of a server. */
 export interface Proxy {
   readonly port: number
   /** Those now open, oldest first. */
@@ -51,11 +76,15 @@ export interface Proxy {
    * share one wait. Set it to 0 to count anew.
    */
   waits: number
+  /** Whether a connection is encrypted: then nothing can be read, and no statement is recognized. */
+  readonly encrypted: boolean
   /** The same URL, led through the proxy. */
   url(original: string): string
   /** One hook at a time; undefined takes it away. */
   onClientData(hook: DataHook | undefined): void
   onServerData(hook: DataHook | undefined): void
+  /** Any number of these, asked before the two above. The function that it returns takes the hook away. */
+  onStep(hook: StepHook): () => void
   cutAll(): void
   /** A network that loses everything: silences what is open, and what is opened until `resume`. */
   silence(): void
@@ -74,8 +103,15 @@ export interface Proxy {
  * proxies cut by time or by bytes, not at a message such as COMMIT.
  */
 export async function startProxy(options: ProxyOptions): Promise<Proxy> {
+  checkOptions('startProxy()', options, PROXY_OPTIONS)
   const open = new Set<Connection>()
-  const state: ProxyState = { lingerMs: options.lingerMs ?? 200, roundTrips: 0, waits: 0 }
+  const state: ProxyState = {
+    lingerMs: options.lingerMs ?? 200,
+    roundTrips: 0,
+    waits: 0,
+    encrypted: false,
+    stepHooks: new Set(),
+  }
   let silent = false
   let refusing = false
   let refused = 0
@@ -127,6 +163,9 @@ export async function startProxy(options: ProxyOptions): Promise<Proxy> {
     set waits(value) {
       state.waits = value
     },
+    get encrypted() {
+      return state.encrypted
+    },
     url(original) {
       const changed = new URL(original)
       changed.hostname = '127.0.0.1'
@@ -135,6 +174,10 @@ export async function startProxy(options: ProxyOptions): Promise<Proxy> {
     },
     onClientData: (hook) => void (state.clientHook = hook),
     onServerData: (hook) => void (state.serverHook = hook),
+    onStep(hook) {
+      state.stepHooks.add(hook)
+      return () => void state.stepHooks.delete(hook)
+    },
     cutAll() {
       for (const connection of open) connection.cut()
     },
@@ -156,6 +199,8 @@ interface ProxyState {
   readonly lingerMs: number
   roundTrips: number
   waits: number
+  encrypted: boolean
+  readonly stepHooks: Set<StepHook>
   clientHook?: DataHook | undefined
   serverHook?: DataHook | undefined
 }
@@ -169,7 +214,11 @@ class Connection implements ProxyConnection {
   readonly #backend = new Framing('backend')
   readonly #toServer: Direction
   readonly #toClient: Direction
-  #unanswered = 0
+  readonly #conversation = new Conversation()
+  #waiting = 0
+  #interjection: Interjection | undefined
+  /** Called when the server has answered everything. */
+  #whenAnswered: (() => void) | undefined
 
   constructor(id: number, client: Socket, server: Socket, state: ProxyState) {
     this.id = id
@@ -177,17 +226,23 @@ class Connection implements ProxyConnection {
     this.#server = server
     this.#state = state
     this.#toServer = new Direction(client, server, (chunk) => {
-      this.#countFrontend(chunk)
-      this.#judge(this.#toServer, chunk, state.clientHook)
+      const sent = this.#readFrontend(this.#frontend.push(chunk))
+      this.#judge(this.#toServer, chunk, () => this.#step('sent', sent) ?? state.clientHook?.(chunk, this))
     })
     this.#toClient = new Direction(server, client, (chunk) => {
-      this.#countBackend(chunk)
-      this.#judge(this.#toClient, chunk, state.serverHook)
+      if (this.#interjection !== undefined) return this.#interject(this.#interjection, chunk)
+      const answered = this.#readBackend(this.#backend.push(chunk))
+      this.#judge(this.#toClient, chunk, () => this.#step('answered', answered) ?? state.serverHook?.(chunk, this))
+      if (this.#conversation.unanswered === 0) this.#whenAnswered?.()
     })
   }
 
   get closed(): boolean {
     return this.#client.destroyed && this.#server.destroyed
+  }
+
+  get transaction(): readonly string[] {
+    return this.#conversation.texts
   }
 
   cut(): void {
@@ -207,6 +262,28 @@ class Connection implements ProxyConnection {
     this.#toClient.release()
   }
 
+  failHeld(statement: string): void {
+    const begin = (): void => {
+      this.#whenAnswered = undefined
+      this.#interjection = new Interjection()
+      // What the client sent of this group before, and the server has not run, is ended by the Sync.
+      this.#server.write(Buffer.concat([SYNC, simpleQuery(statement), simpleQuery(ROLLBACK)]))
+    }
+    // The group that is held is among those without an answer.
+    if (this.#conversation.unanswered <= 1) begin()
+    else this.#whenAnswered = () => (this.#conversation.unanswered <= 1 ? begin() : undefined)
+  }
+
+  #interject(interjection: Interjection, chunk: Buffer): void {
+    const answer = interjection.push(chunk)
+    if (answer === undefined) return
+    this.#interjection = undefined
+    this.#readBackend([{ type: 'Z', content: Buffer.from('I') }])
+    this.#toServer.forgetHeld()
+    this.#toClient.pass(answer)
+    this.#toServer.release()
+  }
+
   whenClosed(callback: () => void): void {
     const check = (): void => {
       if (this.closed) callback()
@@ -215,9 +292,9 @@ class Connection implements ProxyConnection {
     this.#server.once('close', check)
   }
 
-  #judge(direction: Direction, chunk: Buffer, hook: DataHook | undefined): void {
+  #judge(direction: Direction, chunk: Buffer, ask: () => Verdict | undefined): void {
     // What is held or swallowed already does not come up for judgement again.
-    const verdict = direction.flowing && hook !== undefined ? hook(chunk, this) : 'forward'
+    const verdict = direction.flowing ? (ask() ?? 'forward') : 'forward'
     switch (verdict) {
       case 'forward':
         direction.pass(chunk)
@@ -241,24 +318,71 @@ class Connection implements ProxyConnection {
     }
   }
 
-  #countFrontend(chunk: Buffer): void {
-    for (const type of this.#frontend.push(chunk)) {
+  /** The first hook that has something to say about the step. */
+  #step(when: 'sent' | 'answered', statements: readonly Sent[]): Verdict | undefined {
+    if (statements.length === 0) return undefined
+    for (const hook of this.#state.stepHooks) {
+      const verdict = hook(when, statements, this)
+      if (verdict !== undefined) return verdict
+    }
+    return undefined
+  }
+
+  #readFrontend(messages: readonly Message[]): Sent[] {
+    for (const { type } of messages) {
       if (type === untyped.encryption) this.#backend.expectAnswer()
       if (type !== 'Q' && type !== 'S') continue
       this.#state.roundTrips++
-      if (this.#unanswered++ === 0) this.#state.waits++
+      if (this.#waiting++ === 0) this.#state.waits++
     }
+    return this.#conversation.sends(messages)
   }
 
-  #countBackend(chunk: Buffer): void {
-    for (const type of this.#backend.push(chunk)) {
+  #readBackend(messages: readonly Message[]): Sent[] {
+    for (const { type } of messages) {
       if (type === `${untyped.answer} S` || type === `${untyped.answer} G`) {
+        this.#state.encrypted = true
         this.#frontend.goOpaque()
         this.#backend.goOpaque()
       }
       // The first ReadyForQuery answers the start-up, which was not counted.
-      if (type === 'Z') this.#unanswered = Math.max(0, this.#unanswered - 1)
+      if (type === 'Z') this.#waiting = Math.max(0, this.#waiting - 1)
     }
+    return this.#conversation.answers(messages)
+  }
+}
+
+const SYNC = Buffer.from([0x53, 0, 0, 0, 4])
+
+function simpleQuery(text: string): Buffer {
+  const content = Buffer.from(`${text}\0`)
+  const head = Buffer.alloc(5, 'Q')
+  head.writeUInt32BE(content.length + 4, 1)
+  return Buffer.concat([head, content])
+}
+
+/** The server's answers to a Sync, a statement that fails and a ROLLBACK: of them the client gets the first error, and the last ReadyForQuery. */
+class Interjection {
+  #bytes: Buffer = Buffer.alloc(0)
+  readonly #forClient: Buffer[] = []
+  #ready = 0
+  #failed = false
+
+  /** What the client gets, once all is there. */
+  push(chunk: Buffer): Buffer | undefined {
+    this.#bytes = Buffer.concat([this.#bytes, chunk])
+    while (this.#bytes.length >= 5) {
+      const end = 1 + this.#bytes.readUInt32BE(1)
+      if (this.#bytes.length < end) return undefined
+      const message = this.#bytes.subarray(0, end)
+      this.#bytes = this.#bytes.subarray(end)
+      const type = String.fromCharCode(message[0] ?? 0)
+      if (type === 'Z' && ++this.#ready === 3) return Buffer.concat([...this.#forClient, message, this.#bytes])
+      if (type === 'Z' || this.#failed) continue
+      this.#forClient.push(message)
+      this.#failed = type === 'E'
+    }
+    return undefined
   }
 }
 
@@ -295,6 +419,11 @@ class Direction {
     this.#held.length = 0
     // A silenced reader still reads, or its kernel would tell the sender that nobody listens.
     this.source.resume()
+  }
+
+  /** Drops the chunk that was held first. */
+  forgetHeld(): void {
+    this.#held.shift()
   }
 
   release(): void {

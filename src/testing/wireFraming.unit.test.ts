@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { Framing } from './wireFraming.ts'
+import { Framing, type Message } from './wireFraming.ts'
 
 function message(type: string, content: string): Buffer {
   const length = Buffer.alloc(4)
@@ -25,12 +25,23 @@ const session = Buffer.concat([
 ])
 const types = ['encryption', 'startup', 'Q', 'P', 'B', 'S', 'X']
 
-test('finds messages wherever chunks end', () => {
+const typesOf = (messages: readonly Message[]): string[] => messages.map(({ type }) => type)
+
+test('finds messages wherever chunks end, with the texts of statements', () => {
   for (let size = 1; size <= session.length; size++) {
     const framing = new Framing('frontend')
-    const found: string[] = []
+    const found: Message[] = []
     for (let at = 0; at < session.length; at += size) found.push(...framing.push(session.subarray(at, at + size)))
-    expect(found, `chunks of ${size}`).toEqual(types)
+    expect(typesOf(found), `chunks of ${size}`).toEqual(types)
+    expect(found.map(({ content }) => content.toString())).toEqual([
+      '',
+      '',
+      'select 1\0',
+      '\0select $1\0\0\0',
+      'QQQSSS',
+      '',
+      '',
+    ])
   }
 })
 
@@ -38,7 +49,7 @@ test('reads the answer to a request for encryption as one byte', () => {
   const framing = new Framing('backend')
   framing.expectAnswer()
   const stream = Buffer.concat([Buffer.from('N'), message('R', '\0\0\0\0'), message('Z', 'I')])
-  expect(framing.push(stream)).toEqual(['answer N', 'R', 'Z'])
+  expect(typesOf(framing.push(stream))).toEqual(['answer N', 'R', 'Z'])
 })
 
 test('ignores encrypted data', () => {

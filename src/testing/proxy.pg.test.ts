@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { type Proxy, startProxy, type Verdict } from './proxy.ts'
-import { testDatabase } from './testDatabase.ts'
+import { testDatabase } from '../../tools/server/testDatabase.ts'
 
 const database = await testDatabase()
 const observer = new pg.Pool({ connectionString: database.url })
