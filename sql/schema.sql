@@ -7,7 +7,11 @@ function enqueue(topic text, key text, payload json, headers json DEFAULT NULL::
 function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT NULL::json) returns bigint language sql volatile security definer set search_path=pg_catalog, pg_temp
   body e8f9bcb78c51daefa1dfd46dec437f66
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 2ac60292c6af088b56c5b331b932816c
+  body 6d4c394bfc475ec2fc82c280db66bbc4
+function epoch_list(most integer) returns TABLE(history text, generation text, kind text, timeline text, address text, began_ms text, last_known_ms text, after_id text, grants_ms text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 18256b1d60bf69d5320852944d311f8f
+function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover boolean) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 327d813f397e4f15e7ace2a9ebc15ef8
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 39695c73aa7362ed125771bdac31f2d7
 function idempotency_clean_up(most integer) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -24,6 +28,8 @@ function inbox_position(my_consumer text, my_topic text, my_key text) returns TA
   body f92ed69c2d9d54c8a61aa51b7fe3f7e0
 function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body e2bb74e88051c006d1a062f57c1ae0cc
+function lease_carry_over() returns void language plpgsql volatile set jit=off
+  body 4b1be1bdef87683256c11b6e3e0d1f48
 function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 1367fab9f62b7da8696079d02e94904a
 function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -32,22 +38,24 @@ function lease_endings(wanted text, most integer) returns SETOF lockstep.lease_h
   body a011818475ed44584c3e99c9cbf2367d
 function lease_force_release(held text, forced_by text, forced_reason text) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 0f11799947000c0fca7aa653e60adea8
+function lease_grants_from(wanted text, wanted_ttl_ms integer) returns timestamp with time zone language plpgsql volatile set jit=off
+  body 50c2d3174a8331f6b7e8c8f1d22ebbdb
 function lease_guard(held text, my_token uuid, my_fence bigint, bound_ms double precision) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body ac3cf536b328cf32f0ccbbf20d57ac75
+  body 04a64c3bcec78b72ec4d3180a80ce7e8
 function lease_holders(wanted text, exactly boolean, most integer) returns TABLE(name text, slot integer, permits integer, fence bigint, holder text, metadata jsonb, acquired_at timestamp with time zone, expires_at timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 75af253a1f329f4a6da132b5f2e33746
 function lease_leave(tokens uuid[]) returns void language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 30f329383f8c5644e80099482ae6509b
 function lease_look(tokens uuid[], permits integer[], keep_ms integer) returns TABLE(waiting_token uuid, ready boolean, left_ms double precision) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body a94d97105e266a95b9463c413813e3d9
+  body 63326979cad8d95eab0fd0547678d377
 function lease_queue(wanted text, exactly boolean, most integer) returns TABLE(name text, holder text, since timestamp with time zone) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 274e1d93ef0182dac9a3ebee0fd87cbb
 function lease_release(held text, my_token uuid) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2019f7e41d7cf4097cf9cbbc0737312b
 function lease_renew(names text[], tokens uuid[], fences bigint[], ttls_ms integer[]) returns TABLE(renewed_token uuid, outcome text) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 212909e10707ba4824e433166d7d6079
+  body 6918408aaeb6fe8dfa2b47174d0fb466
 function lease_take(wanted text, my_token uuid, ttl_ms integer, wanted_permits integer, my_holder text, my_metadata jsonb, my_place bigint, my_remembered boolean, OUT verdict text, OUT granted_slot integer, OUT granted_fence bigint, OUT other_holder text, OUT other_since timestamp with time zone, OUT other_left_ms double precision, OUT other_permits integer) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 3091f91b79eef8fd7af5b0e9956f451e
+  body 053137f175d3637d417d266fe4e90711
 function lease_wait(names text[], tokens uuid[], holders text[], keep_ms integer) returns TABLE(waiting_token uuid, waiting_place bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 2729e5677abad72abd9f4928f8b0387e
 function lease_wake(freed text) returns void language sql volatile set jit=off
@@ -196,6 +204,8 @@ function rollout_unset(my_prefix text) returns SETOF text language sql volatile 
   body 7966de6cf742c927c9fc78c7d771ac29
 function schema_version(OUT version integer, OUT compatible_from integer) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body a3c5e13b4d1622fe6f96af9f2517897c
+sequence epoch_mark bigint cache 1
+sequence epochs_number_seq bigint cache 1
 sequence fences bigint cache 1
 sequence lease_history_id_seq bigint cache 1
 sequence lease_waiters_place_seq bigint cache 1
@@ -208,9 +218,29 @@ table epoch
   column database oid not null
   column timeline bigint not null
   column timeline_offset bigint not null
+  column max_ttl_ms integer not null default 60000
+  column synchronous_failover boolean not null default false
+  column began_at timestamp with time zone
+  column grants_from timestamp with time zone
   constraint epoch_one_check CHECK (one)
   constraint epoch_pkey PRIMARY KEY (one)
   CREATE UNIQUE INDEX epoch_pkey ON lockstep.epoch USING btree (one)
+table epochs
+  column number bigint not null
+  column history uuid not null
+  column generation bigint not null
+  column kind text not null
+  column timeline bigint not null
+  column system bigint not null
+  column database oid not null
+  column address text
+  column began_at timestamp with time zone not null
+  column last_known_at timestamp with time zone
+  column after_id bigint not null
+  column began_lsn pg_lsn not null
+  constraint epochs_kind_check CHECK ((kind = ANY (ARRAY['first'::text, 'restart'::text, 'timeline'::text, 'copy'::text])))
+  constraint epochs_pkey PRIMARY KEY (number)
+  CREATE UNIQUE INDEX epochs_pkey ON lockstep.epochs USING btree (number)
 table functions
   column name text not null
   column hash text not null
@@ -288,6 +318,7 @@ table leases
   column acquired_at timestamp with time zone not null
   column expires_at timestamp with time zone not null
   column remembered boolean not null default true
+  column ttl_ms integer
   constraint leases_check CHECK ((permits > slot))
   constraint leases_name_fence_key UNIQUE (name, fence)
   constraint leases_pkey PRIMARY KEY (name, slot)

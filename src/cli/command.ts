@@ -10,6 +10,8 @@ export type OptionName =
   | 'as'
   | 'apply'
   | 'max-event-bytes'
+  | 'max-ttl'
+  | 'synchronous-failover'
   | 'watch'
   | 'statements'
   | 'reason'

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { LeasePermitsDifferError, PoolClosedError } from '../errors.ts'
+import { InvalidOptionError, LeasePermitsDifferError, PoolClosedError } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { SilenceWatch, standbyRefused, withConnection } from '../postgres/index.ts'
 import type { LockstepContext } from '../transactions/index.ts'
@@ -65,6 +65,7 @@ export async function takeLease(
         })
         unsure = row.verdict === 'granted'
         if (row.verdict === 'permits') throw permitsDiffer(key, permits, Number(row.permits))
+        if (row.verdict === 'ttl') throw ttlTooLong(key, ttlMs, Number(row.left))
         if (row.verdict !== 'granted') {
           const by = blockerOf(row)
           progress.heard(by)
@@ -137,7 +138,16 @@ function blockerOf(row: TakeRow): Blocker {
     holder: row.holder ?? undefined,
     since: row.since === null ? undefined : new Date(Number(row.since)),
     leftMs: Number(row.left ?? 0),
+    afterFailover: row.verdict === 'failover',
   }
+}
+
+function ttlTooLong(key: Key, ttlMs: number, most: number): InvalidOptionError {
+  return new InvalidOptionError(`The lease on ${key} has ttlMs ${ttlMs}, and the schema allows ${most}.`, {
+    advice:
+      'Use a shorter ttlMs: heartbeats keep the lease alive. Or raise the limit with migrate({ maxTtlMs }): after a failover new leases wait as long.',
+    keys: [key],
+  })
 }
 
 function permitsDiffer(key: Key, wanted: number, stored: number): LeasePermitsDifferError {

@@ -155,6 +155,8 @@ export class RunningDispatcher implements Dispatcher {
             if (more) retainAt = 0
           }
         } catch (error) {
+          // A ttl that the schema does not allow.
+          if (error instanceof InvalidOptionError) throw error
           failed(error)
           failures++
         }

@@ -27,6 +27,7 @@ const EVERY_ROLE = [
   'current_incarnation',
   'lock_id',
   'lock_trials_known',
+  'failover_settings',
   // With `strategy: 'table'` the trial of the locks is made with rows.
   'lock_row_try',
   'lock_row_wait',
@@ -49,6 +50,7 @@ const RETAIN = ['outbox_prepare_segment', 'outbox_rotate', 'outbox_seal', 'outbo
 
 const OBSERVE = [
   ...SEE_LEASES,
+  'epoch_list',
   'lease_counts',
   'lock_names_of',
   'rollout_rules',
@@ -102,6 +104,8 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'lease_holders',
       'lease_queue',
       'outbox_register',
+      // To which generation an event belongs.
+      'epoch_list',
       'outbox_take',
       'outbox_read',
       'outbox_move',
