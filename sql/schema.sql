@@ -8,8 +8,12 @@ function enqueue_bytes(topic text, key text, payload bytea, headers json DEFAULT
   body e8f9bcb78c51daefa1dfd46dec437f66
 function ensure_incarnation() returns lockstep.incarnation language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 6d4c394bfc475ec2fc82c280db66bbc4
+function epoch_generations() returns TABLE(generation text, after_id text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
+  body ba15be2628d30e8fce46860cc5abcf1b
 function epoch_list(most integer) returns TABLE(history text, generation text, kind text, timeline text, address text, began_ms text, last_known_ms text, after_id text, grants_ms text) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 18256b1d60bf69d5320852944d311f8f
+function epoch_mark_now() returns void language plpgsql volatile set jit=off
+  body a19772d31c6d149d4f0a4013b73987c3
 function failover_settings(OUT max_ttl_ms integer, OUT synchronous_failover boolean) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body 327d813f397e4f15e7ace2a9ebc15ef8
 function foreign_lock_holders(most integer) returns TABLE(pid integer, role text, application text, id bigint, held boolean, what text) language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -20,14 +24,18 @@ function idempotency_keep(my_scope text, my_key text, my_fingerprint bytea, my_s
   body 997ca509c46a8e64b707aa69d463113e
 function idempotency_look(my_scope text, my_key text, lease_name text, OUT fingerprint bytea, OUT status integer, OUT headers json, OUT body bytea, OUT left_ms bigint) returns record language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body cd4a92aa46c0d314ee4d7f4dd2ab1d98
-function inbox_accept(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body f6c932ee5d804e088dbdc46cfe825845
-function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body de09e480531e86be42bd04385e4a03f9
+function inbox_accept(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean DEFAULT false, start bigint DEFAULT 1) returns text language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 97a637d53152c224aec17842fc84cac7
+function inbox_accept_batch(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], generations bigint[], starts bigint[], idle_ms integer) returns TABLE(place integer, verdict text, seq bigint, at bigint) language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 6184a9c36325447b7d6aa29dc7191a53
+function inbox_accept_event(my_consumer text, my_topic text, my_key text, my_seq bigint, my_uuid uuid, tombstone boolean, start bigint, my_generation bigint) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
+  body 407c5da164f26eb5361ebfb06eb6997a
+function inbox_accept_runs(my_consumer text, topics text[], keys text[], firsts bigint[], counts integer[], uuids uuid[], starts bigint[], idle_ms integer DEFAULT 0) returns TABLE(place integer, verdict text, seq bigint) language sql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
+  body 3129a85a1415007df746fc811553e499
 function inbox_position(my_consumer text, my_topic text, my_key text) returns TABLE(seq bigint, uuid uuid) language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off
   body f92ed69c2d9d54c8a61aa51b7fe3f7e0
 function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body e2bb74e88051c006d1a062f57c1ae0cc
+  body d292fb1ed5da0a277e3f26006ff30731
 function lease_carry_over() returns void language plpgsql volatile set jit=off
   body 4b1be1bdef87683256c11b6e3e0d1f48
 function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
@@ -85,9 +93,9 @@ function next_fence() returns bigint language sql volatile
 function outbox_advance(my_dispatcher text, my_shard smallint, my_fence bigint, my_version bigint, my_life text, new_prev pg_snapshot, new_next pg_snapshot, new_after bigint, new_done boolean, new_seen bigint, waiting jsonb DEFAULT NULL::jsonb) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
   body cf17b20f1bc1e3131986c18bd230e9f4
 function outbox_append(topic text, key text, payload json, bytes bytea, headers json, known bigint DEFAULT NULL::bigint, id uuid DEFAULT NULL::uuid) returns bigint language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off
-  body 5d505e6a0713721533e2073b3d0d7103
+  body 8752c96e5e794caacdf08d8e1bea5abc
 function outbox_append_many(topics text[], keys text[], payloads text[], bytes bytea[], headers text[], locked boolean DEFAULT false, known bigint[] DEFAULT NULL::bigint[]) returns integer language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body d285f3c325c983cb819239753748e5d3
+  body a97d1b2f07e72a385d190fa6cb4a4fda
 function outbox_bucket(stream uuid) returns smallint language sql immutable strict parallel safe
   body 18618bec69533c41498647b3d7ee0b43
 function outbox_check_headers(topic text, key text, headers json) returns void language plpgsql immutable set search_path=pg_catalog, pg_temp
@@ -157,7 +165,7 @@ function outbox_refuse_isolation() returns void language plpgsql stable
 function outbox_refuse_payload(topic text, key text, json_bytes integer, bytes_bytes integer, header_bytes integer) returns void language plpgsql stable
   body 2bb977b78a5f5bb1ed4f2c047e8746e3
 function outbox_register(my_name text, my_shards smallint, this_system text, this_database text, this_timeline bigint, shards_stated boolean, my_retain_ms bigint, OUT shards smallint, OUT system text, OUT database text, OUT timeline bigint) returns record language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
-  body 327818f74cb5a4e1a78bfd3595a1a0ad
+  body 9ed0a714512fc275987f912514532d5c
 function outbox_remove(my_dispatcher text, my_reason text) returns text language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 87fbcbfbd7ffd197d924b807bc0f17d7
 function outbox_replay_after(after_id bigint, up_to bigint, my_topic text, most integer) returns SETOF lockstep.outbox_events language plpgsql stable security definer set search_path=pg_catalog, pg_temp, jit=off, plan_cache_mode=force_custom_plan
@@ -265,6 +273,7 @@ table inbox
   column key text not null
   column seq bigint not null
   column uuid uuid
+  column generation bigint
   constraint inbox_pkey PRIMARY KEY (consumer, topic, key)
   constraint inbox_seq_check CHECK ((seq >= 0))
   CREATE UNIQUE INDEX inbox_pkey ON lockstep.inbox USING btree (consumer, topic, key)

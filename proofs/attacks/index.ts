@@ -8,6 +8,7 @@ import { commit } from './commit.ts'
 import { consoleAttack } from './console.ts'
 import { crash } from './crash.ts'
 import { edges } from './edges.ts'
+import { failover } from './failover.ts'
 import { http } from './http.ts'
 import { intruder } from './intruder.ts'
 import { kafkaTransactions } from './kafkaTransactions.ts'
@@ -34,6 +35,7 @@ export const deliveries: readonly Attack[] = [
   openWriter,
   bulk,
   restore,
+  failover,
   zombieSink,
   brokerDown,
   kafkaTransactions,

@@ -37,3 +37,7 @@ CREATE TABLE :"schema".epochs (
 -- The timeline of the last epoch that was committed, and which sequence of ids it counts in: see outbox_append(). A restored dump has
 -- another one.
 CREATE SEQUENCE :"schema".epoch_mark;
+
+-- The generation of the last event that was accepted; null where none was, or where its message did not say. Within a stream generations
+-- only grow with the numbers.
+ALTER TABLE :"schema".inbox ADD COLUMN generation bigint;

@@ -1,5 +1,5 @@
 import type { HistoryDivergedError, InboxGapError } from '../errors.ts'
-import { checkRest, checkStream, type InboxEvent } from './event.ts'
+import { type CheckedEvent, checkRest, checkStream, type InboxEvent } from './event.ts'
 import type { RunRow } from './inbox.sql.ts'
 
 /**
@@ -15,9 +15,6 @@ export interface Run {
   readonly first: number
   readonly places: number[]
 }
-
-/** What has been checked of an event. */
-export type CheckedEvent = Required<InboxEvent> & { readonly tombstone: boolean }
 
 /** A batch as it will be sent: the caller may change its objects afterwards. */
 export interface BatchRequest {
@@ -44,19 +41,21 @@ export function batchRequestOf(given: readonly InboxEvent[]): BatchRequest {
 
 /** The values of the question, after the consumer's name. */
 export function valuesOf({ runs, events }: BatchRequest): string[][] {
+  const ordered = runs.flatMap(({ places }) => places.map((place) => events[place] as CheckedEvent))
   return [
     runs.map(({ topic }) => topic),
     runs.map(({ key }) => key),
     runs.map(({ first }) => String(first)),
     runs.map(({ places }) => String(places.length)),
-    runs.flatMap(({ places }) => places.map((place) => (events[place] as CheckedEvent).id)),
+    ordered.map(({ id }) => id),
+    ordered.map(({ generation }) => String(generation ?? '')),
   ]
 }
 
 /** What makes the errors of a verdict. */
 export interface Refusals {
   gap(event: CheckedEvent, expected: number): InboxGapError
-  diverged(event: CheckedEvent): HistoryDivergedError
+  diverged(event: CheckedEvent, verdict: 'diverged' | 'outdated'): HistoryDivergedError
 }
 
 /** The verdict on each event. */
@@ -68,7 +67,7 @@ export function verdictsOn(
   const verdicts: BatchVerdict[] = events.map(() => 'held')
   const told = new Map(rows.map((row) => [Number(row.place) - 1, row]))
   runs.forEach(({ first, places }, index) => {
-    const { verdict, seq } = told.get(index) ?? { verdict: 'accepted', seq: first - 1 }
+    const { verdict, seq, at } = told.get(index) ?? { verdict: 'accepted', seq: first - 1, at: null }
     const last = Number(seq)
     for (const place of places) {
       const event = events[place] as CheckedEvent
@@ -76,8 +75,8 @@ export function verdictsOn(
         verdicts[place] = refusals.gap(event, last + 1)
         return
       }
-      if (verdict === 'diverged' && event.seq === last) {
-        verdicts[place] = refusals.diverged(event)
+      if ((verdict === 'diverged' || verdict === 'outdated') && event.seq === Number(at)) {
+        verdicts[place] = refusals.diverged(event, verdict)
         return
       }
       if (event.seq <= last) verdicts[place] = 'duplicate'

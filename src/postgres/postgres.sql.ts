@@ -61,6 +61,11 @@ export function setFailoverSettings(schema: string, ttlMs: string, synchronous: 
   return `UPDATE ${schema}.epoch SET max_ttl_ms = ${ttlMs}, synchronous_failover = ${synchronous}`
 }
 
+/** Which events belong to which generation. */
+export function epochGenerations(schema: string): string {
+  return `SELECT * FROM ${schema}.epoch_generations()`
+}
+
 /** The server epochs, the newest first. */
 export function epochList(schema: string, most: number): string {
   return `SELECT * FROM ${schema}.epoch_list(${most})`

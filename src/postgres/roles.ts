@@ -105,7 +105,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'lease_queue',
       'outbox_register',
       // To which generation an event belongs.
-      'epoch_list',
+      'epoch_generations',
       'outbox_take',
       'outbox_read',
       'outbox_move',
@@ -123,7 +123,16 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
   },
   consumer: {
     does: 'Accepts events through the inbox, and moves its position.',
-    functions: [...EVERY_ROLE, 'inbox_accept', 'inbox_accept_runs', 'inbox_start', 'inbox_position'],
+    functions: [
+      ...EVERY_ROLE,
+      'inbox_accept_event',
+      'inbox_accept_batch',
+      // The previous release calls these.
+      'inbox_accept',
+      'inbox_accept_runs',
+      'inbox_start',
+      'inbox_position',
+    ],
   },
   operator: {
     does: 'Sees what an observer sees, and changes it: retries, skips, pauses, erases and replays, which reads every payload; takes leases away; sets rollout rules.',
@@ -139,6 +148,7 @@ export const ROLES: Readonly<Record<RoleName, RoleDescription>> = {
       'outbox_remove',
       'outbox_rebase',
       'outbox_forget_xids',
+      'epoch_generations',
       'outbox_replay_stream',
       'outbox_replay_after',
       'outbox_emptied',
