@@ -1,19 +1,23 @@
 import pg from 'pg'
 import { Lockstep } from 'pg-lockstep'
 import { type Goal, goal, type ResultRow } from '../../tools/judge/report.ts'
+import { missingForCluster } from '../../tools/server/cluster.ts'
 import { startPostgres } from '../../tools/server/postgres.ts'
 import { redisAvailable, startRedis } from '../../tools/server/redis.ts'
 import { attack, type Findings, type ReportProgress } from './attack.ts'
 import { MAKE_RECEIVED, MAKE_TABLES } from './failover/failover.sql.ts'
 import { judge, type Judgement, settled } from './failover/judge.ts'
 import { type Load, startLoad, type Targets, TTL_MS } from './failover/load.ts'
-import { type Kind, KINDS, type Replication, startPair } from './failover/servers.ts'
+import { CLUSTER_KINDS, startClusterServers } from './failover/clusterServers.ts'
+import { type Kind, KINDS, type Replication, type Servers, startPair } from './failover/servers.ts'
 import { until } from './failover/until.ts'
 
 interface Size {
   readonly synchronous: number
   readonly asynchronous: number
   readonly controls: number
+  /** Of a cluster under Patroni: minutes. */
+  readonly cluster: number
 }
 
 /** So many acknowledged commits, and so many deliveries, are struck by each failover that loses some. */
@@ -27,14 +31,24 @@ const COMMITS_LOST = 30
 export const failover = attack<Size>({
   name: 'failover',
   about: 'servers are replaced under load: synchronously nothing is lost, asynchronously every loss is noticed',
-  full: { synchronous: 50, asynchronous: 12, controls: 3 },
-  small: { synchronous: 2, asynchronous: 1, controls: 1 },
+  full: { synchronous: 50, asynchronous: 12, controls: 3, cluster: 12 },
+  small: { synchronous: 2, asynchronous: 1, controls: 1, cluster: 0 },
   async run(size, reportProgress) {
     if (!redisAvailable()) return skip('redis-server')
     const runs: Ran[] = []
-    runs.push(await run('synchronous', size.synchronous, KINDS, reportProgress))
-    runs.push(await run('asynchronous', size.asynchronous, ['crash', 'frozen', 'cut'], reportProgress))
-    runs.push(await run('synchronous, without waiting for it', size.controls, ['crash'], reportProgress))
+    for (const [replication, failovers, kinds] of [
+      ['synchronous', size.synchronous, KINDS],
+      ['asynchronous', size.asynchronous, ['crash', 'frozen', 'cut']],
+      ['synchronous, without waiting for it', size.controls, ['crash']],
+    ] as const) {
+      runs.push(await run(await startPair(replication), replication, failovers, kinds, reportProgress))
+    }
+    if (size.cluster > 0) {
+      const missing = missingForCluster()
+      if (missing !== undefined) throw new Error(`the cluster needs ${missing}: see CONTRIBUTING.md`)
+      const { cluster } = size
+      runs.push(await run(await startClusterServers(), 'synchronous', cluster, CLUSTER_KINDS, reportProgress))
+    }
     return { results: runs.flatMap(rowsOf), goals: runs.flatMap(goalsOf) }
   },
 })
@@ -56,6 +70,7 @@ interface Recovery {
 }
 
 interface Ran {
+  readonly servers: string
   readonly replication: Replication
   readonly failovers: number
   readonly found: Judgement
@@ -63,12 +78,13 @@ interface Ran {
 }
 
 async function run(
+  servers: Servers,
   replication: Replication,
   failovers: number,
   kinds: readonly Kind[],
   reportProgress: ReportProgress,
 ): Promise<Ran> {
-  const servers = await startPair(replication)
+  const name = servers.countedFrom === 'fault' ? 'Patroni' : 'a pair'
   const target = await startPostgres()
   const redis = await startRedis()
   const targets: Targets = { url: servers.url, targetUrl: target.url(), redisPort: redis.port }
@@ -80,7 +96,7 @@ async function run(
     const { record } = load
     for (let number = 0; number < failovers; number++) {
       const kind = kinds[number % kinds.length] as Kind
-      reportProgress(`failover: ${replication}, ${number + 1} of ${failovers}: ${kind}`)
+      reportProgress(`failover: ${name}, ${replication}, ${number + 1} of ${failovers}: ${kind}`)
       await until(() => isFlowing(load as Load), 'load')
       const promotedAt = await servers.failOver(kind, async () => {
         if (replication === 'synchronous') return
@@ -104,7 +120,7 @@ async function run(
     await settled(targets)
     await load.stop()
     load = undefined
-    return { replication, failovers, found: await judge(targets, record), recoveries }
+    return { servers: name, replication, failovers, found: await judge(targets, record), recoveries }
   } finally {
     await load?.stop()
     await Promise.all([servers.close(), target.stop('immediate'), redis.stop()])
@@ -132,7 +148,7 @@ function isFlowing({ record }: Load): boolean {
   return [record.commits, record.deliveries].every((moments) => now - (moments.at(-1) ?? 0) < 500)
 }
 
-function rowsOf({ replication, failovers, found, recoveries }: Ran): ResultRow[] {
+function rowsOf({ servers, replication, failovers, found, recoveries }: Ran): ResultRow[] {
   const kinds = [...new Set(recoveries.map(({ kind }) => kind))]
   const median = (kind: Kind, of: (recovery: Recovery) => number): number => {
     const sorted = recoveries
@@ -143,6 +159,7 @@ function rowsOf({ replication, failovers, found, recoveries }: Ran): ResultRow[]
   }
   return [
     {
+      servers,
       replication,
       failovers,
       'commits acknowledged': found.committed,
@@ -155,6 +172,7 @@ function rowsOf({ replication, failovers, found, recoveries }: Ran): ResultRow[]
       leases: found.grants,
     },
     ...kinds.map((kind) => ({
+      servers,
       replication,
       kind,
       'first commit, ms': median(kind, ({ commitMs }) => commitMs),
@@ -164,8 +182,13 @@ function rowsOf({ replication, failovers, found, recoveries }: Ran): ResultRow[]
   ]
 }
 
-function goalsOf({ replication, failovers, found }: Ran): Goal[] {
-  const name = replication === 'synchronous, without waiting for it' ? 'control, synchronous_commit = off' : replication
+function goalsOf({ servers, replication, failovers, found }: Ran): Goal[] {
+  const name =
+    servers === 'Patroni'
+      ? 'synchronous, Patroni'
+      : replication === 'synchronous, without waiting for it'
+        ? 'control, synchronous_commit = off'
+        : replication
   const always = [
     goal(`${name}: server epochs that began on another timeline`, found.epochs, '=', failovers),
     goal(`${name}: two holders that both trust one lease`, found.overlaps, '=', 0),

@@ -65,6 +65,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'open-writer': openWriter,
   bulk,
   restore,
+  failover,
   'zombie-sink': zombieSink,
   'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,

@@ -14,13 +14,15 @@ import { until } from './until.ts'
  * - cut: its standby hears no more from it and is promoted, while it goes on with its clients.
  */
 export const KINDS = ['crash', 'switchover', 'frozen', 'cut'] as const
-export type Kind = (typeof KINDS)[number]
+export type Kind = (typeof KINDS)[number] | 'etcd'
 
 /** Servers behind one address, of which one is the primary. */
 export interface Servers {
   readonly url: string
+  /** What the answer of `failOver` is the moment of. */
+  readonly countedFrom: 'promotion' | 'fault'
   /**
-   * Comes back when a new primary is there and another standby follows it: with the moment of the promotion. `held` is called between the
+   * Comes back when a new primary is there and another standby follows it: with the moment that times are counted from. `held` is called between the
    * moment from which on the standby gets nothing more and the end of the old primary.
    */
   failOver(kind: Kind, held: () => Promise<void>): Promise<number>
@@ -62,7 +64,7 @@ export async function startPair(replication: Replication): Promise<Servers> {
     promotedAt = performance.now()
     port = standby.server.port
   }
-  const strike: Readonly<Record<Kind, (held: () => Promise<void>) => Promise<void>>> = {
+  const strike: Readonly<Record<(typeof KINDS)[number], (held: () => Promise<void>) => Promise<void>>> = {
     async crash(held) {
       await held()
       await primary.server.crash()
@@ -90,7 +92,9 @@ export async function startPair(replication: Replication): Promise<Servers> {
   }
   return {
     url: proxy.url(first.url()),
+    countedFrom: 'promotion',
     async failOver(kind, held) {
+      if (kind === 'etcd') throw new Error('a pair has no etcd')
       const behind = replication !== 'synchronous' || kind === 'cut'
       const old = primary
       await strike[kind](async () => {
