@@ -11,6 +11,7 @@ export type OptionName =
   | 'apply'
   | 'max-event-bytes'
   | 'max-ttl'
+  | 'preview'
   | 'synchronous-failover'
   | 'watch'
   | 'statements'

@@ -41,6 +41,7 @@ export const OPTIONS: Readonly<Record<OptionName, OptionDescription>> = {
     summary:
       'the largest event of the outbox, payload and headers together. Default: leave it; in a new schema 1000000',
   },
+  preview: { type: 'boolean', value: '', summary: 'only show what it would do' },
   'max-ttl': {
     type: 'string',
     value: 'MS',

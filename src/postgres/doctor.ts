@@ -18,7 +18,7 @@ import { KNOWN_VERSION } from './migrations.ts'
 import { connects } from './doctorConnects.ts'
 import type { Finding } from './doctorFinding.ts'
 import { grantsFinding } from './doctorGrants.ts'
-import { replicationFindings } from './doctorReplication.ts'
+import { replicationFinding } from './doctorReplication.ts'
 import { foreignOwnerError } from './ownership.ts'
 import { checkReadinessOn } from './readiness.ts'
 import { checkRoleName, type RoleName } from './roles.ts'
@@ -133,7 +133,10 @@ export async function diagnose(
 
 /** Not of a schema that has no such settings yet: that is another finding. */
 async function replication(connection: Connection, schema: string): Promise<Finding[]> {
-  return replicationFindings(connection, quoteIdentifier(schema)).catch(() => [])
+  return replicationFinding(connection, quoteIdentifier(schema)).then(
+    (finding) => [finding],
+    () => [],
+  )
 }
 
 function ok(name: string, found: string): Finding {

@@ -10,16 +10,15 @@ interface Row {
   readonly seen: string
   readonly synchronous: string
   readonly lag: string | null
-  readonly idle: string | null
   readonly ttl: string
   readonly stated: string
 }
 
 /** What an acknowledged commit is worth here, and whether that is what an operator has stated. */
-export async function replicationFindings(connection: Connection, quotedSchema: string): Promise<Finding[]> {
+export async function replicationFinding(connection: Connection, quotedSchema: string): Promise<Finding> {
   const [result] = await connection.script(replicationState(quotedSchema))
   const row = result?.rows[0] as unknown as Row
-  return [worthOf(row), ...slots(row)]
+  return worthOf(row)
 }
 
 function worthOf(row: Row): Finding {
@@ -60,17 +59,4 @@ function worthOf(row: Row): Finding {
       ? 'An acknowledged commit is on the disk of this server alone: a failover can lose the last ones.'
       : 'An acknowledged commit is on the disk of this server.'
   return { name, level: 'ok', found: `${facts} ${worth} ${wait}`, advice: '' }
-}
-
-/** A slot that nobody uses keeps the log for ever. */
-function slots({ idle }: Row): Finding[] {
-  if (idle === null) return []
-  return [
-    {
-      name: 'replication slots',
-      level: 'warn',
-      found: `Not in use: ${idle}. The server keeps its log for them.`,
-      advice: 'Start what reads them, or drop them with pg_drop_replication_slot().',
-    },
-  ]
 }
