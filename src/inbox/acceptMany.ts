@@ -25,6 +25,8 @@ export interface BatchRequest {
 
 export function batchRequestOf(given: readonly InboxEvent[]): BatchRequest {
   const runs = new Map<string, Run>()
+  /** The generation of each run's last event. */
+  const newest = new Map<string, number | undefined>()
   const events = given.map((event, place) => {
     const { topic, key } = event ?? ({} as InboxEvent)
     const name = `${topic}\0${key}`
@@ -33,10 +35,17 @@ export function batchRequestOf(given: readonly InboxEvent[]): BatchRequest {
     if (run === undefined) checkStream(event)
     const checked = checkRest({ topic, key }, event)
     if (run === undefined) runs.set(name, { topic, key, first: checked.seq, places: [place] })
-    else if (checked.seq === run.first + run.places.length) run.places.push(place)
+    else if (checked.seq === run.first + run.places.length && follows(newest.get(name), checked)) run.places.push(place)
+    else return checked
+    newest.set(name, checked.generation)
     return checked
   })
   return { events, runs: [...runs.values()] }
+}
+
+/** Generations do not decrease within a history: an event of an earlier one is judged when those before it are accepted. */
+function follows(newest: number | undefined, { generation }: CheckedEvent): boolean {
+  return newest === undefined || generation === undefined || generation >= newest
 }
 
 /** The values of the question, after the consumer's name. */
