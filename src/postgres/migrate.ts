@@ -204,8 +204,8 @@ function checkFailover({ maxTtlMs, synchronousFailover }: MigrateOptions, target
       advice: `The schema has these settings at version ${newest}.`,
     })
   }
-  const whole = maxTtlMs === undefined || Number.isInteger(maxTtlMs)
-  if (!whole || Number(maxTtlMs ?? SHORTEST_TTL_MS) < SHORTEST_TTL_MS || Number(maxTtlMs ?? 0) > LONGEST_TTL_MS) {
+  const ttlMs = maxTtlMs ?? SHORTEST_TTL_MS
+  if (!Number.isInteger(ttlMs) || ttlMs < SHORTEST_TTL_MS || ttlMs > LONGEST_TTL_MS) {
     throw new InvalidOptionError(`maxTtlMs is ${String(maxTtlMs)}.`, {
       advice: `Use a whole number of milliseconds from ${SHORTEST_TTL_MS} to ${LONGEST_TTL_MS}.`,
     })

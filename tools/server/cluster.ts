@@ -78,7 +78,7 @@ export async function startCluster({
   const directory = await mkdtemp(join(await realpath(tmpdir()), 'lockstep-cluster-'))
   const keeper = startGuard()
   keeper.removeAfterwards(directory)
-  const running: { readonly name: string; readonly process: GuardedProcess; dismiss(): void }[] = []
+  const running: { readonly name: string; readonly process: GuardedProcess; readonly dismiss: () => void }[] = []
   const members: Member[] = []
   const user = await unprivileged([dirname(directory), join(BINARIES, 'postgres')])
   const stop = async (): Promise<void> => {

@@ -70,7 +70,7 @@ function open(url: string, max: number): { lockstep: Lockstep; pool: pg.Pool; cl
 export function startLoad({ url, redisPort, targetUrl }: Targets): Load {
   const record = new Record()
   const stopping = new AbortController()
-  let writing = true
+  const ending = new AbortController()
   const [forWriters, holding, other, toRedis, toInbox] = [8, 6, 6, 6, 6].map((max) => open(url, max)) as [
     ReturnType<typeof open>,
     ReturnType<typeof open>,
@@ -81,7 +81,7 @@ export function startLoad({ url, redisPort, targetUrl }: Targets): Load {
   const target = open(targetUrl, 8)
   const client = new Redis({ host: '127.0.0.1', port: redisPort })
   const loop = async (work: () => Promise<void>): Promise<void> => {
-    while (writing) {
+    while (!ending.signal.aborted) {
       await work().catch(() => sleep(20))
       // So that failures do not keep the processor busy.
       await sleep(2)
@@ -102,11 +102,11 @@ export function startLoad({ url, redisPort, targetUrl }: Targets): Load {
   return {
     record,
     async writersEnd() {
-      writing = false
+      ending.abort()
       await Promise.all(writers)
     },
     async stop() {
-      writing = false
+      ending.abort()
       stopping.abort()
       await Promise.all([...writers, ...dispatchers])
       client.disconnect()
