@@ -5,7 +5,7 @@ import { FAKETIME } from '../../tools/server/fakeClock.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
 import { copyForRestore, type Standby, startStandby, type StandbyOptions } from '../../tools/server/standby.ts'
-import { InvalidOptionError, LeaseHeldError, Lockstep, type MigrateOptions } from '../index.ts'
+import { InvalidOptionError, LeaseHeldError, Lockstep, type MigrateOptions, StandbyRefusedError } from '../index.ts'
 
 /** What becomes of leases when another server takes over: with another clock, or without the last commits. */
 
@@ -41,6 +41,8 @@ interface Pair {
   readonly through: Database
   readonly proxy: Proxy
   failOver(): Promise<Database>
+  /** The address leads to the standby, which is none less. */
+  leadToStandby(): void
 }
 
 async function startPair(migrate: MigrateOptions, options: StandbyOptions = {}): Promise<Pair> {
@@ -64,6 +66,10 @@ async function startPair(migrate: MigrateOptions, options: StandbyOptions = {}):
     before,
     through,
     proxy,
+    leadToStandby() {
+      port = standby.server.port
+      proxy.cutAll()
+    },
     async failOver() {
       await primary.crash()
       await standby.promote()
@@ -89,6 +95,17 @@ async function cutOff({ standby }: Pair): Promise<void> {
 }
 
 const TTL_MS = 3000
+
+test('a standby that answers is rejected by name, also after the primary had answered', async () => {
+  const pair = await startPair({})
+  await (await pair.through.lockstep.leases.acquire('Job:a')).release()
+  await caughtUp(pair)
+  pair.leadToStandby()
+  // The connections of the pool were cut: the first calls may find that out.
+  const error = async (): Promise<unknown> =>
+    pair.through.lockstep.leases.acquire('Job:a').catch((thrown: unknown) => thrown)
+  await expect.poll(error).toBeInstanceOf(StandbyRefusedError)
+})
 
 describe('after the promotion of a standby', () => {
   /**
