@@ -37,7 +37,7 @@ function inbox_position(my_consumer text, my_topic text, my_key text) returns TA
 function inbox_start(my_consumer text, my_topic text, my_key text, start bigint, force boolean DEFAULT false) returns boolean language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body d292fb1ed5da0a277e3f26006ff30731
 function lease_carry_over() returns void language plpgsql volatile set jit=off
-  body 4b1be1bdef87683256c11b6e3e0d1f48
+  body d46caadcc9f1b539b4c6820a2b19b52f
 function lease_clean_up(keep_history bigint, idle_ms bigint) returns void language plpgsql volatile security definer set search_path=pg_catalog, pg_temp, jit=off
   body 1367fab9f62b7da8696079d02e94904a
 function lease_counts(OUT held bigint, OUT waiting bigint, OUT names bigint) returns record language sql stable security definer set search_path=pg_catalog, pg_temp, jit=off

@@ -15,7 +15,10 @@ BEGIN
   -- All others are over, also where this server's clock is behind.
   UPDATE :"schema".leases l SET expires_at = least(l.expires_at, clock_timestamp())
    WHERE l.token IS NOT NULL AND l.expires_at <= last_known;
-  UPDATE :"schema".lease_waiters w SET expires_at = clock_timestamp() + interval '6 seconds';
+  -- As long as a waiter stays without a heartbeat. Rows of those that have left must not come to life again: each would hold up its queue.
+  UPDATE :"schema".lease_waiters w
+     SET expires_at = CASE WHEN w.expires_at > COALESCE(last_known, '-infinity') THEN clock_timestamp() + interval '6 seconds'
+                           ELSE least(w.expires_at, clock_timestamp()) END;
   UPDATE :"schema".epoch e
      SET began_at = clock_timestamp(),
          grants_from = CASE WHEN NOT e.synchronous_failover

@@ -139,7 +139,7 @@ type Launch = (name: string, args: readonly string[], log: string) => void
 
 async function startEtcd(directory: string, launch: Launch): Promise<string> {
   const [client, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`]
-  const data = ['--name', 'one', '--data-dir', join(directory, 'etcd'), '--unsafe-no-fsync']
+  const data = ['--name', 'one', '--data-dir', join(directory, 'etcd'), '--unsafe-no-fsync', '--enable-v2']
   const urls = ['--listen-client-urls', client, '--advertise-client-urls', client]
   const peers = ['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer, '--initial-cluster', `one=${peer}`]
   launch('etcd', [...data, ...urls, ...peers], 'etcd.log')
@@ -198,7 +198,9 @@ function configuration(
     scope: 'lockstep',
     name,
     restapi: { listen: `127.0.0.1:${api}`, connect_address: `127.0.0.1:${api}` },
-    etcd3: { hosts: `127.0.0.1:${new URL(relay.url).port}` },
+    // With the older protocol: with etcd3, Patroni 3.0.2 let a leader that had been frozen take the lock back from its successor, and the
+    // two had different timelines. As a proxy: it would learn the server's own address, and not come by the relay.
+    etcd: { hosts: `127.0.0.1:${new URL(relay.url).port}`, use_proxies: true },
     bootstrap: {
       dcs: {
         // The smallest that Patroni takes.
@@ -248,7 +250,9 @@ class PatroniCluster implements Cluster {
     for (const { api } of this.#members) {
       try {
         const answer = await fetch(`http://127.0.0.1:${api}/cluster`, { signal: AbortSignal.timeout(2000) })
-        return ((await answer.json()) as { members: MemberStatus[] }).members
+        const { members } = (await answer.json()) as { members?: MemberStatus[] }
+        // One that is cut off from etcd knows nothing.
+        if (answer.ok && members !== undefined) return members
       } catch {
         // The next one may know.
       }
