@@ -7,6 +7,7 @@ import { commit } from './commit.ts'
 import { consoleAttack } from './console.ts'
 import { crash } from './crash.ts'
 import { edges } from './edges.ts'
+import { failover } from './failover.ts'
 import { http } from './http.ts'
 import { intruder } from './intruder.ts'
 import { kafkaTransactions } from './kafkaTransactions.ts'
@@ -31,6 +32,7 @@ export const deliveries: readonly Attack[] = [
   openWriter,
   bulk,
   restore,
+  failover,
   zombieSink,
   brokerDown,
   kafkaTransactions,
@@ -61,6 +63,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   'open-writer': openWriter,
   bulk,
   restore,
+  failover,
   'zombie-sink': zombieSink,
   'broker-down': brokerDown,
   'kafka-transactions': kafkaTransactions,

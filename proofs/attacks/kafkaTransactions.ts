@@ -130,6 +130,7 @@ async function playOnce(
     position: seq,
     fence,
     history: HISTORY,
+    generation: 1,
   })
   const ids = Array.from({ length: 7 }, () => randomUUID())
   const events = (seqs: readonly number[], fence: bigint): OutboxEvent[] =>
