@@ -27,6 +27,8 @@ const packages: readonly DebianPackage[] = [
   { name: 'redis-server', program: 'redis-server', tests: 'the Redis sink, the comparison of leases with Redis' },
   { name: 'nats-server', program: 'nats-server', tests: 'the NATS sink' },
   { name: 'rabbitmq-server', program: 'rabbitmq-server', tests: 'the RabbitMQ sink' },
+  { name: 'zsh', program: 'zsh', tests: 'completion in zsh' },
+  { name: 'fish', program: 'fish', tests: 'completion in fish' },
   { name: 'kcat', program: 'kcat', tests: 'the Kafka sink' },
   { name: 'chromium', program: 'chromium', tests: 'the console in a browser' },
   {
@@ -85,16 +87,16 @@ if ([withoutServer15, withoutOrms, withoutPromtool].some((each) => each !== unde
   const advice = `  To run them: sudo apt-get install ${absent.map(({ name }) => name).join(' ')}`
   const without = `  There is no PostgreSQL 15 (${withoutServer15}). SKIPPED: the outbox after a restore, a failover.`
   const rule = '='.repeat(80)
-  const told = [
+  const report = [
     ...lines,
     ...(absent.length > 0 ? [advice] : []),
     ...(withoutServer15 === undefined ? [] : [without]),
-    ...(withoutOrms === undefined ? [] : [`  There are no ORMs (${withoutOrms}). SKIPPED: ORMs on tx.client.`]),
+    ...(withoutOrms === undefined ? [] : [`  There are no ORMs (${withoutOrms}). The build needs their types.`]),
     ...(withoutPromtool === undefined
       ? []
       : [`  There is no promtool (${withoutPromtool}). SKIPPED: the alert rules.`]),
   ]
-  console.error([rule, ...told, rule].join('\n'))
+  console.error([rule, ...report, rule].join('\n'))
   if (process.env['CI'] === 'true') {
     console.error('CI=true allows no skipped tests.')
     process.exit(1)

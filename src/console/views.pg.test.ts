@@ -2,11 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { DRIVERS, holding, workbench } from '../../tools/server/testing/workbench.ts'
+import { DRIVERS, workbench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lockstep } from '../index.ts'
 import { bench } from './consoleBench.conformance.ts'
 import { type ConsoleLockstep, createConsole } from './index.ts'
 import type { BlockingBranch, EpochHistory } from './wire.ts'
+import { hold } from '../testing/index.ts'
 
 const database = await testDatabase()
 const work = workbench(database)
@@ -60,7 +61,7 @@ describe.each(DRIVERS)('%s', (driver) => {
   test('shows locks and blockers as the library lists them', async () => {
     const { lockstep } = work.open(driver, { max: 4 })
     const other = work.open(driver, { max: 4 })
-    const letGo = await holding(lockstep, [key`Order:held`, key`Order:other`])
+    const { release: letGo } = await hold(lockstep, [key`Order:held`, key`Order:other`])
     const waiting = other.lockstep.transaction({ lock: key`Order:held` }, async () => undefined)
     await work.waiters(1)
     const site = await bench(lockstep, { everyMs: EVERY_MS })

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { afterEach, describe, expect, test } from 'vitest'
 import { FAKETIME } from '../../tools/server/fakeClock.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { type Proxy, startProxy } from '../testing/index.ts'
 import { copyForRestore, type Standby, startStandby, type StandbyOptions } from '../../tools/server/standby.ts'
 import { InvalidOptionError, LeaseHeldError, Lockstep, type MigrateOptions, StandbyRefusedError } from '../index.ts'
 

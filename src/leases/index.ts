@@ -42,6 +42,7 @@
  * **Its border.** A forward step of the *database's* clock ends leases early while their holders still trust them: inside the
  * database the guard still holds; what is done outside needs the fence.
  */
+export { moveClocks } from './clock.ts'
 export type { ForceReleaseOptions } from './forceRelease.ts'
 export { leader, type LeaderOptions } from './leader.ts'
 export type { GuardedTransaction, Lease } from './lease.ts'

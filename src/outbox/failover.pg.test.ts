@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterEach, describe, expect, test } from 'vitest'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from '../testing/index.ts'
 import { copyForRestore, startStandby } from '../../tools/server/standby.ts'
 import { HistoryDivergedError, Lockstep, type OutboxEvent, type Sink } from '../index.ts'
 import { type EventMessage, on } from '../observe/index.ts'

@@ -9,7 +9,7 @@ import { dumpDatabase, restoreDatabase } from '../../tools/server/dump.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { missingOf15, SERVER_15 } from '../../tools/server/postgres15.ts'
 import { childrenOf } from '../../tools/server/processes.ts'
-import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { type Proxy, startProxy } from '../testing/index.ts'
 import { type Standby, startStandby } from '../../tools/server/standby.ts'
 import { signal } from '../../tools/server/testing/workbench.ts'
 import {

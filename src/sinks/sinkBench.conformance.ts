@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { BatchContext, Delivery, OutboxEvent, Sink } from '../outbox/index.ts'
 import type { Broker, Connected } from '../../tools/brokers/broker.ts'
-import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { type Proxy, startProxy } from '../testing/index.ts'
 import type { ReceivedEvent } from './message.ts'
 
 /** A real broker, and the way of all publishers to it. */

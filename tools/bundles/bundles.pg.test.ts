@@ -14,11 +14,12 @@ const database = await testDatabase({ leakGuard: false })
 // `npm test` has built it, and other tests run on what is there.
 const { path } = await (process.env['LOCKSTEP_BUILT'] === '1' ? pack() : tarball())
 const project = await makeProject(path)
+const { peerDependencies } = await manifest()
 afterAll(() => project[Symbol.asyncDispose]())
 
 // The large ones: `npm run bundles`.
 test.each(bundlers.filter(({ large }) => !large))(
-  'a bundle by $name migrates, locks, examines the database and serves the console, far from the package',
+  'migrates, locks, runs the doctor and serves the console from a bundle by $name, outside of the package',
   PATIENTLY,
   async (bundler) => {
     const visited = await tryBundler(bundler, project, database.url)
@@ -30,6 +31,7 @@ test.each(bundlers.filter(({ large }) => !large))(
 
 describe('the modules behind an entry point', () => {
   const library = join(project.directory, 'node_modules', 'pg-lockstep')
+  const peers = Object.keys(peerDependencies).filter((name) => name !== 'pg')
 
   /** The modules of the package that a bundle of these entries contains. */
   async function modulesOf(entries: readonly string[]): Promise<string[]> {
@@ -41,7 +43,8 @@ describe('the modules behind an entry point', () => {
       ignoreAnnotations: true,
       platform: 'node',
       packages: 'bundle',
-      external: ['@opentelemetry/api', 'prom-client'],
+      // What a user installs only to use it: the peers.
+      external: peers.flatMap((name) => [name, `${name}/*`]),
       write: false,
       metafile: true,
       logLevel: 'error',
@@ -49,13 +52,13 @@ describe('the modules behind an entry point', () => {
     return Object.keys(metafile.inputs).filter((file) => file.startsWith('dist/'))
   }
 
-  test('those of the main one contain neither the page of the console nor a sink', PATIENTLY, async () => {
+  test('contain neither the page of the console nor a sink nor an ORM for the main one', PATIENTLY, async () => {
     const modules = await modulesOf(['pg-lockstep'])
     expect(modules).toContain('dist/postgres/sqlFiles.js')
-    expect(modules.filter((file) => /^dist\/(cli|console|lab|http|sinks)\//.test(file))).toEqual([])
+    expect(modules.filter((file) => /^dist\/(cli|console|lab|http|sinks|orms)\//.test(file))).toEqual([])
   })
 
-  test('none reads a file of the package or finds anything by its own address', PATIENTLY, async () => {
+  test('read no file of the package and do not use import.meta.url', PATIENTLY, async () => {
     const { exports } = await manifest(library)
     const entries = Object.keys(exports).filter((name) => name !== './package.json')
     const modules = await modulesOf(entries.map((name) => name.replace('.', 'pg-lockstep')))

@@ -16,6 +16,7 @@ export interface Manifest {
   readonly version: string
   readonly exports: Readonly<Record<string, string>>
   readonly bin: Readonly<Record<string, string>>
+  readonly peerDependencies: Readonly<Record<string, string>>
   readonly dependencies?: Readonly<Record<string, string>>
   readonly optionalDependencies?: Readonly<Record<string, string>>
   readonly bundleDependencies?: unknown
@@ -34,7 +35,7 @@ export function tarball(): Promise<Tarball> {
     packed = buildAndPack()
     return packed
   }
-  // Whoever asked first has told the reasons.
+  // The first caller reports the reasons.
   return packed.catch(() => {
     throw new BuildError('the build or the pack, see the other check,', '')
   })

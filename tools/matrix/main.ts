@@ -27,7 +27,7 @@ const { values } = parseArgs({
 })
 
 /** As vitest names files. */
-const ROOMS = ['src/', 'examples/', 'tools/server/']
+const FOLDERS = ['src/', 'examples/', 'tools/server/']
 
 function chosen(kind: 'node' | 'pg', list: string | undefined): Pinned[] {
   const all = pinned(kind)
@@ -57,7 +57,7 @@ try {
   for (const [index, cell] of cells.entries()) {
     const title = `[${index + 1}/${cells.length}] PostgreSQL ${cell.postgres.version}, Node ${cell.node.version}`
     console.error(`${title} …`)
-    const result = await runCell(cell, values.whole ? [] : ROOMS)
+    const result = await runCell(cell, values.whole ? [] : FOLDERS)
     results.push(result)
     console.error(`${title}: ${cellText(result)}`)
     if (result.reason !== undefined) console.error(result.reason.replaceAll(/^(?=.)/gm, '    '))

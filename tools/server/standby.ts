@@ -1,10 +1,10 @@
 import { appendFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import pg from 'pg'
 import { type BaseBackup, copyServer } from './baseBackup.ts'
 import { type PostgresServer, startPostgres, type StopMode } from './postgres.ts'
 import { IS_STANDBY, IS_SYNCHRONOUS, PROMOTE, RELOAD, WAIT_FOR_STANDBY } from './standby.sql.ts'
+import { withClient } from './withClient.ts'
 
 /** Enough to catch up with what was written since the copy was made. */
 const FOLLOW_MS = 60_000
@@ -40,7 +40,7 @@ export async function startStandby(
   return {
     server,
     makeSynchronous: () => makeSynchronous(primary),
-    promote: () => withClient(server, async (client) => void (await client.query(PROMOTE))),
+    promote: () => withClient(server.url(), async (client) => void (await client.query(PROMOTE))),
     async stop(mode) {
       await server.stop(mode)
       await copy.remove()
@@ -65,7 +65,7 @@ export async function copyForRestore(primary: PostgresServer): Promise<Restorabl
     async restore(point) {
       await appendFile(join(copy.dataDir, 'postgresql.auto.conf'), `recovery_target_name = '${point}'\n`)
       const server = await startOn(copy, primary, {}, {})
-      await withClient(server, async (client) => {
+      await withClient(server.url(), async (client) => {
         for (const deadline = performance.now() + FOLLOW_MS; performance.now() < deadline; await delay(10)) {
           const { rows } = await client.query<{ standby: boolean }>(IS_STANDBY)
           if (rows[0]?.standby === false) return
@@ -104,7 +104,7 @@ async function startOn(
 }
 
 function makeSynchronous(primary: PostgresServer): Promise<void> {
-  return withClient(primary, async (client) => {
+  return withClient(primary.url(), async (client) => {
     await client.query(WAIT_FOR_STANDBY)
     await client.query(RELOAD)
     const deadline = performance.now() + FOLLOW_MS
@@ -115,14 +115,4 @@ function makeSynchronous(primary: PostgresServer): Promise<void> {
     }
     throw new Error('the standby does not follow')
   })
-}
-
-async function withClient(server: PostgresServer, work: (client: pg.Client) => Promise<void>): Promise<void> {
-  const client = new pg.Client({ connectionString: server.url() })
-  await client.connect()
-  try {
-    await work(client)
-  } finally {
-    await client.end()
-  }
 }

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { type PostgresServer, startPostgres } from '../../../tools/server/postgres.ts'
 import { childrenOf, signal } from '../../../tools/server/processes.ts'
-import { startProxy } from '../../../tools/server/proxy.ts'
+import { startProxy } from 'pg-lockstep/testing'
 import { type Standby, startStandby } from '../../../tools/server/standby.ts'
 import { CAUGHT_UP, FORGET_PRIMARY, RECEIVES, RELOAD, SYNCHRONOUS_COMMIT_OFF, WAIT_FOR_NOBODY } from './failover.sql.ts'
 import { until } from './until.ts'
