@@ -13,7 +13,7 @@ const layers: readonly (readonly string[])[] = [
 ]
 
 // These stand above all others: they import src/index.ts, and of a module its index.ts.
-const outerModules = new Set(['cli', 'console'])
+const outerModules = new Set(['cli', 'console', 'nest'])
 // What every module may use, observe and the guests too. These import each other and nothing else.
 const openToAll = new Set(['src/errors.ts', 'src/checkOptions.ts', 'src/nearest.ts', 'src/packageVersion.ts'])
 // What all errors have in common. The others get it from errors.ts.

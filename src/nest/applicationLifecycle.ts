@@ -1,0 +1,37 @@
+import type { BeforeApplicationShutdown, OnApplicationShutdown } from '@nestjs/common'
+import type { HttpAdapterHost } from '@nestjs/core'
+import { type Console, createConsole } from '../console/index.ts'
+import type { Lockstep } from '../index.ts'
+import type { LockstepModuleOptions } from './lockstepModuleOptions.ts'
+
+/** Mounts the console, and closes what the module has opened. */
+export class ApplicationLifecycle implements BeforeApplicationShutdown, OnApplicationShutdown {
+  readonly #options: LockstepModuleOptions
+  readonly #lockstep: Lockstep
+  readonly #console: Console | undefined
+
+  /** Before the application is initialized, so the console is mounted before the parsers: it reads bodies by itself. */
+  constructor(
+    options: LockstepModuleOptions,
+    lockstep: Lockstep,
+    // An application context without a server has none.
+    adapter: HttpAdapterHost['httpAdapter'] | undefined,
+  ) {
+    this.#options = options
+    this.#lockstep = lockstep
+    if (options.console === undefined || adapter === undefined) return
+    this.#console = createConsole(lockstep, options.console)
+    adapter.use(options.console.base, this.#console.listener)
+  }
+
+  /** The server waits for its connections next, and the page of the console keeps one open. */
+  async beforeApplicationShutdown(): Promise<void> {
+    await this.#console?.close()
+  }
+
+  /** No request runs any more, and no dispatcher. */
+  async onApplicationShutdown(): Promise<void> {
+    await this.#lockstep.close()
+    if (this.#options.endPool === true) await (this.#options.pool as unknown as { end(): Promise<void> }).end()
+  }
+}
