@@ -52,6 +52,8 @@ export { holdAnswer, isReply, mute, rawResponse, type ResponseOrReply } from './
 /** @internal */
 export type { HeldAnswer } from './heldAnswer.ts'
 /** @internal */
+export { hasCode } from './errorCode.ts'
+/** @internal */
 export { problem } from './problem.ts'
 /** @internal */
 export { unavailable } from './unavailable.ts'

@@ -1,10 +1,16 @@
 import { FastifyAdapter } from '@nestjs/platform-fastify'
 import type { FastifyReply } from 'fastify'
+import { BEFORE } from '../http/handlers.conformance.ts'
 import { nestConforms } from './site.conformance.ts'
 
 nestConforms<FastifyReply>({
   name: 'fastify',
   adapter: () => new FastifyAdapter(),
+  prepare(app) {
+    ;(app.getHttpAdapter() as FastifyAdapter).getInstance().addHook('onRequest', async (_request, reply) => {
+      for (const [name, value] of BEFORE) reply.header(name, value)
+    })
+  },
   status: (reply, code) => reply.code(code),
   append: (reply, name, value) => reply.header(name, value),
   remove: (reply, name) => reply.removeHeader(name),

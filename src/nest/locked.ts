@@ -1,5 +1,5 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { type Guard, type HttpLockstep, problem, unavailable } from '../http/index.ts'
+import { type Guard, type HttpLockstep, hasCode, problem, unavailable } from '../http/index.ts'
 import { InvalidOptionError, type Key, type Transaction, type TransactionOptions } from '../index.ts'
 
 /** What `@Locked()` takes. */
@@ -47,7 +47,7 @@ export function locked<Request>(
 }
 
 function refusalOf(error: unknown): ReturnType<typeof unavailable> {
-  // By the code, not the class: after a hot reload the Lockstep can be of another copy of the library.
-  if ((error as { readonly code?: unknown } | undefined)?.code !== 'LOCKSTEP_LOCK_TIMEOUT') return unavailable(error)
+  const refusal = unavailable(error)
+  if (refusal !== undefined || !hasCode(error, 'LOCKSTEP_LOCK_TIMEOUT')) return refusal
   return problem('busy', 'Another request works on this just now. Try again later.', { retryAfterMs: 1000 })
 }

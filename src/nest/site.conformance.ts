@@ -13,7 +13,7 @@ import {
   type Type,
 } from '@nestjs/common'
 import { type AbstractHttpAdapter, NestFactory } from '@nestjs/core'
-import { handlersConform, BEFORE, type Site } from '../http/handlers.conformance.ts'
+import { handlersConform, type Site } from '../http/handlers.conformance.ts'
 import type { Guard } from '../http/index.ts'
 import { Lockstep } from '../index.ts'
 import { guarded } from './decorators.ts'
@@ -31,8 +31,8 @@ export interface NestRequest {
 export interface Platform<Response> {
   readonly name: string
   adapter(): AbstractHttpAdapter
-  /** Before it listens. */
-  prepare?(app: INestApplication): void
+  /** Sets the headers `BEFORE` in front of all handlers. */
+  prepare(app: INestApplication): void
   status(response: Response, code: number): void
   append(response: Response, name: string, value: string): void
   remove(response: Response, name: string): void
@@ -79,11 +79,7 @@ function nestSite<Response extends object>(platform: Platform<Response>): Site<N
       const provider = { provide: Lockstep, useValue: undefined }
       Module({ controllers, providers: [provider] })(AppModule)
       const app = await NestFactory.create(AppModule, platform.adapter(), { logger: false })
-      platform.prepare?.(app)
-      app.use((_request: unknown, response: { appendHeader(name: string, value: string): void }, next: () => void) => {
-        for (const [name, value] of BEFORE) response.appendHeader(name, value)
-        next()
-      })
+      platform.prepare(app)
       await app.listen(0, '127.0.0.1')
       return {
         url: await app.getUrl(),
