@@ -10,6 +10,10 @@ const templates = join(root, 'tools', 'check', 'consumer')
 // What a user's project has besides us. Linked from our own node_modules, so that the check needs no network.
 const compiler = ['typescript', '@types/node']
 const drivers = ['pg', '@types/pg', 'postgres']
+// The entries that import a framework, and what their users have installed.
+const packagesOfEntries: Readonly<Record<string, readonly string[]>> = {
+  './nest': ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs'],
+}
 
 export interface Installed {
   readonly packageDirectory: string
@@ -52,7 +56,9 @@ export async function tryConsumer(directory: string, installed: Manifest): Promi
     return result.stdout
   }
 
-  await writeFile(join(directory, 'everyEntry.ts'), importEverything(installed))
+  const names = Object.keys(installed.exports).filter((name) => name !== './package.json')
+  const alone = names.filter((name) => packagesOfEntries[name] === undefined)
+  await writeFile(join(directory, 'everyEntry.ts'), importEverything(installed, alone))
   await linkOurs(directory, compiler)
   const compile = async (title: string, resolution: Resolution): Promise<void> => {
     const config = `tsconfig.${resolution}.json`
@@ -62,10 +68,13 @@ export async function tryConsumer(directory: string, installed: Manifest): Promi
   // Who uses one driver does not have the other's types, so ours may lean on neither.
   await compile('types without a driver', 'nodenext')
   await attempt('every entry', process.execPath, [join('out', 'everyEntry.js')])
-  await linkOurs(directory, drivers)
+  await linkOurs(directory, [...drivers, ...new Set(Object.values(packagesOfEntries).flat())])
+  const withFrameworks = importEverything(installed, Object.keys(packagesOfEntries))
+  await writeFile(join(directory, 'entriesOfFrameworks.ts'), withFrameworks)
   await cp(templates, directory, { recursive: true })
   await compile('types under nodenext', 'nodenext')
   await compile('types under bundler', 'bundler')
+  await attempt('entries of frameworks', process.execPath, [join('out', 'entriesOfFrameworks.js')])
   for (const script of (await readdir(templates)).filter((name) => name.endsWith('.ts'))) {
     await attempt(script, process.execPath, [join('out', script.replace(/\.ts$/, '.js'))])
   }
@@ -102,8 +111,7 @@ function tsconfig(resolution: Resolution): object {
   }
 }
 
-function importEverything(installed: Manifest): string {
-  const names = Object.keys(installed.exports).filter((name) => name !== './package.json')
+function importEverything(installed: Manifest, names: readonly string[]): string {
   const imports = names.map((name, index) => `import * as entry${index} from '${name.replace('.', installed.name)}'`)
   const counts = names.map((name, index) => `  ['${name}', Object.keys(entry${index}).length],`)
   return `${imports.join('\n')}
