@@ -9,6 +9,8 @@ export class ApplicationLifecycle implements BeforeApplicationShutdown, OnApplic
   readonly #options: LockstepModuleOptions
   readonly #lockstep: Lockstep
   readonly #console: Console | undefined
+  /** Nest calls its hooks again where an application is closed twice. */
+  #closed: Promise<void> | undefined
 
   /** Before the application is initialized, so the console is mounted before the parsers: it reads bodies by itself. */
   constructor(
@@ -30,7 +32,11 @@ export class ApplicationLifecycle implements BeforeApplicationShutdown, OnApplic
   }
 
   /** No request runs any more, and no dispatcher. */
-  async onApplicationShutdown(): Promise<void> {
+  onApplicationShutdown(): Promise<void> {
+    return (this.#closed ??= this.#close())
+  }
+
+  async #close(): Promise<void> {
     await this.#lockstep.close()
     if (this.#options.endPool === true) await (this.#options.pool as unknown as { end(): Promise<void> }).end()
   }
