@@ -376,7 +376,7 @@ test('a dispatcher as a provider delivers while the application runs, and stops 
   const lockstep = app.get(Lockstep)
   const enqueue = (id: string): Promise<void> =>
     lockstep.transaction({}, async (tx) => {
-      await tx.enqueue({ topic: 'orders', key: id, type: 'ordered', payload: {} } as never)
+      await tx.enqueue({ topic: 'orders', key: id, payload: {} } as never)
     })
   await enqueue('one')
   await expect.poll(() => sent).toEqual(['one'])
