@@ -162,7 +162,7 @@ function linkTo(documentation: unknown): string | undefined {
   if (typeof documentation === 'string' && /^https?:/.test(documentation) && URL.canParse(documentation)) {
     return `<${new URL(documentation).href}>; rel="describedby"; type="text/html"`
   }
-  throw new InvalidOptionError(`documentation is ${String(documentation)}.`, {
+  throw new InvalidOptionError(`documentation is ${JSON.stringify(documentation)}.`, {
     advice: 'Use the address of a page, such as https://example.com/api/idempotency.',
   })
 }

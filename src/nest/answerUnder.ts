@@ -88,7 +88,7 @@ class GuardedRun<Request extends ParsedRequest> {
     this.#subscriber = subscriber
   }
 
-  async run(forward: (error: unknown) => void): Promise<void> {
+  async run(onLateError: (error: unknown) => void): Promise<void> {
     let value: unknown
     try {
       const verdict = await this.#guard.handle(incomingOf(this.#request), async (given) => {
@@ -107,7 +107,7 @@ class GuardedRun<Request extends ParsedRequest> {
       if (error instanceof AnsweredAlreadyError) this.#answerWith(conflictAtCommit())
       else {
         this.#held.discard()
-        if (this.#emitted) forward(error)
+        if (this.#emitted) onLateError(error)
         else this.#fail(error)
       }
     } finally {

@@ -8,7 +8,7 @@ import type { LockstepModuleOptions } from './lockstepModuleOptions.ts'
 export class ApplicationLifecycle implements BeforeApplicationShutdown, OnApplicationShutdown {
   readonly #options: LockstepModuleOptions
   readonly #lockstep: Lockstep
-  readonly #console: Console | undefined
+  readonly #site: Console | undefined
   /** Nest calls its hooks again where an application is closed twice. */
   #closed: Promise<void> | undefined
 
@@ -21,14 +21,15 @@ export class ApplicationLifecycle implements BeforeApplicationShutdown, OnApplic
   ) {
     this.#options = options
     this.#lockstep = lockstep
-    if (options.console === undefined || adapter === undefined) return
-    this.#console = createConsole(lockstep, options.console)
-    adapter.use(options.console.base, this.#console.listener)
+    const { console: wanted } = options
+    if (wanted === undefined || adapter === undefined) return
+    this.#site = createConsole(lockstep, wanted)
+    adapter.use(wanted.base, this.#site.listener)
   }
 
   /** The server waits for its connections next, and the page of the console keeps one open. */
   async beforeApplicationShutdown(): Promise<void> {
-    await this.#console?.close()
+    await this.#site?.close()
   }
 
   /** No request runs any more, and no dispatcher. */

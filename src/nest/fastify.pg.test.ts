@@ -11,7 +11,7 @@ nestConforms<FastifyReply>({
       for (const [name, value] of BEFORE) reply.header(name, value)
     })
   },
-  status: (reply, code) => reply.code(code),
-  append: (reply, name, value) => reply.header(name, value),
-  remove: (reply, name) => reply.removeHeader(name),
+  status: (reply, code) => void reply.code(code),
+  append: (reply, name, value) => void reply.header(name, value),
+  remove: (reply, name) => void reply.removeHeader(name),
 })

@@ -26,8 +26,9 @@ const LOCKSTEP_MODULE_OPTIONS: OptionNames<LockstepModuleOptions> = {
 
 export function checkModuleOptions(options: LockstepModuleOptions): LockstepModuleOptions {
   checkOptions('LockstepModule.forRoot()', options, LOCKSTEP_MODULE_OPTIONS)
-  const base: unknown = options.console?.base
-  if (options.console !== undefined && (typeof base !== 'string' || base === '/')) {
+  const { console: site } = options
+  const base: unknown = site?.base
+  if (site !== undefined && (typeof base !== 'string' || base === '/')) {
     throw new InvalidOptionError('`console` of LockstepModule has no `base`.', {
       advice: "Use a path of its own, such as '/console'.",
     })

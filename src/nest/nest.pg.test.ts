@@ -65,7 +65,7 @@ interface AppOptions {
 interface RunningApp {
   readonly app: INestApplication
   readonly url: string
-  post(path: string, idempotencyKey?: string, body?: unknown): Promise<Response>
+  readonly post: (path: string, idempotencyKey?: string, body?: unknown) => Promise<Response>
 }
 
 async function start(adapter: AbstractHttpAdapter, options: AppOptions): Promise<RunningApp> {

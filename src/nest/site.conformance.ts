@@ -6,7 +6,6 @@ import {
   HttpCode,
   type INestApplication,
   Module,
-  Param,
   Post,
   Req,
   Res,

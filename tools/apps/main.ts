@@ -27,7 +27,7 @@ const kills = Number(values.kills)
 
 interface Example {
   readonly name: string
-  build(project: string, packageDirectory: string): Promise<App>
+  readonly build: (project: string, packageDirectory: string) => Promise<App>
 }
 
 const examples: readonly Example[] = [

@@ -34,7 +34,7 @@ function program(name: string, args: readonly string[], env: NodeJS.ProcessEnv =
 async function kubernetesFaults(): Promise<{ readonly faults: string[]; readonly objects: number }> {
   if (!areInstalled(import.meta.dirname)) install(import.meta.dirname)
   const { parseAllDocuments } = (await load('yaml')) as {
-    parseAllDocuments(text: string): { toJS(): KubernetesObject }[]
+    readonly parseAllDocuments: (text: string) => { toJS(): KubernetesObject }[]
   }
   const found = kubernetesFiles().flatMap((file) =>
     parseAllDocuments(manifest(file)).map((document) => ({ file, object: document.toJS() })),

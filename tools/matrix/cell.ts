@@ -57,9 +57,9 @@ async function probe(cell: Cell): Promise<Outcome | undefined> {
     postgres: cell.postgres.version,
     ...(kind === 'node' && { nodeOnPath: version }),
   }
-  const wrong = Object.entries(wanted).filter(([name, version]) => seen[name] !== version)
+  const wrong = Object.entries(wanted).filter(([name, right]) => seen[name] !== right)
   if (wrong.length === 0) return undefined
-  return failure(wrong.map(([name, version]) => `${name} is ${seen[name]}, not ${version}`).join('; '))
+  return failure(wrong.map(([name, right]) => `${name} is ${seen[name]}, not ${right}`).join('; '))
 }
 
 async function suite(cell: Cell, modules: readonly string[]): Promise<Outcome> {

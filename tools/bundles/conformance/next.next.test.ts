@@ -43,7 +43,7 @@ handlersConform(
         tenant: request.headers.get('x-tenant') ?? '',
         id: new URL(request.url).pathname.split('/').at(-1) ?? '',
       }),
-      add: (path, guard, work) => void routes.set(path, { guard: guard as Guard<never, unknown>, work }),
+      add: (path, guard, work) => void routes.set(path, { guard, work }),
       async listen() {
         // In front of Next.js, as a proxy or a middleware would be.
         const server = createServer((request, response) => {
