@@ -72,6 +72,7 @@ class GuardedRun<Request extends ParsedRequest> {
   /** A value or an error was passed on. */
   #settled = false
   #abandoned = false
+  #released = false
 
   constructor(
     guard: Guard<Request, unknown>,
@@ -111,8 +112,7 @@ class GuardedRun<Request extends ParsedRequest> {
         else this.#fail(error)
       }
     } finally {
-      takeBack(this.#request)
-      guardedRequests.delete(this.#request)
+      this.#release()
     }
   }
 
@@ -121,6 +121,13 @@ class GuardedRun<Request extends ParsedRequest> {
     if (this.#settled) return
     this.#abandoned = true
     this.#held.discard()
+  }
+
+  #release(): void {
+    if (this.#released) return
+    this.#released = true
+    takeBack(this.#request)
+    guardedRequests.delete(this.#request)
   }
 
   async #attempt(given: unknown): Promise<unknown> {
@@ -137,6 +144,8 @@ class GuardedRun<Request extends ParsedRequest> {
 
   #fail(error: unknown): void {
     this.#settled = true
+    // Before the error goes on: an interceptor around may subscribe again at once.
+    this.#release()
     this.#subscriber.error(error)
   }
 
