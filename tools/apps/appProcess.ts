@@ -47,9 +47,12 @@ export class AppProcess {
     await this.#start()
   }
 
-  /** In order. Gives its exit code. */
-  async stop(): Promise<number | null> {
-    return this.#end('SIGTERM')
+  /** In order. Gives what is wrong with how it ended. NestJS and Next.js end by the signal itself, when everything is closed. */
+  async stop(): Promise<string | undefined> {
+    await this.#end('SIGTERM')
+    const { exitCode = 0, signalCode = null } = this.#child ?? {}
+    if (exitCode === 0 || exitCode === 143 || signalCode === 'SIGTERM') return undefined
+    return `a process that was stopped exited with ${signalCode ?? exitCode}\n${this.#output}`
   }
 
   async #start(): Promise<void> {
@@ -79,13 +82,12 @@ export class AppProcess {
     }
   }
 
-  async #end(signal: NodeJS.Signals): Promise<number | null> {
+  async #end(signal: NodeJS.Signals): Promise<void> {
     const child = this.#child
-    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return child?.exitCode ?? null
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
     const exited = once(child, 'exit')
     child.kill(signal)
     await exited
-    return child.exitCode
   }
 }
 

@@ -65,8 +65,8 @@ export async function race(app: App, databaseUrl: string, options: RaceOptions):
     await failed
     const violations = [...tally.surprises, ...(await examine(pool, tally.made))]
     for (const each of processes) {
-      const code = await each.stop()
-      if (code !== 0) violations.push(`a process that was stopped exited with ${code}\n${each.output}`)
+      const fault = await each.stop()
+      if (fault !== undefined) violations.push(fault)
     }
     return { kills: options.kills, ...tally, violations }
   } catch (error) {

@@ -14,9 +14,9 @@ export function kubernetesFiles(): string[] {
     .map((name) => `kubernetes/${name}`)
 }
 
-/** The lists of arguments in a manifest that a desk is started with. They are written on one line, in the form of JSON with single quotes. */
+/** The lists of arguments in a manifest that a desk is started with: JSON with single quotes, on one line or on several. */
 export function deskArguments(text: string): string[][] {
-  return [...text.matchAll(/^\s*(?:command|args): (\[.*'--no-traffic'.*\])$/gm)].map(
-    ([, list = '']) => JSON.parse(list.replaceAll("'", '"')) as string[],
+  return [...text.matchAll(/(?:command|args):\s*(\[[^\]]*'--no-traffic'[^\]]*\])/g)].map(
+    ([, list = '']) => JSON.parse(list.replaceAll("'", '"').replace(/,\s*\]$/, ']')) as string[],
   )
 }
