@@ -14,6 +14,8 @@ const entries = Object.entries(manifest.exports)
     replacement: target.replace(/^\.\/dist(.*)\.js$/, `${source}$1.ts`),
   }))
 const folders = '{src,tools,proofs,bench,desk,console,examples}'
+/** `npm test` runs the library's own tests with a database; `npm cit` runs all. See tools/test/main.ts. */
+const libraryOnly = process.env['LOCKSTEP_TESTS'] === 'library'
 
 /**
  * postgres.js asks each new connection for the array types of the server, and handles no error of that question: one that is cut or
@@ -62,8 +64,12 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'pg',
-          include: [`${folders}/**/*.pg.test.ts`],
+          include: [`${libraryOnly ? 'src' : folders}/**/*.pg.test.ts`],
+          // Each of these starts processes.
+          exclude: libraryOnly ? ['src/cli/**'] : [],
           globalSetup: './tools/server/globalSetup.ts',
+          // Workers go on with the next file as they are: importing everything again took a third of a second of a processor for each file.
+          isolate: false,
           // Limits for a machine that is busy with ten other things. No test needs them otherwise, and none asserts that something is quick.
           testTimeout: 240_000,
           hookTimeout: 120_000,

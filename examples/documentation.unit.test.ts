@@ -77,13 +77,13 @@ async function compile(blocks: readonly Block[]): Promise<string> {
   return code === 0 ? '' : output.replaceAll('__', '/')
 }
 
-test('every block compiles', { timeout: 60_000 }, async () => {
+test('compiles every code block of the documentation', { timeout: 60_000 }, async () => {
   const blocks = (await Promise.all((await pages()).map(blocksOf))).flat()
   expect(blocks.some(({ page }) => page === 'README.md')).toBe(true)
   expect(await compile(blocks)).toBe('')
 })
 
-test('a block that does not compile is found, with its page and line', { timeout: 60_000 }, async () => {
+test('reports a block that does not compile, with its page and line', { timeout: 60_000 }, async () => {
   const code = 'await lockstep.transaction({ lock: id }, async () => 1)\n'
   const output = await compile([{ page: 'docs/wrong.md', line: 7, code }])
   expect(output).toContain('docs/wrong.md/7.ts(7,')

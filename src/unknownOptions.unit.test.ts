@@ -145,13 +145,13 @@ describe('refuses a name that is not known', () => {
     expect((error as Error).message).toContain(meant)
   })
 
-  test('also one that JavaScript knows by itself', async () => {
+  test('refuses a name of Object.prototype', async () => {
     const call = (): unknown => lockstep.transaction(JSON.parse('{"__proto__":1}') as object, nothing)
     expect(await refusalOf(call)).toBeInstanceOf(InvalidOptionError)
   })
 })
 
-describe('refuses a form of before, and names the one of now', () => {
+describe('refuses an old form, and names the current one', () => {
   const untyped = lockstep as unknown as Record<string, (...args: unknown[]) => unknown>
   const operator = lockstep.outbox as unknown as Record<string, (...args: unknown[]) => unknown>
   const consumer = inbox as unknown as Record<string, (...args: unknown[]) => unknown>

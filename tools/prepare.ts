@@ -83,7 +83,7 @@ if ([withoutServer15, withoutOrms, withoutPromtool].some((each) => each !== unde
   const advice = `  To run them: sudo apt-get install ${absent.map(({ name }) => name).join(' ')}`
   const without = `  There is no PostgreSQL 15 (${withoutServer15}). SKIPPED: the outbox after a restore, a failover.`
   const rule = '='.repeat(80)
-  const told = [
+  const report = [
     ...lines,
     ...(absent.length > 0 ? [advice] : []),
     ...(withoutServer15 === undefined ? [] : [without]),
@@ -92,7 +92,7 @@ if ([withoutServer15, withoutOrms, withoutPromtool].some((each) => each !== unde
       ? []
       : [`  There is no promtool (${withoutPromtool}). SKIPPED: the alert rules.`]),
   ]
-  console.error([rule, ...told, rule].join('\n'))
+  console.error([rule, ...report, rule].join('\n'))
   if (process.env['CI'] === 'true') {
     console.error('CI=true allows no skipped tests.')
     process.exit(1)

@@ -26,7 +26,7 @@ const never = new AbortController().signal
 let outcome: Outcome | undefined
 
 test(
-  'three processes under load, killed and cut off: nothing is lost, doubled or half done',
+  'loses, doubles and half-completes nothing in three processes that are killed and disconnected under load',
   // A second run would know nothing of what the first has done to this database.
   { timeout: 150_000, retry: 0 },
   async () => {
@@ -41,7 +41,7 @@ test(
   },
 )
 
-describe('a planted violation is found', () => {
+describe('reports a planted violation', () => {
   test.each([
     [
       'trades',

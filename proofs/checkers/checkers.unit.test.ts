@@ -34,27 +34,30 @@ const OF_ATTACKS = ['brokerOrder.ts', 'ledger.ts', 'leftovers.ts', 'leftovers.sq
 
 const checkers = Object.values(OF_FILES).flat()
 
-test('all are here', () => {
+test('lists all checkers', () => {
   const files = readdirSync(import.meta.dirname).filter((file) => !file.endsWith('.test.ts'))
   expect(files.toSorted()).toEqual([...Object.keys(OF_FILES), ...HELPERS, ...OF_ATTACKS].toSorted())
 })
 
-test('each invariant has a name of its own', () => {
+test('has a unique name per invariant', () => {
   const names = checkers.map(({ name }) => name)
   expect(new Set(names).size).toBe(names.length)
   expect(names).toEqual(expect.arrayContaining(['mutual exclusion', 'at most 3 holders', 'no stale write']))
 })
 
 test.each(checkers.map((checker) => [checker.name, checker] as const))(
-  '%s has a promise in a sentence',
+  'states the promise of %s in a sentence',
   (_, checker) => {
     expect(checker.promise).toMatch(/^[A-Z][^.]{20,}\.$/)
   },
 )
 
-test.each(checkers.map((checker) => [checker.name, checker] as const))('%s finds nothing in nothing', (_, checker) => {
-  expect(checker.check(historyOf())).toEqual([])
-})
+test.each(checkers.map((checker) => [checker.name, checker] as const))(
+  'reports nothing for an empty history: %s',
+  (_, checker) => {
+    expect(checker.check(historyOf())).toEqual([])
+  },
+)
 
 const ENTRIES = 200_000
 
@@ -78,7 +81,7 @@ function manyFaults(): Entry[] {
   return entries
 }
 
-test('a whole round full of faults is read in a moment, and each checker finds its own', () => {
+test('reads a long history full of faults, and each checker reports its own', () => {
   const history = historyOf(manyFaults())
   const startedAt = performance.now()
   for (const checker of checkers) {

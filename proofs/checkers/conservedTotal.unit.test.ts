@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { conservedTotal } from './conservedTotal.ts'
 import { found, historyOf, texts } from './plantedHistory.ts'
 
-test('accounts that hold together what they held are right, whatever else is found', () => {
+test('accepts accounts with an unchanged total, whatever else is found', () => {
   const history = historyOf(
     found('A', 30),
     found('B', '70'),
@@ -14,7 +14,7 @@ test('accounts that hold together what they held are right, whatever else is fou
   expect(conservedTotal(100).check(history)).toEqual([])
 })
 
-test('what is lost and what is made is found', () => {
+test('reports a lower and a higher total', () => {
   expect(conservedTotal(100).check(historyOf(found('A', 30), found('B', 60)))).toEqual([
     {
       invariant: 'conserved total',
@@ -31,7 +31,7 @@ test('what is lost and what is made is found', () => {
   expect(texts(conservedTotal(100).check(historyOf()))).toEqual(['no account was found, instead of 100: 100 are lost'])
 })
 
-test('transfers keep it; half of one does not', () => {
+test('accepts transfers, and reports half of one', () => {
   const transfers = fc.array(fc.tuple(fc.nat(4), fc.nat(4), fc.integer({ min: 1, max: 50 })), { minLength: 1 })
   fc.assert(
     fc.property(transfers, (all) => {

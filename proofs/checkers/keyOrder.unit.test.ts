@@ -10,7 +10,7 @@ const inbox = keyOrder({ repeats: false })
 const arriving = (...numbers: readonly number[]) =>
   historyOf(numbers.map((value, at) => took(at, `op ${value}`, 'K', { value })))
 
-test('1, 2, 3 of each key is right, and at a sink what comes again', () => {
+test('accepts 1, 2, 3 of each key, and duplicates at a sink', () => {
   const both = historyOf(
     [1, 2, 3].map((value) => took(value, `op ${value}`, 'K', { value })),
     ['1', '2'].map((value, at) => took(at, `other ${value}`, 'L', { value })),
@@ -20,7 +20,7 @@ test('1, 2, 3 of each key is right, and at a sink what comes again', () => {
   expect(sink.check(arriving(1, 2, 1, 2, 3, 1))).toEqual([])
 })
 
-test('what comes again is found at an inbox', () => {
+test('reports duplicates at an inbox', () => {
   expect(texts(inbox.check(arriving(1, 2, 1)))).toEqual(['K #1 came again at 2 ms'])
 })
 
@@ -31,12 +31,12 @@ test.each<[string, number[], string]>([
   ['an inversion', [1, 3, 2, 4], 'K #3 came when #2 was next; #2 came later'],
   ['a gap that is filled in part', [1, 5, 3, 6], 'K #5 came when #2 was next; #2 to #4 came later, but for 2 of them'],
   ['a number that no event has', [1, 0, 2], 'K #0 came, a number that no event has'],
-])('%s is found, once', (_, numbers, text) => {
+])('reports %s, once', (_, numbers, text) => {
   expect(texts(sink.check(arriving(...numbers)))).toEqual([text])
   expect(texts(inbox.check(arriving(...numbers)))).toEqual([text])
 })
 
-test('a number that comes as two events is found', () => {
+test('reports a number of two events', () => {
   const history = historyOf(took(1, 'a', 'K', { value: 1 }), took(2, 'b', 'K', { value: 1 }))
   expect(sink.check(history)).toEqual([
     {
@@ -50,7 +50,7 @@ test('a number that comes as two events is found', () => {
   ])
 })
 
-test('each of several gaps is told of with what became of it', () => {
+test('reports each of several gaps with its outcome', () => {
   expect(texts(sink.check(arriving(2, 4, 6, 3, 7)))).toEqual([
     'K #2 came when #1 was next; #1 never came',
     'K #4 came when #3 was next; #3 came later',
@@ -58,7 +58,7 @@ test('each of several gaps is told of with what became of it', () => {
   ])
 })
 
-test('an event without a number was recorded wrong', () => {
+test('rejects an event without a number', () => {
   expect(() => sink.check(historyOf(took(1, 'a', 'K')))).toThrow("'took' of outside on K has to carry a number")
 })
 
@@ -75,7 +75,7 @@ const deliveries = fc
     return { numbers, last: next - 1 }
   })
 
-test('batches that begin again somewhere before are right; one number left out, or two that change places, are found', () => {
+test('accepts batches that repeat earlier events, and reports a missing number and a swap', () => {
   fc.assert(
     fc.property(deliveries, fc.nat(), ({ numbers, last }, choice) => {
       expect(sink.check(arriving(...numbers))).toEqual([])

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { noDeadlock } from './noDeadlock.ts'
 import { entry, historyOf, operation } from './plantedHistory.ts'
 
-test('other errors are no deadlock, nor is one that was told of and survived', () => {
+test('accepts other errors, and a deadlock that was reported and survived', () => {
   const history = historyOf(
     operation('w1', 'a', 'K', [0, 1], 'done', { note: '40P01 on the first try' }),
     operation('w1', 'b', 'K', [0, 1], 'failed', { note: '40001 could not serialize access' }),
@@ -13,7 +13,7 @@ test('other errors are no deadlock, nor is one that was told of and survived', (
   expect(noDeadlock.check(history)).toEqual([])
 })
 
-test.each(['failed', 'unknown'] as const)('a deadlock that ended in %s is found', (end) => {
+test.each(['failed', 'unknown'] as const)('reports a deadlock that ended in %s', (end) => {
   const history = historyOf(operation('w1', 'a', 'A > B', [0, 1], end, { note: '40P01 deadlock detected' }))
   expect(noDeadlock.check(history)).toEqual([
     {
@@ -27,7 +27,7 @@ test.each(['failed', 'unknown'] as const)('a deadlock that ended in %s is found'
   ])
 })
 
-test('a deadlock that is the reason of another error is found', () => {
+test('reports a deadlock that caused another error', () => {
   const note = 'RETRIES_EXHAUSTED gave up after 5 tries (40P01 deadlock detected)'
   expect(noDeadlock.check(historyOf(operation('w1', 'a', 'K', [0, 1], 'failed', { note })))).toHaveLength(1)
 })

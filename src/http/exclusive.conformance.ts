@@ -10,7 +10,7 @@ const TRIES = 20
 
 export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Request>): void {
   describe('exclusive', () => {
-    test(`of two POSTs at once one is served and one is told 409, ${TRIES} times`, async () => {
+    test(`serves one of two concurrent POSTs and answers 409 to the other, ${TRIES} times`, async () => {
       const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
       stage.site.add('/next', exclusive(stage.lockstep, { key: keyOf }), async (seen, lease) => ({
         json: await workAtGate(seen.tenant, lease),
@@ -36,7 +36,7 @@ export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Reques
       }
     })
 
-    test('the holder is named only where it is wanted', async () => {
+    test('names the holder only if asked to', async () => {
       const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
       const lease = { holder: 'host-7:4711' }
       stage.site.add('/quiet', exclusive(stage.lockstep, { key: keyOf, lease }), async () =>
@@ -55,7 +55,7 @@ export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Reques
       expect((await stage.post(`/quiet/${id}`)).status).toBe(200)
     })
 
-    test('a client that goes away does not end the work', async () => {
+    test('finishes the work when the client disconnects', async () => {
       const [entered, leave, left] = [signal(), signal(), signal()]
       stage.site.add(
         '/work',
@@ -76,7 +76,7 @@ export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Reques
       await expect.poll(async () => (await stage.lockstep.leases.inspect(key`Instance:${id}`)).held).toBe(false)
     })
 
-    test('a lease that is lost is 503, whatever the handler answers', async () => {
+    test('answers 503 when the lease is lost, whatever the handler answers', async () => {
       const keyOf = (seen: Seen) => key`Instance:${seen.id}`
       const losing = async (seen: Seen, lease: Lease): Promise<void> => {
         await stage.lockstep.leases.forceRelease(keyOf(seen), { by: 'test', reason: 'to see it' })
@@ -101,7 +101,7 @@ export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Reques
       expect(await bench.notes()).toEqual([])
     })
 
-    test('a database that cannot be asked is 503 with Retry-After, never 409', async () => {
+    test('answers 503 with Retry-After, never 409, when the database cannot be reached', async () => {
       const proxy = await bench.proxy()
       const { lockstep } = bench.open('pg', { url: proxy.url(bench.url), silenceMs: 200 })
       await lockstep.leases.inspect(key`Instance:${stage.fresh()}`)
@@ -122,7 +122,7 @@ export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Reques
       }
     })
 
-    test('a handler that throws gives the lease back, and the framework answers', async () => {
+    test('releases the lease when the handler throws, and the framework answers', async () => {
       stage.site.add(
         '/work',
         exclusive(stage.lockstep, { key: (request) => key`Instance:${stage.site.see(request).id}` }),

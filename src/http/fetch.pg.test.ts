@@ -150,7 +150,7 @@ describe('express, the ways to answer', () => {
 
   const keyed = (name: string) => ({ headers: { 'idempotency-key': name, 'content-type': 'application/json' } })
 
-  test('exclusive: a stream, one that is waited for, and writeHead', async () => {
+  test('exclusive: sends a stream, a stream that the handler awaits, and writeHead', async () => {
     const guard = (lockstep: Lockstep) => exclusive(lockstep, { key: () => key`Instance:ways` })
     const answers: ((response: ExpressResponse) => unknown)[] = [
       (response) => pipeline(Readable.from(['a', 'b']), response),
@@ -169,7 +169,7 @@ describe('express, the ways to answer', () => {
     expect(bodies).toEqual(['ab', '', 'ab', 'ab', ''])
   })
 
-  test('idempotent: pieces are put together; one that waits for itself, or gives nothing, is an error', async () => {
+  test('idempotent: joins the pieces of an answer, and rejects one that waits for itself or gives nothing', async () => {
     const ways: ((response: ExpressResponse) => unknown)[] = [
       (response) => {
         response.writeHead(201, 'Made', ['content-type', 'text/x-pieces'])
@@ -196,7 +196,7 @@ describe('express, the ways to answer', () => {
     ])
   })
 
-  test('idempotent: a body that nobody read is 415; the order of the keys of JSON does not matter', async () => {
+  test('idempotent: answers 415 to an unread body, and ignores the order of the keys of JSON', async () => {
     const route: Route = (lockstep) =>
       expressHandler(idempotent(lockstep, { scope }), (_request: ExpressRequest, out: ExpressResponse) =>
         out.send('ok'),

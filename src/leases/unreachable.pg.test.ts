@@ -157,7 +157,7 @@ describe.each(DRIVERS)('a database that cannot be asked for a lease, %s', (drive
     expect(await led).toBe(name)
   })
 
-  test('reports a waiter that cannot look, and grants the lease when the network is back', async () => {
+  test('reports a waiter that cannot poll, and grants the lease when the network is back', async () => {
     const one = bench.open(driver).lockstep
     const { proxy, lockstep: other } = await bench.proxied(driver)
     const name = fresh()

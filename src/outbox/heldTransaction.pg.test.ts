@@ -84,10 +84,13 @@ async function nextSegment(): Promise<void> {
   await bench.admin.query('SELECT lockstep.outbox_seal()')
 }
 
-/** The first round also plans. One that autovacuum or a new plan comes into costs more: the cheapest of the last ones counts. */
+/**
+ * The first round also plans. Autovacuum and a new plan make a round more expensive, and do so more often on a busy machine: up to 1.4 times
+ * was seen. Reading everything again, or every segment, costs several times as much.
+ */
 function expectSame(pages: readonly number[]): void {
   const [early, late] = [Math.max(...pages.slice(1, 4)), Math.min(...pages.slice(-3))]
-  expect(late, pages.join()).toBeLessThanOrEqual(early * 1.2)
+  expect(late, pages.join()).toBeLessThanOrEqual(early * 2)
 }
 
 const holder = new pg.Client({ connectionString: bench.url })

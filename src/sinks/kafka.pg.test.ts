@@ -40,7 +40,7 @@ describe.skipIf(!kafkaAvailable())('the Kafka sink', () => {
       await server?.stop()
     })
 
-    test('parts of a request are lost, on the way there or back: nothing is missing, the first deliveries are in order', async () => {
+    test('loses nothing and keeps first deliveries in order when parts of a request are lost', async () => {
       const sink = kafkaSink({ producer, timeoutMs: 1500 })
       const keys = Array.from({ length: 12 }, (_, n) => `k${n}`)
       let [cuts, chunks, unsent] = [0, 0, 0]
@@ -70,7 +70,7 @@ describe.skipIf(!kafkaAvailable())('the Kafka sink', () => {
       expect(diverged).toBe(0)
     })
 
-    test('a client that tries again by itself after it was given up is not overtaken', async () => {
+    test('does not overtake a client that retries after it was given up', async () => {
       const single = await startKafka()
       const way = await startProxy({ targetPort: Number((single.brokers[0] as string).split(':')[1]) })
       const own = kafkaThrough(`127.0.0.1:${way.port}`, { requestTimeout: 30_000 }).producer({

@@ -241,19 +241,20 @@ async function endOfAbortedWait(driver: (typeof DRIVERS)[number], connection: 'u
   return state
 }
 
+// On a busy machine a slice can end by itself before the cancellation arrives. Without a cancellation it always does.
 describe('an abort cancels the wait at the server', () => {
   test('pg, on a connection that was used before', async () => {
-    expect(await endOfAbortedWait('pg', 'used')).toBe('57014')
+    await expect.poll(() => endOfAbortedWait('pg', 'used')).toBe('57014')
   })
 
   // Until a connection is known nothing could be cancelled: there the lock is asked for first, and what it is comes with the answer.
   test('postgres.js, on a connection that was used before', async () => {
-    expect(await endOfAbortedWait('postgres.js', 'used')).toBe('57014')
+    await expect.poll(() => endOfAbortedWait('postgres.js', 'used')).toBe('57014')
   })
 
   // A new connection of postgres.js is known with its first answer at the earliest: there the end of a short slice will do.
   test('pg, on a new connection', async () => {
-    expect(await endOfAbortedWait('pg', 'new')).toBe('57014')
+    await expect.poll(() => endOfAbortedWait('pg', 'new')).toBe('57014')
   })
 })
 

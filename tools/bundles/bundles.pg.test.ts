@@ -20,7 +20,7 @@ afterAll(() => project[Symbol.asyncDispose]())
 
 // The large ones: `npm run bundles`.
 test.each(bundlers.filter(({ large }) => !large))(
-  'a bundle by $name migrates, locks, examines the database and serves the console, far from the package',
+  'migrates, locks, runs the doctor and serves the console from a bundle by $name, outside of the package',
   PATIENTLY,
   async (bundler) => {
     const visited = await tryBundler(bundler, project, database.url)
@@ -95,13 +95,13 @@ describe('the modules behind an entry point', () => {
     return Object.keys(metafile.inputs).filter((file) => file.startsWith('dist/'))
   }
 
-  test('those of the main one contain neither the page of the console nor a sink', PATIENTLY, async () => {
+  test('contain neither the page of the console nor a sink for the main one', PATIENTLY, async () => {
     const modules = await modulesOf(['pg-lockstep'])
     expect(modules).toContain('dist/postgres/sqlFiles.js')
     expect(modules.filter((file) => /^dist\/(cli|console|lab|http|nest|sinks)\//.test(file))).toEqual([])
   })
 
-  test('none reads a file of the package or finds anything by its own address', PATIENTLY, async () => {
+  test('read no file of the package and do not use import.meta.url', PATIENTLY, async () => {
     const { exports } = await manifest(library)
     const entries = Object.keys(exports).filter((name) => name !== './package.json')
     const modules = await modulesOf(entries.map((name) => name.replace('.', 'pg-lockstep')))

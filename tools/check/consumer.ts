@@ -8,7 +8,7 @@ import type { Manifest } from './tarball.ts'
 const templates = join(root, 'tools', 'check', 'consumer')
 
 // What a user's project has besides us. Linked from our own node_modules, so that the check needs no network.
-const compiler = ['typescript', '@types/node']
+const compiler = ['@typescript/native', '@types/node']
 const drivers = ['pg', '@types/pg', 'postgres']
 // The entries that import a framework, and what their users have installed.
 const packagesOfEntries: Readonly<Record<string, readonly string[]>> = {

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { performance } from 'node:perf_hooks'
-import { type ProgramResult, runProgram } from './program.ts'
+import { command, type CommandResult } from '../check/command.ts'
 import { matrixDirectory, type Pinned, type Runtime, titleOf } from './versions.ts'
 
 export interface Cell {
@@ -48,7 +48,7 @@ function failure(reason: string, output = '', tests = 0, skipped = 0): Outcome {
 
 async function probe(cell: Cell): Promise<Outcome | undefined> {
   const result = await run(cell, COMMANDS[kindOf(cell)].typescript(join(matrixDirectory, 'probe.ts')), probeTimeoutMs)
-  if (result.code !== 0) return failure(ending('the probe', result), result.output)
+  if (result.code !== 0) return failure(`the probe ended with ${result.code}`, result.output)
   const seen = JSON.parse(result.stdout.trim().split('\n').at(-1) ?? '{}') as Readonly<Record<string, string>>
   const kind = kindOf(cell)
   const { version } = cell.runtime
@@ -69,10 +69,11 @@ async function suite(cell: Cell, modules: readonly string[]): Promise<Outcome> {
     const vitest = join('node_modules', 'vitest', 'vitest.mjs')
     const args = ['run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...modules]
     const result = await run(cell, COMMANDS[kindOf(cell)].program([vitest, ...args]), suiteTimeoutMs)
-    if (!existsSync(report)) return failure(ending('vitest', result), result.output)
+    if (!existsSync(report)) return failure(`vitest ended with ${result.code}`, result.output)
     const counts = JSON.parse(await readFile(report, 'utf8')) as Report
     const skipped = counts.numPendingTests + counts.numTodoTests
-    if (result.code !== 0) return failure(ending('vitest', result), result.output, counts.numPassedTests, skipped)
+    if (result.code !== 0)
+      return failure(`vitest ended with ${result.code}`, result.output, counts.numPassedTests, skipped)
     // An empty suite is green for vitest in some configurations; here it proves nothing.
     if (counts.numPassedTests === 0) return failure('no test was run', result.output)
     return { passed: true, tests: counts.numPassedTests, skipped }
@@ -114,24 +115,20 @@ function kindOf({ runtime }: Cell): Runtime {
   return runtime.kind as Runtime
 }
 
-function run(cell: Cell, args: readonly string[], timeoutMs: number): Promise<ProgramResult> {
+function run(cell: Cell, args: readonly string[], timeoutMs: number): Promise<CommandResult> {
   const { postgres, runtime } = cell
   const kind = kindOf(cell)
   const program = join(matrixDirectory, 'node_modules', runtime.alias, COMMANDS[kind].binary)
   const env: NodeJS.ProcessEnv = {
-    ...process.env,
-    NO_COLOR: '1',
+    // npm sets which Node runs it; that one is not this cell's.
+    NODE: undefined,
+    NODE_OPTIONS: undefined,
+    npm_node_execpath: undefined,
     LOCKSTEP_PG_BINARIES: join(matrixDirectory, 'node_modules', postgres.alias),
     LOCKSTEP_BUILT: '1',
     // A test compares it with what it runs on.
     LOCKSTEP_RUNTIME: `${kind} ${runtime.version}`,
     PATH: [dirname(program), process.env['PATH'] ?? ''].join(delimiter),
   }
-  // npm tells its scripts which Node runs it; that one is not this cell's.
-  for (const name of ['NODE', 'NODE_OPTIONS', 'npm_node_execpath']) delete env[name]
-  return runProgram(program, args, { cwd: root, env, timeoutMs })
-}
-
-function ending(what: string, { code, timedOut }: ProgramResult): string {
-  return timedOut ? `${what} took too long` : `${what} ended with ${code ?? 'a signal'}`
+  return command(program, args, { cwd: root, env, timeoutMs })
 }

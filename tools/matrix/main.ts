@@ -29,7 +29,7 @@ const { values } = parseArgs({
 })
 
 /** As vitest names files. */
-const ROOMS = ['src/', 'examples/', 'tools/server/']
+const FOLDERS = ['src/', 'examples/', 'tools/server/']
 
 /** For Bun and Deno: what depends on the runtime. */
 const OF_OTHER_RUNTIMES = ['src/postgres/', 'src/leases/', 'src/outbox/']
@@ -63,7 +63,7 @@ try {
   const others = values.runtime?.split(',').map((text) => runtimeNamed(text.trim()))
   const servers = chosen('pg', values.pg ?? (others === undefined ? undefined : newest('pg')))
   const runtimes = others === undefined ? chosen('node', values.node) : others.flatMap((each) => pinned(each))
-  const modules = values.whole ? [] : [...(others === undefined ? ROOMS : OF_OTHER_RUNTIMES), 'tools/matrix/runtime']
+  const modules = values.whole ? [] : [...(others === undefined ? FOLDERS : OF_OTHER_RUNTIMES), 'tools/matrix/runtime']
   if (others === undefined) ensureInstalled([...servers, ...runtimes])
   else for (const each of [...servers, ...runtimes]) ensureAlone(each)
   // Once for all cells: their processes begin with it.

@@ -3,16 +3,15 @@
  * binary that was not found and silently replaced by the default one would make fifteen green cells out of one.
  */
 import { execFileSync } from 'node:child_process'
-import pg from 'pg'
 import { startPostgres } from '../server/postgres.ts'
+import { withClient } from '../server/withClient.ts'
 import { runtimeVersion } from './runtimeVersion.ts'
 
 const server = await startPostgres({})
 try {
-  const client = new pg.Client({ connectionString: server.url() })
-  await client.connect()
-  const { rows } = await client.query<{ server_version: string }>('show server_version')
-  await client.end()
+  const { rows } = await withClient(server.url(), (client) =>
+    client.query<{ server_version: string }>('show server_version'),
+  )
   const answer = {
     runtime: runtimeVersion(),
     // What a child finds by name: the tests start programs of their own.

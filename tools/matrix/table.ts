@@ -1,3 +1,4 @@
+import { formatTable } from '../judge/report.ts'
 import type { CellResult } from './cell.ts'
 
 export function cellText({ passed, tests, skipped, seconds }: CellResult): string {
@@ -8,16 +9,8 @@ export function cellText({ passed, tests, skipped, seconds }: CellResult): strin
 
 /** Rows are PostgreSQL releases, columns runtimes. */
 export function plainTable(results: readonly CellResult[]): string {
-  const rows = grid(results)
-  const widths = rows[0]?.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0))) ?? []
-  return rows
-    .map((row) =>
-      row
-        .map((text, column) => text.padEnd(widths[column] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n')
+  const [header = [], ...rows] = grid(results)
+  return formatTable(rows.map((row) => Object.fromEntries(row.map((text, column) => [header[column] ?? '', text]))))
 }
 
 export function markdownTable(results: readonly CellResult[]): string {

@@ -154,7 +154,7 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
     )
 
     test.each(['advisory', 'table'] as const)(
-      'is refused what this release holds, and holds against it, %s',
+      'excludes this release from its locks, and waits for those of this release, %s',
       async (strategy) => {
         const { lockstep: old } = open(driver, { strategy })
         const { lockstep: beside } = bench.open(driver, { strategy })
@@ -387,7 +387,7 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
     },
   )
 
-  test('migrate() of the previous release changes nothing in a schema that has a newer version', async () => {
+  test('changes nothing by migrate() in a schema of a newer version', async () => {
     const schema = 'beside'
     const { to } = await new current.Lockstep(bench.admin, { schema }).migrate()
     const functions = async (): Promise<unknown> =>
@@ -398,7 +398,7 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
     if (to > readdirSync(join(library?.folder ?? '', 'sql/tables')).length) expect(await functions()).toEqual(before)
   })
 
-  test('calls here every function of the schema that it can call', async () => {
+  test('calls every function of the schema in these tests', async () => {
     const folder = library?.folder ?? ''
     const texts = readdirSync(join(folder, 'dist'), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.js'))

@@ -3,6 +3,7 @@ import type { TestProject } from 'vitest/node'
 import { Lockstep } from '../../src/index.ts'
 import { pgBouncerAvailable, startPgBouncer } from './pgbouncer.ts'
 import { startPostgres } from './postgres.ts'
+import { withClient } from './withClient.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -91,11 +92,5 @@ async function dropTemplate(adminUrl: string, name: string): Promise<void> {
 }
 
 async function execute(url: string, sql: string): Promise<void> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  try {
-    await client.query(sql)
-  } finally {
-    await client.end()
-  }
+  await withClient(url, (client) => client.query(sql))
 }

@@ -49,7 +49,7 @@ function onCommit(verdict: Verdict): void {
 }
 
 describe('a COMMIT', () => {
-  test('cut before it is forwarded never happens', async () => {
+  test('does not run if cut before it is forwarded', async () => {
     await beginWork()
     onCommit('cut-before')
     await expect(client.query('commit')).rejects.toThrow(/terminated/)
@@ -57,7 +57,7 @@ describe('a COMMIT', () => {
     expect(await done()).toEqual([])
   })
 
-  test('cut after it is forwarded happens, and the client does not learn it', async () => {
+  test('runs if cut after it is forwarded, and the client gets no answer', async () => {
     await beginWork()
     onCommit('cut-after')
     await expect(client.query('commit')).rejects.toThrow(/terminated/)
@@ -65,14 +65,14 @@ describe('a COMMIT', () => {
     await vi.waitFor(() => expect(proxy.connections).toEqual([]))
   })
 
-  test('whose reply is cut has happened for certain', async () => {
+  test('has run if its answer is cut', async () => {
     await beginWork()
     proxy.onServerData((chunk) => (chunk.includes('COMMIT') ? 'cut-before' : 'forward'))
     await expect(client.query('commit')).rejects.toThrow(/terminated/)
     expect(await done()).toEqual(['work'])
   })
 
-  test('held stays on its way, with both sides open, and arrives when released', async () => {
+  test('arrives only on release if held, with both sides open', async () => {
     await beginWork()
     onCommit('hold')
     const commit = client.query('commit')
@@ -83,7 +83,7 @@ describe('a COMMIT', () => {
     expect(await done()).toEqual(['work'])
   })
 
-  test('held arrives even after its client gave up', async () => {
+  test('arrives on release if held, even after its client gave up', async () => {
     await beginWork()
     onCommit('hold')
     const commit = client.query('commit').catch(() => 'gave up')
@@ -98,7 +98,7 @@ describe('a COMMIT', () => {
 })
 
 describe('the network', () => {
-  test('silenced loses everything and closes nothing, for new connections too', async () => {
+  test('loses everything and closes nothing when silenced, also on new connections', async () => {
     await beginWork()
     proxy.silence()
     const commit = client.query('commit').catch(() => 'cut')
@@ -115,7 +115,7 @@ describe('the network', () => {
     await vi.waitFor(async () => expect(await insideTransaction()).toBe(0))
   })
 
-  test('refuses and accepts again', async () => {
+  test('rejects connections, and accepts them again', async () => {
     proxy.refuse(true)
     await expect(new pg.Client(proxy.url(database.url)).connect()).rejects.toThrow(/terminated|ECONNRESET/)
     proxy.refuse(false)
@@ -125,7 +125,7 @@ describe('the network', () => {
     await vi.waitFor(() => expect(proxy.connections).toHaveLength(1))
   })
 
-  test('carries more than any buffer holds, both ways', async () => {
+  test('transfers more than any buffer holds, both ways', async () => {
     const size = 20_000_000
     const { rows } = await client.query<{ back: string }>('select $1::text as back', ['x'.repeat(size)])
     expect(rows[0]?.back).toHaveLength(size)
@@ -133,7 +133,7 @@ describe('the network', () => {
 })
 
 describe('counting', () => {
-  test('each simple or extended query is one round trip', async () => {
+  test('counts each simple or extended query as one round trip', async () => {
     expect(proxy.roundTrips).toBe(0)
     await client.query('begin')
     await client.query('select $1::int', [1])
@@ -146,7 +146,7 @@ describe('counting', () => {
     expect([proxy.roundTrips, proxy.waits]).toEqual([1, 1])
   })
 
-  test('pipelined queries share a wait', async () => {
+  test('counts one wait for pipelined queries', async () => {
     const pipelining = new pg.Client({ connectionString: proxy.url(database.url), pipeline: true })
     await pipelining.connect()
     try {

@@ -69,7 +69,10 @@ export interface Proxy {
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** A TCP proxy on 127.0.0.1 that misbehaves on demand, to put faults at an exact point of PostgreSQL's protocol. */
+/**
+ * A TCP proxy on 127.0.0.1 that misbehaves on demand, to put faults at an exact point of PostgreSQL's protocol. Hand-written because other
+ * proxies cut by time or by bytes, not at a message such as COMMIT.
+ */
 export async function startProxy(options: ProxyOptions): Promise<Proxy> {
   const open = new Set<Connection>()
   const state: ProxyState = { lingerMs: options.lingerMs ?? 200, roundTrips: 0, waits: 0 }

@@ -4,11 +4,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
-import pg from 'pg'
 import { startGuard } from './guard.ts'
 import { type PostgresServer, startPostgres, type StopMode } from './postgres.ts'
 import { clientProgram, SERVER_15 } from './postgres15.ts'
 import { IS_SYNCHRONOUS, PROMOTE, RELOAD, WAIT_FOR_STANDBY } from './standby.sql.ts'
+import { withClient } from './withClient.ts'
 
 const run = promisify(execFile)
 /** Enough to catch up with what was written since the copy was made. */
@@ -49,7 +49,7 @@ export async function startStandby(
     return {
       server,
       makeSynchronous: () => makeSynchronous(primary),
-      promote: () => withClient(server, async (client) => void (await client.query(PROMOTE))),
+      promote: () => withClient(server.url(), async (client) => void (await client.query(PROMOTE))),
       async stop(mode) {
         await server.stop(mode)
         await remove()
@@ -62,7 +62,7 @@ export async function startStandby(
 }
 
 function makeSynchronous(primary: PostgresServer): Promise<void> {
-  return withClient(primary, async (client) => {
+  return withClient(primary.url(), async (client) => {
     await client.query(WAIT_FOR_STANDBY)
     await client.query(RELOAD)
     const deadline = performance.now() + FOLLOW_MS
@@ -73,14 +73,4 @@ function makeSynchronous(primary: PostgresServer): Promise<void> {
     }
     throw new Error('the standby does not follow')
   })
-}
-
-async function withClient(server: PostgresServer, work: (client: pg.Client) => Promise<void>): Promise<void> {
-  const client = new pg.Client({ connectionString: server.url() })
-  await client.connect()
-  try {
-    await work(client)
-  } finally {
-    await client.end()
-  }
 }

@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import pg from 'pg'
+import type pg from 'pg'
 import { afterAll, inject } from 'vitest'
 import { prepareTemplate } from './globalSetup.ts'
 import { startPostgres } from './postgres.ts'
+import { withClient } from './withClient.ts'
 
 export interface TestDatabase {
   readonly name: string
@@ -29,8 +30,8 @@ export async function testDatabase(options: { readonly leakGuard?: boolean } = {
   const name = `lockstep_test_${process.pid}_${Date.now().toString(36)}_${Math.random().toString(36).slice(2, 6)}`
   // Registered before it exists: a file that fails half-way still leaves nothing. Hooks run last to first, so what the
   // file registers later, such as its pool's end, comes before.
-  afterAll(() => asAdmin(adminUrl, (admin) => dropDatabase(admin, name)))
-  await asAdmin(adminUrl, (admin) => copyTemplate(admin, name, inject('templateDatabase')))
+  afterAll(() => withClient(adminUrl, (admin) => dropDatabase(admin, name)))
+  await withClient(adminUrl, (admin) => copyTemplate(admin, name, inject('templateDatabase')))
   if (options.leakGuard !== false) leakGuard({ name, adminUrl })
   return {
     name,
@@ -40,7 +41,7 @@ export async function testDatabase(options: { readonly leakGuard?: boolean } = {
   }
 }
 
-/** Sessions that are just ending get a moment: a client whose session is terminated meanwhile would report an error that nobody expects. */
+/** Sessions that are just ending get a moment: a client whose session is terminated meanwhile would report an unexpected error. */
 async function dropDatabase(admin: pg.Client, name: string): Promise<void> {
   for (let attempt = 1; attempt <= 100; attempt++) {
     const { rowCount } = await admin.query('select from pg_stat_activity where datname = $1', [name])
@@ -88,7 +89,7 @@ const leaks = `
  */
 function leakGuard(database: Pick<TestDatabase, 'name' | 'adminUrl'>): void {
   afterAll(() =>
-    asAdmin(database.adminUrl, async (admin) => {
+    withClient(database.adminUrl, async (admin) => {
       const deadline = performance.now() + leakGraceMs
       for (;;) {
         const { rows } = await admin.query<Leak>(leaks, [database.name])
@@ -113,21 +114,11 @@ export async function testServer(): Promise<TestDatabase> {
   afterAll(() => server.stop('immediate'))
   const adminUrl = server.url()
   const name = 'lockstep_test'
-  await asAdmin(adminUrl, (admin) => admin.query(`create database ${name}`))
+  await withClient(adminUrl, (admin) => admin.query(`create database ${name}`))
   const url = withDatabase(adminUrl, name)
   await prepareTemplate(url)
   leakGuard({ name, adminUrl })
   return { name, adminUrl, url, pooledUrl: undefined }
-}
-
-async function asAdmin(url: string, work: (admin: pg.Client) => Promise<unknown>): Promise<void> {
-  const admin = new pg.Client({ connectionString: url })
-  await admin.connect()
-  try {
-    await work(admin)
-  } finally {
-    await admin.end()
-  }
 }
 
 function withDatabase(url: string, name: string): string {

@@ -25,7 +25,7 @@ const session = Buffer.concat([
 ])
 const types = ['encryption', 'startup', 'Q', 'P', 'B', 'S', 'X']
 
-test('messages are found wherever the chunks are cut', () => {
+test('finds messages wherever chunks end', () => {
   for (let size = 1; size <= session.length; size++) {
     const framing = new Framing('frontend')
     const found: string[] = []
@@ -34,14 +34,14 @@ test('messages are found wherever the chunks are cut', () => {
   }
 })
 
-test("a server's answer to a request for encryption is a bare byte", () => {
+test('reads the answer to a request for encryption as one byte', () => {
   const framing = new Framing('backend')
   framing.expectAnswer()
   const stream = Buffer.concat([Buffer.from('N'), message('R', '\0\0\0\0'), message('Z', 'I')])
   expect(framing.push(stream)).toEqual(['answer N', 'R', 'Z'])
 })
 
-test('nothing is made of what is encrypted', () => {
+test('ignores encrypted data', () => {
   const framing = new Framing('backend')
   framing.goOpaque()
   expect(framing.push(session)).toEqual([])
