@@ -190,7 +190,8 @@ function configuration(
   const parameters = {
     max_connections: '100',
     fsync: 'off',
-    full_page_writes: 'off',
+    // pg_rewind needs both.
+    full_page_writes: 'on',
     wal_log_hints: 'on',
     wal_keep_size: '512MB',
     unix_socket_directories: '',
@@ -225,6 +226,9 @@ function configuration(
       data_dir: dataDir,
       bin_dir: BINARIES,
       pgpass: `${dataDir}.pgpass`,
+      // A member that cannot be rewound is copied again.
+      remove_data_directory_on_rewind_failure: true,
+      remove_data_directory_on_diverged_timelines: true,
       authentication: { superuser: { username: 'postgres' }, replication: { username: 'postgres' } },
       pg_hba: ['host all all 127.0.0.1/32 trust', 'host replication all 127.0.0.1/32 trust'],
     },
