@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import pg from 'pg'
@@ -5,6 +6,7 @@ import { LeaseHeldError, Lockstep, type OutboxEvent } from 'pg-lockstep'
 import { fetchHandler, idempotent } from 'pg-lockstep/http'
 import { postgresSink } from 'pg-lockstep/postgres-sink'
 import { redisSink } from 'pg-lockstep/redis'
+import type { Random } from '../../seed.ts'
 import { FIND_ONCE, MAKE_ONCE, PAY, RECEIVE, WRITE_MARK } from './failover.sql.ts'
 
 /** How long leases and shards live without a heartbeat. */
@@ -23,6 +25,7 @@ export interface Holding {
 
 /** What was answered, and when. */
 export class Record {
+  readonly random: Random
   /** Marks of transactions whose COMMIT was answered. */
   readonly committed = new Set<string>()
   /** Marks of transactions whose outcome was reported as unknown. */
@@ -36,6 +39,10 @@ export class Record {
   readonly grants: number[] = []
   readonly deliveries: number[] = []
   marks = 0
+
+  constructor(random: Random) {
+    this.random = random
+  }
 }
 
 /** Ends what it began. */
@@ -67,8 +74,8 @@ function open(url: string, max: number): { lockstep: Lockstep; pool: pg.Pool; cl
 }
 
 /** Writers, holders of leases, callers of `once`, requests, and two dispatchers: each as a process of its own would be, with its own pool. */
-export function startLoad({ url, redisPort, targetUrl }: Targets): Load {
-  const record = new Record()
+export function startLoad({ url, redisPort, targetUrl }: Targets, random: Random): Load {
+  const record = new Record(random)
   const stopping = new AbortController()
   const ending = new AbortController()
   const [forWriters, holding, other, toRedis, toInbox] = [8, 6, 6, 6, 6].map((max) => open(url, max)) as [
@@ -117,7 +124,7 @@ export function startLoad({ url, redisPort, targetUrl }: Targets): Load {
 
 async function write(lockstep: Lockstep, record: Record): Promise<void> {
   const mark = String(++record.marks)
-  const streamKey = `portfolio ${Math.floor(Math.random() * STREAMS)}`
+  const streamKey = `portfolio ${record.random.below(STREAMS)}`
   try {
     await lockstep.transaction({ waitMs: 5000 }, async (tx) => {
       await tx.query(WRITE_MARK, [mark])
@@ -140,7 +147,7 @@ async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Reco
   const held: Holding = { key, fence: lease.fence, from: performance.now(), to: Infinity }
   record.grants.push(held.from)
   record.holdings.push(held)
-  const until = performance.now() + Math.random() * 2 * TTL_MS
+  const until = performance.now() + record.random.next() * 2 * TTL_MS
   while (performance.now() < until && lease.trustedMs > 0) await sleep(10)
   // Before it is given back: from then on others can have it.
   held.to = performance.now()
@@ -172,7 +179,7 @@ async function request(locksteps: readonly Lockstep[], record: Record): Promise<
     const lockstep = locksteps[attempt % locksteps.length] as Lockstep
     const pay = fetchHandler(idempotent<Request>(lockstep, { scope: () => 'tenant' }), async (_, tx) => {
       await tx.query(PAY, [name])
-      return new Response(`receipt ${Math.random()}`, { status: 201 })
+      return new Response(`receipt ${randomUUID()}`, { status: 201 })
     })
     const headers = { 'idempotency-key': `"${name}"` }
     const answer = await pay(new Request('http://desk/pay', { method: 'POST', body: name, headers })).catch(
