@@ -42,13 +42,15 @@ export const failover = attack<Size>({
       ['asynchronous', size.asynchronous, ['crash', 'frozen', 'cut']],
       ['synchronous, without waiting for it', size.controls, ['crash']],
     ] as const) {
-      runs.push(await run(await startPair(replication), replication, failovers, kinds, random, reportProgress))
+      runs.push(await run(await startPair(replication), replication, failovers, kinds, { reportProgress, random }))
     }
     if (size.cluster > 0) {
       const missing = missingForCluster()
       if (missing !== undefined) throw new Error(`the cluster needs ${missing}: see CONTRIBUTING.md`)
       const { cluster } = size
-      runs.push(await run(await startClusterServers(), 'synchronous', cluster, CLUSTER_KINDS, random, reportProgress))
+      runs.push(
+        await run(await startClusterServers(), 'synchronous', cluster, CLUSTER_KINDS, { reportProgress, random }),
+      )
     }
     return { results: runs.flatMap(rowsOf), goals: runs.flatMap(goalsOf) }
   },
@@ -83,8 +85,7 @@ async function run(
   replication: Replication,
   failovers: number,
   kinds: readonly Kind[],
-  random: Random,
-  reportProgress: ReportProgress,
+  { reportProgress, random }: { readonly reportProgress: ReportProgress; readonly random: Random },
 ): Promise<Ran> {
   const name = servers.countedFrom === 'fault' ? 'Patroni' : 'a pair'
   const target = await startPostgres()

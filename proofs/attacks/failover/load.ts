@@ -25,7 +25,6 @@ export interface Holding {
 
 /** What was answered, and when. */
 export class Record {
-  readonly random: Random
   /** Marks of transactions whose COMMIT was answered. */
   readonly committed = new Set<string>()
   /** Marks of transactions whose outcome was reported as unknown. */
@@ -39,10 +38,6 @@ export class Record {
   readonly grants: number[] = []
   readonly deliveries: number[] = []
   marks = 0
-
-  constructor(random: Random) {
-    this.random = random
-  }
 }
 
 /** Ends what it began. */
@@ -75,7 +70,7 @@ function open(url: string, max: number): { lockstep: Lockstep; pool: pg.Pool; cl
 
 /** Writers, holders of leases, callers of `once`, requests, and two dispatchers: each as a process of its own would be, with its own pool. */
 export function startLoad({ url, redisPort, targetUrl }: Targets, random: Random): Load {
-  const record = new Record(random)
+  const record = new Record()
   const stopping = new AbortController()
   const ending = new AbortController()
   const [forWriters, holding, other, toRedis, toInbox] = [8, 6, 6, 6, 6].map((max) => open(url, max)) as [
@@ -95,9 +90,9 @@ export function startLoad({ url, redisPort, targetUrl }: Targets, random: Random
     }
   }
   const writers = [
-    ...Array.from({ length: 4 }, () => loop(() => write(forWriters.lockstep, record))),
+    ...Array.from({ length: 4 }, () => loop(() => write(forWriters.lockstep, record, random))),
     ...[holding, other].flatMap(({ lockstep }) =>
-      Array.from({ length: LEASES }, (_, n) => loop(() => hold(lockstep, `Job:${n}`, record))),
+      Array.from({ length: LEASES }, (_, n) => loop(() => hold(lockstep, `Job:${n}`, record, random))),
     ),
     loop(() => makeOnce([forWriters.lockstep, other.lockstep], record)),
     loop(() => request([forWriters.lockstep, other.lockstep], record)),
@@ -122,9 +117,9 @@ export function startLoad({ url, redisPort, targetUrl }: Targets, random: Random
   }
 }
 
-async function write(lockstep: Lockstep, record: Record): Promise<void> {
+async function write(lockstep: Lockstep, record: Record, random: Random): Promise<void> {
   const mark = String(++record.marks)
-  const streamKey = `portfolio ${record.random.below(STREAMS)}`
+  const streamKey = `portfolio ${random.below(STREAMS)}`
   try {
     await lockstep.transaction({ waitMs: 5000 }, async (tx) => {
       await tx.query(WRITE_MARK, [mark])
@@ -139,7 +134,7 @@ async function write(lockstep: Lockstep, record: Record): Promise<void> {
 }
 
 /** Holds a lease for a while, or until it is lost; and the time in which it was trusted. */
-async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Record): Promise<void> {
+async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Record, random: Random): Promise<void> {
   const lease = await lockstep.leases.acquire(key, { ttlMs: TTL_MS, waitMs: 3000 }).catch((error: unknown) => {
     if (!(error instanceof LeaseHeldError)) throw error
   })
@@ -147,7 +142,7 @@ async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Reco
   const held: Holding = { key, fence: lease.fence, from: performance.now(), to: Infinity }
   record.grants.push(held.from)
   record.holdings.push(held)
-  const until = performance.now() + record.random.next() * 2 * TTL_MS
+  const until = performance.now() + random.next() * 2 * TTL_MS
   while (performance.now() < until && lease.trustedMs > 0) await sleep(10)
   // Before it is given back: from then on others can have it.
   held.to = performance.now()
