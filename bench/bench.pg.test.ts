@@ -28,11 +28,11 @@ function expectMeasured({ results, goals }: Measured): void {
   for (const { name, value } of goals) expect(Number.isFinite(value), name).toBe(true)
 }
 
-test('the peers install', TIMEOUT, () => {
+test('installs the peers', TIMEOUT, () => {
   ensurePeers()
 })
 
-test('bench locks measures every driver and isolation, and counts two round trips', TIMEOUT, async () => {
+test('bench locks measures every driver and isolation level, and counts two round trips', TIMEOUT, async () => {
   const measured = await smoke('locks')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(9)
@@ -48,7 +48,7 @@ test('bench orm measures every ORM against its own transaction', TIMEOUT, async 
   expect(measured.goals).toHaveLength(ormsUnderTest.length)
 })
 
-test('bench observe hears the candidate and never the baseline, and leaves no copy', TIMEOUT, async () => {
+test('bench observe receives events of the candidate only, and leaves no copy', TIMEOUT, async () => {
   const bench = observeAgainst('src')
   const [stub] = Object.values(bench.baselines)
   expect(stub).toContain('export const lockAcquired = silent')
@@ -63,7 +63,7 @@ test('bench observe hears the candidate and never the baseline, and leaves no co
   expect(left.filter((name) => name.startsWith('bench-observe-'))).toEqual([])
 })
 
-test('bench hot-key serves every way in every contest', TIMEOUT, async () => {
+test('bench hot-key runs every contender in every contest', TIMEOUT, async () => {
   const measured = await smoke('hot-key')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(4)
@@ -81,7 +81,7 @@ test('bench leases measures every row, and a refusal writes nothing', TIMEOUT, a
   expect(measured.goals.find((each) => each.name.startsWith('WAL'))).toMatchObject({ value: 0, holds: true })
 })
 
-test('bench outbox plays every contender, and Lockstep leaves no dead event', TIMEOUT, async () => {
+test('bench outbox runs every contender, and Lockstep leaves no dead event', TIMEOUT, async () => {
   const measured = await smoke('outbox')
   expectMeasured(measured)
   const onBundled = ['enqueue/s', 'drain/s', 'p99 ms'].map(
@@ -96,21 +96,21 @@ test('bench outbox plays every contender, and Lockstep leaves no dead event', TI
   expect(dead('Lockstep')).toBeLessThan(0.1)
 })
 
-test('bench outbox-horizon plays all under a snapshot and a transaction id, and without', TIMEOUT, async () => {
+test('bench outbox-horizon runs with a snapshot, with a transaction id, and without both', TIMEOUT, async () => {
   const measured = await smoke('outbox-horizon')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(12)
   expect(measured.goals).toHaveLength(6)
 })
 
-test('bench outbox-scale compares every cell with the smallest', TIMEOUT, async () => {
+test('bench outbox-scale compares every cell with the smallest one', TIMEOUT, async () => {
   const measured = await smoke('outbox-scale')
   expectMeasured(measured)
   expect(measured.results.map((row) => row['of the smallest'])).toContain(1)
   expect(measured.goals).toHaveLength(2)
 })
 
-test('bench outbox-latency hears of every event, and counts what an idle dispatcher asks', TIMEOUT, async () => {
+test('bench outbox-latency receives every event, and counts the queries of an idle dispatcher', TIMEOUT, async () => {
   const measured = await smoke('outbox-latency')
   expectMeasured(measured)
   expect(measured.results).toHaveLength(2)
@@ -131,7 +131,7 @@ test('bench sinks measures every sink against its broker', TIMEOUT, async () => 
   ])
 })
 
-test('bench processes divides the shards among all', TIMEOUT, async () => {
+test('bench processes divides the shards among all processes', TIMEOUT, async () => {
   const measured = await smoke('processes')
   expectMeasured(measured)
   expect(measured.results.map((row) => row['processes'])).toEqual([1, 2, 4, 1, 2, 4])
@@ -141,7 +141,7 @@ test('bench processes divides the shards among all', TIMEOUT, async () => {
 
 const previous = previousRelease()
 
-test.skipIf(previous === undefined)('bench against plays every row with both libraries', TIMEOUT, async () => {
+test.skipIf(previous === undefined)('bench against runs every row with both libraries', TIMEOUT, async () => {
   const measured = await against(previous?.commit ?? '').run('smoke', () => undefined)
   expectMeasured(measured)
   expect(measured.results).toHaveLength(12)

@@ -62,7 +62,7 @@ async function examples(): Promise<string[]> {
 
 // One after the other, on one data directory: each start is also the proof that the end before it left it whole.
 describe.sequential('the desk', () => {
-  test('says how it is used, and what is in the way', async () => {
+  test('prints its usage, and what prevents a start', async () => {
     const nobody = 'postgres://postgres@127.0.0.1:1/nobody'
     const [help, wrong] = [start(['--help']), start(['--processes', '0'])]
     const lonely = start(['--port', '0'], { DATABASE_URL: nobody })
@@ -74,7 +74,7 @@ describe.sequential('the desk', () => {
     expect(lonely.said).toContain('No server answers at DATABASE_URL.')
   })
 
-  test('interrupted twice while initdb runs, it ends with nothing running and a whole data directory', async () => {
+  test('leaves no process and a complete data directory when interrupted twice during initdb', async () => {
     const first = start(['--data', dataDir, '--port', '0'])
     await first.hears('Making a PostgreSQL')
     await vi.waitFor(async () => expect(await readdir(place)).toEqual([expect.stringMatching(/^data\.init-/)]), {
@@ -89,7 +89,7 @@ describe.sequential('the desk', () => {
     expect(await readdir(place)).toEqual(['data'])
   })
 
-  test('the curls of the README work, a second start does not, and Ctrl-C finishes what is under way', async () => {
+  test('answers the curl commands of the README, rejects a second start, and finishes requests on Ctrl-C', async () => {
     const desk = start(['--data', dataDir, '--port', '0'])
     const origin = await originOf(desk)
     const commands = await examples()
@@ -121,7 +121,7 @@ describe.sequential('the desk', () => {
     await leavesNothing(desk)
   }, 60_000)
 
-  test.runIf(onLinux)('killed, it takes its server along; the next start finds the data of the last', async () => {
+  test.runIf(onLinux)('stops its server when it is killed, and finds the data on the next start', async () => {
     const desk = start(['--data', dataDir, '--port', '0', '--no-traffic'])
     const origin = await originOf(desk)
     expect(desk.said).toContain('Starting a PostgreSQL in')
@@ -136,7 +136,7 @@ describe('the desk on DATABASE_URL', async () => {
   const database = await testDatabase({ leakGuard: false })
   const env = { DATABASE_URL: database.url }
 
-  test('in three processes: one that is killed comes back, and SIGTERM ends all', async () => {
+  test('restarts a killed process of three, and ends all on SIGTERM', async () => {
     const desk = start(['--processes', '3', '--port', '0', '--no-traffic'], env)
     const origin = await originOf(desk)
     expect(desk.said).toContain('in 3 processes')
@@ -166,7 +166,7 @@ describe('the desk on DATABASE_URL', async () => {
     await leavesNothing(desk)
   }, 60_000)
 
-  test('where the usual port is taken it uses another, and says so; its supervisor killed, no process is left', async () => {
+  test('uses another port when the default is taken, and leaves no process when its supervisor is killed', async () => {
     // It may be taken already, by a desk on this machine: that is as good.
     const taken = createServer().listen(4800, '127.0.0.1')
     await once(taken, 'listening').catch(() => undefined)

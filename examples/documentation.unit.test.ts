@@ -58,7 +58,13 @@ async function compile(blocks: readonly Block[]): Promise<string> {
   await writeFile(join(directory, 'prelude.d.ts'), PRELUDE)
   await writeFile(
     join(directory, 'tsconfig.json'),
-    JSON.stringify({ extends: join(root, 'tsconfig.json'), include: ['*.ts'], exclude: [] }),
+    JSON.stringify({
+      extends: join(root, 'tsconfig.json'),
+      // Those of NestJS.
+      compilerOptions: { experimentalDecorators: true },
+      include: ['*.ts'],
+      exclude: [],
+    }),
   )
   for (const { page, line, code } of blocks) {
     // As many empty lines as stand before it in the page: the compiler then names the page's own line.
@@ -71,13 +77,13 @@ async function compile(blocks: readonly Block[]): Promise<string> {
   return code === 0 ? '' : output.replaceAll('__', '/')
 }
 
-test('every block compiles', { timeout: 60_000 }, async () => {
+test('compiles every code block of the documentation', { timeout: 60_000 }, async () => {
   const blocks = (await Promise.all((await pages()).map(blocksOf))).flat()
   expect(blocks.some(({ page }) => page === 'README.md')).toBe(true)
   expect(await compile(blocks)).toBe('')
 })
 
-test('a block that does not compile is found, with its page and line', { timeout: 60_000 }, async () => {
+test('reports a block that does not compile, with its page and line', { timeout: 60_000 }, async () => {
   const code = 'await lockstep.transaction({ lock: id }, async () => 1)\n'
   const output = await compile([{ page: 'docs/wrong.md', line: 7, code }])
   expect(output).toContain('docs/wrong.md/7.ts(7,')

@@ -25,7 +25,7 @@ async function outcomeOf<T>(url: string, example: (pool: pg.Pool) => Promise<T>)
 describe('the examples', async () => {
   const database = await testDatabase()
 
-  test('transfer: no money is made or lost, and no account goes below zero', async () => {
+  test('transfer: keeps the total, and no account goes below zero', async () => {
     const { alice, bob, refused } = await outcomeOf(database.url, transfer)
     expect(alice + bob).toBe(200)
     expect(alice).toBeGreaterThanOrEqual(0)
@@ -34,17 +34,17 @@ describe('the examples', async () => {
     expect(refused).toBeGreaterThanOrEqual(10)
   })
 
-  test('lost-update: without the lock updates are lost, with it none', async () => {
+  test('lost-update: loses updates without the lock and none with it', async () => {
     const { callers, withoutLock, withLock } = await outcomeOf(database.url, lostUpdate)
     expect(withoutLock).toBeLessThan(callers)
     expect(withLock).toBe(callers)
   })
 
-  test('serializable-wallet: the rule holds and nobody is run twice', async () => {
+  test('serializable-wallet: keeps the rule, and runs no caller twice', async () => {
     expect(await outcomeOf(database.url, serializableWallet)).toEqual({ left: 0, paid: 20, retries: 0 })
   })
 
-  test('trades-in-order: each portfolio in its order, also the one that had to wait, and every trade counted once', async () => {
+  test('trades-in-order: delivers each portfolio in order, also a parked one, and counts every trade once', async () => {
     const { arrived, positions, agree } = await outcomeOf(database.url, tradesInOrder)
     const inOrder = Array.from({ length: 20 }, (_, n) => n + 1)
     expect(arrived).toEqual({ growth: inOrder, income: inOrder, cash: inOrder })
@@ -52,12 +52,12 @@ describe('the examples', async () => {
     expect(agree).toBe(true)
   })
 
-  test('join: numbers without a gap', async () => {
+  test('join: gives numbers without a gap', async () => {
     const { numbers } = await outcomeOf(database.url, join)
     expect(numbers).toEqual([1, 2, 3, 4, 5, 6])
   })
 
-  test('events: one caller at once, two wait, one rolls back', async () => {
+  test('events: reports one caller at once, two that wait, and one that rolls back', async () => {
     const { acquired, contended, longestWaitMs, outcomes } = await outcomeOf(database.url, events)
     expect({ acquired, contended, outcomes }).toEqual({
       acquired: 3,
@@ -73,7 +73,7 @@ describe('the examples', async () => {
       result = await outcomeOf(database.url, orderedTransfer)
     })
 
-    test('the entries add up to zero, and to the balances', () => {
+    test('writes entries that add up to zero, and to the balances', () => {
       const { balances, entries, sumOfEntries } = result
       expect(sumOfEntries).toBe(0)
       expect(entries).toEqual(balances)
@@ -81,7 +81,7 @@ describe('the examples', async () => {
       expect((balances['alice'] ?? 0) + (balances['bob'] ?? 0)).toBe(200)
     })
 
-    test('opposite directions do not deadlock, and every transfer is in the books or was not covered', () => {
+    test('avoids deadlocks between opposite transfers, and books each one or rejects it for insufficient funds', () => {
       const { retries, transfers, notCovered } = result
       expect(retries).toBe(0)
       expect(transfers + notCovered).toBe(120)
@@ -90,7 +90,7 @@ describe('the examples', async () => {
       expect(transfers).toBeGreaterThan(0)
     })
 
-    test('what cannot be is refused, each with its own error', () => {
+    test('rejects invalid transfers, each with its own error', () => {
       const { refused, balances } = result
       expect(refused).toEqual({
         tooMuch: `InsufficientFundsError: alice has ${balances['alice']}, not 1000`,
@@ -103,7 +103,7 @@ describe('the examples', async () => {
     })
   })
 
-  test('get-or-create-position: two paths, one position each, and both get it', async () => {
+  test('get-or-create-position: creates one position for two concurrent callers', async () => {
     const result = await outcomeOf(database.url, getOrCreatePosition)
     const { symbols, withoutOnce, positions, createdBy, toldCreated, samePosition } = result
     expect(withoutOnce).toBeGreaterThan(symbols)
@@ -111,7 +111,7 @@ describe('the examples', async () => {
     expect(samePosition).toBe(true)
   })
 
-  test('hot-account: few transactions, and each payment is answered for itself', async () => {
+  test('hot-account: combines payments in few transactions, and answers each by itself', async () => {
     const { transactions, ...rest } = await outcomeOf(database.url, hotAccount)
     expect(rest).toEqual({
       shop: 2000,
@@ -124,7 +124,7 @@ describe('the examples', async () => {
     })
     expect(transactions).toBeLessThan(10)
   })
-  test('leases: one change at a time at the machine, and a late one is not written', async () => {
+  test('leases: allows one change at a time, and rejects a late one', async () => {
     const { requests, withoutLease, withLease, late } = await outcomeOf(database.url, leases)
     expect(withoutLease.mostAtOnce).toBeGreaterThan(1)
     expect(withLease.mostAtOnce).toBe(1)

@@ -13,11 +13,11 @@ function listed(heading: string): string[] {
   return [...section.matchAll(/^\| `([a-z][a-z-]*)` \|/gm)].map(([, name]) => name as string)
 }
 
-test('the guide lists every scenario, and no other', () => {
+test('lists exactly the scenarios in the guide', () => {
   expect(listed('The scenarios')).toEqual(scenarios.map(({ name }) => name))
 })
 
-test('the guide lists every kind of fault, and no other', () => {
+test('lists exactly the kinds of faults in the guide', () => {
   expect(listed('The faults')).toEqual(faults.map(({ name }) => name))
 })
 
@@ -64,7 +64,7 @@ describe('ARCHITECTURE.md', async () => {
     expect(proofs).toMatch(/`|the suite/)
   })
 
-  test('the full wording has the same invariants', async () => {
+  test('has the same invariants in the full wording', async () => {
     const wording = await readFile(new URL('../docs/reference/invariants.md', import.meta.url), 'utf8')
     const worded = [...wording.matchAll(/^- \*\*([A-Z][0-9]) /gm)].map(([, name]) => name)
     expect(worded).toEqual(rows.map(({ name }) => name))

@@ -8,7 +8,7 @@ test.each(['postgres://localhost/app', 'postgres://me:secret@127.0.0.1:5433/app'
   (url) => expect(placeSigns(url)).toEqual([]),
 )
 
-test('a server elsewhere is taken for one that people depend on; what is told holds no password', () => {
+test('treats a remote server as production, and shows no password', () => {
   expect(placeSigns('postgres://me:secret@db.example.com/app')).toEqual(['it is not on this machine (db.example.com)'])
   expect(placeSigns('postgres://10.0.0.7/app')).toEqual(['it is not on this machine (10.0.0.7)'])
 })

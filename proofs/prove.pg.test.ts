@@ -48,20 +48,20 @@ describe('a bounded run', () => {
     struck = [...struck, ...all.filter((each) => each.struck > 0).map(({ fault }) => fault)]
   }
 
-  test('every naive form is caught', { timeout: 240_000 }, async () => {
+  test('catches every naive form', { timeout: 240_000 }, async () => {
     // It ends when the last one is caught.
     const result = await play({ seed: 11, minutes: 3, forms: ['naive'] })
     expect(missed(result)).toEqual([])
     remember(result)
   })
 
-  test('no lockstep form is caught', { timeout: 180_000 }, async () => {
+  test('reports no violation of a Lockstep form', { timeout: 180_000 }, async () => {
     const result = await play({ seed: 12, minutes: 0.3, forms: ['lockstep'] })
     expect(missed(result)).toEqual([])
     remember(result)
   })
 
-  test('under at least twelve kinds of faults', () => {
+  test('injects at least twelve kinds of faults', () => {
     expect(new Set(struck).size).toBeGreaterThanOrEqual(12)
   })
 })
@@ -88,7 +88,7 @@ describe('seeds that have found something', () => {
 })
 
 describe("a server of the user's", () => {
-  test('that others are connected to is refused, and nothing is done', async () => {
+  test('is rejected unchanged if others are connected', async () => {
     const against = inject('adminUrl')
     const other = new pg.Client({ connectionString: against, application_name: 'an application' })
     await other.connect()
@@ -100,7 +100,7 @@ describe("a server of the user's", () => {
     }
   })
 
-  test('is used when it is told so: in a schema that is gone afterwards', { timeout: 90_000 }, async () => {
+  test('is used on request, in a schema that is dropped afterwards', { timeout: 90_000 }, async () => {
     const against = database.url
     const wanted = {
       seed: 1,

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { random } from './seed.ts'
 
-test('the same seed and names give the same numbers, others give others', () => {
+test('gives the same numbers for the same seed and names, and others for others', () => {
   const numbers = (seed: number, ...names: string[]): number[] => {
     const chance = random(seed, ...names)
     return Array.from({ length: 20 }, () => chance.next())
@@ -12,7 +12,7 @@ test('the same seed and names give the same numbers, others give others', () => 
   expect(numbers(7, 'w1', 'wallet')).not.toEqual(numbers(7, 'w2', 'wallet'))
 })
 
-test('numbers are spread, whole ones stay in their bounds, and shuffling loses nothing', () => {
+test('spreads numbers, keeps integers within bounds, and shuffles without loss', () => {
   fc.assert(
     fc.property(fc.integer(), fc.array(fc.integer(), { minLength: 1, maxLength: 20 }), (seed, all) => {
       const chance = random(seed)
@@ -21,6 +21,7 @@ test('numbers are spread, whole ones stay in their bounds, and shuffling loses n
       )
       expect(all).toContain(chance.pick(all))
       for (let draw = 0; draw < 20; draw++) expect(chance.below(3)).toBeOneOf([0, 1, 2])
+      for (let draw = 0; draw < 20; draw++) expect(chance.whole(5, 7)).toBeOneOf([5, 6, 7])
     }),
   )
   const chance = random(1)

@@ -40,7 +40,7 @@ describe('accepts', () => {
     expect(() => checkOptions('example()', options, EXAMPLE)).not.toThrow()
   })
 
-  test('properties that a library adds to every object', () => {
+  test('accepts properties that a library adds to every object', () => {
     Reflect.defineProperty(Object.prototype, 'shim', { value: 1, enumerable: true, configurable: true })
     let thrown: unknown
     try {

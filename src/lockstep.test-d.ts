@@ -62,7 +62,7 @@ describe('keys', () => {
     expectTypeOf<string>().not.toExtend<Key>()
   })
 
-  test('what would be forgotten in a template does not go into key``', () => {
+  test('values that a template would lose do not compile in key``', () => {
     // @ts-expect-error not every part is there
     void key`Transfer:${undefined}`
     // @ts-expect-error not every part is there
@@ -105,7 +105,7 @@ describe('the client', () => {
     })
   })
 
-  test('what is no pool does not compile', () => {
+  test('other objects than pools do not compile', () => {
     // @ts-expect-error one client cannot serve callers that wait for each other
     void new Lockstep(new pg.Client())
     // @ts-expect-error no pool
@@ -158,7 +158,7 @@ describe('rows', () => {
     void byPg.join({}).then((tx) => lockRows(tx, 'accounts', [id], { noWait: true }))
   })
 
-  test('what cannot be does not compile', () => {
+  test('invalid calls do not compile', () => {
     void byPg.transaction({}, async (tx) => {
       // @ts-expect-error one of the two
       await lockRows(tx, 'accounts', [id], { noWait: true, skipLocked: true })
@@ -189,7 +189,7 @@ describe('once', () => {
     })
   })
 
-  test('what cannot be does not compile', () => {
+  test('invalid calls do not compile', () => {
     const find = async (): Promise<number | undefined> => Promise.resolve(undefined)
     // @ts-expect-error who creates?
     void byPg.once('Position:BTC', { find })
@@ -249,7 +249,7 @@ describe('outbox and inbox', () => {
     void byPg.outbox.removeDispatcher('reports', { reason: id })
   })
 
-  test('what cannot be does not compile', () => {
+  test('invalid calls do not compile', () => {
     // @ts-expect-error the outbox makes dispatchers
     byPg.dispatcher({ sink: fn })
     // @ts-expect-error the inbox makes consumers
@@ -291,7 +291,7 @@ describe('combine', () => {
     expectTypeOf(deposit).toExtend<(item: Deposit) => Promise<number>>()
   })
 
-  test('what cannot be does not compile', () => {
+  test('invalid calls do not compile', () => {
     const run = async (_tx: Transaction, items: readonly Deposit[]): Promise<number[]> =>
       Promise.resolve(items.map(() => 1))
     // @ts-expect-error by what?
@@ -333,7 +333,7 @@ describe('leases', () => {
     expectTypeOf<Lease>().toExtend<AsyncDisposable>()
   })
 
-  test('what cannot be does not compile', () => {
+  test('invalid calls do not compile', () => {
     // @ts-expect-error it may be anything
     void byPg.leases.acquire(id)
     // @ts-expect-error it is called ttlMs

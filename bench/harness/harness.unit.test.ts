@@ -10,7 +10,7 @@ import { chartsOf, fillIn, publish } from './publish.ts'
 import { keepRecord, type RunRecord } from './record.ts'
 import { quantile, showSpread, spreadOf } from './spread.ts'
 
-test('a spread is the median and the middle half', () => {
+test('computes the median and the middle half of samples', () => {
   expect(spreadOf([5, 1, 4, 2, 3])).toMatchObject({ median: 3, low: 2, high: 4 })
   expect(quantile([1, 2], 0.5)).toBe(1.5)
   expect(quantile([1, Infinity], 1)).toBe(Infinity)
@@ -18,7 +18,7 @@ test('a spread is the median and the middle half', () => {
   expect(showSpread(spreadOf([0.9871, 0.9872]))).toBe('0.987 to 0.987')
 })
 
-test('the median lies between the samples that the binomial distribution gives', () => {
+test('bounds the median by the samples that the binomial distribution gives', () => {
   const upTo = (count: number): number[] => Array.from({ length: count }, (_, place) => place + 1)
   // As in tables of the sign test.
   expect(medianInterval(upTo(6))).toEqual({ low: 1, high: 6 })
@@ -28,7 +28,7 @@ test('the median lies between the samples that the binomial distribution gives',
   expect(medianInterval([3, 1])).toEqual({ low: 1, high: 3 })
 })
 
-test('contenders take turns, who begins moves on, and the first round does not count', async () => {
+test('runs contenders in turn, rotates who begins, and drops the first round', async () => {
   const order: string[] = []
   const play = (name: string, value: number) => (round: number) => {
     order.push(`${name}${round}`)
@@ -40,7 +40,7 @@ test('contenders take turns, who begins moves on, and the first round does not c
   expect(rounds.ratio('c', 'b', 'us').samples).toEqual([4, 4, 4])
 })
 
-test('numbers are grouped, and small ones keep three digits', () => {
+test('groups digits of large numbers, and keeps three digits of small ones', () => {
   expect([141_710.4, 999.5, 12.345, 0.8712, 1_000_000].map(show)).toEqual([
     '141,710',
     '1,000',
@@ -50,7 +50,7 @@ test('numbers are grouped, and small ones keep three digits', () => {
   ])
 })
 
-test('a bar is as long as its share', () => {
+test('draws a bar as long as its share', () => {
   expect(barOf(0)).toBe(`[${' '.repeat(24)}]`)
   expect(barOf(0.5)).toBe(`[${'='.repeat(12)}${' '.repeat(12)}]`)
 })
@@ -82,7 +82,7 @@ const RECORD: RunRecord = {
   ],
 }
 
-test('a chart has a bar for each that was measured, in proportion, and escapes what it says', () => {
+test('draws one bar per measurement, in proportion, and escapes text', () => {
   const { 'outbox-drain': drain, 'outbox-enqueue': enqueue, 'hot-key': hotKey } = chartsOf(RECORD)
   expect(drain?.bars.map(({ label }) => label)).toEqual(['Lockstep', 'PgQ, PostgreSQL 15'])
   expect(enqueue?.bars).toHaveLength(3)
@@ -93,7 +93,7 @@ test('a chart has a bar for each that was measured, in proportion, and escapes w
   expect(svg).toContain('prefers-color-scheme: dark')
 })
 
-test('a record is kept under its date, drawn, and filled into the guide between its marks', () => {
+test('writes a record under its date, draws it, and inserts it between the marks of the guide', () => {
   const folder = mkdtempSync(join(tmpdir(), 'lockstep-bench-'))
   try {
     const kept = keepRecord(RECORD, folder)

@@ -17,7 +17,7 @@ const REFUSED = /status of 40[13]/
 describe.skipIf(chromium === undefined)('access to the console in a browser', { timeout: 120_000 }, () => {
   const stage = browserToolsFor(() => database.url, chromium as string)
 
-  test('without the operator flag: buttons say why they do nothing, and the server refuses as well', async () => {
+  test('explains disabled buttons without the operator flag, and the server rejects the calls as well', async () => {
     const { scene } = stage
     const lease = await scene.lease(scene.service('engine'), '1', 'engine-1')
     const { url } = await stage.start({})
@@ -51,7 +51,7 @@ describe.skipIf(chromium === undefined)('access to the console in a browser', { 
     )
   })
 
-  test('with a token: a form, the wrong one is refused in words, the right one is remembered, and logging out forgets it', async () => {
+  test('asks for the token, rejects a wrong one, keeps the right one, and forgets it on logout', async () => {
     const { url } = await stage.start({ token: TOKEN })
     const { page, complaints } = await stage.look(url, { expected: REFUSED })
     const field = page.getByLabel('Token')
@@ -72,7 +72,7 @@ describe.skipIf(chromium === undefined)('access to the console in a browser', { 
     await field.waitFor()
   })
 
-  test('more viewers than there may be: told in the server’s words, and let in when there is room', async () => {
+  test('shows the server’s message to one viewer too many, and connects it when another leaves', async () => {
     const { url } = await stage.start({})
     const leaving = new AbortController()
     const others = await Promise.all(
@@ -85,7 +85,7 @@ describe.skipIf(chromium === undefined)('access to the console in a browser', { 
     await page.locator('.pill').getByText('Live').waitFor()
   })
 
-  test('neither a request without the secret nor another site in the same browser changes anything', async () => {
+  test('rejects changes by a request without the secret and by another site', async () => {
     const { scene } = stage
     const engine = scene.service('engine')
     const lease = await scene.lease(engine, '2', 'engine-1')

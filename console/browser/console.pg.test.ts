@@ -20,7 +20,7 @@ const LIMIT_BYTES = 120_000
 describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 120_000 }, () => {
   const stage = browserToolsFor(() => database.url, chromium as string)
 
-  test('the whole page has less than 120 kB, compressed', async () => {
+  test('keeps the whole page below 120 kB, compressed', async () => {
     const sizes = await Promise.all(
       (await filesIn(await builtPage())).map(async (file) => gzipSync(await readFile(file)).length),
     )
@@ -28,7 +28,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     expect(sizes.reduce((sum, size) => sum + size, 0)).toBeLessThan(LIMIT_BYTES)
   })
 
-  test('where nothing happens, each tab says what it would show', async () => {
+  test('explains in each empty tab what it would show', async () => {
     const { page, open } = await stage.look((await stage.start()).url)
     await page.locator('.pill').getByText('Live').waitFor()
     await page.getByText('Nothing needs attention.').waitFor()
@@ -51,7 +51,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     expect(page.url()).toContain('#outbox')
   })
 
-  test('a lock that is waited for: its row, its details, and the tree of who waits for whom', async () => {
+  test('shows a contended lock with its row, its details and the tree of waiters', async () => {
     const { scene } = stage
     const [billing, reports] = [scene.service('billing'), scene.service('reports')]
     const letGo = await scene.hold(billing, '7')
@@ -80,7 +80,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.getByText('Nothing needs attention.').waitFor()
   })
 
-  test('rows can be filtered and sorted, and the focus stays while they change under it', async () => {
+  test('filters and sorts rows, and keeps the focus while they change', async () => {
     const { scene } = stage
     const billing = scene.service('billing', 8)
     const held = await Promise.all(['b', 'a', 'c'].map((name) => scene.hold(billing, name)))
@@ -110,7 +110,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     for (const letGo of held) await letGo()
   })
 
-  test('a lease is taken away, with a reason, and the history has it', async () => {
+  test('releases a lease by force with a reason, and shows it in the history', async () => {
     const { scene } = stage
     const engine = scene.service('engine')
     const lease = await scene.lease(engine, '42', 'engine-1')
@@ -148,7 +148,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await page.getByRole('dialog', { name: 'History of Instance:42' }).getByText('it hangs since noon').waitFor()
   })
 
-  test('streams that wait: looked into, retried, skipped, paused and resumed', async () => {
+  test('inspects, retries, skips, pauses and resumes parked streams', async () => {
     const { scene } = stage
     const trades = scene.service('trades', 8)
     const run = scene.deliver(trades)
@@ -194,7 +194,7 @@ describe.skipIf(chromium === undefined)('the console in a browser', { timeout: 1
     await row('Shards', 'default 0').getByText('nobody').waitFor()
   })
 
-  test('both themes on each tab without findings, also on a phone, and the pictures for the documentation', async () => {
+  test('passes the accessibility check on each tab in both themes, also on a phone, and takes the pictures', async () => {
     const { scene } = stage
     const [billing, reports, engine, trades] = ['billing', 'reports', 'engine', 'trades'].map((name) =>
       scene.service(name, 12),

@@ -22,7 +22,7 @@ describe.skipIf(chromium === undefined)('the console through restarts', { timeou
   afterAll(() => server.stop('immediate'))
   const stage = browserToolsFor(() => server.url(), chromium as string)
 
-  test('its own server: a banner, another attempt by itself, and what is new is shown', async () => {
+  test('shows a banner while its server is down, reconnects, and shows new data', async () => {
     const { scene } = stage
     const first = await stage.start({ operator: true })
     const { page, open, row } = await stage.look(first.url, { expected: UNREACHABLE })
@@ -45,7 +45,7 @@ describe.skipIf(chromium === undefined)('the console through restarts', { timeou
     await page.getByRole('dialog', { name: 'History of Instance:3' }).getByText('“after the restart”').waitFor()
   })
 
-  test('its own server, with a token: whoever had logged in is asked again', async () => {
+  test('asks for the token again after its server restarted', async () => {
     const first = await stage.start({ token: TOKEN })
     const { page } = await stage.look(first.url, { expected: UNREACHABLE })
     const logIn = async (): Promise<void> => {
@@ -60,7 +60,7 @@ describe.skipIf(chromium === undefined)('the console through restarts', { timeou
     await logIn()
   })
 
-  test('the database: it says so, and goes on by itself', async () => {
+  test('reports a database that is down, and continues when it is back', async () => {
     const { scene } = stage
     const { url } = await stage.start({ operator: true })
     const { page, open, row } = await stage.look(url)

@@ -24,11 +24,11 @@ const calm: OverviewSnapshot = {
 const texts = (changed: Partial<OverviewSnapshot>): string[] =>
   concerns({ ...calm, ...changed }).map(({ tab, urgent, text }) => `${tab}${urgent ? '!' : ''} ${text}`)
 
-test('waiting a moment and being a moment behind is how things are', () => {
+test('reports no concern for a short wait and a short lag', () => {
   expect(texts({})).toEqual([])
 })
 
-test('each concern in words, with its tab', () => {
+test('names each concern and its tab', () => {
   expect(texts({ shardsWithoutOwner: 1 })).toEqual(['outbox! 1 shard has no owner: nobody delivers what is in it.'])
   expect(texts({ shardsWithoutOwner: 2 })).toEqual(['outbox! 2 shards have no owner: nobody delivers what is in them.'])
   expect(texts({ parkedStreams: 3 })).toEqual(['outbox 3 streams are parked, blocked or paused.'])
@@ -39,7 +39,7 @@ test('each concern in words, with its tab', () => {
   expect(texts({ connections: 80 })).toEqual(['overview! 80 of 100 connections of the server are in use.'])
 })
 
-test('the urgent comes first', () => {
+test('lists urgent concerns first', () => {
   expect(texts({ parkedStreams: 1, longestLockWaitMs: 20_000 }).map((text) => text.split(' ')[0])).toEqual([
     'locks!',
     'outbox',

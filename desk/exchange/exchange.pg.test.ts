@@ -22,14 +22,14 @@ async function positionsOf(symbol: string): Promise<OpenPosition[]> {
   return (await (await fetch(`${exchange.url}/positions?symbol=${symbol}`)).json()) as OpenPosition[]
 }
 
-test('the same client id is the same order, also at once', async () => {
+test('creates one order per client id, also for concurrent calls', async () => {
   const order = { clientId: 'a1', symbol: 'AAA', kind: 'market', change: 5 }
   const answers = await Promise.all(Array.from({ length: 8 }, () => place(order)))
   expect(new Set(answers.map(({ body }) => JSON.stringify(body))).size).toBe(1)
   expect(await positionsOf('AAA')).toMatchObject([{ net: 5, stops: [] }])
 })
 
-test('a stop guards one life of a position, and ends with it', async () => {
+test('keeps a stop-loss for one opening of a position, and ends it with the position', async () => {
   const { body } = await place({ clientId: 'b1', symbol: 'BBB', kind: 'market', change: -2 })
   const stop = { clientId: 'b2', symbol: 'BBB', kind: 'stop', positionId: body.positionId, price: 100 }
   expect((await place(stop)).body.status).toBe('live')
@@ -46,14 +46,14 @@ test('a stop guards one life of a position, and ends with it', async () => {
   expect(await positionsOf('BBB')).toEqual([])
 })
 
-test('what was refused stays refused under its id', async () => {
+test('keeps refusing an id that it has refused', async () => {
   const order = { clientId: 'c1', symbol: 'CCC', kind: 'market', change: 1_000_000 }
   expect(await place(order)).toMatchObject({ status: 422, body: { reason: 'order-too-large' } })
   expect(await place({ ...order, change: 1 })).toMatchObject({ status: 422, body: { reason: 'order-too-large' } })
   expect(await positionsOf('CCC')).toEqual([])
 })
 
-test('an answer that is lost comes after the effect; a failure comes before it', async () => {
+test('loses answers after the effect, and fails before it', async () => {
   await post('/faults', { lostRate: 1 })
   await expect(place({ clientId: 'd1', symbol: 'DDD', kind: 'market', change: 1 })).rejects.toThrow()
   await post('/faults', { lostRate: 0, failingRate: 1 })
@@ -64,7 +64,7 @@ test('an answer that is lost comes after the effect; a failure comes before it',
   expect((await post('/faults', { sometimes: 1 })).status).toBe(400)
 })
 
-test('its book outlives it', async () => {
+test('keeps its order book over a restart', async () => {
   await place({ clientId: 'e1', symbol: 'EEE', kind: 'market', change: 4 })
   const next = await startExchange({ url: database.url, timings })
   const again = { clientId: 'e1', symbol: 'EEE', kind: 'market', change: 4 }

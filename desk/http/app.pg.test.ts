@@ -15,7 +15,7 @@ const closed = await Desks.start(database, systems, { token: 'a-token-nobody-kno
 const JSON_TYPE = { 'content-type': 'application/json' }
 
 describe('the desk over HTTP', () => {
-  test('every answer has a request id: the client’s, or a new one', async () => {
+  test('answers with the request id of the client, or a new one', async () => {
     const own = await desks.ask('/health', { headers: { 'x-request-id': 'mine-1' } })
     expect(own.headers.get('x-request-id')).toBe('mine-1')
     const given = await desks.get('/nowhere')
@@ -62,7 +62,7 @@ describe('the desk over HTTP', () => {
     expect(inPath.body['fields']).toMatchObject([{ in: 'param', field: 'id' }])
   })
 
-  test('says how it is: alive, ready, counted', async () => {
+  test('reports liveness, readiness and metrics', async () => {
     const { body } = await desks.get('/health')
     expect(body).toMatchObject({ status: 'alive', process: 'desk-1', pid: process.pid, pool: { waiting: 0 } })
     expect((await desks.get('/ready')).body).toMatchObject({ status: 'ready' })
@@ -75,7 +75,7 @@ describe('the desk over HTTP', () => {
     expect(text).toContain('lockstep_lock_acquired_total')
   })
 
-  test('the OpenAPI document names every route, and its page loads nothing from elsewhere', async () => {
+  test('lists every route in the OpenAPI document, whose page loads nothing from other hosts', async () => {
     const document = JSON.parse((await desks.get('/openapi.json')).text) as { paths: Record<string, unknown> }
     for (const path of [
       '/portfolios/{id}/trades',
@@ -99,7 +99,7 @@ describe('the desk over HTTP', () => {
     expect((await desks.get('/docs/package.json')).status).toBe(404)
   })
 
-  test('the start page leads everywhere, and has the curls of the README', async () => {
+  test('links every page from the start page, and shows the curl commands of the README', async () => {
     const { text } = await desks.get('/')
     const links = [...text.matchAll(/href="(\/[^"]*)"/g)].map(([, link]) => link as string)
     expect(links).toContain('/console')
@@ -113,7 +113,7 @@ describe('the desk over HTTP', () => {
     for (const curl of curls) expect(readme).toContain(curl)
   })
 
-  test('a mistake of ours is told to the log, with the request’s id, and not to the client', async () => {
+  test('writes internal errors to the log with the request id, and hides them from the client', async () => {
     await desks.pool.query('ALTER TABLE lockstep_desk.instances RENAME TO gone')
     const answer = await desks.ask('/instances', { headers: { 'x-request-id': 'lost-1' } })
     await desks.pool.query('ALTER TABLE lockstep_desk.gone RENAME TO instances')
@@ -126,13 +126,13 @@ describe('the desk over HTTP', () => {
     expect(desks.said.join('\n')).toMatch(/^lost-1 GET \/instances: error: relation .* does not exist/m)
   })
 
-  test('with --log every request has a line, without only those that failed here', async () => {
+  test('logs every request with --log, and only internal errors without it', async () => {
     for (const each of [desks, closed]) await each.ask('/health', { headers: { 'x-request-id': 'seen-1' } })
     await vi.waitFor(() => expect(closed.said.join('\n')).toMatch(/^seen-1 GET \/health 200 \d+ ms$/m))
     expect(desks.said.join('\n')).not.toContain('seen-1')
   })
 
-  test('pages of other sites, in a browser on this machine, can do nothing', async () => {
+  test('rejects requests of other sites in a browser on this machine', async () => {
     const post = (headers: Record<string, string>) =>
       desks.ask('/instances/i/process/next', { method: 'POST', headers })
     const crossSite = await post({ 'sec-fetch-site': 'cross-site' })
@@ -148,7 +148,7 @@ describe('the desk over HTTP', () => {
     expect(response.statusCode).toBe(403)
   })
 
-  test('with a token, everything that tells something is closed to whoever does not have it', async () => {
+  test('requires the token for everything that shows data', async () => {
     const asked = (path: string, authorization?: string) =>
       closed.ask(path, authorization === undefined ? {} : { headers: { authorization } })
     for (const path of ['/metrics', '/accounts/bank', '/instances']) {

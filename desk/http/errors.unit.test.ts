@@ -20,17 +20,17 @@ function held(leftMs: number): LeaseHeldError {
   return new LeaseHeldError('Somebody has it.', details)
 }
 
-describe('what a client is told of an error', () => {
+describe('the answer to an error', () => {
   test.each([
     ['a lock that was not granted', timeout('server'), 409, 'busy', 1],
     ['no connection', timeout('connection'), 503, 'unavailable', 1],
-    ['a lease that somebody has', held(2_100), 409, 'busy', 3],
-    ['too many that wait', new QueueFullError('Full.', { advice, waiting: 9 }), 503, 'unavailable', 1],
-    ['a COMMIT of which nobody knows', new CommitOutcomeUnknownError('Lost.', { advice }), 503, 'outcome-unknown', 1],
-    ['an id that is no key', new InvalidKeyError('No.', { advice }), 400, 'invalid-id', undefined],
-    ['a session that was ended', Object.assign(new Error('ended'), { code: '57P01' }), 503, 'unavailable', 1],
-    ['a server that is away', Object.assign(new Error('no'), { code: 'ECONNREFUSED' }), 503, 'unavailable', 1],
-    ['a connection that was cut', new Error('Connection terminated unexpectedly'), 503, 'unavailable', 1],
+    ['a lease that another caller holds', held(2_100), 409, 'busy', 3],
+    ['a full queue', new QueueFullError('Full.', { advice, waiting: 9 }), 503, 'unavailable', 1],
+    ['an unknown outcome of COMMIT', new CommitOutcomeUnknownError('Lost.', { advice }), 503, 'outcome-unknown', 1],
+    ['an invalid id', new InvalidKeyError('No.', { advice }), 400, 'invalid-id', undefined],
+    ['a terminated session', Object.assign(new Error('ended'), { code: '57P01' }), 503, 'unavailable', 1],
+    ['an unreachable server', Object.assign(new Error('no'), { code: 'ECONNREFUSED' }), 503, 'unavailable', 1],
+    ['a lost connection', new Error('Connection terminated unexpectedly'), 503, 'unavailable', 1],
   ])('%s', (_, error, status, code, retryAfterSeconds) => {
     const problem = problemOf(error)
     expect([problem?.status, problem?.code, problem?.extras.retryAfterSeconds]).toEqual([
@@ -45,7 +45,7 @@ describe('what a client is told of an error', () => {
     ['an option that makes no sense', new InvalidOptionError('No.', { advice })],
     ['SQL that is wrong', Object.assign(new Error('syntax error'), { code: '42601' })],
     ['a constraint that nobody thought of', Object.assign(new Error('duplicate key'), { code: '23505' })],
-  ])('nothing of %s', (_, error) => {
+  ])('hides the details of %s', (_, error) => {
     expect(problemOf(error)).toBeUndefined()
   })
 })

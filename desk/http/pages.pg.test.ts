@@ -17,7 +17,7 @@ describe.skipIf(chromium === undefined)('the desk in a browser', async () => {
   })
   afterAll(() => browser?.close())
 
-  test('a request is tried on the page of the API, under its policy, without a complaint', async () => {
+  test('sends a request from the page of the API without a policy violation', async () => {
     const page = await browser.newPage()
     const complaints: string[] = []
     page.on('console', (message) => {

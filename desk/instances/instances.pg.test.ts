@@ -21,7 +21,7 @@ async function tasksOf(id: string): Promise<string[]> {
 }
 
 describe('instances', () => {
-  test('impatient clients at both desks: each step once, in order, the others are told 409', async () => {
+  test('takes each step once, in order, and answers 409 to concurrent clients of both desks', async () => {
     const id = await begin()
     const next = `/instances/${id}/process/next`
     let refused = 0
@@ -43,7 +43,7 @@ describe('instances', () => {
     expect([ended.status, ended.body['code']]).toEqual([409, 'process-ended'])
   })
 
-  test('a request that is repeated takes one step', async () => {
+  test('takes one step for a repeated request', async () => {
     const id = await begin()
     const request = randomUUID()
     const first = await desks.post(`/instances/${id}/process/next`, undefined, { key: request })
@@ -52,7 +52,7 @@ describe('instances', () => {
     expect(await tasksOf(id)).toEqual(['check'])
   })
 
-  test('a request that died after its step, before its answer, does not take another', async () => {
+  test('takes no second step when the request is repeated after a crash before the answer', async () => {
     const id = await begin()
     const request = randomUUID()
     const desk = desks.desk(0)
@@ -63,7 +63,7 @@ describe('instances', () => {
     expect(await tasksOf(id)).toEqual(['check'])
   })
 
-  test('who has lost the lease writes nothing', async () => {
+  test('writes nothing after the lease was lost', async () => {
     const id = await begin()
     const desk = desks.desk(0)
     for (let step = 0; step < 2; step++) await desks.post(`/instances/${id}/process/next`)
@@ -76,7 +76,7 @@ describe('instances', () => {
     expect(await tasksOf(id)).toEqual(['check', 'reserve'])
   })
 
-  test('the list of locked instances, for programs and for people', async () => {
+  test('lists locked instances as JSON and as text', async () => {
     const id = await begin()
     const desk = desks.desk(0)
     await desk.lockstep.lease(key`Instance:${id}`, { holder: '<b>somebody</b>' }, async () => {
@@ -91,13 +91,13 @@ describe('instances', () => {
     expect(after.map((each) => each.id)).not.toContain(id)
   })
 
-  test('what is not there', async () => {
+  test('rejects unknown instances', async () => {
     expect((await desks.post('/instances/nobody/process/next')).status).toBe(404)
     expect((await desks.get('/instances/nobody')).status).toBe(404)
     expect((await desks.post('/instances', { id: 'a b' })).status).toBe(400)
   })
 
-  test('everything is in order after all of this, and something was looked at', async () => {
+  test('passes the check after these tests, with rows to check', async () => {
     const findings = await instances.check(desks.pool)
     expect(violations(findings)).toEqual([])
     expect(findings.every(({ looked }) => looked > 0)).toBe(true)
@@ -122,7 +122,7 @@ describe('instances', () => {
       'a request takes one step at most',
       `UPDATE lockstep_desk.instance_steps SET request = 'one' WHERE instance = ${DONE} AND step IN (1, 2)`,
     ],
-  ])('finds it where this does not hold: %s', async (invariant, sql) => {
+  ])('reports a violation: %s', async (invariant, sql) => {
     const findings = await foundAfter(desks.pool, instances, sql)
     expect(findings.find((finding) => finding.invariant === invariant)?.violations).not.toEqual([])
   })

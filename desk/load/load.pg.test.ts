@@ -26,7 +26,7 @@ const never = new AbortController().signal
 let outcome: Outcome | undefined
 
 test(
-  'three processes under load, killed and cut off: nothing is lost, doubled or half done',
+  'loses, doubles and half-completes nothing in three processes that are killed and disconnected under load',
   // A second run would know nothing of what the first has done to this database.
   { timeout: 150_000, retry: 0 },
   async () => {
@@ -41,16 +41,16 @@ test(
   },
 )
 
-describe('a planted violation is found', () => {
+describe('reports a planted violation', () => {
   test.each([
     [
       'trades',
-      'every acknowledged trade is there exactly once',
+      'every trade is there as its client was told',
       'DELETE FROM lockstep_desk.trades WHERE place = (SELECT max(place) FROM lockstep_desk.trades)',
     ],
     [
       'instances',
-      'every acknowledged step is there exactly once',
+      'every step is there as its client was told',
       `INSERT INTO lockstep_desk.instance_steps (instance, step, task, fence, process, request)
        SELECT instance, step, task, fence, process, request FROM lockstep_desk.instance_steps WHERE request IS NOT NULL LIMIT 1`,
     ],
@@ -61,13 +61,13 @@ describe('a planted violation is found', () => {
     ],
     [
       'transfers',
-      'every acknowledged transfer is there exactly once',
+      'every transfer is there as its client was told',
       `UPDATE lockstep_desk.transfers SET request = 'somebody else' WHERE request =
          (SELECT request FROM lockstep_desk.transfers WHERE request IS NOT NULL LIMIT 1)`,
     ],
     [
       'wallets',
-      'every acknowledged bid is there exactly once',
+      'every bid is there as its client was told',
       'DELETE FROM lockstep_desk.bids WHERE place = (SELECT min(place) FROM lockstep_desk.bids)',
     ],
   ])('in %s: %s', async (system, invariant, sql) => {

@@ -73,7 +73,7 @@ const PLANTED: readonly (readonly [invariant: string, sql: string, line: RegExp]
 ]
 
 describe('the check', () => {
-  test('finds nothing where nothing is wrong, and has looked at something', async () => {
+  test('reports nothing for correct data, with rows to check', async () => {
     const findings = await checkPositions(admin)
     expect(findings.flatMap(({ violations }) => violations)).toEqual([])
     expect(findings.filter(({ looked }) => looked === 0)).toEqual([])
@@ -82,7 +82,7 @@ describe('the check', () => {
     )
   })
 
-  test.each(PLANTED)('%s: finds it broken', async (invariant, sql, line) => {
+  test.each(PLANTED)('reports a violation: %s', async (invariant, sql, line) => {
     const client = await admin.connect()
     try {
       await client.query(`BEGIN; ${sql}`)

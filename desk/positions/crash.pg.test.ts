@@ -64,7 +64,7 @@ async function violations(): Promise<string[]> {
   return (await checkPositions(admin)).flatMap((finding) => finding.violations)
 }
 
-test('killed between any two steps: what was begun is brought to its end, once', async () => {
+test('finishes a signal once after a kill between any two steps', async () => {
   // All at once, each with a symbol of its own.
   const symbols = await Promise.all(
     STEPS.map(async ([between, kind, when, done]) => {
@@ -81,7 +81,7 @@ test('killed between any two steps: what was begun is brought to its end, once',
   expect(await violations()).toEqual([])
 })
 
-test('killed between entry and stop-loss, and somebody else is quicker than the reconciler', async () => {
+test('finishes a signal after a kill between entry and stop-loss, also after a retry or a manual trade', async () => {
   const [again, sold] = [freshSymbol('AGAIN'), freshSymbol('SOLD')]
   await Promise.all([killAt('open', again, 'stop', 'before'), killAt('open', sold, 'stop', 'before')])
   await tradeByHand(exchange, sold, 'sell', 2)
@@ -93,7 +93,7 @@ test('killed between entry and stop-loss, and somebody else is quicker than the 
   expect(await violations()).toEqual([])
 })
 
-test('killed while it closes, before and after it was done', async () => {
+test('closes a position once after a kill before or after the effect', async () => {
   const symbols = await Promise.all(
     (['before', 'after'] as const).map(async (when) => {
       const symbol = freshSymbol('CLOSES')

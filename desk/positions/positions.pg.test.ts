@@ -53,7 +53,7 @@ describe('a signal', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('many at once, in two processes: one creates, all get the same', async () => {
+  test('creates one position for many concurrent signals in two processes', async () => {
     const symbol = freshSymbol('BBB')
     const answers = await Promise.all(
       Array.from({ length: 12 }, (_, index) => (index % 2 ? one : other).post('/positions', signal(symbol))),
@@ -65,7 +65,7 @@ describe('a signal', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('holds no connection while the exchange is asked', async () => {
+  test('holds no connection while it calls the exchange', async () => {
     const small = await openPositionProcess(database.url, exchange.url, 'small', { max: 2 })
     const symbols = Array.from({ length: 20 }, () => freshSymbol('POOL'))
     // All twenty have their row, and so wait for the exchange: with a pool of two, nobody may sit on a connection.
@@ -81,7 +81,7 @@ describe('a signal', () => {
     await small.close()
   })
 
-  test('an order that is refused leaves nothing', async () => {
+  test('leaves nothing behind after a refused order', async () => {
     const symbol = freshSymbol('HALT')
     expect(await one.post('/positions', signal(symbol))).toMatchObject({
       status: 422,
@@ -91,7 +91,7 @@ describe('a signal', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('a stop-loss that is refused closes the position again', async () => {
+  test('closes the position when its stop-loss is refused', async () => {
     const symbol = freshSymbol('NOSTOP')
     expect(await one.post('/positions', signal(symbol))).toMatchObject({
       status: 422,
@@ -103,7 +103,7 @@ describe('a signal', () => {
     expect((await admin.query(net, [symbol])).rows).toEqual([{ net: 0, n: 2 }])
   })
 
-  test('answers that are lost after the effect, and failures before it, change nothing', async () => {
+  test('gives the same result with lost answers and failures of the exchange', async () => {
     await setFaults(exchange, { lostRate: 0.5, failingRate: 0.3 })
     const symbols = Array.from({ length: 8 }, () => freshSymbol('LOST'))
     const answers = await Promise.all(symbols.map((symbol) => one.post('/positions', signal(symbol))))
@@ -116,7 +116,7 @@ describe('a signal', () => {
     expect(struck.struck.lost).toBeGreaterThan(0)
   })
 
-  test('without any answer the beginning stays, and is brought to its end later', async () => {
+  test('keeps a signal without any answer, and finishes it later', async () => {
     const symbol = freshSymbol('AWAY')
     await setFaults(exchange, { failingRate: 1 })
     expect(await impatient.post('/positions', signal(symbol))).toMatchObject({
@@ -129,7 +129,7 @@ describe('a signal', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('what is not valid is refused with the field', async () => {
+  test('rejects invalid input and names the field', async () => {
     expect(await one.post('/positions', { symbol: 'btc', side: 'up', quantity: 0 })).toMatchObject({
       status: 400,
       body: { code: 'invalid-request', fields: [{ field: 'symbol' }, { field: 'side' }, { field: 'quantity' }] },
@@ -138,7 +138,7 @@ describe('a signal', () => {
 })
 
 describe('closing', () => {
-  test('closes at the exchange, and may be asked for again', async () => {
+  test('closes at the exchange, and accepts a repeated request', async () => {
     const symbol = freshSymbol('CLO')
     await one.post('/positions', signal(symbol))
     const close = `/positions/${symbol}/close`
@@ -153,7 +153,7 @@ describe('closing', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('one that got no answer is brought to its end by the reconciler', async () => {
+  test('leaves a close without an answer to the reconciler, which finishes it', async () => {
     const symbol = freshSymbol('CLOA')
     await one.post('/positions', signal(symbol))
     await setFaults(exchange, { failingRate: 1 })
@@ -168,7 +168,7 @@ describe('closing', () => {
 })
 
 describe('the reconciler', () => {
-  test('adopts what a person has traded, with a stop-loss', async () => {
+  test('adopts a position that was opened by hand, and sets a stop-loss', async () => {
     const symbol = freshSymbol('HAND')
     await tradeByHand(exchange, symbol, 'sell', 7)
     expect(await violations()).toHaveLength(1)
@@ -182,7 +182,7 @@ describe('the reconciler', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('follows what a person changes: larger, gone, the other way', async () => {
+  test('follows manual changes: larger, closed, reversed', async () => {
     const symbol = freshSymbol('CHANGE')
     await one.post('/positions', signal(symbol))
     await tradeByHand(exchange, symbol, 'buy', 2)
@@ -200,7 +200,7 @@ describe('the reconciler', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('sets a stop-loss that was cancelled, and cancels one too many', async () => {
+  test('sets a missing stop-loss, and cancels a superfluous one', async () => {
     const symbol = freshSymbol('STOPS')
     const { body } = await one.post('/positions', signal(symbol))
     const cancel = { method: 'POST', body: JSON.stringify({ clientId: `${String(body['id'])}-stop-1` }) }
@@ -216,7 +216,7 @@ describe('the reconciler', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('gets out of what cannot be guarded', async () => {
+  test('closes a position that cannot have a stop-loss', async () => {
     const symbol = freshSymbol('NOSTOP')
     await tradeByHand(exchange, symbol, 'buy')
     await reconciled(reconciler)
@@ -224,7 +224,7 @@ describe('the reconciler', () => {
     expect(await violations()).toEqual([])
   })
 
-  test('leaves a signal in flight alone, whenever it looks', async () => {
+  test('does not touch a signal that is in progress', async () => {
     const symbols = Array.from({ length: 6 }, () => freshSymbol('RACE'))
     const stop = new AbortController()
     const busy = (async () => {
@@ -243,7 +243,7 @@ describe('the reconciler', () => {
     expect(one.said).toEqual([])
   })
 
-  test('runs in one process at a time, and in the other when that one ends', async () => {
+  test('runs in one process at a time, and moves to the other when that one ends', async () => {
     const system = createPositions({ ttlMs: 1500, everyMs: 50 })
     const first = new AbortController()
     const second = new AbortController()
@@ -263,7 +263,7 @@ describe('the reconciler', () => {
 })
 
 describe('a creator that lost its lease', () => {
-  test('gets what the next one made, and nothing is made twice', async () => {
+  test('returns what the next creator made, and creates nothing twice', async () => {
     const symbol = freshSymbol('TAKEN')
     await setFaults(exchange, { slowRate: 1, slowMs: 1000 })
     const first = one.post('/positions', signal(symbol))

@@ -14,7 +14,7 @@ describe.skipIf(!natsAvailable())('trades through NATS', async () => {
   const address = `127.0.0.1:${nats.port}`
   const desks = await Desks.start(database, [trades], { natsUrl: `nats://${address}` })
 
-  test('are booked once each, in order, by the reader of one of two desks; nothing goes to the local log', async () => {
+  test('are booked once each, in order, by the reader of one of two desks, without the local log', async () => {
     const order = { symbol: 'ACME', side: 'buy', quantity: 1, price: 100 }
     const answers = await Promise.all(
       Array.from({ length: 20 }, (_, turn) => desks.post(`/portfolios/n${turn % 2}/trades`, order)),

@@ -16,7 +16,7 @@ async function drained(): Promise<void> {
 }
 
 describe('trades', () => {
-  test('many at once in few portfolios, each sent twice: one trade and one event each, in one order', async () => {
+  test('creates one trade and one event for each concurrent request that is sent twice, in one order', async () => {
     const pairs = await Promise.all(
       Array.from({ length: 40 }, (_, turn) =>
         desks.postTwice(`/portfolios/p${turn % 3}/trades`, { ...ORDER, side: turn % 4 === 0 ? 'sell' : 'buy' }),
@@ -40,7 +40,7 @@ describe('trades', () => {
     }
   })
 
-  test('holdings follow', async () => {
+  test('updates holdings from trades', async () => {
     await desks.post('/portfolios/small/trades', { ...ORDER, quantity: 10 })
     await desks.post('/portfolios/small/trades', { ...ORDER, side: 'sell', quantity: 4, price: 150 })
     await vi.waitFor(
@@ -52,7 +52,7 @@ describe('trades', () => {
     )
   })
 
-  test('the same key with another body is refused', async () => {
+  test('rejects the same key with another body', async () => {
     const key = randomUUID()
     const ask = (quantity: number): Promise<Answer> =>
       desks.post('/portfolios/p0/trades', { ...ORDER, quantity }, { key })
@@ -67,7 +67,7 @@ describe('trades', () => {
     ])
   })
 
-  test('what reaches the log twice is there once, and what is read twice is booked once', async () => {
+  test('stores an event once that reaches the log twice, and books it once when it is read twice', async () => {
     await drained()
     const before = (await desks.get('/portfolios/small/holdings')).text
     const [desk, other] = [desks.desk(0), desks.desk(1)]
@@ -122,7 +122,7 @@ describe('trades', () => {
       `UPDATE lockstep_desk.holdings SET quantity = quantity + 1 WHERE portfolio = 'p1'`,
     ],
     ['holdings are the sums of the trades', `DELETE FROM lockstep_desk.holdings WHERE portfolio = 'p1'`],
-  ])('finds it where this does not hold: %s', async (invariant, sql) => {
+  ])('reports a violation: %s', async (invariant, sql) => {
     await drained()
     const findings = await foundAfter(desks.pool, trades, sql)
     expect(findings.find((finding) => finding.invariant === invariant)?.violations).not.toEqual([])

@@ -21,7 +21,7 @@ async function balance(id: string): Promise<number> {
 }
 
 describe('transfers', () => {
-  test('an account is opened once, however many ask', async () => {
+  test('opens an account once for concurrent requests', async () => {
     const account = { id: fresh('crowd'), openingBalance: 500 }
     const answers = await Promise.all(Array.from({ length: 10 }, () => desks.post('/accounts', account)))
     expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
@@ -34,7 +34,7 @@ describe('transfers', () => {
   test.each([
     ['ordinary accounts', false],
     ['a hot account', true],
-  ])('transfers in both directions, each sent twice at once: %s', async (name, hot) => {
+  ])('makes each transfer once, in both directions, each sent twice at once: %s', async (name, hot) => {
     const [one, other] = [fresh('one'), fresh('other')]
     await open(one, 1_000, hot)
     await open(other, 1_000)
@@ -58,7 +58,7 @@ describe('transfers', () => {
     expect(name).not.toBe('')
   })
 
-  test.each([false, true])('what is not covered leaves nothing (hot: %s)', async (hot) => {
+  test.each([false, true])('changes nothing without sufficient funds (hot: %s)', async (hot) => {
     const [poor, rich] = [fresh('poor'), fresh('rich')]
     await open(poor, 100, hot)
     await open(rich, 0)
@@ -70,7 +70,7 @@ describe('transfers', () => {
     expect(await balance(poor)).toBe(30)
   })
 
-  test.each([false, true])('a key that was used for another transfer is refused (hot: %s)', async (hot) => {
+  test.each([false, true])('rejects a key that was used for another transfer (hot: %s)', async (hot) => {
     const [from, to] = [fresh('from'), fresh('to')]
     await open(from, 100, hot)
     await open(to, 0)
@@ -84,14 +84,14 @@ describe('transfers', () => {
     expect(await balance(from)).toBe(90)
   })
 
-  test('a key that is too long is refused for a hot account, too', async () => {
+  test('rejects a key that is too long for a hot account, too', async () => {
     const hot = fresh('hot')
     await open(hot, 100, true)
     const body = { from: hot, to: 'bob', amount: 1 }
     expect((await desks.post('/transfers', body, { key: 'x'.repeat(3_000) })).status).toBe(400)
   })
 
-  test('a key that goes from an ordinary to a hot account is known there, too', async () => {
+  test('rejects a key that was used for a transfer to a hot account', async () => {
     const [one, other, hot] = [fresh('one'), fresh('other'), fresh('hot')]
     await Promise.all([open(one, 100), open(other, 100), open(hot, 100, true)])
     const key = randomUUID()
@@ -100,7 +100,7 @@ describe('transfers', () => {
     expect([reused.status, reused.body['code']]).toEqual([422, 'key-reused'])
   })
 
-  test('a statement ends with the balance, and each line follows from the one before', async () => {
+  test('ends a statement with the balance, and derives each line from the one before', async () => {
     await open('saver', 100)
     await open('spender', 50)
     await desks.post('/transfers', { from: 'spender', to: 'saver', amount: 20 })
@@ -114,7 +114,7 @@ describe('transfers', () => {
     expect((await desks.get('/accounts/nobody/statement')).status).toBe(404)
   })
 
-  test('who is not there, and what makes no sense', async () => {
+  test('rejects unknown accounts and invalid amounts', async () => {
     const unknown = await desks.post('/transfers', { from: 'nobody', to: 'saver', amount: 1 })
     expect([unknown.status, unknown.body['code']]).toEqual([404, 'not-found'])
     for (const body of [
@@ -130,7 +130,7 @@ describe('transfers', () => {
     }
   })
 
-  test('the books balance after all of this, and something was looked at', async () => {
+  test('passes the check after these tests, with rows to check', async () => {
     const findings = await transfers.check(desks.pool)
     expect(violations(findings)).toEqual([])
     expect(findings.every(({ looked }) => looked > 0)).toBe(true)
@@ -157,7 +157,7 @@ describe('transfers', () => {
       `ALTER TABLE lockstep_desk.transfers DROP CONSTRAINT one_transfer_a_request;
        UPDATE lockstep_desk.transfers SET request = 'twice' WHERE id IN (SELECT id FROM lockstep_desk.transfers LIMIT 2)`,
     ],
-  ])('finds it where this does not hold: %s', async (invariant, sql) => {
+  ])('reports a violation: %s', async (invariant, sql) => {
     const findings = await foundAfter(desks.pool, transfers, sql)
     expect(findings.find((finding) => finding.invariant === invariant)?.violations).not.toEqual([])
   })

@@ -20,7 +20,7 @@ async function contents(id: string): Promise<unknown> {
 }
 
 describe('wallets', () => {
-  test('many bid at once in two auctions: each accepted bid is higher, and the outbid have their money back', async () => {
+  test('accepts only higher bids of concurrent bidders, and refunds those that are outbid', async () => {
     const bidders = ['a', 'b', 'c', 'd', 'e']
     await Promise.all(bidders.map((id) => fill(id, 10_000)))
     for (const id of ['left', 'right']) await desks.post('/auctions', { id, reserve: 10 })
@@ -40,7 +40,7 @@ describe('wallets', () => {
     expect(findings[1]?.looked).toBe(accepted)
   })
 
-  test('a bid reserves, being outbid gives back, closing pays', async () => {
+  test('reserves with a bid, releases when outbid, and pays on close', async () => {
     await fill('anna', 100)
     await fill('berta', 100)
     await desks.post('/auctions', { id: 'vase', reserve: 50 })
@@ -60,7 +60,7 @@ describe('wallets', () => {
     expect((await bid('vase', 'anna', 100)).body).toMatchObject({ status: 409, code: 'auction-closed', leading: 100 })
   })
 
-  test('a retried bid and a retried deposit count once', async () => {
+  test('counts a retried bid and a retried deposit once', async () => {
     await fill('dora', 100)
     await desks.post('/auctions', { id: 'lamp', reserve: 1 })
     const key = randomUUID()
@@ -73,14 +73,14 @@ describe('wallets', () => {
     expect(await contents('dora')).toEqual({ id: 'dora', available: 87, reserved: 20 })
   })
 
-  test('what is not there', async () => {
+  test('rejects unknown wallets and auctions', async () => {
     expect((await bid('nothing', 'dora', 20)).status).toBe(404)
     expect((await bid('lamp', 'nobody', 99)).status).toBe(404)
     expect((await desks.post('/wallets/nobody/deposits', { amount: 1 })).status).toBe(404)
     expect((await desks.post('/auctions/nothing/close')).status).toBe(404)
   })
 
-  test('everything is in order after all of this, and something was looked at', async () => {
+  test('passes the check after these tests, with rows to check', async () => {
     const findings = await wallets.check(desks.pool)
     expect(violations(findings)).toEqual([])
     expect(findings.every(({ looked }) => looked > 0)).toBe(true)
@@ -100,7 +100,7 @@ describe('wallets', () => {
       'no money is lost or made',
       `UPDATE lockstep_desk.auction_wallets SET available = available + 1 WHERE id = 'dora'`,
     ],
-  ])('finds it where this does not hold: %s', async (invariant, sql) => {
+  ])('reports a violation: %s', async (invariant, sql) => {
     const findings = await foundAfter(desks.pool, wallets, sql)
     expect(findings.find((finding) => finding.invariant === invariant)?.violations).not.toEqual([])
   })

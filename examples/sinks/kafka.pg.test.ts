@@ -8,7 +8,7 @@ import { run } from './kafka.ts'
 describe.skipIf(!kafkaAvailable())('through Kafka', async () => {
   const database = await testDatabase()
 
-  test('every trade counts once and in order, though everything comes twice', async () => {
+  test('counts every trade once and in order, though everything is delivered twice', async () => {
     const server = await startKafka()
     const pool = new pg.Pool({ connectionString: database.url })
     try {
@@ -25,6 +25,6 @@ describe.skipIf(!kafkaAvailable())('through Kafka', async () => {
   })
 })
 
-test('the guide shows the program that runs here', () => {
+test('is shown in the guide', () => {
   expect(guideShows('docs/guides/kafka.md', 'examples/sinks/kafka.ts')).toBe(true)
 })

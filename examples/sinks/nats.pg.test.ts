@@ -8,7 +8,7 @@ import { run } from './nats.ts'
 describe('the example of NATS', async () => {
   const database = await testDatabase()
 
-  test.skipIf(!natsAvailable())('every trade is booked once, in order', async () => {
+  test.skipIf(!natsAvailable())('books every trade once, in order', async () => {
     const server = await startNats()
     const pool = new pg.Pool({ connectionString: database.url })
     try {
@@ -23,7 +23,7 @@ describe('the example of NATS', async () => {
     }
   })
 
-  test('the guide shows it', () => {
+  test('is shown in the guide', () => {
     expect(guideShows('docs/guides/nats.md', 'examples/sinks/nats.ts')).toBe(true)
   })
 })

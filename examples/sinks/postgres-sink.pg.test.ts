@@ -7,7 +7,7 @@ import { run } from './postgres-sink.ts'
 
 const database = await testDatabase()
 
-test('every trade counts once and in order, though one portfolio is closed and everything comes twice', async () => {
+test('counts every trade once and in order, though one portfolio is closed and everything is delivered twice', async () => {
   const other = await startPostgres()
   const pool = new pg.Pool({ connectionString: database.url })
   try {
@@ -24,6 +24,6 @@ test('every trade counts once and in order, though one portfolio is closed and e
   }
 })
 
-test('the guide shows the program that runs here', () => {
+test('is shown in the guide', () => {
   expect(guideShows('docs/guides/postgres-sink.md', 'examples/sinks/postgres-sink.ts')).toBe(true)
 })

@@ -9,7 +9,7 @@ describe('the example of RabbitMQ', async () => {
   const database = await testDatabase()
 
   test.skipIf(!rabbitAvailable())(
-    'every trade is booked once and in order, though some are given out twice',
+    'books every trade once and in order, though some are delivered twice',
     async () => {
       const server = await startRabbit()
       const pool = new pg.Pool({ connectionString: database.url })
@@ -29,7 +29,7 @@ describe('the example of RabbitMQ', async () => {
     60_000,
   )
 
-  test('the guide shows it', () => {
+  test('is shown in the guide', () => {
     expect(guideShows('docs/guides/rabbitmq.md', 'examples/sinks/rabbitmq.ts')).toBe(true)
   })
 })

@@ -8,7 +8,7 @@ import { run } from './redis.ts'
 describe('the example of Redis', async () => {
   const database = await testDatabase()
 
-  test.skipIf(!redisAvailable())('every trade is booked once, in order', async () => {
+  test.skipIf(!redisAvailable())('books every trade once, in order', async () => {
     const server = await startRedis({ appendOnly: true })
     const pool = new pg.Pool({ connectionString: database.url })
     try {
@@ -23,7 +23,7 @@ describe('the example of Redis', async () => {
     }
   })
 
-  test('the guide shows it', () => {
+  test('is shown in the guide', () => {
     expect(guideShows('docs/guides/redis.md', 'examples/sinks/redis.ts')).toBe(true)
   })
 })

@@ -6,7 +6,7 @@ import { run } from './webhook.ts'
 
 const database = await testDatabase()
 
-test('webhook: every trade is booked once and in order, whatever answers were lost', async () => {
+test('books every trade once and in order, though answers are lost', async () => {
   const pool = new pg.Pool({ connectionString: database.url })
   try {
     const { again, ...rest } = await run(pool)
@@ -22,6 +22,6 @@ test('webhook: every trade is booked once and in order, whatever answers were lo
   }
 })
 
-test('the guide shows this program', () => {
+test('is shown in the guide', () => {
   expect(guideShows('docs/guides/webhook.md', 'examples/sinks/webhook.ts')).toBe(true)
 })

@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { conservedTotal } from './conservedTotal.ts'
+import { conservedTotal, explainedBalances } from './conservedTotal.ts'
 import { found, historyOf, texts } from './plantedHistory.ts'
 
-test('accounts that hold together what they held are right, whatever else is found', () => {
+test('accepts accounts with an unchanged total, whatever else is found', () => {
   const history = historyOf(
     found('A', 30),
     found('B', '70'),
@@ -14,7 +14,7 @@ test('accounts that hold together what they held are right, whatever else is fou
   expect(conservedTotal(100).check(history)).toEqual([])
 })
 
-test('what is lost and what is made is found', () => {
+test('reports a lower and a higher total', () => {
   expect(conservedTotal(100).check(historyOf(found('A', 30), found('B', 60)))).toEqual([
     {
       invariant: 'conserved total',
@@ -31,7 +31,7 @@ test('what is lost and what is made is found', () => {
   expect(texts(conservedTotal(100).check(historyOf()))).toEqual(['no account was found, instead of 100: 100 are lost'])
 })
 
-test('transfers keep it; half of one does not', () => {
+test('accepts transfers, and reports half of one', () => {
   const transfers = fc.array(fc.tuple(fc.nat(4), fc.nat(4), fc.integer({ min: 1, max: 50 })), { minLength: 1 })
   fc.assert(
     fc.property(transfers, (all) => {
@@ -49,4 +49,15 @@ test('transfers keep it; half of one does not', () => {
       expect(check()).toBe(1)
     }),
   )
+})
+
+test('reports a balance that its transfers do not explain, also where the total is right', () => {
+  const moved = (amount: number) => found('effect:A > B', amount, `op ${amount}`)
+  expect(explainedBalances(50).check(historyOf(found('A', 20), found('B', '80'), moved(20), moved(10)))).toEqual([])
+  const history = historyOf(found('A', 40), found('B', 60), moved(20))
+  expect(conservedTotal(100).check(history)).toEqual([])
+  expect(texts(explainedBalances(50).check(history))).toEqual([
+    'A holds 40, and its transfers make it 30',
+    'B holds 60, and its transfers make it 70',
+  ])
 })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { exactlyOnce, onePerKey } from './exactlyOnce.ts'
+import { CREATED, exactlyOnce, onePerKey } from './exactlyOnce.ts'
 import { entry, found, historyOf, operation, took, texts } from './plantedHistory.ts'
 
 type Entries = Parameters<typeof historyOf>
@@ -8,7 +8,7 @@ type Entries = Parameters<typeof historyOf>
 const effect = (op: string, key = 'K') => found(`effect:${key}`, undefined, op)
 const told = (...entries: Entries): string[] => texts(exactlyOnce.check(historyOf(...entries)))
 
-test('one effect of what is done, none of what failed, one or none of what nobody knows is right', () => {
+test('accepts one effect of a success, none of a failure, and at most one of an unknown outcome', () => {
   const asked = [
     operation('w1', 'a', 'K', [0, 1], 'done'),
     operation('w1', 'b', 'K', [0, 1], 'failed'),
@@ -51,6 +51,11 @@ test.each<[string, Entries, string]>([
     [operation('w1', 'a', 'K', [0, 1], 'killed'), effect('a'), effect('a'), effect('a')],
     'w1 (a) has changed K 3 times instead of once',
   ],
+  [
+    'one that was told something else than it has made',
+    [operation('w1', 'a', 'K', [0, 1], 'done', { value: '1' }), found('effect:K', '7', 'a')],
+    'w1 (a) was told 1, and has made 7 of K',
+  ],
   ['one that nobody asked for', [effect('a')], 'a has changed K, which nobody had asked for'],
   ['one of nobody', [effect('')], 'somebody has changed K, which nobody had asked for'],
   [
@@ -58,16 +63,16 @@ test.each<[string, Entries, string]>([
     [took(1, 'a', 'K'), effect('a')],
     'a has changed K, which nobody had asked for',
   ],
-])('%s is found', (_, entries, text) => {
+])('reports %s', (_, entries, text) => {
   expect(told(...entries)).toEqual([text])
 })
 
-test('it says around when, of which key, and whose', () => {
+test('reports time, key and worker', () => {
   const history = historyOf(operation('w1', 'a', 'K', [0, 7], 'done'), effect('a'), effect('a'))
   expect(exactlyOnce.check(history)).toMatchObject([{ invariant: 'exactly once', key: 'K', ops: ['a'], at: 7000 }])
 })
 
-test('as many effects as were told are right, and one more or one less is found', () => {
+test('accepts as many effects as successes, and reports one more or less', () => {
   const ends = fc.array(
     fc.record({ end: fc.constantFrom('done', 'failed', 'unknown', 'killed'), effect: fc.boolean() }),
     { minLength: 1, maxLength: 40 },
@@ -101,7 +106,7 @@ const opened = (op: string, by: string, at: number) => [
   entry(at + 2, by, op, 'done', 'S1', { value: op }),
 ]
 
-test('one row and one order for a key are right, however often it is asked and sent', () => {
+test('accepts one row and one order per key, however often it is requested and sent', () => {
   const history = historyOf(
     opened('a', 'w1', 0),
     operation('w2', 'b', 'S1', [1, 9], 'done', { value: 'a' }),
@@ -115,7 +120,7 @@ test('one row and one order for a key are right, however often it is asked and s
   expect(position.check(history)).toEqual([])
 })
 
-test('two rows are found, with those who wrote them', () => {
+test('reports two rows with their writers', () => {
   const history = historyOf(opened('a', 'w1', 0), opened('b', 'w2', 1), found('S1', 'a'), found('S1', 'b'))
   expect(position.check(history)).toEqual([
     {
@@ -132,15 +137,34 @@ test('two rows are found, with those who wrote them', () => {
   ])
 })
 
-test('two orders that the exchange took are found', () => {
+test('reports two orders that the exchange accepted', () => {
   const orders = [took(3, 'a', 'S1', { value: 'a' }), took(4, 'b', 'S1', { value: 'b' })]
   expect(texts(position.check(historyOf(opened('a', 'w1', 0), orders, found('S1', 'a'))))).toEqual([
     'the world outside took 2 positions for S1: a from w1 (a) and b from b',
   ])
 })
 
-test('a row that somebody was told of and that is not there is found, once for its key', () => {
+test('reports a missing row that was returned to a caller, once per key', () => {
   expect(texts(position.check(historyOf(opened('a', 'w1', 0), opened('b', 'w1', 5), found('S2', 'b'))))).toEqual([
     'w1 (a) was told of a position for S1, and there is none',
+  ])
+})
+
+test('reports an operation that received another value than the row has', () => {
+  const other = operation('w2', 'b', 'S1', [1, 9], 'done', { value: 'b' })
+  expect(texts(position.check(historyOf(opened('a', 'w1', 0), other, found('S1', 'a'))))).toEqual([
+    'w2 (b) was told of the position b for S1, and the one that is there is a',
+  ])
+  // One that was begun and is not open.
+  expect(texts(position.check(historyOf(opened('a', 'w1', 0), found('S1', 'a (opening)'))))).toEqual([
+    'w1 (a) was told of the position a for S1, and the one that is there is a (opening)',
+  ])
+})
+
+test('reports two operations that both created it', () => {
+  const created = (by: string, op: string) => operation(by, op, 'S1', [0, 1], 'done', { value: 'a', note: CREATED })
+  expect(position.check(historyOf(created('w1', 'a'), found('S1', 'a')))).toEqual([])
+  expect(texts(position.check(historyOf(created('w1', 'a'), created('w2', 'b'), found('S1', 'a'))))).toEqual([
+    'w1 (a) and w2 (b) were each told that they created the position for S1',
   ])
 })

@@ -6,12 +6,12 @@ import { historyOf, operation, took, texts } from './plantedHistory.ts'
 const told = (...entries: Parameters<typeof historyOf>): string[] => texts(fenceOrder.check(historyOf(...entries)))
 const askers = [operation('w1', 'a', 'K', [0, 100], 'done'), operation('w2', 'b', 'K', [0, 100], 'killed')]
 
-test('writes in the order of their fences are right, and so are several with one fence', () => {
+test('accepts writes in the order of their fences, and several with one fence', () => {
   const writes = ['9', '9', '10', '10', '99999999999999999999'].map((fence, at) => took(at, 'a', 'K', { fence }))
   expect(told(writes, took(9, 'b', 'L', { fence: '1' }))).toEqual([])
 })
 
-test('a write with a lower fence than one before it is found, once for each writer', () => {
+test('reports a write with a lower fence than an earlier one, once per writer', () => {
   const history = historyOf(
     ...askers,
     took(1, 'a', 'K', { fence: '9' }),
@@ -32,19 +32,19 @@ test('a write with a lower fence than one before it is found, once for each writ
   ])
 })
 
-test('one fence of two holders is found', () => {
+test('reports one fence of two holders', () => {
   const writes = ['a', 'b'].map((op, at) => took(at, op, 'K', { fence: '9' }))
   expect(told(...askers, writes)).toEqual([
     'w2 (b) wrote to K with fence 9 after w1 (a) had with fence 9: its time was over',
   ])
 })
 
-test('fences are compared as whole numbers of any size', () => {
+test('compares fences as integers of any size', () => {
   const fences = ['9007199254740993', '9007199254740992']
   expect(told(fences.map((fence, at) => took(at, fence, 'K', { fence })))).toHaveLength(1)
 })
 
-test('without fences, whoever comes back after another one wrote late', () => {
+test('reports a late write without fences when a holder writes again after another one', () => {
   const writes = (...ops: string[]) => ops.map((op, at) => took(at, op, 'K'))
   expect(told(writes('a', 'a', 'b', 'b', 'c'), took(9, 'a', 'L'))).toEqual([])
   expect(told(askers.flat(), writes('a', 'b', 'a'))).toEqual([
@@ -55,7 +55,7 @@ test('without fences, whoever comes back after another one wrote late', () => {
   expect(told(writes('a', 'b', 'c', 'a', 'a'))).toEqual(['a wrote to K again after c had: both took it for theirs'])
 })
 
-test('holders in turns are right whatever they write; one write that is held up until after the next holder is found', () => {
+test('accepts holders in turn, and reports a write that is delayed past the next holder', () => {
   const turns = fc.array(fc.record({ key: fc.constantFrom('K', 'L'), writes: fc.integer({ min: 1, max: 4 }) }), {
     minLength: 2,
     maxLength: 20,

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { keyOrder } from './keyOrder.ts'
+import { keyOrder, orderOf, type OrderCounts } from './keyOrder.ts'
 import { historyOf, took, texts } from './plantedHistory.ts'
 
 const sink = keyOrder({ repeats: true })
@@ -10,7 +10,7 @@ const inbox = keyOrder({ repeats: false })
 const arriving = (...numbers: readonly number[]) =>
   historyOf(numbers.map((value, at) => took(at, `op ${value}`, 'K', { value })))
 
-test('1, 2, 3 of each key is right, and at a sink what comes again', () => {
+test('accepts 1, 2, 3 of each key, and duplicates at a sink', () => {
   const both = historyOf(
     [1, 2, 3].map((value) => took(value, `op ${value}`, 'K', { value })),
     ['1', '2'].map((value, at) => took(at, `other ${value}`, 'L', { value })),
@@ -20,7 +20,7 @@ test('1, 2, 3 of each key is right, and at a sink what comes again', () => {
   expect(sink.check(arriving(1, 2, 1, 2, 3, 1))).toEqual([])
 })
 
-test('what comes again is found at an inbox', () => {
+test('reports duplicates at an inbox', () => {
   expect(texts(inbox.check(arriving(1, 2, 1)))).toEqual(['K #1 came again at 2 ms'])
 })
 
@@ -31,12 +31,12 @@ test.each<[string, number[], string]>([
   ['an inversion', [1, 3, 2, 4], 'K #3 came when #2 was next; #2 came later'],
   ['a gap that is filled in part', [1, 5, 3, 6], 'K #5 came when #2 was next; #2 to #4 came later, but for 2 of them'],
   ['a number that no event has', [1, 0, 2], 'K #0 came, a number that no event has'],
-])('%s is found, once', (_, numbers, text) => {
+])('reports %s, once', (_, numbers, text) => {
   expect(texts(sink.check(arriving(...numbers)))).toEqual([text])
   expect(texts(inbox.check(arriving(...numbers)))).toEqual([text])
 })
 
-test('a number that comes as two events is found', () => {
+test('reports a number of two events', () => {
   const history = historyOf(took(1, 'a', 'K', { value: 1 }), took(2, 'b', 'K', { value: 1 }))
   expect(sink.check(history)).toEqual([
     {
@@ -50,7 +50,7 @@ test('a number that comes as two events is found', () => {
   ])
 })
 
-test('each of several gaps is told of with what became of it', () => {
+test('reports each of several gaps with its outcome', () => {
   expect(texts(sink.check(arriving(2, 4, 6, 3, 7)))).toEqual([
     'K #2 came when #1 was next; #1 never came',
     'K #4 came when #3 was next; #3 came later',
@@ -58,7 +58,7 @@ test('each of several gaps is told of with what became of it', () => {
   ])
 })
 
-test('an event without a number was recorded wrong', () => {
+test('rejects an event without a number', () => {
   expect(() => sink.check(historyOf(took(1, 'a', 'K')))).toThrow("'took' of outside on K has to carry a number")
 })
 
@@ -75,7 +75,7 @@ const deliveries = fc
     return { numbers, last: next - 1 }
   })
 
-test('batches that begin again somewhere before are right; one number left out, or two that change places, are found', () => {
+test('accepts batches that repeat earlier events, and reports a missing number and a swap', () => {
   fc.assert(
     fc.property(deliveries, fc.nat(), ({ numbers, last }, choice) => {
       expect(sink.check(arriving(...numbers))).toEqual([])
@@ -93,4 +93,37 @@ test('batches that begin again somewhere before are right; one number left out, 
       ])
     }),
   )
+})
+
+const CLEAN = { duplicates: 0, late: 0, outOfOrder: 0, inversions: 0, gaps: 0, diverged: 0 }
+
+/** What a sink or a broker got of one key. */
+const got = (...list: readonly (number | readonly [seq: number, id: string])[]): OrderCounts =>
+  orderOf(
+    list
+      .map((each) => (typeof each === 'number' ? [each, `id ${each}`] : each))
+      .map(([seq, id]) => ({ key: 'k', seq, id }) as never),
+  )
+
+test('counts what came in order as events, for each key', () => {
+  const at = (key: string, seq: number) => ({ key, seq, id: `${key}${seq}` })
+  expect(orderOf([at('a', 1), at('b', 1), at('a', 2), at('b', 2)])).toEqual({
+    deliveries: 4,
+    events: 4,
+    ...CLEAN,
+  })
+})
+
+test.each<[string, OrderCounts, Partial<OrderCounts>]>([
+  ['something again', got(1, 2, 2), { events: 2, duplicates: 1 }],
+  ['something again behind a later one', got(1, 2, 1), { duplicates: 1, late: 1 }],
+  ['a gap that is filled later', got(1, 3, 2), { events: 3, outOfOrder: 2, inversions: 1 }],
+  ['the second before the first', got(2, 1), { outOfOrder: 2, inversions: 1 }],
+  ['a gap', got(1, 4), { outOfOrder: 1, gaps: 2 }],
+  ['a stream that does not begin at 1', got(2, 3), { outOfOrder: 1, gaps: 1 }],
+  ['a number with two ids', got(1, 2, [2, 'another']), { diverged: 1 }],
+  ['a number with two ids after a gap', got([3, 'one'], [3, 'other']), { outOfOrder: 1, gaps: 2, diverged: 1 }],
+  ['a number that no event has', got(1, 0), { outOfOrder: 1 }],
+])('counts %s', (_, report, expected) => {
+  expect(report).toMatchObject({ ...CLEAN, ...expected })
 })

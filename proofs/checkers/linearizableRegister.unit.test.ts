@@ -28,19 +28,19 @@ function violations(callers: readonly Caller[], final: number): string[] {
 const done = (from: number, to: number, value: number): Caller => ({ from, to, told: 'done', value })
 const ended = (told: Told, from: number, to: number): Caller => ({ from, to, told, value: 0 })
 
-test('increments one after the other, some at once, with ends that nobody knows, are right', () => {
+test('accepts sequential and concurrent increments, some with unknown outcomes', () => {
   expect(violations([done(0, 1, 1), done(2, 5, 3), done(3, 4, 2), ended('failed', 5, 6)], 3)).toEqual([])
   expect(violations([done(0, 1, 1), ended('unknown', 1, 2), ended('killed', 1, 2)], 1)).toEqual([])
   expect(violations([done(0, 1, 1), ended('unknown', 1, 2), ended('killed', 1, 2), done(3, 4, 4)], 4)).toEqual([])
   expect(violations([ended('failed', 0, 1)], 0)).toEqual([])
 })
 
-test('what is found beside the registers is not taken for one', () => {
+test('ignores other state than registers', () => {
   const history = historyOf(storyOf([done(0, 1, 1)], 1), found('effect:wallet', undefined, 'op 0'), found('held:x'))
   expect(linearizableRegister.check(history)).toEqual([])
 })
 
-test('an update that two made is lost', () => {
+test('reports a lost update of two writers', () => {
   expect(violations([done(0, 3, 1), done(1, 4, 2), done(2, 5, 2)], 2)).toEqual([
     'lost update: w1 (op 1) and w2 (op 2) were each told that they made wallet 2',
   ])
@@ -48,13 +48,13 @@ test('an update that two made is lost', () => {
   expect(violations([done(0, 3, 1), done(1, 4, 2), done(2, 5, 2)], 3)).toHaveLength(1)
 })
 
-test('two that were told the same are not also said to have gone back', () => {
+test('does not report two equal results also as a step back', () => {
   expect(violations([done(0, 1, 2), done(2, 5, 1), done(3, 6, 1)], 2)).toEqual([
     'lost update: w1 (op 1) and w2 (op 2) were each told that they made wallet 1',
   ])
 })
 
-test('what was told and is not there is lost', () => {
+test('reports a returned value that is missing', () => {
   expect(violations([done(0, 1, 1), done(2, 3, 2), done(4, 5, 3)], 1)).toEqual([
     'lost update: w1 (op 1) was told that it made wallet 2, and it stands at 1; 1 other went the same way',
   ])
@@ -64,7 +64,7 @@ test('what was told and is not there is lost', () => {
   ])
 })
 
-test('who asks later is not told less', () => {
+test('reports a later call with a lower result', () => {
   expect(violations([done(0, 1, 2), done(2, 3, 1)], 2)).toEqual([
     'went back: w1 (op 1) made wallet 1, but asked for it after w0 (op 0) was told 2',
   ])
@@ -76,7 +76,7 @@ test('who asks later is not told less', () => {
   ])
 })
 
-test('what was told to have failed has not counted', () => {
+test('reports a failed increment that counts', () => {
   const told = linearizableRegister.check(
     historyOf(storyOf([done(0, 1, 1), ended('failed', 2, 3), done(4, 5, 3), ended('failed', 8, 9)], 3)),
   )
@@ -87,7 +87,7 @@ test('what was told to have failed has not counted', () => {
   expect(told).toMatchObject([{ at: 5000, ops: ['op 1', 'op 3'], key: 'wallet' }])
 })
 
-test('what counts twice is found, also where one of unknown end came too late to be it', () => {
+test('reports an increment that counts twice, also beside a late one with an unknown outcome', () => {
   expect(violations([done(0, 1, 1), ended('unknown', 2, 3)], 3)).toEqual([
     'counted more than once: wallet stands at 3, after 1 increment done, 1 of unknown end and 0 failed',
   ])
@@ -96,7 +96,7 @@ test('what counts twice is found, also where one of unknown end came too late to
   ])
 })
 
-test('what lies below a value was there when the first higher one was told', () => {
+test('assumes that lower values existed when the first higher one was returned', () => {
   // 3 was told at 5 ms, before 2 was: whoever made 1 had asked by then.
   expect(violations([done(0, 10, 2), done(0, 5, 3), ended('unknown', 4, 8)], 3)).toEqual([])
   expect(violations([done(0, 10, 2), done(0, 5, 3), ended('unknown', 7, 8)], 3)).toEqual([
@@ -104,7 +104,7 @@ test('what lies below a value was there when the first higher one was told', () 
   ])
 })
 
-test('a done without its value was recorded wrong', () => {
+test('rejects a success without its value', () => {
   const history = historyOf(operation('w1', 'op 1', 'wallet', [0, 1], 'done'))
   expect(() => linearizableRegister.check(history)).toThrow(
     "'done' of w1 on wallet has to carry a number, not undefined",
@@ -133,7 +133,7 @@ const anyCaller = fc
   })
   .map(({ from, lasts, told, value }) => ({ from, to: from + lasts, told, value }))
 
-test('it says nothing exactly where there is an order', () => {
+test('reports nothing exactly if there is an order', () => {
   let right = 0
   fc.assert(
     fc.property(fc.array(anyCaller, { maxLength: 6 }), fc.integer({ min: 0, max: 5 }), (callers, final) => {
@@ -168,7 +168,7 @@ const legal = fc
     return { callers, final: value }
   })
 
-test('whatever is done at one moment each is right', () => {
+test('accepts any operations that each take effect at one moment', () => {
   fc.assert(
     fc.property(legal, ({ callers, final }) => {
       expect(violations(callers, final)).toEqual([])
@@ -176,7 +176,7 @@ test('whatever is done at one moment each is right', () => {
   )
 })
 
-test('with one thing changed, it says nothing exactly where there is still an order', () => {
+test('reports nothing exactly if there is still an order after one change', () => {
   const change = fc.record({
     who: fc.nat(),
     earlier: fc.integer({ min: -60, max: 60 }),
@@ -202,7 +202,7 @@ test('with one thing changed, it says nothing exactly where there is still an or
   expect(broken).toBeGreaterThan(50)
 })
 
-test('one that is lost, one that is told what another was, one that failed and counts: each is found', () => {
+test('reports a lost one, one with the result of another, and a failed one that counts', () => {
   fc.assert(
     fc.property(legal, fc.nat(), ({ callers, final }, choice) => {
       const told = callers.filter((caller) => caller.told === 'done')

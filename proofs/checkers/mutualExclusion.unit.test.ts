@@ -8,12 +8,12 @@ const one = atMost(1)
 const told = (holders: number, ...entries: readonly (readonly Entry[])[]): string[] =>
   texts(atMost(holders).check(historyOf(...entries)))
 
-test('it is named after how many may hold', () => {
+test('is named after the number of holders', () => {
   expect(one.name).toBe('mutual exclusion')
   expect(atMost(3).name).toBe('at most 3 holders')
 })
 
-test('holders one after the other are right, also where one begins as another ends', () => {
+test('accepts holders in turn, also if one begins as another ends', () => {
   expect(told(1, holder('w1', 'a', 'K', [10, 20]), holder('w2', 'b', 'K', [20, 30]))).toEqual([])
   expect(told(1, holder('w1', 'a', 'K', [10]), holder('w2', 'b', 'K', [10]))).toEqual([])
   expect(told(1, holder('w1', 'a', 'K', [10, 20]), holder('w2', 'b', 'K', [20]), holder('w3', 'c', 'K', [10]))).toEqual(
@@ -21,16 +21,16 @@ test('holders one after the other are right, also where one begins as another en
   )
 })
 
-test('another key is another matter', () => {
+test('checks keys separately', () => {
   expect(told(1, holder('w1', 'a', 'K', [10, 20]), holder('w2', 'b', 'L', [10, 20]))).toEqual([])
 })
 
-test('who was granted it and was never sure of it claims nothing', () => {
+test('ignores a grant without a claim', () => {
   const killed = [entry(12, 'w2', 'b', 'granted', 'K', { fence: '2' }), entry(18, 'w2', 'b', 'released', 'K')]
   expect(told(1, holder('w1', 'a', 'K', [10, 20]), killed)).toEqual([])
 })
 
-test('who lost it and has it again claims nothing in between', () => {
+test('ignores the time between a loss and the next grant', () => {
   const twice = [...holder('w1', 'a', 'K', [10, 20], '1'), ...holder('w1', 'a', 'K', [40, 50], '3')]
   expect(told(1, twice, holder('w2', 'b', 'K', [25, 35], '2'))).toEqual([])
   expect(told(1, twice, holder('w2', 'b', 'K', [45, 47], '2'))).toEqual([
@@ -38,7 +38,7 @@ test('who lost it and has it again claims nothing in between', () => {
   ])
 })
 
-test('two at once are found, with who, which fence and when', () => {
+test('reports two concurrent holders with their fences and the time', () => {
   const history = historyOf(holder('w1', 'a', 'K', [10, 14, 20.5], '7'), holder('w2', 'b', 'K', [20, 30], '8'))
   expect(one.check(history)).toEqual([
     {
@@ -52,7 +52,7 @@ test('two at once are found, with who, which fence and when', () => {
   ])
 })
 
-test('the fence of the moment counts where the grant has none', () => {
+test('uses the fence of the claim if the grant has none', () => {
   const sure = [
     entry(11, 'w2', 'b', 'granted', 'K'),
     ...[12, 14].map((at) => entry(at, 'w2', 'b', 'active', 'K', { fence: '9' })),
@@ -62,13 +62,13 @@ test('the fence of the moment counts where the grant has none', () => {
   ])
 })
 
-test('one moment within the time of another is enough', () => {
+test('reports one moment within the time of another holder', () => {
   expect(told(1, holder('w1', 'a', 'K', [10, 20]), holder('w2', 'b', 'K', [15]))).toEqual([
     '2 held K at once, where one may: w1 (a) from 10 to 20 ms and w2 (b) at 15 ms',
   ])
 })
 
-test('a crowd is told of once as long as it lasts, and again when it comes again', () => {
+test('reports too many holders once as long as they last, and again when it happens again', () => {
   const crowd = [1, 2, 3, 4, 5, 6, 7].map((number) =>
     holder(`w${number}`, `${number}`, 'K', [10 + number, 50 + number]),
   )
@@ -80,7 +80,7 @@ test('a crowd is told of once as long as it lasts, and again when it comes again
   expect(told(1, ...chain)).toHaveLength(2)
 })
 
-test('where three may hold, the fourth is found', () => {
+test('reports the fourth of three permitted holders', () => {
   const holders = [1, 2, 3, 4].map((number) => holder(`w${number}`, `${number}`, 'K', [10 + number, 20 + number]))
   expect(told(3, ...holders.slice(0, 3))).toEqual([])
   expect(told(3, ...holders)).toEqual([
@@ -98,7 +98,7 @@ const anyHolders = fc.array(
   { maxLength: 12 },
 )
 
-test('it finds something exactly where more claims than may have a moment in common', () => {
+test('reports something exactly if more claims overlap than are permitted', () => {
   fc.assert(
     fc.property(anyHolders, fc.integer({ min: 1, max: 3 }), (holders, may) => {
       // Halves between the whole moments are inside of whatever has a length; a claim of one moment is compared by itself.

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { nothingHeld } from './nothingHeld.ts'
 import { entry, found, historyOf, holder } from './plantedHistory.ts'
 
-test('what was held and given back, and what else is found, is right', () => {
+test('accepts released locks and other state', () => {
   const history = historyOf(
     holder('w1', 'a', 'held:K', [1, 2]),
     found('wallet', 3),
@@ -12,7 +12,7 @@ test('what was held and given back, and what else is found, is right', () => {
   expect(nothingHeld.check(history)).toEqual([])
 })
 
-test('whatever is still held is found', () => {
+test('reports anything that is still held', () => {
   const history = historyOf(
     found('held:advisory lock 1234'),
     found('held:lease Instance:4', undefined, 'a'),

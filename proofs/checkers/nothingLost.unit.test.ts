@@ -6,7 +6,7 @@ import { entry, historyOf, operation, took, texts } from './plantedHistory.ts'
 const told = (...entries: Parameters<typeof historyOf>): string[] => texts(nothingLost.check(historyOf(...entries)))
 const wrote = (op: string) => entry(0, 'w1', op, 'wrote', 'K')
 
-test('what is done arrives, what failed does not, the rest may', () => {
+test('accepts events of successes, none of failures, and any of unknown outcomes', () => {
   const asked = [
     operation('w1', 'a', 'K', [0, 1], 'done'),
     operation('w1', 'b', 'K', [0, 1], 'failed'),
@@ -17,7 +17,7 @@ test('what is done arrives, what failed does not, the rest may', () => {
   expect(told(...asked, took(2, 'a', 'K'), took(3, 'a', 'K'), took(4, 'd', 'K'))).toEqual([])
 })
 
-test('what is done and does not arrive is lost', () => {
+test('reports a success without its event', () => {
   const asked = operation('w1', 'a', 'K', [0, 3], 'done')
   const text = 'w1 (a) was told that it is done, and its event of K never arrived'
   expect(told(asked)).toEqual([text])
@@ -26,19 +26,19 @@ test('what is done and does not arrive is lost', () => {
   ])
 })
 
-test('what failed and arrives is found', () => {
+test('reports an event of a failure', () => {
   expect(told(operation('w1', 'a', 'K', [0, 1], 'failed'), took(2, 'a', 'K'), took(3, 'a', 'K'))).toEqual([
     'w1 (a) was told that it failed, and its event of K arrived all the same',
   ])
 })
 
-test('where some say that they wrote, the others did not', () => {
+test('expects no events of operations without a write if others state theirs', () => {
   const asked = [operation('w1', 'a', 'K', [0, 1], 'done'), operation('w1', 'b', 'K', [0, 1], 'done')]
   expect(told(...asked, wrote('a'), took(2, 'a', 'K'))).toEqual([])
   expect(told(...asked, wrote('b'), took(2, 'a', 'K'))).toHaveLength(1)
 })
 
-test('a dispatcher that loses or invents one is found out', () => {
+test('reports a dispatcher that loses or invents an event', () => {
   const ends = fc.array(fc.constantFrom('done', 'failed', 'unknown', 'killed'), { minLength: 1, maxLength: 40 })
   fc.assert(
     fc.property(ends, fc.nat(), (all, choice) => {

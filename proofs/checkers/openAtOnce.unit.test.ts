@@ -18,14 +18,14 @@ function pool(places: number): (held: () => Promise<void>) => Promise<void> {
   }
 }
 
-test('as many as there are', async () => {
+test('accepts as many as there are', async () => {
   expect(await openAtOnce(4, 1000, pool(4))).toBe(4)
 })
 
-test('one that is missing is found, though its place is had later', async () => {
+test('reports a missing one, though its place is filled later', async () => {
   expect(await openAtOnce(4, 50, pool(3))).toBe(3)
 })
 
-test('what cannot be opened is not counted, and not hidden', async () => {
+test('does not count what cannot be opened, and reports it', async () => {
   await expect(openAtOnce(2, 50, () => Promise.reject(new Error('refused')))).rejects.toThrow('refused')
 })

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { numberOf, operationsOf, outcomeOf } from './operations.ts'
 import { entry, found, historyOf, operation, took } from './plantedHistory.ts'
 
-test('an operation is put together from what its process said', () => {
+test('joins an operation from the records of its process', () => {
   const operations = operationsOf(
     historyOf(
       operation('w1', 'a', 'K', [1, 5], 'done', { value: 3 }),
@@ -20,22 +20,22 @@ test('an operation is put together from what its process said', () => {
   expect(operations.get('a')?.end).toMatchObject({ what: 'done', at: 5000, value: 3 })
 })
 
-test('what only the world outside and the database name was asked by nobody', () => {
+test('has no caller for what only the outside and the database name', () => {
   expect(
     operationsOf(historyOf(took(1, 'a', 'K'), found('effect:K', undefined, 'b'), entry(1, 'w1', '', 'asked', 'K'))),
   ).toHaveLength(0)
 })
 
-test('who learns what became of an unknown end knows it', () => {
+test('replaces an unknown outcome that is resolved later', () => {
   const history = historyOf(operation('w1', 'a', 'K', [1, 2], 'unknown'), entry(9, 'w1', 'a', 'done', 'K'))
   expect([...operationsOf(history).values()].map(outcomeOf)).toEqual(['done'])
 })
 
-test('an operation of which it is not known when it was asked is after nothing', () => {
+test('orders an operation without a start after nothing', () => {
   expect(operationsOf(historyOf(entry(2, 'w1', 'a', 'done', 'K'))).get('a')?.askedAt).toBe(-Infinity)
 })
 
-test('numbers come as numbers or as text', () => {
+test('reads numbers from numbers and from text', () => {
   expect(numberOf(found('K', 7))).toBe(7)
   expect(numberOf(found('K', '-7'))).toBe(-7)
   for (const value of [undefined, '', ' ', 'seven', Number.NaN, null as never]) {

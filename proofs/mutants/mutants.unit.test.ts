@@ -11,12 +11,12 @@ const read = (file: string): string => readFileSync(join(ROOT, file), 'utf8')
 // Read, not imported: that would load all of them.
 const attacks = read('proofs/attacks/index.ts')
 
-test('there are enough of them, and no two have one name', () => {
+test('has enough mutants with unique names', () => {
   expect(mutants.length).toBeGreaterThanOrEqual(LEAST_MUTANTS)
   expect(new Set(mutants.map(({ name }) => name)).size).toBe(mutants.length)
 })
 
-test.each(mutants)('$name fits the source of today, and changes it', (mutant) => {
+test.each(mutants)('applies $name to the current source, and changes it', (mutant) => {
   const files = new Map<string, string>()
   for (const patch of patchesOf(mutant)) {
     const text = files.get(patch.file) ?? read(patch.file)
@@ -27,13 +27,13 @@ test.each(mutants)('$name fits the source of today, and changes it', (mutant) =>
   }
 })
 
-test.each(mutants)('what is to find $name out is there', ({ caughtBy }) => {
+test.each(mutants)('has the attack, scenario or test that catches $name', ({ caughtBy }) => {
   if (caughtBy.by === 'attack') expect(attacks).toMatch(new RegExp(`^  '?${caughtBy.attack}'?[:,]`, 'm'))
   else if (caughtBy.by === 'test') expect(read(caughtBy.file)).toContain(caughtBy.test)
   else expect(existsSync(join(ROOT, `proofs/scenarios/${caughtBy.scenario}.ts`))).toBe(true)
 })
 
-test('a copy has all that an attack loads', { timeout: 60_000 }, async () => {
+test('copies everything that an attack loads', { timeout: 60_000 }, async () => {
   const copy = await makeBrokenCopy(undefined)
   try {
     const { code, err } = await runCommand(copy, ['--import', 'tsx', 'proofs/attacks/main.ts', '--help'], 50_000)
@@ -46,18 +46,18 @@ test('a copy has all that an attack loads', { timeout: 60_000 }, async () => {
 describe('a patch', () => {
   const patch: Patch = { file: 'planted.ts', find: 'a < b', replace: '$& a > b' }
 
-  test('is put in as it is written', () => {
+  test('is applied as it is written', () => {
     expect(patched('planted', 'if (a < b) go()', patch)).toBe('if ($& a > b) go()')
   })
 
   test.each([
     ['is not found', 'if (a <= b) go()', 'planted: its text is not found in planted.ts'],
     ['is found twice', 'a < b || a < b', 'planted: its text is found 2 times in planted.ts'],
-  ])('%s: that is told by its name', (_, text, told) => {
+  ])('is rejected by name: %s', (_, text, told) => {
     expect(() => patched('planted', text, patch)).toThrow(told)
   })
 
-  test('that changes nothing is none', () => {
+  test('is rejected if it changes nothing', () => {
     expect(() => patched('planted', 'a < b', { ...patch, replace: 'a < b' })).toThrow(PatchDoesNotFitError)
   })
 })
@@ -66,7 +66,7 @@ describe('a verdict', () => {
   const held = { value: 0, goal: '= 0', holds: true }
   const lost = { value: 3, goal: '= 0', holds: false }
 
-  test('of an attack: a goal that does not hold, of those that are meant', () => {
+  test('of an attack is a failed goal of those that are meant', () => {
     const catcher = { by: 'attack', attack: 'x', goal: 'deadlocks' } as const
     const verdict = (...goals: { name: string; value: number; goal: string; holds: boolean }[]): unknown =>
       readAttack(catcher, { goals })
@@ -78,7 +78,7 @@ describe('a verdict', () => {
     expect(readAttack(catcher, {})).toMatchObject({ caught: undefined, failure: expect.any(String) })
   })
 
-  test('of the lab: a violation of the invariant that is meant', () => {
+  test('of the lab is a violation of the invariant that is meant', () => {
     const catcher = { by: 'lab', scenario: 'lease', invariant: 'mutual exclusion' } as const
     const of = (invariant: string): object => ({ invariant, scenario: 'lease', text: '2 held it' })
     const verdict = (...violations: object[]): unknown => readLab(catcher, { violations: violations as never })
@@ -88,7 +88,7 @@ describe('a verdict', () => {
     expect(readLab(catcher, {})).toMatchObject({ caught: undefined, failure: expect.any(String) })
   })
 
-  test('of a test: it was run, and it failed', () => {
+  test('of a test is a failure of a test that ran', () => {
     const catcher = { by: 'test', file: 'x', test: 'one holder' } as const
     const verdict = (...results: { fullName: string; status: string; failureMessages?: string[] }[]): unknown =>
       readTest(catcher, { testResults: [{ assertionResults: results }] })

@@ -14,7 +14,7 @@ function busy(): Story {
   return story
 }
 
-test('of thousands of entries a handful stays: the violation, and the nearest on the same key', () => {
+test('keeps the violation and the nearest entries of its key out of thousands', () => {
   const story = busy()
   const violation = violationOf(story, 'both', ['w9.20', 'w9.21', 'w12.22'], 229)
   const cut = cutOut(story.history(), violation)
@@ -26,18 +26,18 @@ test('of thousands of entries a handful stays: the violation, and the nearest on
   expect(cut.entries.every(({ at }) => at >= 190_000 && at <= 240_000)).toBe(true)
 })
 
-test('cutting twice changes nothing', () => {
+test('changes nothing when applied twice', () => {
   const story = busy()
   const violation = violationOf(story, 'both', ['w9.20', 'w9.21', 'w12.22'], 229)
   const once = cutOut(story.history(), violation)
   expect(cutOut(once, violation)).toEqual(once)
 })
 
-test('a small history stays whole, with its faults, what came outside and what was found', () => {
+test('keeps a small history with its faults, outside effects and final state', () => {
   for (const { history, violation } of [lostUpdate(), lateHolder()]) expect(cutOut(history, violation)).toEqual(history)
 })
 
-test('faults of other times and other workers are left out, those of the database stay', () => {
+test('drops faults of other times and workers, and keeps those of the database', () => {
   const story = new Story('wallet', 'Wallet:1')
     .tell(100, 'w1.1', 'asked')
     .tell(110, 'w1.1', 'done')
@@ -50,7 +50,7 @@ test('faults of other times and other workers are left out, those of the databas
   expect(faults.map(({ fault }) => fault)).toEqual(['into', 'restart'])
 })
 
-test('a violation of the whole shows what was done last before it', () => {
+test('shows the last operations before a violation of the whole', () => {
   const story = busy()
   const cut = cutOut(story.history(), { ...violationOf(story, 'the total', [], 5000), key: '' })
   expect(byOperation(cut.entries).size).toBeGreaterThan(0)

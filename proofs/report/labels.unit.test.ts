@@ -13,7 +13,7 @@ const flags = fc.array(
 
 const endOf = (flag: Flag): number => flag.x + FLAG_INDENT + fixedWidth(flag.text, 12)
 
-test('no text meets a text of its row, or a stem that goes through its row', () => {
+test('places labels without overlap of texts and stems', () => {
   fc.assert(
     fc.property(flags, fc.integer({ min: 1, max: 6 }), (given, mostRows) => {
       const placed = placeFlags(given, 12, mostRows)
@@ -29,7 +29,7 @@ test('no text meets a text of its row, or a stem that goes through its row', () 
   )
 })
 
-test('with room for all, all are there', () => {
+test('keeps all labels if there is room', () => {
   fc.assert(
     fc.property(flags, (given) => {
       expect(placeFlags(given, 12, 100)).toHaveLength(given.length)
@@ -37,7 +37,7 @@ test('with room for all, all are there', () => {
   )
 })
 
-test('where there is no room the less important goes', () => {
+test('drops the less important label without room', () => {
   const both = [
     { x: 10, text: 'released', weight: 1 },
     { x: 12, text: 'done: 6', weight: 5 },
@@ -49,7 +49,7 @@ test('where there is no room the less important goes', () => {
   expect(placeFlags(both, 12, 2).map(({ row }) => row)).toEqual([1, 0])
 })
 
-test('lines are as wide as told, and the last says that there is more', () => {
+test('wraps lines to the given width, and marks cut text', () => {
   const text = 'one two three four five six seven eight nine ten'
   const lines = wrapText(text, 20, 150, 2)
   expect(lines).toHaveLength(2)
@@ -59,7 +59,7 @@ test('lines are as wide as told, and the last says that there is more', () => {
     expect(proportionalWidth(line, 20)).toBeLessThanOrEqual(150)
 })
 
-test('a text is cut between characters', () => {
+test('cuts text between characters', () => {
   expect(shorten('👩👩👩', 2)).toBe('👩…')
   expect(shorten('abc', 3)).toBe('abc')
 })

@@ -3,7 +3,7 @@ import { page } from './page.ts'
 import { emptyForms } from './result.ts'
 import { sampleRun } from './testing/sampleRun.ts'
 
-test('says what was run, where, and how to have it again', () => {
+test('shows what was run, where, and how to repeat it', () => {
   const html = page(sampleRun())
   for (const text of [
     'PostgreSQL 18.1, embedded',
@@ -19,7 +19,7 @@ test('says what was run, where, and how to have it again', () => {
   expect(html).toContain('holds')
 })
 
-test('one picture for each naive form that was caught, and the table leads to it', () => {
+test('has a picture for each caught naive form, linked from the table', () => {
   const html = page(sampleRun())
   expect(html.match(/<svg /g)).toHaveLength(2)
   for (const name of ['wallet', 'lease']) {
@@ -31,7 +31,7 @@ test('one picture for each naive form that was caught, and the table leads to it
   expect(html).not.toContain('Lockstep was caught')
 })
 
-test('a lockstep form that was caught stands first, in red', () => {
+test('shows a caught Lockstep form first, in red', () => {
   const html = page(sampleRun(true))
   expect(html).toContain('Lockstep broke a promise in 1 of 2 scenarios.')
   expect(html).toContain('1 of 1 goals do not hold.')
@@ -45,7 +45,7 @@ test('a lockstep form that was caught stands first, in red', () => {
   expect(places).toEqual(places.toSorted((one, other) => one - other))
 })
 
-test('what was not tried is neither caught nor praised', () => {
+test('marks forms that were not tried as neither caught nor correct', () => {
   const run = sampleRun()
   const leftovers = { name: 'leftovers', title: 'Leftovers', does: { naive: 'not looked at', lockstep: '' } }
   const looked = { ...emptyForms().lockstep, rounds: 3 }
@@ -66,14 +66,14 @@ test('what was not tried is neither caught nor praised', () => {
   expect(unproven).not.toContain('No Lockstep form broke a promise.')
 })
 
-test('needs nothing from elsewhere and runs nothing', () => {
+test('loads nothing from other hosts and runs no script', () => {
   const html = page(sampleRun(true))
   expect(html).not.toMatch(/<script|<link|<img|@import|\ssrc=|url\((?!#)|javascript:|\son\w+=/i)
   expect(html.replaceAll('http://www.w3.org/2000/svg', '')).not.toMatch(/https?:/)
   expect(html).toContain('prefers-color-scheme:dark')
 })
 
-test('nothing that anybody wrote becomes markup', () => {
+test('escapes all text', () => {
   const bad = `"><script>alert('1')</script>&`
   const run = sampleRun(true)
   const html = page({
@@ -97,7 +97,7 @@ test('nothing that anybody wrote becomes markup', () => {
   expect(html).toContain('&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;')
 })
 
-test('says how many violations are not listed', () => {
+test('shows how many violations are not listed', () => {
   const run = sampleRun()
   expect(page(run)).toContain('All violations')
   expect(page({ ...run, violations: run.violations.slice(1) })).toContain('The first 1 of 2 violations')

@@ -5,7 +5,7 @@ import { lostUpdate, Story } from './testing/stories.ts'
 
 type Kept = (Violation & { form: Form; round: number })[]
 
-test('operations are counted by their end; one that was asked and has none is unknown', () => {
+test('counts operations by outcome, and those without one as unknown', () => {
   const story = new Story('wallet', 'Wallet:1')
     .tell(0, 'w1.1', 'asked')
     .tell(1, 'w1.1', 'done', 1)
@@ -22,7 +22,7 @@ test('operations are counted by their end; one that was asked and has none is un
   expect(operationsOf(naive)).toBe(8)
 })
 
-test('the first violation keeps its picture, all are counted, and the list has an end', () => {
+test('keeps the picture of the first violation, counts all, and limits the list', () => {
   const { history, violation } = lostUpdate()
   const { naive, lockstep } = emptyForms()
   const kept: Kept = []

@@ -36,14 +36,14 @@ class Recorder implements Output {
 let screen: LiveScreen | undefined
 afterEach(() => screen?.end())
 
-test.each([200, 80, 60, 40, 20])('in %i columns no line is broken by the terminal', (columns) => {
+test.each([200, 80, 60, 40, 20])('fits lines to %i columns', (columns) => {
   for (const isOursBroken of [false, true]) {
     const lines = frame(standing(isOursBroken), columns, 24, paintFor(new Recorder(true), {}))
     expect(lines.filter((line) => columnsOf(line) >= columns || line.includes('\n'))).toEqual([])
   }
 })
 
-test('80 columns have room for everything', () => {
+test('shows everything in 80 columns', () => {
   const text = frame(standing(), 80, 24, plain).join('\n')
   expect(text).toMatch(/wallet +2 +2 +1 +0 +mutual exclusion/)
   expect(text).toMatch(/█+░+ {2}2:00 left/)
@@ -52,13 +52,13 @@ test('80 columns have room for everything', () => {
   expect(text).not.toContain('NaN')
 })
 
-test('a form that has not run yet has no zeros', () => {
+test('shows no zeros for a form that has not run', () => {
   const { scenarios, ...rest } = standing()
   const none = scenarios.map((each) => ({ ...each, forms: { ...each.forms, lockstep: emptyForms().lockstep } }))
   expect(frame({ ...rest, scenarios: none }, 80, 24, plain).join('\n')).toMatch(/wallet +2 +· +1 +· /)
 })
 
-test('in few rows the table gives way and the bar stays', () => {
+test('keeps the bar and drops the table in few rows', () => {
   for (const rows of [2, 4, 8, 24]) {
     const lines = frame(standing(), 80, rows, plain)
     expect(lines.length).toBeLessThan(Math.max(2, rows))
@@ -66,7 +66,7 @@ test('in few rows the table gives way and the bar stays', () => {
   }
 })
 
-test('on a terminal it is drawn over itself, and the cursor comes back', () => {
+test('redraws in place on a terminal, and restores the cursor', () => {
   const output = new Recorder(true)
   let now = 0
   screen = new LiveScreen({ output, env: {}, now: () => now })
@@ -83,7 +83,7 @@ test('on a terminal it is drawn over itself, and the cursor comes back', () => {
   expect(output.written.endsWith('\u001B[J\u001B[?25h')).toBe(true)
 })
 
-test('a terminal that was made narrower has broken lines, which are written over too', () => {
+test('overwrites lines that a narrower terminal has wrapped', () => {
   const output = new Recorder(true)
   let now = 0
   screen = new LiveScreen({ output, env: {}, now: () => now })
@@ -97,7 +97,7 @@ test('a terminal that was made narrower has broken lines, which are written over
   expect(Number(/\u001B\[(\d+)A/.exec(output.written)?.[1])).toBeGreaterThan(lines)
 })
 
-test('in a log there is a plain line every ten seconds, and at once if ours is broken', () => {
+test('prints a plain line every ten seconds to a log, and at once for a violation of a Lockstep form', () => {
   const output = new Recorder(false)
   let now = 0
   screen = new LiveScreen({ output, env: {}, now: () => now })
@@ -114,20 +114,20 @@ test('in a log there is a plain line every ten seconds, and at once if ours is b
   expect(output.written).not.toContain('\u001B')
 })
 
-test('colours are for terminals, and not with NO_COLOR', () => {
+test('uses colors only on terminals, and not with NO_COLOR', () => {
   expect(paintFor(new Recorder(true), {})('red', 'x')).toBe('\u001B[31mx\u001B[0m')
   expect(paintFor(new Recorder(true), { NO_COLOR: '1' })('red', 'x')).toBe('x')
   expect(paintFor(new Recorder(false), {})('red', 'x')).toBe('x')
   expect(paintFor(new Recorder(true), { TERM: 'dumb' })('red', 'x')).toBe('x')
 })
 
-test('a cut text ends its colour', () => {
+test('resets the color of a cut text', () => {
   expect(cutTo('\u001B[31mabcdef\u001B[0m', 4)).toBe('\u001B[31mabc…\u001B[0m')
   expect(cutTo('\u001B[31mab\u001B[0mcdef', 4)).toBe('\u001B[31mab\u001B[0mc…')
   expect(cutTo('\u001B[31mabcd\u001B[0m', 4)).toBe('\u001B[31mabcd\u001B[0m')
 })
 
-test('the final table has scenarios, faults, goals, and how to have it again', () => {
+test('prints scenarios, faults, goals and how to repeat the run in the final table', () => {
   const text = finalTable(sampleRun(true), new Recorder(false), {})
   expect(text).toMatch(/lease +2 +2 +1 +1 +LOCKSTEP: mutual exclusion/)
   expect(text).toMatch(/pooler +0 +0 +skipped: no pgbouncer here/)
@@ -140,7 +140,7 @@ test('the final table has scenarios, faults, goals, and how to have it again', (
 })
 
 test.skipIf(process.platform === 'win32')(
-  'interrupted, it gives the cursor back and ends as programs do',
+  'restores the cursor on an interrupt, and ends by the signal',
   async () => {
     const program = fileURLToPath(new URL('testing/interrupted.ts', import.meta.url))
     const child = spawn(process.execPath, ['--import', 'tsx', program], { stdio: ['ignore', 'pipe', 'inherit'] })

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { expect, test } from 'vitest'
 import { BREAK_WIDTH, duration, timeScale } from './timeScale.ts'
 
-test('later is never to the left of earlier, and all points are inside', () => {
+test('keeps the order of points, all inside', () => {
   const moments = fc.array(fc.oneof(fc.integer({ min: 0, max: 5_000 }), fc.integer({ min: 0, max: 60_000_000 })), {
     minLength: 1,
   })
@@ -20,7 +20,7 @@ test('later is never to the left of earlier, and all points are inside', () => {
   )
 })
 
-test('without a long silence time is even', () => {
+test('is linear without a long silence', () => {
   const scale = timeScale([0, 1000, 2000, 3000, 4000], 0, 800)
   expect(scale.breaks).toEqual([])
   expect(scale.x(1000)).toBe(200)
@@ -28,7 +28,7 @@ test('without a long silence time is even', () => {
   expect(scale.ticks().map(({ text }) => text)).toContain('1.0 ms')
 })
 
-test('a long silence is left out: what is around it gets the room', () => {
+test('shortens a long silence', () => {
   const crowd = Array.from({ length: 20 }, (_, index) => index * 100)
   const scale = timeScale([...crowd, 5_000_000], 0, 1000)
   expect(scale.breaks).toHaveLength(1)
@@ -39,19 +39,19 @@ test('a long silence is left out: what is around it gets the room', () => {
   expect(scale.x(silence?.to ?? 0) - scale.x(silence?.from ?? 0)).toBeCloseTo(BREAK_WIDTH)
 })
 
-test('a few moments with enough room are not torn apart', () => {
+test('does not stretch a few moments with enough room', () => {
   expect(timeScale([0, 1000, 9000], 0, 900).breaks).toEqual([])
   expect(timeScale([0, 9000], 0, 900).breaks).toEqual([])
   expect(timeScale([0, 9000, 90_000_000], 0, 900).breaks).toHaveLength(1)
 })
 
-test('what is before and after comes out a little, and no more', () => {
+test('extends only a little before and after', () => {
   const scale = timeScale([1000, 2000], 100, 200)
   expect(scale.x(-1_000_000)).toBe(84)
   expect(scale.x(1_000_000)).toBe(216)
   expect(scale.shows(999)).toBe(false)
 })
 
-test('durations are read by people', () => {
+test('formats durations', () => {
   expect([740_000, 3_210_000, 1_500, 12_000_000].map(duration)).toEqual(['740 ms', '3.21 s', '1.5 ms', '12 s'])
 })

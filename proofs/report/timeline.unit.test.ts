@@ -5,7 +5,7 @@ import { brokenXml, overlaps, textsOf } from './testing/pictureText.ts'
 import { lateHolder, lostUpdate, Story, violationOf } from './testing/stories.ts'
 import { timeline } from './timeline.ts'
 
-test('a lost update: who read and wrote what, what both were told, and where it broke', () => {
+test('shows a lost update: reads, writes, results, and the violation', () => {
   const { history, violation } = lostUpdate()
   const svg = timeline(history, violation)
   const texts = textsOf(svg)
@@ -33,7 +33,7 @@ test('a lost update: who read and wrote what, what both were told, and where it 
   expect(svg).toContain('w1.7: read 5, wrote 6, done: 6')
 })
 
-test('time goes from left to right: the signs stand in the order of what happened', () => {
+test('places signs in order of time, from left to right', () => {
   const { history, violation } = lostUpdate()
   const at = new Map(
     textsOf(timeline(history, violation)).map(({ text, look, box }) => [
@@ -45,7 +45,7 @@ test('time goes from left to right: the signs stand in the order of what happene
   expect(at.get('wrote 6 false')).toBeLessThan(at.get('done: 6 true') ?? 0)
 })
 
-test('a late holder: fences, the stop, the time in which both held it, what was found long after', () => {
+test('shows a late holder: fences, the stop, the overlap, and the final state', () => {
   const { history, violation } = lateHolder()
   const svg = timeline(history, violation, { id: 'late' })
   const texts = textsOf(svg).map(({ text }) => text)
@@ -67,7 +67,7 @@ test('a late holder: fences, the stop, the time in which both held it, what was 
   expect(texts.filter((text) => /^\+.* m?s$/.test(text)).length).toBeGreaterThan(0)
 })
 
-test('what a holder did after it was last sure is not drawn as holding', () => {
+test('does not draw holding after the last claim of a holder', () => {
   const story = new Story('lease', 'Report')
     .tell(0, 'w1.1', 'asked')
     .tell(1, 'w1.1', 'granted')
@@ -84,7 +84,7 @@ test('what a holder did after it was last sure is not drawn as holding', () => {
   expect(svg).not.toContain('url(#race-breach)')
 })
 
-test('who gave back and is granted again holds twice, and not in between', () => {
+test('draws two holds of a holder that released and was granted again', () => {
   const story = new Story('leader', 'Office')
     .tell(0, 'w1.1', 'asked')
     .tell(1, 'w1.1', 'active')
@@ -103,7 +103,7 @@ test('who gave back and is granted again holds twice, and not in between', () =>
   expect(pictureAt(60)).toContain('url(#race-breach)')
 })
 
-test('what no operation did stands in the lane of who saw it', () => {
+test('draws effects without an operation in the lane of their observer', () => {
   const story = new Story('transfers', 'Account:1')
     .tell(0, 'w1.1', 'asked')
     .tell(9, 'w1.1', 'done')
@@ -122,7 +122,7 @@ test('what no operation did stands in the lane of who saw it', () => {
   expect(brokenXml(held)).toBeUndefined()
 })
 
-test('a killed worker has no end; its next life is a lane of its own', () => {
+test('draws a killed worker without an end, and its restart in another lane', () => {
   const story = new Story('wallet', 'Wallet:1')
     .tell(0, 'w2.1', 'asked')
     .tell(1, 'w2.1', 'wrote', 6)
@@ -137,7 +137,7 @@ test('a killed worker has no end; its next life is a lane of its own', () => {
   )
 })
 
-test('the bar of a killed worker ends where it was killed', () => {
+test('ends the bar of a killed worker at the kill', () => {
   const widthWith = (fault: string): number => {
     const story = new Story('wallet', 'Wallet:1')
       .tell(0, 'w2.1', 'asked')
@@ -152,7 +152,7 @@ test('the bar of a killed worker ends where it was killed', () => {
   expect(widthWith('killed')).toBeCloseTo(widthWith('connection cut') / 4, 0)
 })
 
-test('nothing that anybody wrote becomes markup, and a hostile id does not either', () => {
+test('escapes all text, also hostile ids', () => {
   const bad = '"><script>alert(1)</script>&\u0000\uD800'
   const story = new Story(bad, bad)
     .tell(0, `w1.${bad}`, 'asked', undefined, { by: bad })
@@ -167,7 +167,7 @@ test('nothing that anybody wrote becomes markup, and a hostile id does not eithe
   expect(svg).toContain('&lt;script&gt;')
 })
 
-test('of a busy key at most 8 lanes and 20 operations are shown, and those of the violation always', () => {
+test('shows at most 8 lanes and 20 operations of a busy key, and always those of the violation', () => {
   const story = new Story('wallet', 'Wallet:1')
   for (let worker = 1; worker <= 12; worker++) {
     for (let turn = 0; turn < 6; turn++) {
@@ -182,7 +182,7 @@ test('of a busy key at most 8 lanes and 20 operations are shown, and those of th
   expect(texts.filter((text) => /^w\d+\.\d$/.test(text)).length).toBeLessThanOrEqual(20)
 })
 
-test('what a neighbour did before and after is not moved into the picture', () => {
+test('does not move earlier and later operations of others into the picture', () => {
   const story = new Story('wallet', 'Wallet:1')
     .tell(0, 'w3.1', 'asked')
     .tell(1, 'w3.1', 'read', 41)
@@ -196,7 +196,7 @@ test('what a neighbour did before and after is not moved into the picture', () =
   expect(texts).not.toContain('done: 43')
 })
 
-test('a violation that nobody can place still has its sentence', () => {
+test('shows the sentence of a violation without a place', () => {
   const story = new Story('transfers', '')
   const svg = timeline(story.history(), violationOf(story, 'The total is 997.', [], 5))
   expect(textsOf(svg).map(({ text }) => text)).toContain('The total is 997.')
@@ -262,7 +262,7 @@ const telling = fc
     return { history: { scenario: 'any', form: 'naive', entries: sorted, faults: struck }, violation }
   })
 
-test('whatever happened: no text lies on another or leaves the picture, and the picture is whole', () => {
+test('draws any history without overlapping or cut text', () => {
   fc.assert(
     fc.property(telling, ({ history, violation }) => {
       const svg = timeline(history, violation)

@@ -3,7 +3,7 @@ import { Broker, type BrokerEvent, type Polled } from './broker.ts'
 
 const event = (key: string, seq: number): BrokerEvent => ({ key, seq, id: `${key}#${seq}`, op: `op ${key} ${seq}` })
 
-test('what is sent is taken, in order, also what comes twice; consumers get it until it is acknowledged', () => {
+test('stores sent events in order with duplicates, and delivers them until they are acknowledged', () => {
   const broker = new Broker()
   const taken: unknown[] = []
   const ask = (question: Parameters<Broker['answer']>[0]): unknown =>
@@ -21,7 +21,7 @@ test('what is sent is taken, in order, also what comes twice; consumers get it u
   expect(ask({ poll: true })).toBeUndefined()
 })
 
-test('one of fifty is refused twice; what comes behind it in the same batch waits, other streams do not', () => {
+test('refuses one of fifty twice, and holds up only its own stream', () => {
   const broker = new Broker()
   const taken: number[] = []
   const send = (...events: BrokerEvent[]): unknown =>
@@ -33,7 +33,7 @@ test('one of fifty is refused twice; what comes behind it in the same batch wait
   expect(taken).toEqual([49, 7, 50, 51])
 })
 
-test('streams take turns', () => {
+test('serves streams in turn', () => {
   const broker = new Broker()
   broker.answer({ send: [event('a', 1), event('b', 1)] }, () => undefined)
   const streams = [1, 2].map(() => (broker.answer({ poll: true }, () => undefined) as Polled).stream)

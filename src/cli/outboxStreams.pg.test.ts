@@ -261,7 +261,7 @@ describe.each(['pg', 'postgres'])('with %s', (driver) => {
 })
 
 test.each([[['status']], [['parked']], [['retry', 'a', 'b']], [['retain', '--older-than', '1d']], [['replay']]])(
-  'a database without the schema is told as such: %j',
+  'reports a database without the schema: %j',
   async (args) => {
     const { code, stdout, stderr } = await run(...args, '--schema', 'no_such')
     expect({ code, stdout }).toEqual({ code: 1, stdout: '' })

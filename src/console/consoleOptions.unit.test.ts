@@ -10,7 +10,7 @@ describe('base', () => {
     ['/console/', '/console/'],
     ['/a/b.c/~d-e_f', '/a/b.c/~d-e_f/'],
     ['/...', '/.../'],
-  ])('%s is mounted at %s', (base, path) => {
+  ])('mounts %s at %s', (base, path) => {
     expect(planConsole({ base }).base).toBe(path)
   })
 
@@ -23,7 +23,7 @@ describe('base', () => {
 
   // Ended from outside: one that takes exponential time would never come back.
   test.each([`/${'a'.repeat(60)}!`, `/${'a/'.repeat(400)}!`, `/${'a'.repeat(1_000_000)}!`])(
-    'refuses a long one without trying every way to divide it',
+    'rejects a long one without trying every way to divide it',
     (base) => {
       const check = (): boolean => {
         expect(() => planConsole({ base })).toThrow(InvalidOptionError)

@@ -17,7 +17,7 @@ function spoil(out: Out): void {
 
 /** An answer is one attempt's, whole, with what stood on it before the handler ran. */
 export function attemptsConform<Request>(stage: Stage<Request>): void {
-  describe('each attempt begins with the response as it was before the handler', () => {
+  describe('begins each attempt with the response as it was before the handler', () => {
     const scope = (request: Request): string => stage.site.see(request).tenant
 
     function serve(work: (attempt: number, tx: Transaction, out: Out) => Promise<object>): void {
@@ -40,7 +40,7 @@ export function attemptsConform<Request>(stage: Stage<Request>): void {
       expect(response.headers.get('x-attempt')).toBeNull()
     }
 
-    test('a conflict: status, headers and cookies are the second attempt’s, sent and stored', async () => {
+    test('sends and stores status, headers and cookies of the second attempt after a conflict', async () => {
       serve(async (attempt, _tx, out) => {
         out.append('set-cookie', 'third=1')
         return Promise.resolve({ attempt })
@@ -64,7 +64,7 @@ export function attemptsConform<Request>(stage: Stage<Request>): void {
       expect(again.headers.getSetCookie()).toEqual(['visit=1'])
     })
 
-    test('a conflict, then an error: the framework answers it on the response as it was', async () => {
+    test('lets the framework answer an error after a conflict on the response as it was', async () => {
       serve((_attempt, _tx, out) => {
         spoil(out)
         return Promise.reject(new Error('no'))
@@ -77,7 +77,7 @@ export function attemptsConform<Request>(stage: Stage<Request>): void {
       expect(response.headers.getSetCookie()).toEqual(['visit=1'])
     })
 
-    test('a refusal of the guard keeps what was set before the handler', async () => {
+    test('keeps what was set before the handler when the guard rejects', async () => {
       const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
       stage.site.add('/work', exclusive(stage.lockstep, { key: keyOf }), async (seen, _lease, out) => {
         spoil(out)

@@ -100,7 +100,7 @@ describe('Hono', () => {
   ]
 
   describe.each(MIDDLEWARE)('after middleware that used %s', (_name, before) => {
-    test.each(WAYS)('an attempt that answered by %s leaves nothing', async (_way, first) => {
+    test.each(WAYS)('leaves nothing of an attempt that answered by %s', async (_way, first) => {
       const outcome: Outcome = {}
       const response = await post(before, (c, attempt) => (attempt === 1 ? first(c) : c.json('second')), outcome)
       expect([response.status, await response.json()]).toEqual([200, 'second'])
@@ -114,7 +114,7 @@ describe('Hono', () => {
     })
   })
 
-  test('what Hono adds to a response after the handler is stored with it', async () => {
+  test('stores what Hono adds to a response after the handler', async () => {
     const outcome: Outcome = {}
     const response = await post(
       throughResponse,
@@ -159,7 +159,7 @@ describe('Fastify', () => {
     return fetch(url, { method: 'POST', headers: { connection: 'close' } })
   }
 
-  test('an attempt leaves no status, header, cookie, serializer or listener', async () => {
+  test('leaves no status, header, cookie, serializer or listener of an attempt', async () => {
     const heard: number[] = []
     const outcome: Outcome = {}
     const response = await post((reply, attempt) => {
@@ -183,7 +183,7 @@ describe('Fastify', () => {
     await expect.poll(() => heard).toEqual([2])
   })
 
-  test('cookies that hooks have set are sent once', async () => {
+  test('sends cookies that hooks have set once', async () => {
     const response = await post((reply, attempt) => {
       reply.header('set-cookie', `attempt=${attempt}`)
       return 'done'
@@ -193,7 +193,7 @@ describe('Fastify', () => {
 })
 
 describe('fetch', () => {
-  test('each attempt gets the body and whatever the server passes beside the request', async () => {
+  test('passes the body and the other arguments of the server to each attempt', async () => {
     const outcome: Outcome = {}
     const context = { params: Promise.resolve({ id: '42' }) }
     const seen: unknown[] = []
@@ -217,7 +217,7 @@ describe('fetch', () => {
     expect(outcome.answer).toMatchObject({ status: 204, headers: [] })
   })
 
-  test('a handler of the request alone needs nothing beside it', () => {
+  test('accepts a handler of the request alone', () => {
     const handle = fetchHandler(twice<Request>(), () => new Response('ok'))
     expectTypeOf(handle).parameters.toEqualTypeOf<[Request]>()
   })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type RunningServer, simultaneous, startServers } from '../../proofs/attacks/http/servers.ts'
+import { simultaneous, workAtGate } from '../../proofs/attacks/http/servers.ts'
 import { note, signal, type Workbench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lease } from '../index.ts'
 import { exclusive } from './index.ts'
@@ -8,14 +8,17 @@ import { abandon, type Seen, type Stage } from './site.conformance.ts'
 /** How often two requests meet. `npm run attack -- http` has more of them. */
 const TRIES = 20
 
-export function exclusiveConforms<Request>(name: RunningServer['name'], bench: Workbench, stage: Stage<Request>): void {
+export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Request>): void {
   describe('exclusive', () => {
-    test(`of two POSTs at once one is served and one is told 409, ${TRIES} times`, async () => {
-      const servers = await startServers(stage.lockstep)
-      for (const server of servers) stage.closeLater(() => server.close())
-      const at = servers.find((server) => server.name === name)?.url ?? ''
+    test(`serves one of two concurrent POSTs and answers 409 to the other, ${TRIES} times`, async () => {
+      const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
+      stage.site.add('/next', exclusive(stage.lockstep, { key: keyOf }), async (seen, lease) => ({
+        json: await workAtGate(seen.tenant, lease),
+      }))
+      await stage.listen()
       for (let turn = 0; turn < TRIES; turn++) {
-        const [served, refused] = (await simultaneous(at)).toSorted((one, other) => one.status - other.status)
+        const ask = (name: string) => stage.post('/next/42', { tenant: name })
+        const [served, refused] = (await simultaneous(ask)).toSorted((one, other) => one.status - other.status)
         expect(served?.status).toBe(200)
         expect(JSON.parse(served?.body ?? '')).toMatchObject({ done: 'Instance:42' })
         expect(refused).toMatchObject({
@@ -33,7 +36,7 @@ export function exclusiveConforms<Request>(name: RunningServer['name'], bench: W
       }
     })
 
-    test('the holder is named only where it is wanted', async () => {
+    test('names the holder only if asked to', async () => {
       const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
       const lease = { holder: 'host-7:4711' }
       stage.site.add('/quiet', exclusive(stage.lockstep, { key: keyOf, lease }), async () =>
@@ -52,7 +55,7 @@ export function exclusiveConforms<Request>(name: RunningServer['name'], bench: W
       expect((await stage.post(`/quiet/${id}`)).status).toBe(200)
     })
 
-    test('a client that goes away does not end the work', async () => {
+    test('finishes the work when the client disconnects', async () => {
       const [entered, leave, left] = [signal(), signal(), signal()]
       stage.site.add(
         '/work',
@@ -73,7 +76,7 @@ export function exclusiveConforms<Request>(name: RunningServer['name'], bench: W
       await expect.poll(async () => (await stage.lockstep.leases.inspect(key`Instance:${id}`)).held).toBe(false)
     })
 
-    test('a lease that is lost is 503, whatever the handler answers', async () => {
+    test('answers 503 when the lease is lost, whatever the handler answers', async () => {
       const keyOf = (seen: Seen) => key`Instance:${seen.id}`
       const losing = async (seen: Seen, lease: Lease): Promise<void> => {
         await stage.lockstep.leases.forceRelease(keyOf(seen), { by: 'test', reason: 'to see it' })
@@ -98,7 +101,7 @@ export function exclusiveConforms<Request>(name: RunningServer['name'], bench: W
       expect(await bench.notes()).toEqual([])
     })
 
-    test('a database that cannot be asked is 503 with Retry-After, never 409', async () => {
+    test('answers 503 with Retry-After, never 409, when the database cannot be reached', async () => {
       const proxy = await bench.proxy()
       const { lockstep } = bench.open('pg', { url: proxy.url(bench.url), silenceMs: 200 })
       await lockstep.leases.inspect(key`Instance:${stage.fresh()}`)
@@ -119,7 +122,7 @@ export function exclusiveConforms<Request>(name: RunningServer['name'], bench: W
       }
     })
 
-    test('a handler that throws gives the lease back, and the framework answers', async () => {
+    test('releases the lease when the handler throws, and the framework answers', async () => {
       stage.site.add(
         '/work',
         exclusive(stage.lockstep, { key: (request) => key`Instance:${stage.site.see(request).id}` }),

@@ -76,7 +76,7 @@ const GUARDS = [
 ] as const
 
 describe.each(GUARDS)('under a guard %s', (_name, options) => {
-  test('a listener for finish is called once, after the work and the answer', async () => {
+  test('calls a listener for finish once, after the work and the answer', async () => {
     const given = trial(options)
     const response = await post(given, async (out) => {
       out.on('finish', () => given.events.push('heard'))
@@ -88,7 +88,7 @@ describe.each(GUARDS)('under a guard %s', (_name, options) => {
     expect(given.events).toEqual(['worked', 'released', 'sent', 'heard'])
   })
 
-  test('so are stream.finished() and a callback of end()', async () => {
+  test('calls stream.finished() and a callback of end() once, after the work and the answer', async () => {
     const given = trial(options)
     const response = await post(given, (out) => {
       finished(out, () => given.events.push('finished'))
@@ -100,7 +100,7 @@ describe.each(GUARDS)('under a guard %s', (_name, options) => {
     expect(given.events.toSorted()).toEqual(['called', 'finished', 'released', 'sent'])
   })
 
-  test('an attempt that was discarded hears nothing, and leaves nothing', async () => {
+  test('calls no listener of a discarded attempt, and leaves nothing of it', async () => {
     const given = trial({ ...options, attempts: 2 })
     const response = await post(given, (out, attempt) => {
       out.on('finish', () => given.events.push(`heard ${attempt}`))
@@ -114,7 +114,7 @@ describe.each(GUARDS)('under a guard %s', (_name, options) => {
     expect(given.events.filter((each) => each.endsWith('1'))).toEqual([])
   })
 
-  test('what is set after the end is not in the answer', async () => {
+  test('ignores what is set after the end', async () => {
     const response = await post(trial(options), (out) => {
       out.status(201).json('first')
       out.status(500).set('x-late', 'yes').json('second')
@@ -123,7 +123,7 @@ describe.each(GUARDS)('under a guard %s', (_name, options) => {
     expect(response.headers.get('x-late')).toBeNull()
   })
 
-  test('writeHead() replaces what was set before, and its head is that of the answer', async () => {
+  test('sends the head of writeHead() instead of what was set before', async () => {
     const response = await post(trial(options), (out) => {
       out.set('x-old', 'old').set('x-both', 'old')
       out.writeHead(201, 'Made', ['x-both', 'a', 'x-both', 'b'])
@@ -134,7 +134,7 @@ describe.each(GUARDS)('under a guard %s', (_name, options) => {
     expect(response.headers.get('x-old')).toBe('old')
   })
 
-  test('another answer takes the place of a head that was only written', async () => {
+  test('replaces a head that was only written by another answer', async () => {
     const verdict: Answer = {
       status: 503,
       headers: [
@@ -152,7 +152,7 @@ describe.each(GUARDS)('under a guard %s', (_name, options) => {
     expect(response.headers.getSetCookie()).toEqual(['visit=1'])
   })
 
-  test('a file that is sent', async () => {
+  test('sends a file', async () => {
     const stores = options.wholeUpTo !== undefined
     const given = trial(stores ? { wholeUpTo: 100_000, attempts: 2 } : {})
     const response = await post(
@@ -163,7 +163,7 @@ describe.each(GUARDS)('under a guard %s', (_name, options) => {
         }),
     )
     const text = await response.text()
-    expect(text).toContain('a file that is sent')
+    expect(text).toContain('sends a file')
     if (stores) expect(String(given.stored[0]?.body)).toBe(text)
   })
 })
@@ -178,12 +178,12 @@ const WAITS: readonly (readonly [string, Work])[] = [
 ]
 
 describe.each(WAITS)('a handler that waits for itself, %s', (_name, work) => {
-  test('is let through where the answer can be streamed', async () => {
+  test('passes if the answer can be streamed', async () => {
     const response = await post(trial(), work)
     expect([response.status, await response.text()]).toEqual([200, 'done'])
   })
 
-  test('is an error where the answer is stored', async () => {
+  test('is an error if the answer is stored', async () => {
     const response = await post(trial({ wholeUpTo: 1000 }), work)
     expect([response.status, await response.text()]).toEqual([500, expect.stringContaining('waits for its own')])
   })
@@ -192,7 +192,7 @@ describe.each(WAITS)('a handler that waits for itself, %s', (_name, work) => {
 describe('a handler that may be waiting for itself', () => {
   const hidden: Work = (out) => new Promise<void>((resolve) => out.on('finish', () => resolve()).end('done'))
 
-  test.each(GUARDS)('is not kept waiting for ever under a guard %s', async (_name, options) => {
+  test.each(GUARDS)('does not wait forever under a guard %s', async (_name, options) => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
     const answering = post(trial(options), async (out) => {
       const pending = hidden(out, 1)
@@ -205,7 +205,7 @@ describe('a handler that may be waiting for itself', () => {
   })
 })
 
-test('the end of a stream is sent after the work', async () => {
+test('sends the end of a stream after the work', async () => {
   const given = trial()
   const response = await post(given, (out) => {
     out.write('do')

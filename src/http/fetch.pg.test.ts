@@ -89,6 +89,19 @@ describe.each(DRIVERS)('fetch, %s', (driver) => {
     await expect.poll(left).toBe(0)
   })
 
+  test('refusals link to the documentation, answers do not', async () => {
+    const { lockstep } = bench.open(driver)
+    const documentation = 'https://example.com/api/idempotency'
+    const handle = fetchHandler(idempotent(lockstep, { scope, documentation }), () => new Response('ok'))
+    const link = `<${documentation}>; rel="describedby"; type="text/html"`
+    const missing = await handle(new Request('http://localhost/pay', { method: 'POST' }))
+    expect([missing.status, missing.headers.get('link')]).toEqual([400, link])
+    expect((await handle(posted(`link-${driver}`))).headers.get('link')).toBeNull()
+    expect((await handle(posted(`link-${driver}`))).headers.get('link')).toBeNull()
+    const reused = await handle(posted(`link-${driver}`, 'another body'))
+    expect([reused.status, reused.headers.get('link')]).toEqual([422, link])
+  })
+
   test('rejects a missing scope', async () => {
     const { lockstep } = bench.open(driver)
     for (const forgotten of ['', 'undefined', undefined, 'x'.repeat(256)]) {
@@ -107,6 +120,7 @@ test('rejects invalid options', () => {
   }
   expect(() => idempotent(lockstep, { scope, maxBodyBytes: 0 })).toThrow('maxBodyBytes')
   expect(() => idempotent(lockstep, { scope, retainMs: 1.5 })).toThrow('retainMs')
+  expect(() => idempotent(lockstep, { scope, documentation: 'no page' })).toThrow('documentation')
 })
 
 describe('express, the ways to answer', () => {
@@ -136,7 +150,7 @@ describe('express, the ways to answer', () => {
 
   const keyed = (name: string) => ({ headers: { 'idempotency-key': name, 'content-type': 'application/json' } })
 
-  test('exclusive: a stream, one that is waited for, and writeHead', async () => {
+  test('exclusive: sends a stream, a stream that the handler awaits, and writeHead', async () => {
     const guard = (lockstep: Lockstep) => exclusive(lockstep, { key: () => key`Instance:ways` })
     const answers: ((response: ExpressResponse) => unknown)[] = [
       (response) => pipeline(Readable.from(['a', 'b']), response),
@@ -155,7 +169,7 @@ describe('express, the ways to answer', () => {
     expect(bodies).toEqual(['ab', '', 'ab', 'ab', ''])
   })
 
-  test('idempotent: pieces are put together; one that waits for itself, or gives nothing, is an error', async () => {
+  test('idempotent: joins the pieces of an answer, and rejects one that waits for itself or gives nothing', async () => {
     const ways: ((response: ExpressResponse) => unknown)[] = [
       (response) => {
         response.writeHead(201, 'Made', ['content-type', 'text/x-pieces'])
@@ -182,7 +196,7 @@ describe('express, the ways to answer', () => {
     ])
   })
 
-  test('idempotent: a body that nobody read is 415; the order of the keys of JSON does not matter', async () => {
+  test('idempotent: answers 415 to an unread body, and ignores the order of the keys of JSON', async () => {
     const route: Route = (lockstep) =>
       expressHandler(idempotent(lockstep, { scope }), (_request: ExpressRequest, out: ExpressResponse) =>
         out.send('ok'),

@@ -53,7 +53,7 @@ describe('a parsed body', () => {
     ])
   })
 
-  test('that is nested too deeply is refused, and never overflows the stack', () => {
+  test('that is nested too deeply is rejected, without overflowing the stack', () => {
     expect(textOf(JSON.parse(nested(MAX_DEPTH)))).toBe(nested(MAX_DEPTH))
     for (const depth of [MAX_DEPTH + 1, 100_000]) expect(textOf(JSON.parse(nested(depth)))).toBe('too deep')
     let object: object = {}
@@ -61,7 +61,7 @@ describe('a parsed body', () => {
     expect(textOf(object)).toBe('too deep')
   })
 
-  test('that holds itself ends', () => {
+  test('that contains itself is rejected', () => {
     const circle: unknown[] = []
     circle.push(circle)
     expect(textOf(circle)).toBe('too deep')

@@ -42,7 +42,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       }, options)
     }
 
-    test('the same again: the first answer, byte by byte, and no second effect', async () => {
+    test('replays the first answer byte by byte, without a second effect', async () => {
       pay()
       await stage.listen()
       const id = stage.fresh()
@@ -67,7 +67,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       expect(JSON.stringify(stored)).not.toContain('sesame')
     })
 
-    test('many at once: one effect, and all answers are the first one’s or 409', async () => {
+    test('has one effect for concurrent requests, and answers all others with the first answer or 409', async () => {
       pay()
       await stage.listen()
       const id = stage.fresh()
@@ -77,7 +77,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       expect((await stage.post(`/pay/${id}`, { key: id })).status).toBe(201)
     })
 
-    test('another tenant gets its own; another body and another path are 422', async () => {
+    test('keeps tenants apart, and answers 422 to another body or path', async () => {
       pay()
       await stage.listen()
       const id = stage.fresh()
@@ -96,7 +96,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       expect(await effects(id)).toBe(2)
     })
 
-    test('the answer was lost on its way: the retry gets the first one’s bytes; while it ran, 409', async () => {
+    test('replays an answer that was lost, and answers 409 while the first request runs', async () => {
       const [entered, leave] = [signal(), signal()]
       let runs = 0
       serve(async (seen, write) => {
@@ -124,7 +124,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       expect(await effects(id)).toBe(1)
     })
 
-    test('a failure is not stored: a retry runs again; a 4xx is', async () => {
+    test('stores a 4xx answer but no failure, whose retry runs again', async () => {
       let status = 503
       serve(async (seen, write) => {
         await write(seen.id)
@@ -142,7 +142,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       expect(again.headers.get('idempotency-replayed')).toBe('true')
     })
 
-    test('a handler that throws stores nothing', async () => {
+    test('stores nothing when the handler throws', async () => {
       let fails = true
       serve(async (seen, write) => {
         await write(seen.id)
@@ -157,7 +157,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       expect(await effects(id)).toBe(form === 'plain' ? 2 : 1)
     })
 
-    test('no key, a bad key, a long key: 400; without `required` a request without a key just runs', async () => {
+    test('answers 400 to a missing, invalid or long key, and runs requests without a key unless `required`', async () => {
       pay()
       await stage.listen()
       const id = stage.fresh()
@@ -178,7 +178,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       expect(await effects(id)).toBe(3)
     })
 
-    test('what is too large is refused: the request with 413, the answer with 500', async () => {
+    test('rejects a request that is too large with 413, and such an answer with 500', async () => {
       serve(
         async (seen, write) => {
           await write(seen.id)
@@ -198,7 +198,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
       expect(await stage.rows(`SELECT FROM lockstep.idempotency WHERE key = '${id}'`)).toEqual([])
     })
 
-    test('an answer that has expired is not given any more', async () => {
+    test('does not replay an expired answer', async () => {
       pay(201, { retainMs: 1 })
       await stage.listen()
       const id = stage.fresh()
@@ -210,7 +210,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     })
   })
 
-  test('transactional: run again after a conflict, on a clean answer', async () => {
+  test('transactional: retries after a conflict, on a clean answer', async () => {
     let runs = 0
     const guard = idempotent(stage.lockstep, { scope: (request: Request) => stage.site.see(request).tenant })
     stage.site.add('/pay', guard, async (seen, tx) => {
@@ -228,7 +228,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     expect(await stage.rows(`SELECT FROM effects WHERE id = '${id}'`)).toHaveLength(1)
   })
 
-  test('transactional: the handler nests through its tx; a transaction of its Lockstep beside it is an error, and undoes all', async () => {
+  test('transactional: nests through the tx of the handler, and rolls back when it uses another transaction of its Lockstep', async () => {
     const insert = 'INSERT INTO effects VALUES ($1)'
     const scope = (request: Request): string => stage.site.see(request).tenant
     const lock = (request: Request) => key`Payment:${stage.site.see(request).id}`
@@ -257,7 +257,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     expect(await stage.rows(`SELECT FROM effects WHERE id = '${wrong}'`)).toEqual([])
   })
 
-  test('plain: a reservation whose process is gone ends, and the retry runs', async () => {
+  test('plain: ends a reservation whose process is gone, and runs the retry', async () => {
     const [entered, goOn] = [signal(), signal()]
     let runs = 0
     const scope = (request: Request): string => stage.site.see(request).tenant
@@ -288,7 +288,7 @@ export function idempotentConforms<Request>(driver: DriverName, bench: Workbench
     expect(again.headers.get('idempotency-replayed')).toBe('true')
   })
 
-  test('both forms on one key, as in a rolling deploy: each sees the other run', async () => {
+  test('both forms on one key, as in a rolling deploy: each answers 409 while the other runs', async () => {
     const [entered, leave] = [signal(), signal()]
     const scope = (request: Request): string => stage.site.see(request).tenant
     const work = async (): Promise<Reply> => {

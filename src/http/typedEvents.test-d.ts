@@ -9,7 +9,7 @@ interface Events {
 
 declare const pool: pg.Pool
 
-test('a Lockstep with typed events guards handlers, and gives them transactions that know these events', () => {
+test('a Lockstep with typed events guards handlers, and passes transactions with these events', () => {
   const lockstep = new Lockstep<Events, pg.Pool>(pool)
   const guard = idempotent(lockstep, { scope: (request: Request) => request.url })
   type Given = Parameters<Parameters<typeof guard.handle>[1]>[0]

@@ -9,7 +9,7 @@ import { on } from '../observe/index.ts'
 const bench = await leaseBench()
 
 describe.each(DRIVERS)('close(), %s', (driver) => {
-  test('releases what is held, tells its holder, and refuses new callers', async () => {
+  test('releases held leases, aborts the signals of their holders, and rejects new callers', async () => {
     const { lockstep } = bench.open(driver)
     const name = fresh()
     const lease = await lockstep.leases.acquire(name)

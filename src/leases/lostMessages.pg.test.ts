@@ -8,7 +8,7 @@ const bench = await leaseBench()
 
 describe.each(DRIVERS)('lost messages of a lease holder, %s', (driver) => {
   // The second question finds the lease taken by the first one: trust counts from the first question, as the row's time does.
-  test('a lost answer does not extend trust past the end of the row', async () => {
+  test('does not extend trust past the end of the row after a lost answer', async () => {
     const { proxy, lockstep: mine } = await bench.proxied(driver)
     const other = bench.open(driver).lockstep
     await mine.leases.inspect(fresh())
@@ -32,7 +32,7 @@ describe.each(DRIVERS)('lost messages of a lease holder, %s', (driver) => {
   })
 
   // The token alone does not name a holder: the fence has to match too.
-  test('a holder that lost the lease commits nothing, even if a late message takes it again under its token', async () => {
+  test('commits nothing after the lease was lost, even if a late message takes it again under its token', async () => {
     const { proxy, lockstep: mine } = await bench.proxied(driver)
     const other = bench.open(driver).lockstep
     await mine.leases.inspect(fresh())
@@ -51,10 +51,10 @@ describe.each(DRIVERS)('lost messages of a lease holder, %s', (driver) => {
     await lease.release()
   })
 
-  test('a release is sent again until the network is back', async () => {
+  test('repeats a release until the network is back', async () => {
     const { proxy, lockstep } = await bench.proxied(driver)
     const name = fresh()
-    const lease = await lockstep.leases.acquire(name, { ttlMs: 600_000 })
+    const lease = await lockstep.leases.acquire(name, { ttlMs: 60_000 })
     proxy.refuse(true)
     proxy.cutAll()
     const released = lease.release()
@@ -64,7 +64,7 @@ describe.each(DRIVERS)('lost messages of a lease holder, %s', (driver) => {
     await expect.poll(() => bench.isHeld(name)).toBe(false)
   })
 
-  test('a release whose answer is lost happens once', async () => {
+  test('releases once when the answer is lost', async () => {
     const { proxy, lockstep } = await bench.proxied(driver)
     const name = fresh()
     const lease = await lockstep.leases.acquire(name)

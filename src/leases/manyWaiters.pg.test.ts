@@ -15,7 +15,7 @@ afterAll(() => bouncer.stop())
 const pooledUrl = (): string => bouncer.url(new URL(bench.url).pathname.slice(1))
 
 describe.each(DRIVERS)('many waiters, %s', (driver) => {
-  test('200 waiters with a pool of 5: first come, first served, and the pool is free meanwhile', async () => {
+  test('serves 200 waiters in order of arrival with a pool of 5, which stays free meanwhile', async () => {
     const owner = bench.open(driver).lockstep
     const crowd = bench.open(driver, { max: 5 })
     const name = key`Crowd:${driver}`
@@ -33,7 +33,7 @@ describe.each(DRIVERS)('many waiters, %s', (driver) => {
     expect(served).toEqual(Array.from({ length: 200 }, (_, number) => number))
   })
 
-  test('behind a pooler in transaction mode the line moves by looking', async () => {
+  test('moves the queue by polling behind a pooler in transaction mode', async () => {
     const url = pooledUrl()
     const [one, other] = [bench.open(driver, { url }).lockstep, bench.open(driver, { url }).lockstep]
     const name = key`Pooled:${driver}`

@@ -41,7 +41,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     await (await waiting).release()
   })
 
-  test('goes on looking when one connection is dead', async () => {
+  test('continues to poll when one connection is dead', async () => {
     const one = bench.open(driver).lockstep
     const { proxy, lockstep: other } = await bench.proxied(driver, { silenceMs: 600_000 })
     const name = fresh()
@@ -56,7 +56,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
   })
 
   // For a lease that is over but cannot be taken, nothing is left to wait for: a waiter that looked again at once would do so all the time.
-  test('looks rarely behind a waiter that is gone', async () => {
+  test('polls rarely behind a waiter that is gone', async () => {
     const one = bench.open(driver).lockstep
     const { proxy, lockstep: other } = await bench.proxied(driver)
     const name = fresh()
@@ -153,7 +153,7 @@ describe.each(DRIVERS)('waiting for leases, %s', (driver) => {
     if (driver === 'pg') await expect.poll(listening).toBe(0)
   })
 
-  test('wakes the next waiter by a notification, without a look', async () => {
+  test('wakes the next waiter by a notification, without a poll', async () => {
     const one = bench.open(driver).lockstep
     const { proxy, lockstep: other } = await bench.proxied(driver)
     const name = fresh()

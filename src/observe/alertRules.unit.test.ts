@@ -50,7 +50,7 @@ function asked(expression: string): { name: string; labels: string[] }[] {
 }
 
 describe('docs/operating/alerts.yml', () => {
-  test('has alerts, each with a name of its own, an expression, a severity and a summary', () => {
+  test('has alerts, each with a unique name, an expression, a severity and a summary', () => {
     expect(alerts.length).toBeGreaterThan(10)
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length)
     for (const { alert, text, expression } of alerts) {
@@ -61,7 +61,7 @@ describe('docs/operating/alerts.yml', () => {
     }
   })
 
-  test('asks for metrics and labels that exist', () => {
+  test('queries only metrics and labels that exist', () => {
     for (const { alert, expression } of alerts) {
       const wanted = asked(expression)
       expect(wanted.length, alert).toBeGreaterThan(0)
@@ -72,7 +72,7 @@ describe('docs/operating/alerts.yml', () => {
     }
   })
 
-  test('asks for values that exist', () => {
+  test('queries only label values that exist', () => {
     const told = ['prometheus.ts', 'prometheusOutbox.ts']
       .map((file) => readFileSync(new URL(file, import.meta.url), 'utf8'))
       .join('')
@@ -81,14 +81,14 @@ describe('docs/operating/alerts.yml', () => {
     for (const [, value = ''] of values) for (const each of value.split('|')) expect(told).toContain(`'${each}'`)
   })
 
-  test('says of each in alerts.md what to do, and of no other', () => {
+  test('documents exactly its alerts in alerts.md', () => {
     const headings = [...page.matchAll(/^### (\w+)$/gm)].map(([, heading]) => heading)
     expect(headings).toEqual(alerts.map(({ alert }) => alert))
     for (const { alert, text } of alerts)
       expect(text).toContain(`runbook: docs/operating/alerts.md#${alert.toLowerCase()}\n`)
   })
 
-  test('has for each a test in which it fires and one in which it stays silent, with series that it asks for', () => {
+  test('has a test for each alert that fires it and one that does not, with the series that it queries', () => {
     const cases = tests.split(/^ {2}- name: /m).slice(1)
     for (const { alert, expression } of alerts) {
       const metrics = asked(expression).map(({ name }) => name)

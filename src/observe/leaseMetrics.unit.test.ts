@@ -25,10 +25,10 @@ async function series(name: string): Promise<string[]> {
   return lines.filter((line) => line !== '' && !/^#| 0$|_bucket\{/.test(line))
 }
 
-describe('each event of a lease moves its metric', () => {
+describe('lease metrics', () => {
   beforeEach(() => start())
 
-  test('lease.acquired: how many, and how long they waited', async () => {
+  test('count and time lease.acquired', async () => {
     publish('lease.acquired', { ...lease, waitedMs: 500 })
     publish('lease.acquired', { ...lease, key: 'Instance:2', waitedMs: 1000 })
     expect(await series('lockstep_lease_acquired_total')).toEqual([
@@ -40,7 +40,7 @@ describe('each event of a lease moves its metric', () => {
     ])
   })
 
-  test('lease.refused: whether the caller waits or not', async () => {
+  test('count lease.refused, by whether the caller waits', async () => {
     const { fence: _fence, ...asked } = lease
     publish('lease.refused', { ...asked, heldBy: 'there', leftMs: 100, waits: false })
     publish('lease.refused', { ...asked, heldBy: undefined, leftMs: 0, waits: true })
@@ -49,7 +49,7 @@ describe('each event of a lease moves its metric', () => {
     ])
   })
 
-  test('lease.unreachable: each question that was not answered', async () => {
+  test('count each unanswered request as lease.unreachable', async () => {
     const { fence: _fence, ...asked } = lease
     for (const error of [new Error('away'), 'away']) publish('lease.unreachable', { ...asked, error })
     expect(await series('lockstep_lease_unreachable_total')).toEqual([
@@ -57,7 +57,7 @@ describe('each event of a lease moves its metric', () => {
     ])
   })
 
-  test('lease.renewed: by outcome', async () => {
+  test('count lease.renewed by outcome', async () => {
     for (const outcome of ['renewed', 'renewed', 'unknown'] as const) publish('lease.renewed', { ...lease, outcome })
     expect(await series('lockstep_lease_renewed_total')).toEqual([
       'lockstep_lease_renewed_total{operation="Instance",outcome="renewed"} 2',
@@ -65,7 +65,7 @@ describe('each event of a lease moves its metric', () => {
     ])
   })
 
-  test('lease.lost by reason, and lease.released: both end a hold', async () => {
+  test('count lease.lost by reason, and end a hold by it and by lease.released', async () => {
     publish('lease.lost', { ...lease, heldMs: 500, reason: 'taken away' })
     publish('lease.lost', { ...lease, heldMs: 500, reason: 'not renewed in time' })
     publish('lease.released', { ...lease, heldMs: 3_000_000 })
@@ -83,7 +83,7 @@ describe('each event of a lease moves its metric', () => {
   })
 })
 
-test('the counters of a lease begin at zero, and bring no zeros of locks', async () => {
+test('starts the counters of a lease at zero, and none of locks', async () => {
   start()
   publish('lease.acquired', { ...lease, waitedMs: 1 })
   const text = await register.metrics()
@@ -95,7 +95,7 @@ test('the counters of a lease begin at zero, and bring no zeros of locks', async
   expect(text).not.toContain('lockstep_lock_timeout_total{')
 })
 
-test('a lock brings no zeros of leases, and shares their bound of labels', async () => {
+test('starts no counters of leases for a lock, and shares the label limit with them', async () => {
   start({ maxLabelValues: 1 })
   const lock = { schema: 'lockstep', keys: ['Order:1'], sharedKeys: [], waitMs: 1, contended: false, attempt: 1 }
   publish('lock.acquired', lock)
@@ -104,7 +104,7 @@ test('a lock brings no zeros of leases, and shares their bound of labels', async
   expect(await series('lockstep_lease_acquired_total')).toEqual(['lockstep_lease_acquired_total{operation="other"} 1'])
 })
 
-test('by key', async () => {
+test('has the key as a label with byKey', async () => {
   start({ byKey: true })
   publish('lease.lost', { ...lease, heldMs: 1, reason: 'closed' })
   expect(await series('lockstep_lease_lost_total')).toEqual([

@@ -129,7 +129,7 @@ function publishEverything(): void {
 }
 
 describe('metrics', () => {
-  test('times are in seconds, and each operation of a call counts once', async () => {
+  test('records times in seconds, and counts each operation of a call once', async () => {
     start()
     const keys = ['Order:1', 'Order:2']
     publish('lock.acquired', { schema, keys, sharedKeys: ['Book:1'], waitMs: 20, contended: false, attempt: 1 })
@@ -148,7 +148,7 @@ describe('metrics', () => {
     expect(wait?.boundaries?.slice(0, 2)).toEqual([0.001, 0.0025])
   })
 
-  test('a retry without a key or a code has words for it', async () => {
+  test('records a retry without a key or a code under fixed names', async () => {
     start()
     publish('transaction.retried', { schema, keys: [], attempt: 1, delayMs: 5, error: undefined, reason: undefined })
     expect(await seen('lockstep.transaction.retries')).toEqual([
@@ -156,7 +156,7 @@ describe('metrics', () => {
     ])
   })
 
-  test('shards and sinks stand as they are, however often it is told', async () => {
+  test('keeps the state of shards and sinks over repeated events', async () => {
     start()
     const dispatcher = { schema, dispatcher: 'default' }
     const shards = async (): Promise<unknown> => (await seen('lockstep.outbox.shards'))[0]?.[1]
@@ -172,7 +172,7 @@ describe('metrics', () => {
     expect([await shards(), await down()]).toEqual([0, 0])
   })
 
-  test('attributes are bounded: the rest is `other`', async () => {
+  test('limits attribute values, and records the rest as `other`', async () => {
     start({ maxAttributeValues: 2 })
     for (const name of ['A', 'B', 'C', 'D']) publish('lock.timedOut', { ...timedOut(`${name}:1`) })
     expect(await seen('lockstep.lock.timeouts')).toEqual([
@@ -184,7 +184,7 @@ describe('metrics', () => {
       expect(() => lockstepTelemetry(api, { maxAttributeValues })).toThrow(RangeError)
   })
 
-  test('no key is ever an attribute', async () => {
+  test('never records a key as an attribute', async () => {
     start({ keys: true })
     publishEverything()
     for (const { attributes } of await points()) expect(Object.values(attributes)).not.toContain('Order:1')
@@ -198,7 +198,7 @@ function timedOut(key: string): EventMessage<'lock.timedOut'> {
 describe('spans', () => {
   const names = (): string[] => spans.getFinishedSpans().map(({ name }) => name)
 
-  test('without `keys`, nothing says which key it was, or what the sink said', () => {
+  test('contain neither keys nor messages of the sink without `keys`', () => {
     start()
     publishEverything()
     const said = JSON.stringify(spans.getFinishedSpans().map(({ attributes, events: told }) => [attributes, told]))
@@ -206,14 +206,14 @@ describe('spans', () => {
     expect(said).toContain('"lockstep.operations":["Order"]')
   })
 
-  test('with `keys`, they do', () => {
+  test('contain keys and messages of the sink with `keys`', () => {
     start({ keys: true })
     publishEverything()
     const said = JSON.stringify(spans.getFinishedSpans().map(({ attributes }) => attributes))
     for (const wanted of ['Order:1', 'Account:1', 'Lease:1', '"42"', 'Ann']) expect(said).toContain(wanted)
   })
 
-  test('stop() ends what is open, and hears no more', () => {
+  test('end on stop(), and no new ones begin', () => {
     const stop = start()
     const lease = { schema, key: 'Lease:1', holder: 'me', fence: 7n }
     publish('lease.acquired', { ...lease, waitedMs: 0 })
@@ -226,7 +226,7 @@ describe('spans', () => {
     expect(names()).toHaveLength(3)
   })
 
-  test('a lease that is lost is a failure, one that its process gives up in good order is not', () => {
+  test('mark a lost lease as failed, but not a released one', () => {
     start()
     for (const [fence, reason] of [
       [1n, 'taken away'],
@@ -243,21 +243,21 @@ describe('spans', () => {
     ])
   })
 
-  test('either can be switched off', async () => {
+  test('records no metrics or no spans if disabled', async () => {
     start({ tracerProvider: false })
     publishEverything()
     expect(names()).toEqual([])
     expect(await seen('lockstep.lock.timeouts')).toHaveLength(1)
   })
 
-  test('rows.outOfOrder is not listened to: that would switch its guard on', () => {
+  test('does not subscribe to rows.outOfOrder, which would enable its guard', () => {
     start()
     expect(events['lock.acquired'].hasSubscribers).toBe(true)
     expect(events['rows.outOfOrder'].hasSubscribers).toBe(false)
   })
 })
 
-test('the lag of dispatchers is asked for when metrics are collected, once for all of them, and not after the end', async () => {
+test('queries the lag of all dispatchers once per collection, and not after stop()', async () => {
   let asked = 0
   const shards = [lagOf('default', 3, 1500, 1), lagOf('default', 4, 500, 2), lagOf('mails', 0, 0, 0)]
   const stop = start({

@@ -38,10 +38,10 @@ async function series(name: string): Promise<string[]> {
 
 const gauge = async (name: string): Promise<string[]> => series(`lockstep_outbox_${name}`)
 
-describe('each event of the outbox moves its metric', () => {
+describe('outbox metrics', () => {
   beforeEach(() => start())
 
-  test('outbox.delivered: how many by topic, how long the sink had them, how old they were', async () => {
+  test('count outbox.delivered by topic, with the time in the sink and the age', async () => {
     deliver(['trades', 'trades', 'mails'])
     deliver(['trades'])
     expect(await series('lockstep_outbox_delivered_total')).toEqual([
@@ -58,7 +58,7 @@ describe('each event of the outbox moves its metric', () => {
     expect(latency).toContain('_bucket{le="2.5",dispatcher="default",topic="trades"} 3')
   })
 
-  test('an event that this clock holds to be of the future was delivered at once', async () => {
+  test('record an age of zero for an event from the future', async () => {
     deliver(['trades'], -5000)
     expect(await series('lockstep_outbox_latency_seconds')).toEqual([
       'lockstep_outbox_latency_seconds_sum{dispatcher="default",topic="trades"} 0',
@@ -66,7 +66,7 @@ describe('each event of the outbox moves its metric', () => {
     ])
   })
 
-  test('outbox.parked by state, and outbox.unparked', async () => {
+  test('count outbox.parked by state, and outbox.unparked', async () => {
     for (const state of ['parked', 'parked', 'blocked'] as const) park(state)
     publish('outbox.unparked', stream)
     expect(await series('lockstep_outbox_parked_total')).toEqual([
@@ -78,14 +78,14 @@ describe('each event of the outbox moves its metric', () => {
     ])
   })
 
-  test('outbox.failed', async () => {
+  test('count outbox.failed', async () => {
     publish('outbox.failed', { ...here, error: new Error('no database') })
     expect(await series('lockstep_outbox_failures_total')).toEqual([
       'lockstep_outbox_failures_total{dispatcher="default"} 1',
     ])
   })
 
-  test('no key is a label, whatever is asked for', async () => {
+  test('have no key as a label, whatever the options', async () => {
     stop()
     register = new client.Registry()
     start({ byKey: true })
@@ -105,21 +105,21 @@ describe('gauges', () => {
 
   beforeEach(() => start())
 
-  test('outbox.shardTaken and outbox.shardLeft: what is here now', async () => {
+  test('count owned shards by outbox.shardTaken and outbox.shardLeft', async () => {
     for (const number of [0, 1, 2]) publish('outbox.shardTaken', shard(number))
     expect(await gauge('shards')).toEqual(shards(3))
     publish('outbox.shardLeft', shard(1))
     expect(await gauge('shards')).toEqual(shards(2))
   })
 
-  test('a shard that was taken before anybody listened does not make it negative', async () => {
+  test('stay at zero for a shard that was taken before the subscription', async () => {
     publish('outbox.shardLeft', shard(7))
     expect(await gauge('shards')).toEqual(shards(0))
     publish('outbox.shardTaken', shard(0))
     expect(await gauge('shards')).toEqual(shards(1))
   })
 
-  test('dispatchers of one name in two schemas are added up, and one sink that is down is enough', async () => {
+  test('add dispatchers of one name in two schemas, and report a sink as down if one is', async () => {
     const elsewhere = { ...here, schema: 'other' }
     publish('outbox.shardTaken', shard(0))
     publish('outbox.shardTaken', shard(0, 1n, elsewhere))
@@ -129,7 +129,7 @@ describe('gauges', () => {
     expect(await gauge('sink_down')).toEqual(down(1))
   })
 
-  test('outbox.sinkDown and outbox.sinkUp, and a delivery, which says the same', async () => {
+  test('follow outbox.sinkDown and outbox.sinkUp, and a delivery as a sign of up', async () => {
     publish('outbox.shardTaken', shard(0))
     expect(await gauge('sink_down')).toEqual(down(0))
     publish('outbox.sinkDown', sink)
@@ -141,7 +141,7 @@ describe('gauges', () => {
     expect(await gauge('sink_down')).toEqual(down(0))
   })
 
-  test('who has no shard any more has no word on the sink, and has it again with the next shard', async () => {
+  test('ignore the sink state of a dispatcher without shards', async () => {
     publish('outbox.shardTaken', shard(0))
     publish('outbox.sinkDown', sink)
     publish('outbox.shardLeft', shard(0))
@@ -150,13 +150,13 @@ describe('gauges', () => {
     expect(await gauge('sink_down')).toEqual(down(1))
   })
 
-  test('a sink is down also where the shards were taken before anybody listened', async () => {
+  test('report a sink as down if its shards were taken before the subscription', async () => {
     publish('outbox.sinkDown', sink)
     expect(await gauge('sink_down')).toEqual(down(1))
   })
 })
 
-describe('the lag, which the database is asked for', () => {
+describe('the lag, which is read from the database', () => {
   const shard = (dispatcher: string, lagEvents: number, lagMs: number, parkedStreams: number) => ({
     dispatcher,
     lagEvents,
@@ -164,7 +164,7 @@ describe('the lag, which the database is asked for', () => {
     parkedStreams,
   })
 
-  test('is there when the metrics are read, of one question for all of them, all shards together', async () => {
+  test('is read once per scrape for all dispatchers, over all shards', async () => {
     let asked = 0
     const shards = [shard('default', 3, 1500, 1), shard('default', 4, 500, 2), shard('mails', 0, 0, 0)]
     start({ outbox: { status: async () => (asked++, { shards }) } })
@@ -179,7 +179,7 @@ describe('the lag, which the database is asked for', () => {
       expect(text).toContain(line)
   })
 
-  test('has no value where the database does not answer: an old one would look like a good one', async () => {
+  test('has no value, instead of an old one, if the database does not answer', async () => {
     vi.useFakeTimers({ toFake: ['performance'] })
     try {
       let away = false
@@ -203,7 +203,7 @@ describe('the lag, which the database is asked for', () => {
     }
   })
 
-  test('of an answer that does not come, the next scrapes do not ask again and again', async () => {
+  test('is not queried again while a query is unanswered', async () => {
     let asked = 0
     start({ outbox: { status: () => (asked++, new Promise<never>(() => undefined)) } })
     const reads = [gauge('lag_seconds'), gauge('lag_events')]
@@ -212,7 +212,7 @@ describe('the lag, which the database is asked for', () => {
     expect(asked).toBe(1)
   })
 
-  test('is not asked for without the outbox, nor after the end', async () => {
+  test('is not queried without the outbox, nor after stop()', async () => {
     let asked = 0
     start()
     expect(await gauge('lag_seconds')).toEqual([])
@@ -226,7 +226,7 @@ describe('the lag, which the database is asked for', () => {
   })
 })
 
-test('what counts failures begins at zero, and brings no zeros of locks', async () => {
+test('starts counters of failures at zero, and none of locks', async () => {
   start()
   deliver(['trades'])
   const text = await register.metrics()
@@ -237,7 +237,7 @@ test('what counts failures begins at zero, and brings no zeros of locks', async 
   expect(text).not.toContain('lockstep_lock_timeout_total{')
 })
 
-test('topics and dispatchers are bounded, each by itself', async () => {
+test('limits topics and dispatchers separately', async () => {
   start({ maxLabelValues: 2 })
   deliver(['a', 'b', 'c', 'd', 'a'])
   for (const dispatcher of ['second', 'third', 'fourth']) deliver(['a'], 0, { ...here, dispatcher })
@@ -253,7 +253,7 @@ test('topics and dispatchers are bounded, each by itself', async () => {
   expect(await gauge('shards')).toContain('lockstep_outbox_shards{dispatcher="other"} 2')
 })
 
-test('where one of its names is taken in the registry, nothing is heard', () => {
+test('subscribes to nothing if a metric name is taken in the registry', () => {
   const taken = new client.Gauge({ name: 'lockstep_outbox_shards', help: 'Somebody else’s.', registers: [register] })
   expect(() => start()).toThrow('already been registered')
   expect(Object.values(events).filter((channel) => channel.hasSubscribers)).toEqual([])

@@ -40,7 +40,7 @@ const nothing = { contendedInProcess: 0, contendedAtServer: 0, timeouts: 0, aban
 const once = { acquired: 1, waits: 1, holds: 1, ...nothing }
 const twice = { acquired: 2, waits: 2, holds: 2, ...nothing }
 
-test.each(['read committed', 'serializable'] as const)('uncontended, %s', async (isolation) => {
+test.each(['read committed', 'serializable'] as const)('counts an uncontended lock, %s', async (isolation) => {
   const { lockstep } = bench.open('pg')
   await lockstep.transaction({ lock: ['Order:1', 'Order:2'], lockShared: 'Ledger:open', isolation }, async (tx) => {
     await tx.query('SELECT pg_sleep(0.02)')
@@ -53,7 +53,7 @@ test.each(['read committed', 'serializable'] as const)('uncontended, %s', async 
   expect(await value('lockstep_lock_wait_seconds_sum{operation="Order"}')).toBeGreaterThan(0)
 })
 
-test('contended in the process', async () => {
+test('counts contention in the process', async () => {
   const { lockstep } = bench.open('pg')
   const [held, leave] = [signal(), signal()]
   const first = lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
@@ -65,7 +65,7 @@ test('contended in the process', async () => {
   expect(await counted()).toEqual({ ...twice, contendedInProcess: 1 })
 })
 
-test.each(['read committed', 'serializable'] as const)('contended at the server, %s', async (isolation) => {
+test.each(['read committed', 'serializable'] as const)('counts contention at the server, %s', async (isolation) => {
   const [holder, waiter] = [bench.open('pg'), bench.open('pg')]
   const [held, leave] = [signal(), signal()]
   const first = holder.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
@@ -77,7 +77,7 @@ test.each(['read committed', 'serializable'] as const)('contended at the server,
   expect(await counted()).toEqual({ ...twice, contendedAtServer: 1 })
 })
 
-test('timeout, and a wait that its caller gives up', async () => {
+test('counts a timeout, and a wait that its caller gives up', async () => {
   const [holder, waiter] = [bench.open('pg'), bench.open('pg')]
   await holder.lockstep.transaction({ lock: 'Order:1' }, async () => undefined)
   const [held, leave] = [signal(), signal()]
@@ -102,7 +102,7 @@ test('timeout, and a wait that its caller gives up', async () => {
 test.each([
   { route: 'in this process', from: 0 },
   { route: 'at the server', from: 1 },
-])('a lock that is only tried, and held $route, is an ordinary conflict and no timeout', async ({ from }) => {
+])('counts a taken lock that was only tried as a conflict, not a timeout, $route', async ({ from }) => {
   const clients = [bench.open('pg'), bench.open('pg')]
   const [held, leave] = [signal(), signal()]
   const first = clients[0]?.lockstep.transaction({ lock: 'Order:1' }, () => (held.give(), leave.given))
@@ -115,7 +115,7 @@ test.each([
   expect(await value('lockstep_lock_busy_total{operation="Order"}')).toBe(1)
 })
 
-test('the lag of the outbox: it grows while nothing is delivered, and is gone afterwards', async () => {
+test('reports a lag of the outbox that grows until events are delivered', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   stop()
   register = new client.Registry()
@@ -141,7 +141,7 @@ test('the lag of the outbox: it grows while nothing is delivered, and is gone af
   await running
 })
 
-test('retry: every attempt asks for its locks', async () => {
+test('counts the locks of every attempt', async () => {
   const { lockstep } = bench.open('pg')
   await bench.admin.query(`INSERT INTO notes VALUES ('a')`)
   let attempts = 0
@@ -156,7 +156,7 @@ test('retry: every attempt asks for its locks', async () => {
   expect(await value('lockstep_transaction_retry_total{operation="Order",reason="40001"}')).toBe(1)
 })
 
-test('a COMMIT whose answer is lost', async () => {
+test('counts a COMMIT whose answer is lost', async () => {
   const proxy = await bench.proxy()
   const { lockstep } = bench.open('pg', { url: proxy.url(bench.url) })
   await lockstep.transaction({ lock: 'Order:1' }, async () => {
@@ -170,7 +170,7 @@ test('a COMMIT whose answer is lost', async () => {
   expect(await value('lockstep_commit_resolved_total{operation="Order",outcome="committed"}')).toBe(1)
 })
 
-test('combined calls: one batch, and one that was not taken', async () => {
+test('counts a batch of combined calls, and a rejected call', async () => {
   const [holder, { lockstep }] = [bench.open('pg'), bench.open('pg')]
   const call = lockstep.combine<number, number>({
     key: () => 'Order:1',
@@ -192,7 +192,7 @@ test('combined calls: one batch, and one that was not taken', async () => {
   expect(await value('lockstep_combine_refused_total{operation="Order"}')).toBe(1)
 })
 
-test('leases: granted, refused, kept alive, given back, taken away', async () => {
+test('counts leases: granted, refused, renewed, released, released by force', async () => {
   const [one, other] = [bench.open('pg').lockstep, bench.open('pg').lockstep]
   const lease = await one.leases.acquire('Instance:1', { ttlMs: 300 })
   expect(await failureOf(other.leases.acquire('Instance:1'))).toBeInstanceOf(LeaseHeldError)
@@ -211,7 +211,7 @@ test('leases: granted, refused, kept alive, given back, taken away', async () =>
   expect(await value('lockstep_lease_lost_total{operation="Instance",reason="closed"}')).toBe(0)
 })
 
-test('the outbox: delivered, refused and given up to an operator, shards taken and left', async () => {
+test('counts the outbox: delivered, refused and blocked events, shards taken and left', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const event = { topic: 'trades', key: 'a', payload: 1 }
   await lockstep.transaction({}, async (tx) => tx.enqueueMany([event, event, { ...event, key: 'b' }]))
@@ -235,7 +235,7 @@ test('the outbox: delivered, refused and given up to an operator, shards taken a
   expect(await value('lockstep_outbox_shards{dispatcher="default"}')).toBe(0)
 })
 
-test('the outbox: a sink that is down, and one that is back', async () => {
+test('reports a sink that is down, and one that is back', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const stopping = new AbortController()
   let down = true

@@ -43,10 +43,10 @@ async function sums(name: string): Promise<string[]> {
 
 const order = { schema, keys: ['Order:1'], sharedKeys: [] }
 
-describe('each event moves its metric', () => {
+describe('metrics', () => {
   beforeEach(() => void start())
 
-  test('lock.acquired: how many, and how long they waited', async () => {
+  test('count and time lock.acquired', async () => {
     acquire(['Order:1'], [], 20)
     acquire(['Order:2'], [], 480)
     expect(await series('lockstep_lock_acquired_total')).toEqual(['lockstep_lock_acquired_total{operation="Order"} 2'])
@@ -57,7 +57,7 @@ describe('each event moves its metric', () => {
     expect(waits).toContain('lockstep_lock_wait_seconds_bucket{le="0.5",operation="Order"} 2')
   })
 
-  test('lock.released: how long they were held', async () => {
+  test('time lock.released', async () => {
     publish('lock.released', { ...order, holdMs: 250, outcome: 'committed' })
     publish('lock.released', { ...order, holdMs: 250, outcome: 'rolledBack' })
     expect(await sums('lockstep_lock_hold_seconds')).toEqual([
@@ -66,7 +66,7 @@ describe('each event moves its metric', () => {
     ])
   })
 
-  test('lock.contended: by where', async () => {
+  test('count lock.contended by place', async () => {
     publish('lock.contended', { ...order, where: 'process' })
     publish('lock.contended', { ...order, where: 'server' })
     publish('lock.contended', { ...order, where: 'server' })
@@ -76,7 +76,7 @@ describe('each event moves its metric', () => {
     ])
   })
 
-  test('lock.timedOut, lock.refused, lock.abandoned and lock.slow', async () => {
+  test('count lock.timedOut, lock.refused, lock.abandoned and lock.slow', async () => {
     publish('lock.timedOut', { ...order, noWait: false, waitedMs: 100, waitedFor: 'server', holders: [] })
     publish('lock.refused', { ...order, waiting: 10_000 })
     publish('lock.abandoned', { ...order, waitedMs: 100 })
@@ -87,13 +87,13 @@ describe('each event moves its metric', () => {
     }
   })
 
-  test('lock.timedOut of a caller that only tried is no timeout', async () => {
+  test('do not count lock.timedOut of a caller that only tried', async () => {
     publish('lock.timedOut', { ...order, noWait: true, waitedMs: 1, waitedFor: 'server', holders: [] })
     expect(await series('lockstep_lock_timeout_total')).toEqual([])
     expect(await series('lockstep_lock_busy_total')).toEqual(['lockstep_lock_busy_total{operation="Order"} 1'])
   })
 
-  test('lock.wouldWait: its count is how often', async () => {
+  test('count and time lock.wouldWait', async () => {
     publish('lock.wouldWait', { schema, key: 'Order:1', waitMs: 500, granted: true })
     publish('lock.wouldWait', { schema, key: 'Order:2', waitMs: 1000, granted: false })
     expect(await sums('lockstep_lock_would_wait_seconds')).toEqual([
@@ -102,7 +102,7 @@ describe('each event moves its metric', () => {
     ])
   })
 
-  test('transaction.retried: by reason, with or without a code or a key', async () => {
+  test('count transaction.retried by reason, with or without a code or a key', async () => {
     const retried = { schema, keys: ['Order:1'], attempt: 1, delayMs: 1, error: undefined }
     publish('transaction.retried', { ...retried, reason: '40001' })
     publish('transaction.retried', { ...retried, reason: undefined })
@@ -114,7 +114,7 @@ describe('each event moves its metric', () => {
     ])
   })
 
-  test('commit.resolved: by outcome', async () => {
+  test('count commit.resolved by outcome', async () => {
     for (const outcome of ['committed', 'rolledBack', 'unknown'] as const)
       publish('commit.resolved', { schema, keys: ['Order:1'], xid: '7', outcome, tookMs: 3 })
     expect(await series('lockstep_commit_resolved_total')).toEqual([
@@ -124,14 +124,14 @@ describe('each event moves its metric', () => {
     ])
   })
 
-  test('rollout.switchedBack: by prefix', async () => {
+  test('count rollout.switchedBack by prefix', async () => {
     publish('rollout.switchedBack', { schema, prefix: 'Order:', reason: 'too slow' })
     expect(await series('lockstep_rollout_switched_back_total')).toEqual([
       'lockstep_rollout_switched_back_total{prefix="Order:"} 1',
     ])
   })
 
-  test('combine.batch: how many calls it served, and how long the first of them had waited', async () => {
+  test('record the size of combine.batch, and the wait of its first call', async () => {
     const batch = { schema, key: 'Account:hot', waiting: 0, tookMs: 3 } as const
     publish('combine.batch', { ...batch, size: 1, waitedMs: 0, outcome: 'committed' })
     publish('combine.batch', { ...batch, size: 300, waitedMs: 500, outcome: 'halved' })
@@ -146,26 +146,26 @@ describe('each event moves its metric', () => {
     ])
   })
 
-  test('combine.refused', async () => {
+  test('count combine.refused', async () => {
     for (const key of ['Account:hot', 'Account:hotter']) publish('combine.refused', { schema, key, waiting: 9 })
     expect(await series('lockstep_combine_refused_total')).toEqual([
       'lockstep_combine_refused_total{operation="Account"} 2',
     ])
   })
 
-  test('rows.outOfOrder is not listened to: that would switch its guard on', () => {
+  test('do not subscribe to rows.outOfOrder, which would enable its guard', () => {
     expect(events['lock.acquired'].hasSubscribers).toBe(true)
     expect(events['rows.outOfOrder'].hasSubscribers).toBe(false)
   })
 
-  test('the others move nothing', async () => {
+  test('ignore other events', async () => {
     publish('lock.requested', order)
     publish('migration.applied', { schema, version: 1, name: 'lock_ids' })
     expect(await register.metrics()).not.toContain('} ')
   })
 })
 
-test('the counters of an operation begin at zero: the first timeout is a rise', async () => {
+test('starts the counters of an operation at zero, so that the first timeout is an increase', async () => {
   start()
   acquire(['Order:1'])
   const text = await register.metrics()
@@ -176,7 +176,7 @@ test('the counters of an operation begin at zero: the first timeout is a rise', 
   expect(text).toContain('lockstep_commit_resolved_total{operation="Order",outcome="unknown"} 0')
 })
 
-test('a registry that is reset after it was read goes on counting from zero', async () => {
+test('counts from zero after a reset of the registry', async () => {
   start()
   acquire(['Order:1'])
   await register.metrics()
@@ -185,7 +185,7 @@ test('a registry that is reset after it was read goes on counting from zero', as
   expect(await series('lockstep_lock_acquired_total')).toEqual(['lockstep_lock_acquired_total{operation="Order"} 1'])
 })
 
-test('times that were kept back are there for whoever reads, whatever is read first', async () => {
+test('includes buffered times in every read', async () => {
   start()
   for (let number = 1; number <= 100; number++) {
     acquire([`Order:${number}`], [], 1000)
@@ -204,7 +204,7 @@ test('times that were kept back are there for whoever reads, whatever is read fi
   ])
 })
 
-test('several keys: each distinct operation once, exclusive and shared alike', async () => {
+test('counts each operation of several keys once, exclusive or shared', async () => {
   start()
   acquire(['Transfer:1', 'Transfer:2', 'Wallet:1'], ['Transfer:3', 'Ledger:2026:05'])
   acquire([], ['Ledger:2026:05'])
@@ -220,8 +220,8 @@ test('several keys: each distinct operation once, exclusive and shared alike', a
   ])
 })
 
-describe('labels are bounded', () => {
-  test('operations: the rest is `other`, also one that is called so', async () => {
+describe('label limits', () => {
+  test('record other operations as `other`, also one of that name', async () => {
     start({ maxLabelValues: 2 })
     for (const key of ['A:1', 'B:1', 'C:1', 'D:1', 'A:2', 'C:2', 'other:1']) acquire([key])
     acquire(['C:1', 'D:1', 'B:1'])
@@ -232,7 +232,7 @@ describe('labels are bounded', () => {
     ])
   })
 
-  test('200 of them, where nobody says how many', async () => {
+  test('are 200 by default', async () => {
     start()
     for (let number = 0; number < 1000; number++) acquire([`Operation${number}:1`])
     const found = await series('lockstep_lock_acquired_total')
@@ -240,7 +240,7 @@ describe('labels are bounded', () => {
     expect(found.at(-1)).toBe('lockstep_lock_acquired_total{operation="other"} 800')
   })
 
-  test('reasons and prefixes, each by itself', async () => {
+  test('apply to reasons and prefixes separately', async () => {
     start({ maxLabelValues: 2 })
     const retried = { schema, keys: ['A:1'], attempt: 1, delayMs: 1, error: undefined }
     for (const reason of ['40001', '40P01', 'X1', 'X2']) publish('transaction.retried', { ...retried, reason })
@@ -257,7 +257,7 @@ describe('labels are bounded', () => {
     ])
   })
 
-  test('a bound that bounds nothing is refused, and registers nothing', () => {
+  test('reject an invalid limit, and register nothing', () => {
     for (const maxLabelValues of [0, -1, 1.5, Number.NaN, Infinity])
       expect(() => start({ maxLabelValues })).toThrow(RangeError)
     expect(register.getMetricsAsArray()).toEqual([])
@@ -265,7 +265,7 @@ describe('labels are bounded', () => {
 })
 
 describe('by key', () => {
-  test('each key once, with its operation', async () => {
+  test('has each key once, with its operation', async () => {
     start({ byKey: true })
     acquire(['Transfer:1', 'Transfer:2'], ['Ledger:open'])
     acquire(['Transfer:1'])
@@ -280,7 +280,7 @@ describe('by key', () => {
     ])
   })
 
-  test('keys over the bound keep their operation, operations over the bound do not', async () => {
+  test('keeps the operation of keys over the limit, but not operations over the limit', async () => {
     start({ byKey: true, maxLabelValues: 2 })
     for (const key of ['A:1', 'A:2', 'A:3', 'B:1', 'C:1', 'D:1', 'A:4']) acquire([key])
     expect(await series('lockstep_lock_acquired_total')).toEqual([
@@ -292,7 +292,7 @@ describe('by key', () => {
     ])
   })
 
-  test('a key that Prometheus must have escaped', async () => {
+  test('escapes keys for Prometheus', async () => {
     start({ byKey: true })
     acquire(['A:"\\\n'])
     expect(await series('lockstep_lock_acquired_total')).toEqual([
@@ -301,7 +301,7 @@ describe('by key', () => {
   })
 })
 
-test('stop() stops, once and for all', async () => {
+test('ends counting on stop()', async () => {
   const stop = start()
   acquire(['Order:1'])
   stop()
@@ -311,7 +311,7 @@ test('stop() stops, once and for all', async () => {
   expect(await series('lockstep_lock_acquired_total')).toEqual(['lockstep_lock_acquired_total{operation="Order"} 1'])
 })
 
-test('two registries count by themselves, and one is stopped without the other', async () => {
+test('counts in two registries separately, which stop separately', async () => {
   const second = new client.Registry()
   const stopFirst = start()
   start({ register: second, byKey: true })
@@ -325,7 +325,7 @@ test('two registries count by themselves, and one is stopped without the other',
   expect(client.register.getMetricsAsArray()).toEqual([])
 })
 
-test('without a registry it is prom-client’s own; a second set there is refused, and hears nothing', async () => {
+test('uses the default registry of prom-client, and rejects a second set there', async () => {
   stops.push(lockstepMetrics(client))
   try {
     expect(() => lockstepMetrics(client)).toThrow('already been registered')
@@ -370,7 +370,7 @@ describe('docs/reference/prometheus.md', () => {
     expect(await registered()).toEqual(documented)
   })
 
-  test('byKey adds `key` wherever there is an operation', async () => {
+  test('documents the label `key` of byKey for every metric with an operation', async () => {
     start({ byKey: true })
     const wanted = documented.map((each) => ({
       ...each,
@@ -379,7 +379,7 @@ describe('docs/reference/prometheus.md', () => {
     expect(await registered()).toEqual(wanted)
   })
 
-  test('its queries ask for metrics and labels that exist', () => {
+  test('has queries of metrics and labels that exist', () => {
     const names = documented.flatMap(({ name, type }) =>
       type === 'histogram' ? ['_bucket', '_sum', '_count'].map((suffix) => name + suffix) : [name],
     )

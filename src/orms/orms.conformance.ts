@@ -253,6 +253,25 @@ export function ormConformance(bench: Workbench, tried: OrmUnderTest): void {
       expect(await bench.notes()).toEqual(['run 2'])
     })
 
+    test('is retried after its session was ended between two statements', async () => {
+      const { locked } = await site()
+      let runs = 0
+      const { reasons } = await retriesDuring(() =>
+        locked('serializable', async (part, tx) => {
+          runs++
+          await part.insertNote(`run ${runs}`)
+          if (runs > 1) return
+          const pid = await pidOf(tx)
+          await bench.admin.query('SELECT pg_terminate_backend($1)', [pid])
+          const there = 'SELECT FROM pg_stat_activity WHERE pid = $1'
+          await expect.poll(async () => (await bench.admin.query(there, [pid])).rowCount).toBe(0)
+          await part.insertNote('too late')
+        }),
+      )
+      expect(reasons).toHaveLength(1)
+      expect(await bench.notes()).toEqual(['run 2'])
+    })
+
     test('is not retried after another failure, which arrives as the ORM throws it', async () => {
       const { locked } = await site()
       let runs = 0

@@ -44,7 +44,7 @@ describe.skipIf(!isThere)('on a server with LLVM', () => {
     return rows.map(({ query }) => query)
   }
 
-  test('compiles what is expensive, and tells us', async () => {
+  test('compiles an expensive query (control)', async () => {
     await pool.query(
       'SET jit_above_cost = 0; SELECT count(*) FROM pg_class WHERE relname > $$a$$; RESET jit_above_cost',
     )

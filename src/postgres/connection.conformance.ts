@@ -10,7 +10,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
     const direct: (name: string, fn: () => Promise<void>) => void = setting.pooled ? () => undefined : test
     const { connect, gone, open, stillWaiting } = connectionBench(setting, adminUrl)
 
-    test('a script gives a result for each statement with rows, in order, and the last one has the last command tag', async () => {
+    test('returns a result for each statement of a script with rows, in order, the last one with the last command tag', async () => {
       const { driver } = open()
       const connection = await connect(driver)
       const results = await connection.script(`
@@ -27,7 +27,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       expect([empty?.rows, empty?.rowCount, full?.rows, full?.rowCount]).toEqual([[], 0, [{ n: '2' }], 1])
     })
 
-    test('one statement alone is one result', async () => {
+    test('returns one result for one statement', async () => {
       const connection = await connect(open().driver)
       const results = await connection.script('CREATE TEMP TABLE alone (n int); SELECT 1')
       expect(results.at(-1)).toEqual({ command: 'SELECT', rowCount: 1, rows: [{ '?column?': '1' }] })
@@ -37,7 +37,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       await connection.script('DISCARD TEMP')
     })
 
-    test('an error in the middle of a script rejects with its SQLSTATE, and nothing after it runs', async () => {
+    test('rejects a script with the SQLSTATE of its error, and runs nothing after it', async () => {
       const connection = await connect(open().driver)
       const failing = connection.script('BEGIN; SELECT 1; SELECT 1/0; SELECT pg_advisory_xact_lock(4711)')
       await expect(failing).rejects.toMatchObject({ code: '22012' })
@@ -46,14 +46,14 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       expect(await connection.script('SELECT 5 AS five')).toMatchObject([{ rows: [{ five: '5' }] }])
     })
 
-    test('COMMIT of a failed transaction is answered with ROLLBACK', async () => {
+    test('returns ROLLBACK for COMMIT of a failed transaction', async () => {
       const connection = await connect(open().driver)
       await connection.script('BEGIN')
       await expect(connection.query('SELECT 1/0')).rejects.toMatchObject({ code: '22012' })
       expect(await connection.script('COMMIT')).toMatchObject([{ command: 'ROLLBACK' }])
     })
 
-    test('a query takes parameters, counts its rows and refuses a second statement', async () => {
+    test('passes parameters of a query, counts its rows and rejects a second statement', async () => {
       const connection = await connect(open().driver)
       const { rows, rowCount, command } = await connection.query<{ word: string; number: number; nothing: null }>(
         'SELECT $1::text AS word, $2::int AS number, $3::text AS nothing FROM generate_series(1, 2)',
@@ -72,7 +72,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       await connection.script('ROLLBACK')
     })
 
-    test('a statement of our own takes values of every kind, and gives text under the names that it was given', async () => {
+    test('passes values of every type in internal statements, and returns text by column name', async () => {
       const connection = await connect(open().driver)
       const { rows, rowCount, command } = await connection.read(
         `SELECT $1::text AS some_word, $2::bigint AS "aNumber", $3::boolean AS yes, $4::bytea AS bytes, $5::text AS nothing,
@@ -109,14 +109,14 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       await expect(connection.read('SELECT $1::int', ['x'])).rejects.toMatchObject({ code: '22P02' })
     })
 
-    test('the process id of the protocol is the backend’s exactly where no pooler stands between', async () => {
+    test('reports the process id of the backend exactly if there is no pooler', async () => {
       const connection = await connect(open().driver)
       const [result] = await connection.script('SELECT pg_backend_pid() AS pid')
       expect(connection.protocolPid).toBeTypeOf('number')
       expect(connection.protocolPid === Number(result?.rows[0]?.['pid'])).toBe(!setting.pooled)
     })
 
-    test('a query as the first thing on a connection works as well', async () => {
+    test('runs a query as the first message of a connection', async () => {
       const connection = await connect(open(1).driver)
       expect((await connection.query<{ n: number }>('SELECT $1::int AS n', [1])).rows).toEqual([{ n: 1 }])
     })
@@ -132,7 +132,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       expect(new Set(pids).size).toBe(1)
     })
 
-    test('a connection that is released twice is in the pool once', async () => {
+    test('returns a connection to the pool once when it is released twice', async () => {
       const { driver } = open(1)
       const first = await connect(driver)
       await first.script('SELECT 1')
@@ -148,7 +148,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       expect(await (await third).script('SELECT 3 AS n')).toMatchObject([{ rows: [{ n: '3' }] }])
     })
 
-    test('destroy ends the session, open transaction and all, and the pool replaces it', async () => {
+    test('ends the session and its transaction by destroy(), and the pool replaces it', async () => {
       const { driver } = open(1)
       const first = await connect(driver)
       const results = await first.script('BEGIN; SELECT pg_advisory_xact_lock(4712); SELECT pg_backend_pid() AS pid')
@@ -161,13 +161,13 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       expect(Number(answer?.rows[0]?.['pid'])).not.toBe(pid)
     })
 
-    test('destroy before the first use leaves no place empty', async () => {
+    test('frees the place in the pool by destroy() before the first use', async () => {
       const { driver } = open(1)
       ;(await connect(driver)).destroy()
       expect(await (await connect(driver)).script('SELECT 1 AS n')).toMatchObject([{ rows: [{ n: '1' }] }])
     })
 
-    test('callers beyond the pool’s size wait for their turn', async () => {
+    test('queues callers beyond the size of the pool', async () => {
       const { driver } = open(2)
       expect(driver.poolSize).toBe(2)
       let inside = 0
@@ -185,7 +185,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       expect(inside).toBe(0)
     })
 
-    test('an ended pool says so, whether it was used before or not', async () => {
+    test('reports an ended pool, whether it was used before or not', async () => {
       const unused = open()
       await unused.end()
       await expect(unused.driver.connect()).rejects.toBeInstanceOf(PoolClosedError)
@@ -200,7 +200,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       await expect(driverFor(endedBefore.pool).connect()).rejects.toBeInstanceOf(PoolClosedError)
     })
 
-    test('a wrapped client stays its owner’s', async () => {
+    test('leaves a wrapped client to its owner', async () => {
       const { driver, borrow } = open(1)
       const { client, returnToPool } = await borrow()
       const wrapped = driver.wrap(client)
@@ -216,7 +216,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       expect(await (await connect(driver)).script('SELECT 1 AS n')).toMatchObject([{ rows: [{ n: '1' }] }])
     })
 
-    test('taking the same client many times leaves no listeners on it', async () => {
+    test('leaves no listeners on a client that is taken many times', async () => {
       const warnings: Error[] = []
       const note = (warning: Error): void => void warnings.push(warning)
       process.on('warning', note)
@@ -242,7 +242,7 @@ export function describeConnection(setting: Setting, adminUrl: string): void {
       }
     })
 
-    test('a message of 100 kB as the first on a connection', async () => {
+    test('sends a first message of 100 kB', async () => {
       const connection = await connect(open(1).driver)
       expect(await connection.script(`SELECT 1 AS n /* ${'x'.repeat(100_000)} */`)).toMatchObject([
         { rows: [{ n: '1' }] },

@@ -24,7 +24,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       expect(next.lost).toBe(false)
     })
 
-    test('a backend that is terminated during a query: the error comes, and by then the connection is known as lost', async () => {
+    test('rejects a query of a terminated backend, with the connection already marked as lost', async () => {
       const { driver } = open(1)
       const connection = await connect(driver)
       const results = await connection.script('BEGIN; SELECT pg_backend_pid() AS pid')
@@ -66,7 +66,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       expect(await (await third).script('SELECT 3 AS n')).toMatchObject([{ rows: [{ n: '3' }] }])
     })
 
-    test('one that is destroyed before its message has left can be opened again', async () => {
+    test('opens a connection again that was destroyed before its message was sent', async () => {
       const { driver } = open(1)
       const connection = await connect(driver)
       await connection.script('SELECT 1')
@@ -116,7 +116,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       await expect.poll(works).toMatchObject([{ rows: [{ n: '2' }] }])
     })
 
-    test('the pool is whole after many were lost, destroyed and released', async () => {
+    test('restores the size of the pool after many connections were lost, destroyed and released', async () => {
       const { driver } = open(3)
       for (let round = 0; round < 4; round++) {
         const connections = await Promise.all([connect(driver), connect(driver), connect(driver)])
@@ -135,7 +135,7 @@ export function describeConnectionLoss(setting: Setting, adminUrl: string): void
       expect(await Promise.all(all.map((each) => each.script('SELECT 1 AS n')))).toHaveLength(3)
     })
 
-    test('a server that refuses connections for a while costs the pool no place', async () => {
+    test('loses no place in the pool when the server rejects connections for a while', async () => {
       const relay = await startRelay(setting.url)
       try {
         const { driver } = open(2, relay.url)

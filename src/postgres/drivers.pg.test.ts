@@ -97,11 +97,11 @@ describe('postgres.js as its owner configured it', () => {
     ['null turned into undefined', { value: (value: unknown) => value ?? undefined }],
     ['text turned into numbers', { value: (value: unknown) => (value === null ? null : Number(value)) }],
     ['rows turned into lists', { row: (row: object) => Object.values(row) as unknown }],
-  ])('%s: our own statements are read as they are', async (_, transform) => {
+  ])('reads results of internal statements unchanged: %s', async (_, transform) => {
     expect(await firstRow({ transform })).toEqual({ held: null, pid: '7' })
   })
 
-  test('a client of another pool is read as far as its transforms allow', async () => {
+  test('reads results through a client of another pool as far as its transforms allow', async () => {
     const [ours, theirs] = [postgres(url, { max: 1 }), postgres(url, { max: 1, transform: postgres.pascal })]
     try {
       await theirs.begin(async (client) => {
@@ -117,7 +117,7 @@ describe('postgres.js as its owner configured it', () => {
     }
   })
 
-  test('a socket whose buffer is full hides the connection of a long message; we learn it before', async () => {
+  test('learns the connection before a long message fills the buffer of the socket', async () => {
     const { hostname, port } = new URL(url)
     const sockets: Socket[] = []
     const socket = (): Socket => {
@@ -143,7 +143,7 @@ describe('postgres.js as its owner configured it', () => {
   })
 })
 
-test('what is neither of the two drivers is refused', () => {
+test('rejects other objects than those of the two drivers', () => {
   for (const wrong of [undefined, null, {}, () => undefined, new pg.Client(), 'postgres://localhost']) {
     expect(() => driverFor(wrong)).toThrow(DriverUnsupportedError)
   }

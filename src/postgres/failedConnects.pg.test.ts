@@ -10,7 +10,7 @@ import { freePort } from '../../tools/server/freePort.ts'
 import { type PostgresServer, startPostgres } from '../../tools/server/postgres.ts'
 import { type DriverName, DRIVERS, failureOf } from '../../tools/server/testing/workbench.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from '../testing/index.ts'
 import { Lockstep, LockstepError, type LockstepOptions } from '../index.ts'
 import { on } from '../observe/index.ts'
 import { codeOf, findCause } from './sqlstate.ts'
@@ -230,7 +230,7 @@ describe('pg: an exhausted pool with connectionTimeoutMillis', () => {
     }
   })
 
-  test('is told from one whose connections are being opened', async () => {
+  test('is distinguished from one whose connections are being opened', async () => {
     const { url } = await port(() => undefined)
     const { lockstep, pool } = open('pg', { url, max: 1, connectMs: 200 })
     const opening = (pool as pg.Pool).query('SELECT 1').catch(() => undefined)
@@ -316,7 +316,7 @@ describe.each(DRIVERS)('a server that refuses for good, %s', (driver) => {
     expect(await pending).toBe('ran')
   })
 
-  test('a server without TLS is reported as that, where the driver tells', async () => {
+  test('a server without TLS is reported if the driver reports it', async () => {
     const { lockstep } = open(driver, { url: as('postgres'), ssl: true })
     const failure = await failureOf(transact(lockstep, 1))
     expect(failure).toMatchObject(

@@ -23,27 +23,27 @@ async function ask(answers: readonly (Error | string)[], silent = true): Promise
   return { asked, value }
 }
 
-test('gives the first answer', async () => {
+test('returns the first answer', async () => {
   expect(await ask(['ready'])).toEqual({ asked: [2000], value: 'ready' })
 })
 
-test('asks again with more time where there was silence, or no connection', async () => {
+test('asks again with more time after silence or without a connection', async () => {
   expect(await ask([lost(), exhausted(), 'ready'])).toEqual({ asked: [2000, 6000, 18_000], value: 'ready' })
 })
 
-test('asks for the last time with all the time there is', async () => {
+test('asks the last time with all remaining time', async () => {
   const last = lost()
   expect(await ask([lost(), lost(), lost(), last])).toEqual({ asked: [2000, 6000, 18_000, 30_000], value: last })
 })
 
-test('does not ask again where the question failed before its time was over, or for another reason', async () => {
+test('does not ask again after an early failure or another error', async () => {
   const refused = lost()
   expect(await ask([refused], false)).toEqual({ asked: [2000], value: refused })
   const rejected = new ConnectionRejectedError('No.', { advice: 'Change it.', reason: 'authentication' })
   expect(await ask([rejected])).toEqual({ asked: [2000], value: rejected })
 })
 
-test('asks once where silence is suspicious sooner', async () => {
+test('asks once if silenceMs is shorter', async () => {
   const asked: number[] = []
   await withGrowingTimeout(new SilenceWatch(300), async ({ silenceMs }) => asked.push(silenceMs))
   expect(asked).toEqual([300])

@@ -19,7 +19,7 @@ const hostile = [
 
 const files = sqlFiles()
 
-test.each(hostile)('%j: no text of the name is in a migration or a function', (schema) => {
+test.each(hostile)('puts no raw text of the schema name into a migration or a function: %j', (schema) => {
   for (const { text, name } of [...migrationsIn(files), ...functionsIn(files)]) {
     const script = forSchema(text, schema)
     // As often as before.
@@ -29,7 +29,7 @@ test.each(hostile)('%j: no text of the name is in a migration or a function', (s
   }
 })
 
-test('generated functions are what their templates result in; `npm run schema` writes them', () => {
+test('has generated functions that match their templates; `npm run schema` writes them', () => {
   const texts = new Map(files.map(({ name, text }) => [name, text]))
   for (const [file, text] of Object.entries(GENERATED)) expect(texts.get(`functions/${file}`), file).toBe(text)
 })
@@ -43,28 +43,28 @@ test.each([
   expect(() => functionsIn([{ name: 'functions/one.sql', text }])).toThrow('one.sql must create one function')
 })
 
-test('no function is built by a statement: each has its own file', () => {
+test('creates every function in its own file', () => {
   for (const { name, text } of [...migrationsIn(files), ...functionsIn(files)]) {
     const built = text.replaceAll(/^CREATE FUNCTION :"schema"\./gm, '').match(/CREATE (OR REPLACE )?FUNCTION/)
     expect(built, name).toBeNull()
   }
 })
 
-test('what stands for a name is of letters, digits, backslashes and quotes alone', () => {
+test('writes names with letters, digits, backslashes and quotes only', () => {
   for (const schema of hostile) {
     expect(schemaIdentifier(schema)).toMatch(/^U&"[\\+0-9a-f]+"$/)
     expect(schemaText(schema)).toMatch(/^convert_from\(decode\('[0-9a-f]+', 'hex'\), 'UTF8'\)$/)
   }
 })
 
-test('a plain name stays readable', () => {
+test('keeps a plain name readable', () => {
   expect(forSchema(`:"schema".a :'schema' :b'schema' :'schema.outbox_slot'::regclass`, 'lockstep')).toBe(
     `"lockstep".a 'lockstep' decode('6c6f636b73746570', 'hex') '"lockstep".outbox_slot'::regclass`,
   )
 })
 
 // Roles have no right on tables: a statement of the library that names one works for the owner alone.
-test('no statement of the library names a table or a sequence, but for migrations', () => {
+test('names tables and sequences only in migrations', () => {
   const dump = readFileSync(new URL('../../sql/schema.sql', import.meta.url), 'utf8')
   const relations = [...dump.matchAll(/^(?:unlogged )?(?:table|sequence) (\w+)/gm)].map(([, name]) => name)
   expect(relations).toContain('leases')

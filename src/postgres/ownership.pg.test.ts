@@ -126,7 +126,7 @@ describe.each([
   })
 })
 
-test('a role that has the owner’s rights by membership migrates', async () => {
+test('migrates as a member of the owner’s role', async () => {
   const group = `group_${database.name}`
   await admin.query(`CREATE ROLE ${group}; GRANT ${group} TO ${deployer}; CREATE SCHEMA planted AUTHORIZATION ${group}`)
   try {
@@ -136,7 +136,7 @@ test('a role that has the owner’s rights by membership migrates', async () => 
   }
 })
 
-test('a role that does not own the schema finds that there is nothing to do, and is refused where there is', async () => {
+test('does nothing for a role that does not own an up-to-date schema, and rejects it otherwise', async () => {
   const owner = new Lockstep(admin, { schema: 'planted' })
   await owner.migrate({ to: KNOWN_VERSION - 1 })
   await admin.query(
@@ -176,7 +176,7 @@ describe.each([
     `CREATE FUNCTION planted.foreign_lock_holders(int, OUT pid int, OUT role text, OUT application text, OUT id bigint, OUT held bool, OUT what text)
        LANGUAGE sql AS 'SELECT 1, '''', '''', nextval(''public.ran''), true, '''''`,
   ],
-])('a superuser runs nothing of another role’s schema: %s', (_, script) => {
+])('runs nothing of another role’s schema as a superuser: %s', (_, script) => {
   test.each<[string, (lockstep: Lockstep) => Promise<unknown>]>([
     ['migrate()', (lockstep) => lockstep.migrate()],
     ['transaction()', (lockstep) => lockstep.transaction({}, async () => 'ran')],
@@ -204,7 +204,7 @@ describe.each([
   })
 })
 
-test('a superuser runs no function that another role left in a superuser’s schema', async () => {
+test('runs no function as a superuser that another role left in the schema', async () => {
   await admin.query(MALLORYS)
   await malloryPool.query(CALLERS_VERSION)
   const lockstep = new Lockstep(admin, { schema: 'planted' })
@@ -215,7 +215,7 @@ test('a superuser runs no function that another role left in a superuser’s sch
   expect(await ran()).toBe(false)
 })
 
-test('an ordinary role uses a schema of another ordinary role, as an application does', async () => {
+test('lets an ordinary role use the schema of another ordinary role', async () => {
   const owner = new Lockstep(malloryPool, { schema: 'planted' })
   await owner.migrate()
   await owner.grant({ to: deployer, as: 'application' })
@@ -225,7 +225,7 @@ test('an ordinary role uses a schema of another ordinary role, as an application
   await lockstep.close()
 })
 
-describe('what others are given', () => {
+describe('rights of other roles', () => {
   const shop = `shop_${database.name}`
   let shopPool: pg.Pool
   beforeAll(async () => {
@@ -250,7 +250,7 @@ describe('what others are given', () => {
   const lockstep = (): Lockstep => new Lockstep(deployerPool, { schema: 'planted' })
 
   test.each([1, KNOWN_VERSION - 1, KNOWN_VERSION])(
-    'default privileges open nothing that a migration makes, first to %i and then to the newest',
+    'are not extended by default privileges, in a migration to %i and then to the newest',
     async (to) => {
       const change = async (verb: string): Promise<void> => {
         for (const [what, kind] of [
@@ -274,7 +274,7 @@ describe('what others are given', () => {
     },
   )
 
-  test('what was granted before stays, and so does what an application has in the same schema', async () => {
+  test('keep earlier grants, and the objects of an application in the same schema', async () => {
     await deployerPool.query(`CREATE SCHEMA planted; GRANT USAGE ON SCHEMA planted TO PUBLIC;
       CREATE TABLE planted.orders (id int); GRANT SELECT ON planted.orders TO PUBLIC;
       CREATE SEQUENCE planted.numbers; GRANT USAGE ON SEQUENCE planted.numbers TO PUBLIC;
@@ -295,7 +295,7 @@ describe('a schema in which others can create', () => {
   test.each([
     ['every role', 'PUBLIC'],
     ['one role', mallory],
-  ])('%s: migrate() refuses, the doctor fails, and both say what to run', async (_, who) => {
+  ])('is rejected by migrate() and the doctor, with what to run: %s', async (_, who) => {
     const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
     await deployerPool.query(`CREATE SCHEMA planted; GRANT CREATE ON SCHEMA planted TO ${who}`)
     const error: unknown = await lockstep.migrate().catch((reason: unknown) => reason)
@@ -312,7 +312,7 @@ describe('a schema in which others can create', () => {
     await lockstep.close()
   })
 
-  test('the owner, a superuser and a role with the owner’s rights can', async () => {
+  test('is accepted if only the owner, a superuser or a member of the owner’s role can', async () => {
     const member = `member_${database.name}`
     const { rows } = await admin.query<{ me: string }>('SELECT quote_ident(current_user) AS me')
     await admin.query(`CREATE ROLE ${member} IN ROLE ${deployer}`)
@@ -324,7 +324,7 @@ describe('a schema in which others can create', () => {
     }
   })
 
-  test('an overload that fits less well than Lockstep’s own is not called', async () => {
+  test('calls no overload that fits less well than its own function', async () => {
     const lockstep = new Lockstep(deployerPool, { schema: 'planted' })
     await lockstep.migrate()
     await deployerPool.query(`GRANT CREATE, USAGE ON SCHEMA planted TO ${mallory}`)
@@ -375,7 +375,7 @@ describe('a schema in which others can create', () => {
   })
 })
 
-test('a role that does not own the schema may ask for the limit of events that it has, and for no other', async () => {
+test('accepts the current limit of events, and no other, from a role that does not own the schema', async () => {
   const owner = new Lockstep(admin, { schema: 'planted' })
   await owner.migrate()
   await owner.grant({ to: deployer, as: 'application' })

@@ -63,8 +63,8 @@ async function whileSomebodyWaits(milliseconds: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(milliseconds)
 }
 
-describe('a question that is not answered', () => {
-  test('is given up where the server waits for the client as long as the client for it', async () => {
+describe('an unanswered query', () => {
+  test('is given up if the server waits for the client', async () => {
     pool.backends = new Map([[1, 2 * SILENCE_MS]])
     await whileSomebodyWaits(0.9 * SILENCE_MS)
     expect(pool.ended).toBe(0)
@@ -77,7 +77,7 @@ describe('a question that is not answered', () => {
   test.each([
     ['is at work on it', null],
     ['has answered something a moment ago', 10],
-  ])('is left alone where the server %s', async (_, waitedMs) => {
+  ])('is kept if the server %s', async (_, waitedMs) => {
     pool.backends = new Map([[1, waitedMs]])
     await whileSomebodyWaits(10 * SILENCE_MS)
     expect(pool.ended).toBe(0)
@@ -85,7 +85,7 @@ describe('a question that is not answered', () => {
     expect(pool.asked).toBeLessThanOrEqual(10)
   })
 
-  test('is given up soon after the server was at work for long', async () => {
+  test('is given up soon after the server ended long work', async () => {
     pool.backends = new Map([[1, null]])
     await whileSomebodyWaits(20 * SILENCE_MS)
     pool.backends = new Map([[1, 1.5 * SILENCE_MS]])
@@ -96,13 +96,13 @@ describe('a question that is not answered', () => {
   test.each([
     [true, 1],
     [false, 0],
-  ])('of a session that the server does not know: one server %s, given up %i', async (hasOneServer, ended) => {
+  ])('of a session that the server does not know: one server %s, given up %i times', async (hasOneServer, ended) => {
     pool.hasOneServer = hasOneServer
     await whileSomebodyWaits(2 * SILENCE_MS)
     expect(pool.ended).toBe(ended)
   })
 
-  test('is left alone where it is another one each time', async () => {
+  test('is kept if it is another one each time', async () => {
     pool.backends = new Map([[1, 5 * SILENCE_MS]])
     const changing = setInterval(() => (pool.suspect = { question: {} }), SILENCE_MS / 2)
     await whileSomebodyWaits(5 * SILENCE_MS)
@@ -110,34 +110,34 @@ describe('a question that is not answered', () => {
     expect([pool.ended, pool.asked]).toEqual([0, 0])
   })
 
-  test('is left alone behind a pooler, which has process ids of its own', async () => {
+  test('is kept behind a pooler, which has other process ids', async () => {
     pool.ownPid = OWN_PID + 1
     await whileSomebodyWaits(5 * SILENCE_MS)
     expect(pool.ended).toBe(0)
   })
 
-  test('is left alone where the server cannot be asked', async () => {
+  test('is kept if the server cannot be reached', async () => {
     pool.beside = () => Promise.reject(new Error('away'))
     await whileSomebodyWaits(5 * SILENCE_MS)
     expect(pool.ended).toBe(0)
   })
 })
 
-test('a connection that is being opened is given up without asking', async () => {
+test('gives up a connection that is being opened without asking the server', async () => {
   pool.suspect = { state: 'opening', pid: undefined }
   await whileSomebodyWaits(1.3 * SILENCE_MS)
   expect([pool.ended, pool.asked]).toEqual([1, 0])
 })
 
-describe('a connection that a caller has for itself', () => {
-  test('is left alone where it answers an empty query, though the caller says nothing', async () => {
+describe('a connection that a caller has reserved', () => {
+  test('is kept if it answers an empty query, though the caller sends nothing', async () => {
     pool.backends = new Map([[1, 50 * SILENCE_MS]])
     pool.suspect = { state: 'held', poke: () => Promise.resolve() }
     await whileSomebodyWaits(5 * SILENCE_MS)
     expect(pool.ended).toBe(0)
   })
 
-  test('is given up where it does not, and the server has heard nothing', async () => {
+  test('is given up if it does not answer, and the server has received nothing', async () => {
     pool.backends = new Map([[1, 50 * SILENCE_MS]])
     pool.suspect = { state: 'held', poke: () => new Promise(() => undefined) }
     await whileSomebodyWaits(1.6 * SILENCE_MS)
@@ -145,7 +145,7 @@ describe('a connection that a caller has for itself', () => {
   })
 })
 
-test('nobody looks where nobody waits, and as long as somebody does', async () => {
+test('checks only while a caller waits', async () => {
   await vi.advanceTimersByTimeAsync(5 * SILENCE_MS)
   expect(pool.looks).toBe(0)
   let serve = (): void => undefined
@@ -159,7 +159,7 @@ test('nobody looks where nobody waits, and as long as somebody does', async () =
   expect(pool.looks).toBe(looks)
 })
 
-test('what Lockstep has is looked at as long as it has it', async () => {
+test('checks connections of Lockstep as long as it holds them', async () => {
   pool.lent = 1
   recovery.noteLent()
   await vi.advanceTimersByTimeAsync(2 * SILENCE_MS)

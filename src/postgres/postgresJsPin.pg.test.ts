@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { types } from 'node:util'
 import postgres from 'postgres'
 import { describe, expect, test } from 'vitest'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from '../testing/index.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { ConnectionLostError } from '../errors.ts'
 import type { Connection } from './connection.ts'
@@ -102,7 +102,7 @@ describe('the client of a connection that was taken from a pool without an idle 
     expect(await sql`SELECT 3 AS n`).toEqual([{ n: 3 }])
   })
 
-  test('released inside a transaction it is closed: its next user would commit that', async () => {
+  test('is closed when released inside a transaction', async () => {
     const sql = openSql()
     const connection = await connectInCrowd(sql)
     await connection.script('BEGIN; SET LOCAL application_name = left_open')

@@ -94,7 +94,7 @@ test('sets a search_path for every function with the owner’s rights', async ()
   expect(rows).toEqual([])
 })
 
-test('the statements of a role name only what is there, and functions that run with the owner’s rights or touch no table', async () => {
+test('grants only existing functions that run with the owner’s rights or touch no table', async () => {
   const tables = (
     await owner.query<{ name: string }>(
       `SELECT relname AS name FROM pg_class WHERE relnamespace = 'lockstep'::regnamespace AND relkind IN ('r', 'p', 'S')`,

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { documentedRoles } from '../../proofs/attacks/intruder/rolesPage.ts'
 import { ROLES } from './roles.ts'
 
-test('the page lists, for each role, exactly the functions that the command grants', async () => {
+test('documents exactly the functions that the command grants to each role', async () => {
   const page = await documentedRoles()
   expect([...page.keys()]).toEqual(Object.keys(ROLES))
   for (const [name, { functions }] of Object.entries(ROLES)) {

@@ -16,11 +16,11 @@ const pool = new pg.Pool({ connectionString: database.url, max: 3 })
 afterAll(() => pool.end())
 const driver = driverFor(pool)
 
-test('sql/schema.sql is what the migrations and functions result in; `npm run schema` writes it', async () => {
+test('matches sql/schema.sql after all migrations; `npm run schema` writes it', async () => {
   expect(await dumpOf(pool, 'lockstep')).toBe(await readFile(dumpFile, 'utf8'))
 })
 
-test('the versions that the library names are those of its migrations', async () => {
+test('states the versions of its migrations', async () => {
   const migrations = migrationsIn()
   expect(KNOWN_VERSION).toBe(migrations.length)
   expect(NEEDED_VERSION).toBeLessThanOrEqual(KNOWN_VERSION)
@@ -28,7 +28,7 @@ test('the versions that the library names are those of its migrations', async ()
 })
 
 // migrate() does not check bodies, because a function calls others that come after it.
-test('the server finds no mistake in the body of a function', async () => {
+test('has function bodies without errors', async () => {
   const { rows } = await pool.query<{ count: number }>(
     `SELECT count(CASE l.lanname WHEN 'sql' THEN fmgr_sql_validator(p.oid)::text ELSE plpgsql_validator(p.oid)::text END)::int AS count
        FROM pg_proc p JOIN pg_language l ON l.oid = p.prolang WHERE p.pronamespace = 'lockstep'::regnamespace`,
@@ -37,7 +37,7 @@ test('the server finds no mistake in the body of a function', async () => {
 })
 
 // Before PostgreSQL 18 a plan that cannot do without what is forbidden counts as very dear, and what is dear is compiled first.
-test('a function that forbids ways to read is not compiled', async () => {
+test('disables JIT in functions that forbid plans', async () => {
   const { rows } = await pool.query<{ name: string; settings: string[] }>(
     `SELECT proname AS name, proconfig AS settings FROM pg_proc
       WHERE pronamespace = 'lockstep'::regnamespace AND 'enable_seqscan=off' = ANY(proconfig)`,
@@ -46,7 +46,7 @@ test('a function that forbids ways to read is not compiled', async () => {
   expect(rows.filter(({ settings }) => !settings.includes('jit=off'))).toEqual([])
 })
 
-describe('whatever the schema is called', () => {
+describe('the name of the schema', () => {
   const names = [
     'Weird "Schema" \\ ü',
     "it's",
@@ -67,7 +67,7 @@ describe('whatever the schema is called', () => {
     '"lockstep"',
   ]
 
-  test.each(names)('%j: the same description, the same lock ids, and it works', async (schema) => {
+  test.each(names)('has no effect on the description and the lock ids: %j', async (schema) => {
     const lockstep = new Lockstep(pool, { schema })
     expect(await lockstep.migrate()).toMatchObject({ from: 0, to: KNOWN_VERSION })
     expect(await dumpOf(pool, schema)).toBe(await readFile(dumpFile, 'utf8'))
@@ -97,15 +97,15 @@ describe('whatever the schema is called', () => {
     'x$create$||1||$create$',
     7,
     null,
-  ])('%j is refused before anything is sent', (schema) => {
+  ])('is rejected before anything is sent: %j', (schema) => {
     expect(() => checkSchemaName(schema)).toThrow(InvalidOptionError)
   })
 
-  test('no two names share a lock id', () => {
+  test('gives different lock ids for different names', () => {
     expect(new Set(names.map((name) => lockId(name, 'lock', 'Transfer:42'))).size).toBe(names.length)
   })
 
-  test('quoted names and texts come back from the server as they were', async () => {
+  test('survives quoting by the server', async () => {
     for (const name of names) {
       const { rows } = await pool.query(`SELECT ${quoteLiteral(name)} AS ${quoteIdentifier(name)}`)
       expect(rows).toEqual([{ [name]: name }])
@@ -113,7 +113,7 @@ describe('whatever the schema is called', () => {
   })
 })
 
-test('the description does not depend on the search_path or on how names are quoted', async () => {
+test('describes the schema independently of the search_path and quote_all_identifiers', async () => {
   const options = '-c search_path=lockstep,public -c quote_all_identifiers=on'
   const other = new pg.Pool({ connectionString: database.url, options, max: 1 })
   try {
@@ -123,14 +123,14 @@ test('the description does not depend on the search_path or on how names are quo
   }
 })
 
-test('a limit of events that migrate() has set is no change by hand', async () => {
+test('does not report a limit of events that migrate() has set', async () => {
   const lockstep = new Lockstep(pool, { schema: 'limited' })
   await lockstep.migrate({ maxEventBytes: 2_000_000 })
   expect(await lockstep.doctor()).toContainEqual(expect.objectContaining({ name: 'schema', level: 'ok' }))
   await pool.query('DROP SCHEMA limited CASCADE')
 })
 
-describe('a change by hand shows', () => {
+describe('reports a manual change', () => {
   afterEach(() => pool.query('DROP SCHEMA changed CASCADE'))
 
   test.each([

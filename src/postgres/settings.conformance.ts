@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { dispatching, eventually } from '../../tools/server/testing/dispatching.ts'
-import { failureOf, holding, signal } from '../../tools/server/testing/workbench.ts'
+import { failureOf, signal } from '../../tools/server/testing/workbench.ts'
 import { LeaseHeldError, LockTimeoutError } from '../errors.ts'
 import { fetchHandler, idempotent } from '../http/index.ts'
 import { key } from '../locks/index.ts'
@@ -10,6 +10,7 @@ import type { OutboxEvent } from '../outbox/index.ts'
 import { lockRows } from '../rows/index.ts'
 import type { Pool } from './driver.ts'
 import { quoteIdentifier } from './identifiers.ts'
+import { hold } from '../testing/index.ts'
 
 /** A pool as its owner has configured it. */
 export interface OwnersPool {
@@ -49,14 +50,14 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       await owned.end()
     })
 
-    test('migrates, and knows what is done', async () => {
+    test('migrates, and recognizes what is applied', async () => {
       const again = await lockstep.migrate()
       expect(again.applied).toEqual([])
       expect((await lockstep.doctor()).filter(({ level }) => level === 'fail')).toEqual([])
     })
 
-    test('a lock that is taken is taken, and its holder is named', async () => {
-      const letGo = await holding(lockstep, key`Account:7`)
+    test('rejects a second holder of a lock, and names the first', async () => {
+      const { release: letGo } = await hold(lockstep, key`Account:7`)
       const refused = await failureOf(
         lockstep.transaction({ lock: key`Account:7`, waitMs: 50 }, () => Promise.resolve()),
       )
@@ -72,10 +73,10 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       }
     })
 
-    test('a wait at the server ends with the lock', async () => {
+    test('ends a wait at the server with the lock', async () => {
       const other = new Lockstep(owned.pool, { schema }) as unknown as Lockstep
       for (const isolation of ['read committed', 'serializable'] as const) {
-        const letGo = await holding(other, key`Account:8`)
+        const { release: letGo } = await hold(other, key`Account:8`)
         const waited: boolean[] = []
         const stop = on('lock.acquired', ({ contended }) => void waited.push(contended))
         const [contended, contention] = [signal(), on('lock.contended', () => contended.give())]
@@ -92,7 +93,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       await other.close()
     })
 
-    test('the caller’s own transaction is joined', async () => {
+    test('joins a transaction of the caller', async () => {
       await owned.begin(async (client) => {
         const tx = await lockstep.join(client, { lock: key`Joined:1` })
         expect(tx.isolation).toBe('read committed')
@@ -105,7 +106,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       })
     })
 
-    test('a lease is held, seen, renewed, waited for and remembered', async () => {
+    test('holds, lists, renews, waits for and records a lease', async () => {
       const lease = await lockstep.leases.acquire(key`Instance:1`, { ttlMs: 600, holder: 'me', metadata: { a: [1] } })
       expect(await failureOf(lockstep.leases.acquire(key`Instance:1`, { ttlMs: 600 }))).toMatchObject({
         constructor: LeaseHeldError,
@@ -144,7 +145,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       await taken.release()
     })
 
-    test('an idempotent request is answered once and replayed', async () => {
+    test('runs an idempotent request once, and replays its answer', async () => {
       let runs = 0
       const handle = fetchHandler(idempotent(lockstep, { scope: () => 'acme' }), async (request) => {
         return new Response(`${await request.text()} ${++runs} ü`, { status: 201, headers: { location: '/1' } })
@@ -158,7 +159,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       expect((await post('other')).status).toBe(422)
     })
 
-    test('events are numbered, delivered, counted, parked and replayed', async () => {
+    test('numbers, delivers, counts, parks and replays events', async () => {
       const trade = (payload: unknown): { topic: string; key: string; payload: unknown } => {
         return { topic: 'trades', key: 'a', payload }
       }
@@ -210,7 +211,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       await lockstep.outbox.removeDispatcher('d', { reason: 'test' })
     })
 
-    test('lists of events are written whatever kind comes first', async () => {
+    test('writes lists of events in any order of types', async () => {
       const [bytes, json] = [Buffer.from([0, 255]), { n: 1 }]
       const lists = [
         [bytes, json],
@@ -232,7 +233,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       }
     })
 
-    test('the inbox accepts once', async () => {
+    test('accepts an event once in the inbox', async () => {
       const inbox = lockstep.inbox.consumer('consumer')
       const event = (seq: number): { topic: string; key: string; seq: number; id: string } => {
         return { topic: 'trades', key: 'a', seq, id: `00000000-0000-4000-8000-00000000000${seq}` }
@@ -252,7 +253,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       expect(await inbox.position(begun)).toEqual({ seq: 9, id: undefined })
     })
 
-    test('rules of the rollout are stored and read', async () => {
+    test('stores and reads rules of the rollout', async () => {
       await lockstep.rollout.set('Transfer:', { percent: 30 }, { reason: 'try it' })
       await lockstep.rollout.set('Other:', 'observe')
       const rules = await lockstep.rollout.list()
@@ -266,7 +267,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       await lockstep.rollout.unset('Other:')
     })
 
-    test('rows are locked and found by their ids, and look as the owner’s settings have them look', async () => {
+    test('locks rows and finds them by id, formatted by the settings of the owner', async () => {
       const table = `${schema}_rows`
       await lockstep.transaction({}, async (tx) => {
         await tx.query(`CREATE TABLE ${quoteIdentifier(table)} (id int PRIMARY KEY, big_number bigint, some_text text)`)
@@ -292,7 +293,7 @@ export function describeOwnersSetting(setting: OwnersSetting): void {
       await lockstep.transaction({}, (tx) => tx.query(`DROP TABLE ${quoteIdentifier(table)}`))
     })
 
-    test('the caller’s own statements look as the owner’s settings have them look', async () => {
+    test('formats results of the caller’s statements by the settings of the owner', async () => {
       await lockstep.transaction({}, async (tx) => {
         const { rows } = await tx.query(`SELECT 12::bigint AS big_number, 'ü' AS some_text`)
         expect(rows).toEqual([setting.shows])

@@ -10,7 +10,7 @@ function connection(): Connection & { readonly destroy: ReturnType<typeof vi.fn>
 }
 
 describe('a watch', () => {
-  test('destroys a connection at the end of silence, and not before', () => {
+  test('destroys a connection at the end of silenceMs, and not before', () => {
     const [watch, silent] = [new SilenceWatch(30_000), connection()]
     const pending = watch.start(silent, 2000)
     vi.advanceTimersByTime(31_998)
@@ -22,7 +22,7 @@ describe('a watch', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  test('destroys nothing that was answered', () => {
+  test('keeps a connection that has answered', () => {
     const [watch, answering] = [new SilenceWatch(100), connection()]
     watch.stop(watch.start(answering))
     vi.advanceTimersByTime(1000)
@@ -30,7 +30,7 @@ describe('a watch', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  test('destroys it at the end of what its waiter waits, also while it looks after others', () => {
+  test('destroys it at the end of its waiter’s time, also beside others', () => {
     const [watch, patient, hasty] = [new SilenceWatch(30_000), connection(), connection()]
     watch.start(patient)
     vi.advanceTimersByTime(10)
@@ -43,7 +43,7 @@ describe('a watch', () => {
     expect(patient.destroy).not.toHaveBeenCalled()
   })
 
-  test('can be hurried', () => {
+  test('can be shortened', () => {
     const [watch, silent] = [new SilenceWatch(30_000), connection()]
     const pending = watch.start(silent)
     vi.advanceTimersByTime(5)
@@ -54,7 +54,7 @@ describe('a watch', () => {
     expect(pending.outOfTime).toBe(true)
   })
 
-  test('finds out by itself that its waiter has gone', () => {
+  test('notices that its waiter is gone', () => {
     const [watch, silent, waiter] = [new SilenceWatch(30_000), connection(), { aborted: false }]
     watch.start(silent, 0, undefined, Infinity, waiter)
     vi.advanceTimersByTime(1000)
@@ -63,7 +63,7 @@ describe('a watch', () => {
     expect(silent.destroy).toHaveBeenCalledOnce()
   })
 
-  test('calls onSilence instead, once, and again after goOn', () => {
+  test('calls onSilence instead, once, and again after goOn()', () => {
     const [watch, silent, heard] = [new SilenceWatch(100), connection(), vi.fn()]
     const pending = watch.start(silent, 0, heard)
     vi.advanceTimersByTime(1000)
@@ -78,7 +78,7 @@ describe('a watch', () => {
     expect(silent.destroy).not.toHaveBeenCalled()
   })
 
-  test('lets an answer that is here already be read before it gives a connection up', () => {
+  test('reads an answer that has arrived before it gives up a connection', () => {
     const [watch, slow] = [new SilenceWatch(100), connection()]
     const pending = watch.start(slow)
     // The event loop was held up: the deadline is seen before the answer in the same turn.

@@ -53,7 +53,7 @@ describe('a virtual client of pg', () => {
     ['(config, values, callback)', (client) => called((answer) => client.query({ text: two }, [1], answer))],
     ['(config with callback)', (client) => called((callback) => client.query({ text: one, callback }))],
   ]
-  test.each(ways)('query%s', async (_, ask) => {
+  test.each(ways)('accepts query%s', async (_, ask) => {
     await onPg(async (client) => {
       const answer = await ask(client)
       expect(answer).toMatchObject({ rows: [{ one: 1 }], command: 'SELECT' })
@@ -74,7 +74,7 @@ describe('a virtual client of pg', () => {
     ['(config, values)', (client, text) => client.query({ text, values: [] }, [])],
     ['(config, callback)', (client, text) => called((answer) => client.query({ text }, answer))],
   ]
-  test.each(controls)('BEGIN and COMMIT by query%s', async (_, send) => {
+  test.each(controls)('runs BEGIN and COMMIT by query%s', async (_, send) => {
     await onPg(async (client) => {
       const sender = client as unknown as Client
       expect(await send(sender, 'BEGIN')).toMatchObject({ command: 'BEGIN', rows: [] })
@@ -86,7 +86,7 @@ describe('a virtual client of pg', () => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('what a query builder sets on it, and listens to, is not left on the real client', async () => {
+  test('leaves no properties and listeners of a query builder on the real client', async () => {
     const { lockstep, pool } = bench.open('pg', { max: 1 })
     const seen: pg.Client[] = []
     ;(pool as pg.Pool).on('release', (_error, client) => seen.push(client))
@@ -115,7 +115,7 @@ describe('a virtual client of pg', () => {
     expect(real).not.toHaveProperty('mark')
   })
 
-  test('connect() with a callback gives a client and its release, as a pool does', async () => {
+  test('passes a client and its release to the callback of connect()', async () => {
     await onPg(async (client) => {
       await new Promise<void>((resolve, reject) => {
         ;(client as unknown as pg.Pool).connect((error, other, release) => {
@@ -133,7 +133,7 @@ describe('a virtual client of pg', () => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('an error of a statement has the stack of its caller', async () => {
+  test('rejects with the stack of the caller', async () => {
     await onPg(async (client) => {
       await client.query('BEGIN')
       let stack: string | undefined = ''
@@ -161,7 +161,7 @@ describe.skipIf(!ormsAreInstalled())('query objects on a virtual client of pg', 
     return list
   }
 
-  test('pg-cursor and pg-query-stream work, also where they wait for their turn', async () => {
+  test('support pg-cursor and pg-query-stream, also queued ones', async () => {
     await onPg(async (client) => {
       const three = 'SELECT n FROM generate_series(1, 3) AS n'
       const reading = client.query(cursor(three))
@@ -177,7 +177,7 @@ describe.skipIf(!ormsAreInstalled())('query objects on a virtual client of pg', 
     })
   })
 
-  test('their errors are heard, and they begin and end nothing', async () => {
+  test('report their errors, and reject transaction control', async () => {
     const { lockstep } = bench.open('pg')
     const spoiled = lockstep.transaction({ lock: 'Order:1' }, async (tx) => {
       const client = tx.client as unknown as pg.PoolClient
@@ -199,7 +199,7 @@ describe.skipIf(!ormsAreInstalled())('query objects on a virtual client of pg', 
 })
 
 describe('a virtual client of postgres.js', () => {
-  test('begin() and savepoint() nest, and undo only themselves', async () => {
+  test('nests begin() and savepoint(), which roll back only themselves', async () => {
     await onSql(async (sql) => {
       await sql`INSERT INTO notes VALUES ('first')`
       const value = await sql.begin(async (outer) => {
@@ -224,7 +224,7 @@ describe('a virtual client of postgres.js', () => {
     expect(await bench.notes()).toEqual(['first', 'last', 'named', 'outer'])
   })
 
-  test('begin() with modes: the same level or READ ONLY, nothing else', async () => {
+  test('accepts begin() with the same isolation level or READ ONLY, and nothing else', async () => {
     await onSql(async (sql) => {
       const refused = ['isolation level serializable', 'read only deferrable', 'something else']
       for (const modes of refused) {
@@ -240,7 +240,7 @@ describe('a virtual client of postgres.js', () => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('inside begin() the outer one is refused at once; prepare() always is', async () => {
+  test('rejects the outer client inside begin(), and prepare() always', async () => {
     await onSql(async (sql) => {
       await sql.begin(async (part) => {
         expect(await failureOf(sql`SELECT 1`.execute())).toBeInstanceOf(SavepointOpenError)
@@ -251,7 +251,7 @@ describe('a virtual client of postgres.js', () => {
     expect(await bench.notes()).toEqual(['kept'])
   })
 
-  test('reserve() gives a client of its own', async () => {
+  test('returns a separate client by reserve()', async () => {
     await onSql(async (sql) => {
       const other = await sql.reserve()
       await other`BEGIN`
@@ -265,7 +265,7 @@ describe('a virtual client of postgres.js', () => {
     expect(await bench.notes()).toEqual([])
   })
 
-  test('file() is looked at, too', async () => {
+  test('checks statements of file(), too', async () => {
     const folder = tmpdir()
     const [good, bad] = [
       join(folder, `lockstep-${process.pid}-good.sql`),
@@ -281,7 +281,7 @@ describe('a virtual client of postgres.js', () => {
     expect(await bench.notes()).toEqual(['from a file'])
   })
 
-  test('notify() is a part of the transaction', async () => {
+  test('sends notify() with the transaction', async () => {
     const { lockstep, pool } = bench.open('postgres.js', { max: 2 })
     const heard: string[] = []
     const arrived = signal()
@@ -301,7 +301,7 @@ describe('a virtual client of postgres.js', () => {
     expect(heard).toEqual(['committed'])
   })
 
-  test('cursors, forEach, describe, values, fragments and helpers work', async () => {
+  test('supports cursors, forEach, describe, values, fragments and helpers', async () => {
     await onSql(async (sql) => {
       const batches: number[] = []
       for await (const rows of sql`SELECT n FROM generate_series(1, 5) AS n`.cursor(2)) batches.push(rows.length)

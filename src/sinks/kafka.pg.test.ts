@@ -3,7 +3,7 @@ import { Kafka, logLevel, type Producer } from 'kafkajs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { kafka, kafkaThrough, receivedFrom } from '../../tools/brokers/kafka.ts'
 import { kafkaAvailable, type KafkaServer, startKafka } from '../../tools/server/kafka.ts'
-import { type Proxy, startProxy } from '../../tools/server/proxy.ts'
+import { type Proxy, startProxy } from '../testing/index.ts'
 import type { Delivery } from '../outbox/index.ts'
 import { kafkaSink } from './kafka.ts'
 import { benchOf, contextOf, eventOf, eventsOf, firstDeliveries, sendAll } from './sinkBench.conformance.ts'
@@ -40,7 +40,7 @@ describe.skipIf(!kafkaAvailable())('the Kafka sink', () => {
       await server?.stop()
     })
 
-    test('parts of a request are lost, on the way there or back: nothing is missing, the first deliveries are in order', async () => {
+    test('loses nothing and keeps first deliveries in order when parts of a request are lost', async () => {
       const sink = kafkaSink({ producer, timeoutMs: 1500 })
       const keys = Array.from({ length: 12 }, (_, n) => `k${n}`)
       let [cuts, chunks, unsent] = [0, 0, 0]
@@ -70,7 +70,7 @@ describe.skipIf(!kafkaAvailable())('the Kafka sink', () => {
       expect(diverged).toBe(0)
     })
 
-    test('a client that tries again by itself after it was given up is not overtaken', async () => {
+    test('does not overtake a client that retries after it was given up', async () => {
       const single = await startKafka()
       const way = await startProxy({ targetPort: Number((single.brokers[0] as string).split(':')[1]) })
       const own = kafkaThrough(`127.0.0.1:${way.port}`, { requestTimeout: 30_000 }).producer({

@@ -2,7 +2,7 @@ import type { Admin, Kafka, Producer, Transaction } from 'kafkajs'
 import { expectTypeOf, test } from 'vitest'
 import { type KafkaAdmin, type KafkaProducer, kafkaSink, type KafkaTransaction } from './kafka.ts'
 
-test("kafkajs's own objects are what the sink takes", () => {
+test('the sink accepts objects of kafkajs', () => {
   expectTypeOf<Producer>().toExtend<KafkaProducer>()
   expectTypeOf<Transaction>().toExtend<KafkaTransaction>()
   expectTypeOf<Admin>().toExtend<KafkaAdmin>()

@@ -106,7 +106,7 @@ const once = (pause: Pause): (() => Promise<void>) => {
 }
 
 describe('in transactions', () => {
-  test('a transaction for each batch, a transactional id for each shard, one at a time', async () => {
+  test('sends a transaction per batch, with a transactional id per shard, one at a time', async () => {
     const kafka = new Coordinator()
     const ids: string[] = []
     const make = kafka.process()
@@ -127,7 +127,7 @@ describe('in transactions', () => {
     expect(kafka.disconnected).toBe(2)
   })
 
-  test('a dispatcher that was paused before its commit is fenced, and its answer is unknown', async () => {
+  test('reports unknown for a dispatcher that was paused before its commit and fenced', async () => {
     const kafka = new Coordinator()
     const pause = new Pause()
     let owned = true
@@ -152,7 +152,7 @@ describe('in transactions', () => {
   })
 
   test.each(['transaction', 'opened', 'connect'] as const)(
-    'one that was paused at %s, and so takes the id from its successor, sends nothing; the successor takes it back',
+    'sends nothing when paused at %s, and its successor takes the transactional id back',
     async (step) => {
       const kafka = new Coordinator()
       const pause = new Pause()
@@ -175,7 +175,7 @@ describe('in transactions', () => {
     },
   )
 
-  test('an event that Kafka refuses does not take the others with it', async () => {
+  test('sends the other events when Kafka rejects one', async () => {
     const kafka = new Coordinator()
     kafka.refuses = (_, value) => (value.includes('huge') ? 10 : undefined)
     const sink = kafkaSink({ transactional: kafka.process() })
@@ -190,7 +190,7 @@ describe('in transactions', () => {
     expect(kafka.committed.filter((name) => name.startsWith('a'))).toEqual(['a1', 'a2', 'a3', 'a4'])
   })
 
-  test('a topic that is not there holds up its own events alone', async () => {
+  test('holds up only the events of a missing topic', async () => {
     const kafka = new Coordinator()
     kafka.refuses = (topic) => (topic === 'gone' ? 3 : undefined)
     const sink = kafkaSink({ transactional: kafka.process() })
@@ -199,7 +199,7 @@ describe('in transactions', () => {
     expect(kafka.committed).toEqual(['a1', 'a2'])
   })
 
-  test('a commit without an answer is unknown; what comes next is in order, and what was left is ended', async () => {
+  test('reports unknown for an unanswered commit, ends it, and sends the next batch in order', async () => {
     const kafka = new Coordinator()
     const pause = new Pause()
     const sink = kafkaSink({ transactional: kafka.process({ committed: once(pause) }), timeoutMs: 50 })
@@ -212,7 +212,7 @@ describe('in transactions', () => {
     expect([kafka.opened, kafka.disconnected]).toEqual([2, 2])
   })
 
-  test('a connection that does not come about is given up in time, and ended when it does come about', async () => {
+  test('gives up a slow connect in time, and closes the connection when it opens', async () => {
     const kafka = new Coordinator()
     const pause = new Pause()
     const sink = kafkaSink({ transactional: kafka.process({ connect: once(pause) }), timeoutMs: 50 })
@@ -224,7 +224,7 @@ describe('in transactions', () => {
     expect([kafka.opened, kafka.disconnected]).toEqual([2, 2])
   })
 
-  test('a shard that is lost has its producer ended; an older call of the same process is not sent', async () => {
+  test('closes the producer of a lost shard, and sends no older call', async () => {
     const kafka = new Coordinator()
     const sink = kafkaSink({ transactional: kafka.process() })
     const lost = new AbortController()
@@ -237,7 +237,7 @@ describe('in transactions', () => {
     await sink.close?.()
   })
 
-  test('a factory or a client that throws is unknown', async () => {
+  test('reports unknown when a factory or a client throws', async () => {
     const thrown = (): never => {
       throw new Error('no such setting')
     }
@@ -251,7 +251,7 @@ describe('in transactions', () => {
 })
 
 describe('without transactions', () => {
-  test('requests are no larger than what a topic takes', async () => {
+  test('limits requests to the message size of the topic', async () => {
     const sizes: number[] = []
     const producer = {
       sendBatch: async ({ topicMessages }: { topicMessages: KafkaTopicMessages[] }) => {
@@ -265,7 +265,7 @@ describe('without transactions', () => {
     expect(Math.max(...sizes)).toBeLessThan(10_000)
   })
 
-  test('a stream whose request was given up waits until the client is through with it, but not for ever', async () => {
+  test('holds a stream until the client has finished the request that was given up, but not forever', async () => {
     const sent: string[] = []
     const pause = new Pause()
     let calls = 0
@@ -293,7 +293,7 @@ describe('without transactions', () => {
     expect(answers[0]).toBe('unknown')
   })
 
-  test('topics can be mapped; what is no name at Kafka is refused, and the others go on', async () => {
+  test('maps topics, and refuses only events whose topic is no valid name', async () => {
     const topics: string[] = []
     const producer = {
       sendBatch: async ({ topicMessages }: { topicMessages: KafkaTopicMessages[] }) => {
@@ -312,7 +312,7 @@ describe('without transactions', () => {
     expect(topics).toEqual(['prod.a'])
   })
 
-  test('a topic that is not there, an event that Kafka refuses: the others go on', async () => {
+  test('sends the other events when a topic is missing or Kafka rejects an event', async () => {
     const sent: string[] = []
     const producer = {
       sendBatch: async ({ topicMessages }: { topicMessages: KafkaTopicMessages[] }) => {
@@ -338,7 +338,7 @@ describe('without transactions', () => {
     expect(sent.filter((name) => name.startsWith('a'))).toEqual(Array.from({ length: 9 }, (_, n) => `a${n + 1}`))
   })
 
-  test('a client that throws at once, a shard lost by the clocks: unknown', async () => {
+  test('reports unknown when a client throws at once and when the lease has expired', async () => {
     const producer = {
       sendBatch: (): never => {
         throw new Error('The producer is disconnected')
@@ -352,7 +352,7 @@ describe('without transactions', () => {
     expect(calls).toEqual([])
   })
 
-  test('only with an admin client can it be asked whether it is healthy', async () => {
+  test('has a health check only with an admin client', async () => {
     const producer = { sendBatch: async () => undefined }
     expect('healthy' in kafkaSink({ producer })).toBe(false)
     expect(await kafkaSink({ producer, admin: { listTopics: async () => [] } }).healthy?.()).toBe(true)
@@ -361,7 +361,7 @@ describe('without transactions', () => {
   })
 })
 
-test('options that make no sense are refused with advice', () => {
+test('rejects invalid options with advice', () => {
   const producer = { sendBatch: async () => undefined }
   const transactional = new Coordinator().process()
   for (const [options, message] of [

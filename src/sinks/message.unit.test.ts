@@ -11,7 +11,7 @@ test('returns what an event was enqueued with', () => {
 })
 
 test.each(['lockstep-tombstone', 'Lockstep-Tombstone', 'lockstep-seq', 'LOCKSTEP-ID', 'Content-Type', 'lockstep-new'])(
-  'a header %s of the event cannot pass for ours',
+  'does not let a header %s of the event replace its own',
   (name) => {
     const event = eventOf('trades', 'a', 7, { headers: { [name]: 'dead', tenant: 'eu' } })
     const read = readMessage(messageHeaders(event), event.body)
@@ -35,7 +35,7 @@ test.each([
   ['lockstep-seq', '1e3'],
   ['lockstep-fence', 'x'],
   ['lockstep-enqueued-at', 'yesterday'],
-])('rejects one in which %s is %j', (name, value) => {
+])('rejects a message in which %s is %j', (name, value) => {
   const event = eventOf('trades', 'a', 7)
   expect(() => readMessage({ ...messageHeaders(event), [name]: value }, event.body)).toThrow(
     expect.objectContaining({

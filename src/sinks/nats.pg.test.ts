@@ -16,7 +16,7 @@ describe.skipIf(!natsAvailable())('the NATS sink', () => {
   describeSink('NATS', () => benchOf(nats, { again: 'kept out', tooLarge: 1_048_577 }))
 })
 
-describe.skipIf(!natsAvailable())('what is special to NATS', () => {
+describe.skipIf(!natsAvailable())('NATS alone', () => {
   const STREAM = 'SPECIAL'
   const subject = 's.{topic}.{key}'
   let server: RestartableServer
@@ -71,7 +71,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     while ((await js.publish('s.canary', '', { msgID })).duplicate) await delay(20)
   }
 
-  test('a new subject costs one question an event, a known one as well, a new sink one look more', async () => {
+  test('sends one request per event, and one more for a new sink', async () => {
     const topic = newTopic()
     const { client: counted, asked } = counting()
     const sink = sinkWith({ client: counted })
@@ -82,7 +82,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(asked).toEqual({ publishes: 18, looks: 2 })
   })
 
-  test('an empty subject begins with 1, unless start says otherwise', async () => {
+  test('begins an empty subject with 1, or with start', async () => {
     const topic = newTopic()
     const [refused, after] = await answersOf(sinkWith(), eventOf(topic, 'k', 7), eventOf(topic, 'k', 8))
     expect(refused).toEqual({ refused: like(/is empty, and begins with #1, not with #7.*start/) })
@@ -97,7 +97,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     ])
   })
 
-  test('what would leave a gap is refused, with the number from which to send again', async () => {
+  test('refuses an event that would leave a gap, with the number to continue from', async () => {
     const topic = newTopic()
     const sink = sinkWith({ start: 'anywhere' })
     await sendAll(sink, eventsOf(topic, ['k'], 2))
@@ -107,7 +107,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(await numbersOf(topic)).toEqual([1, 2])
   })
 
-  test('what comes again is found by number and id, also below the end and without the help of Msg-Id', async () => {
+  test('recognizes duplicates by number and id, also older ones and without Msg-Id', async () => {
     const topic = newTopic()
     // Others in between: places and numbers are not the same.
     const events = Array.from({ length: 30 }, (_, index) => eventOf(topic, 'k', index + 1))
@@ -125,7 +125,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(await answersOf(sinkWith(), eventOf(topic, 'k', 30))).toEqual([{ refused: like(/another event as #30/) }])
   })
 
-  test('what is below the end and not there any more was there', async () => {
+  test('accepts a duplicate whose message is gone', async () => {
     const topic = newTopic()
     const events = eventsOf(topic, ['k'], 6)
     await sendAll(sinkWith(), events)
@@ -133,9 +133,13 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     await manager.streams.purge(STREAM, { filter: subjectOf(topic), keep: 2 })
     expect(await answersOf(sinkWith(), ...events, eventOf(topic, 'k', 7))).toEqual(Array(7).fill('sent'))
     expect(await numbersOf(topic)).toEqual([5, 6, 7])
+    // Unless it is of a later generation than the end: then its number was given out again.
+    expect(await answersOf(sinkWith(), eventOf(topic, 'k', 2, { generation: 2 }))).toEqual([
+      { refused: like(/had another event as #2/) },
+    ])
   })
 
-  test('a purged subject follows start, whatever the sink remembers', async () => {
+  test('begins a purged subject with start, whatever the sink remembers', async () => {
     const topic = newTopic()
     const sink = sinkWith()
     const events = eventsOf(topic, ['k'], 3)
@@ -148,7 +152,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(await answersOf(sinkWith({ start: 4 }), eventOf(topic, 'k', 4))).toEqual(['sent'])
   })
 
-  test('a stream that was made anew: the first subject that has gone back has all places forgotten', async () => {
+  test('forgets all positions when a subject of a recreated stream has gone back', async () => {
     const anew = { name: 'ANEW', subjects: ['anew.>'] }
     const options = { stream: 'ANEW', subject: 'anew.{topic}.{key}' }
     const topic = newTopic()
@@ -170,7 +174,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     await manager.streams.delete('ANEW')
   })
 
-  test('an id that the stream remembers is not taken for a message that is there', async () => {
+  test('does not take a remembered Msg-Id for a stored message', async () => {
     const topic = newTopic()
     const event = eventOf(topic, 'k', 1)
     await sendAll(sinkWith(), [event])
@@ -182,7 +186,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(await numbersOf(topic)).toEqual([1])
   })
 
-  test('a sink with an old memory is turned away, and finds what others have sent meanwhile', async () => {
+  test('reads the end of the subject again when another sink has sent meanwhile', async () => {
     const topic = newTopic()
     const [old, next] = [sinkWith(), sinkWith()]
     const events = eventsOf(topic, ['k'], 6)
@@ -198,7 +202,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(await numbersOf(topic)).toEqual([1, 2, 3, 4, 5, 6])
   })
 
-  test('a publish that arrives long after it was given up comes to its own place, or to none', async () => {
+  test('stores a late publish at its own position or not at all', async () => {
     const topic = newTopic()
     const held: (() => Promise<unknown>)[] = []
     const slow: NatsClient = {
@@ -217,7 +221,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(await numbersOf(topic)).toEqual([1, 2, 3])
   })
 
-  test("somebody else's messages, and headers that are orders or cannot be carried", async () => {
+  test('handles foreign messages, and refuses headers that are instructions or cannot be sent', async () => {
     const topic = newTopic()
     await client.request(subjectOf(topic, 'other'), 'x', { timeout: 1000, headers: headers() })
     const answers = await answersOf(
@@ -237,7 +241,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     ])
   })
 
-  test('too large for the stream, too long for the server: refused, and the connection is still there', async () => {
+  test('refuses events that are too large, and keeps the connection', async () => {
     const topic = newTopic()
     const large = eventOf(topic, 'k', 1, { payload: 'x'.repeat(200_000) })
     expect(await answersOf(sinkWith(), large)).toEqual([{ refused: like(/20\d{4} bytes.*max_msg_size/) }])
@@ -245,7 +249,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(await answersOf(sinkWith(), eventOf(topic, 'k', 1))).toEqual(['sent'])
   })
 
-  test('no stream, or another one: unknown, with what to do', async () => {
+  test('reports unknown with advice for a missing or different stream', async () => {
     const topic = newTopic()
     const event = eventOf(topic, 'k', 1)
     expect(await answersOf(sinkWith({ subject: 'nobody.{topic}.{key}' }), event)).toMatchObject([
@@ -256,7 +260,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(await answersOf(missing, event)).toMatchObject([{ unknown: like(/Create the stream OTHER/) }])
   })
 
-  test('subjects: no two streams share one, and no key is a wildcard', () => {
+  test('gives different subjects to different streams, and escapes wildcards', () => {
     const pairs = [
       ['a.b', 'c'],
       ['a', 'b.c'],
@@ -271,7 +275,7 @@ describe.skipIf(!natsAvailable())('what is special to NATS', () => {
     expect(natsSubject({ topic: 'trades', key: 'growth' })).toBe('trades.growth')
   })
 
-  test('options that make no sense are refused', () => {
+  test('rejects invalid options', () => {
     const wrong: Partial<NatsSinkOptions>[] = [
       { client: {} as never },
       { stream: undefined as never },

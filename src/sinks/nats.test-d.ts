@@ -4,13 +4,13 @@ import { expectTypeOf, test } from 'vitest'
 import type { Sink } from '../outbox/index.ts'
 import { type NatsClient, type NatsMessage, natsSink } from './nats.ts'
 
-test('a connection is taken as it is', () => {
+test('the sink accepts a connection of NATS', () => {
   expectTypeOf<NatsConnection>().toExtend<NatsClient>()
   expectTypeOf(natsSink).toBeCallableWith({ client: {} as NatsConnection, stream: 'EVENTS' })
   expectTypeOf(natsSink).returns.toEqualTypeOf<Sink>()
 })
 
-test('messages are read as they come', () => {
+test('the reader accepts messages of NATS', () => {
   expectTypeOf<JsMsg>().toExtend<NatsMessage>()
   expectTypeOf<Msg>().toExtend<NatsMessage>()
 })

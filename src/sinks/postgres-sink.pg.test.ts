@@ -3,7 +3,7 @@ import pg from 'pg'
 import postgresJs from 'postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { postgres } from '../../tools/brokers/postgres.ts'
-import { startProxy } from '../../tools/server/proxy.ts'
+import { startProxy } from '../testing/index.ts'
 import { testDatabase } from '../../tools/server/testDatabase.ts'
 import { signal } from '../../tools/server/testing/workbench.ts'
 import {
@@ -63,7 +63,7 @@ describe('the inbox of another database', () => {
     await pool.end()
   })
 
-  test('a whole batch is one transaction, in three waits and those of the handler', async () => {
+  test('handles a batch in one transaction, with three round trips and those of the handler', async () => {
     const proxy = await startProxy({ targetPort: Number(new URL(database.url).port) })
     const far = new pg.Pool({ connectionString: proxy.url(database.url), max: 1 })
     const xids = new Set<string>()
@@ -83,7 +83,7 @@ describe('the inbox of another database', () => {
     await proxy.close()
   })
 
-  test('what comes again is sent, and has no second effect', async () => {
+  test('reports duplicates as sent, without a second effect', async () => {
     const sink = open()
     const events = eventsOf('t', ['a', 'b'], 3)
     await sendAll(sink, events)
@@ -93,7 +93,7 @@ describe('the inbox of another database', () => {
     expect(await effects()).toEqual(['a1', 'b1', 'a2', 'b2', 'a3', 'b3', 'a4', 'b4', 'a5', 'b5'])
   })
 
-  test('a gap is refused with advice, leaves nothing, and the other streams go on', async () => {
+  test('refuses a gap with advice, without effect, and delivers other streams', async () => {
     const sink = open()
     const answers = await sink.send([...eventsOf('t', ['gap'], 2, 7), eventOf('t', 'fine', 1)], contextOf())
     expect(kinds(answers)).toEqual(['refused', 'unknown', 'sent'])
@@ -105,7 +105,7 @@ describe('the inbox of another database', () => {
     expect(reasonOf(later[0])).toMatch(/expects #9 of t\/gap, and #12 came. Replay/)
   })
 
-  test('a stream begins where it is told to: by a number, by a function, anywhere', async () => {
+  test('begins a stream at a number, by a function, or anywhere', async () => {
     const by = open({ start: ({ key }) => (key === 'late' ? 5 : 1) })
     expect(kinds(await by.send([...eventsOf('t', ['late'], 4, 3), eventOf('t', 'x', 1)], contextOf()))).toEqual(
       Array(5).fill('sent'),
@@ -115,7 +115,7 @@ describe('the inbox of another database', () => {
     expect(await lockstep.inbox.consumer(consumer).position({ topic: 't', key: 'any' })).toMatchObject({ seq: 41 })
   })
 
-  test('another history is refused', async () => {
+  test('refuses a diverged history', async () => {
     const sink = open()
     await sendAll(sink, eventsOf('t', ['a'], 3))
     const other = eventsOf('t', ['a'], 3, 2)
@@ -125,7 +125,7 @@ describe('the inbox of another database', () => {
     expect(await effects()).toEqual(['a1', 'a2', 'a3'])
   })
 
-  test.each(['handle', 'handleMany'] as const)('one bad event is found alone, by %s', async (way) => {
+  test.each(['handle', 'handleMany'] as const)('refuses one bad event alone, found by %s', async (way) => {
     const bad = new Set(['b3', 'd1'])
     const check = (event: OutboxEvent): void => {
       if (!bad.has(`${event.key}${event.seq}`)) return
@@ -160,7 +160,7 @@ describe('the inbox of another database', () => {
     expect((await effects()).length).toBe(30)
   })
 
-  test('a statement that fails is the fault of its event; a failure that was caught is one, too', async () => {
+  test('refuses the event whose statement fails, also after a caught failure', async () => {
     const sink = open({
       handle: async (tx, event) => {
         if (event.key === 'bad') await tx.query('SELECT 1 / 0')
@@ -173,14 +173,14 @@ describe('the inbox of another database', () => {
     expect((await effects()).toSorted()).toEqual(['a1', 'b1'])
   })
 
-  test('an event that is none is refused, and the others are sent', async () => {
+  test('refuses an invalid event, and sends the others', async () => {
     const events = [eventOf('t', 'a', 1), eventOf('t', 'b', 1, { id: 'no uuid' }), eventOf('t', 'c', 1)]
     const answers = await open().send(events, contextOf())
     expect(kinds(answers)).toEqual(['sent', 'refused', 'sent'])
     expect(reasonOf(answers[1])).toContain('no uuid')
   })
 
-  test('streams that are refused do not keep the others waiting', async () => {
+  test('does not hold up other streams behind refused ones', async () => {
     const sink = open({
       handle: async (tx, event) => {
         if (event.key.startsWith('bad')) throw new EventRefusedError('closed')
@@ -192,7 +192,7 @@ describe('the inbox of another database', () => {
     expect(kinds(answers)).toEqual([...Array<string>(10).fill('refused'), 'sent'])
   })
 
-  test('where everything fails it ends soon, and nobody is refused', async () => {
+  test('ends early and refuses none when everything fails', async () => {
     let calls = 0
     const sink = open({
       handle: async () => {
@@ -214,7 +214,7 @@ describe('the inbox of another database', () => {
     expect(await effects()).toEqual([])
   })
 
-  test('a handler that cannot reach another service stops its own stream only', async () => {
+  test('stops only the stream whose handler cannot reach another service', async () => {
     const sink = open({
       handle: async (tx, event) => {
         if (event.key === 'mail') throw Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })
@@ -225,7 +225,7 @@ describe('the inbox of another database', () => {
     expect(kinds(await sink.send(events, contextOf()))).toEqual(['sent', 'failed', 'sent'])
   })
 
-  test('a handler that takes too long stops its own stream only; a batch that does is cut', async () => {
+  test('stops only the stream whose handler takes too long, and ends a batch that does', async () => {
     const sizes: number[] = []
     const sink = open({
       timeoutMs: 800,
@@ -246,7 +246,7 @@ describe('the inbox of another database', () => {
     expect(Math.max(...sizes)).toBeLessThan(20)
   })
 
-  test('a process that was stopped in its transaction does not keep its successor out', async () => {
+  test('does not block the successor of a process that was stopped in its transaction', async () => {
     const stopped = signal()
     const goesOn = signal()
     const late = open({
@@ -273,7 +273,7 @@ describe('the inbox of another database', () => {
     expect(await effects()).toEqual(['a1', 'a2', 'a3'])
   })
 
-  test('two that send the same at once: one effect each', async () => {
+  test('has one effect when two dispatchers send the same', async () => {
     const events = eventsOf('t', ['a', 'b', 'c', 'd'], 25)
     const sinks = [open(), open(), open()]
     await Promise.all(
@@ -287,7 +287,7 @@ describe('the inbox of another database', () => {
     }
   })
 
-  test('at SERIALIZABLE, through postgres.js', async () => {
+  test('works at SERIALIZABLE with postgres.js', async () => {
     const sql = postgresJs(database.url, { max: 4, onnotice: () => undefined })
     const other = new Lockstep(sql)
     try {
@@ -301,7 +301,7 @@ describe('the inbox of another database', () => {
     }
   })
 
-  test('tombstones move the position, and are handled where that is wanted', async () => {
+  test('moves the position by tombstones, and passes them to the handler if asked to', async () => {
     const events = [eventOf('t', 'a', 1), eventOf('t', 'a', 2, { tombstone: 'dead' }), eventOf('t', 'a', 3)]
     await sendAll(open(), events)
     expect(await effects()).toEqual(['a1', 'a3'])
@@ -310,13 +310,13 @@ describe('the inbox of another database', () => {
     expect(await effects()).toEqual(['a1', 'a2', 'a3'])
   })
 
-  test('numbers that do not follow on each other wait for another batch', async () => {
+  test('leaves numbers after a gap to another batch', async () => {
     const sink = open()
     const events = [1, 2, 4, 5].map((seq) => eventOf('t', 'a', seq))
     expect(kinds(await sink.send(events, contextOf()))).toEqual(['sent', 'sent', 'unknown', 'unknown'])
   })
 
-  test('a closed Lockstep, a schema that is not there: unknown, with the reason', async () => {
+  test('reports unknown with the reason for a closed Lockstep and a missing schema', async () => {
     const closed = new Lockstep(pool)
     await closed.close()
     const [answer] = await open({ lockstep: closed }).send([eventOf('t', 'a', 1)], contextOf())
@@ -328,7 +328,7 @@ describe('the inbox of another database', () => {
     expect(await elsewhere.healthy?.()).toBe(false)
   })
 
-  test('options that make no sense are told at once', () => {
+  test('rejects invalid options', () => {
     const nonsense: readonly Partial<Record<keyof PostgresSinkOptions, unknown>>[] = [
       { lockstep: undefined },
       { lockstep: pool },

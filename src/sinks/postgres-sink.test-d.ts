@@ -33,7 +33,7 @@ test('a Lockstep of either driver, and its transactions with their events and cl
   })
 })
 
-test('what makes no sense does not compile', () => {
+test('invalid options do not compile', () => {
   // @ts-expect-error: a pool is no Lockstep.
   postgresSink({ lockstep: pool, consumer: 'book-keeper', handle: async () => undefined })
   // @ts-expect-error: without a name nothing is remembered.

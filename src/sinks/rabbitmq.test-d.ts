@@ -2,7 +2,7 @@ import amqp, { type ChannelModel, type ConfirmChannel, type RecoveringChannelMod
 import { expectTypeOf, test } from 'vitest'
 import { type RabbitChannel, type RabbitConnection, rabbitmqSink } from './rabbitmq.ts'
 
-test('amqplib fits as it is', () => {
+test('the sink accepts objects of amqplib', () => {
   expectTypeOf<ChannelModel>().toExtend<RabbitConnection>()
   expectTypeOf<RecoveringChannelModel>().toExtend<RabbitConnection>()
   expectTypeOf<ConfirmChannel>().toExtend<RabbitChannel>()

@@ -12,7 +12,7 @@ const kinds = (answers: readonly Delivery[]): (string | undefined)[] =>
   answers.map((answer) => (typeof answer === 'object' ? Object.keys(answer)[0] : answer))
 const reasonOf = (answer: Delivery | undefined): string => String(Object.values(answer as object)[0])
 
-describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
+describe.skipIf(!rabbitAvailable())('RabbitMQ alone', () => {
   let server: RabbitServer
   let admin: Awaited<ReturnType<typeof connect>>
   let channel: Awaited<ReturnType<typeof admin.createChannel>>
@@ -49,7 +49,7 @@ describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
     }
   }
 
-  test('what no queue takes is refused, with the routing key; the other streams go on', async () => {
+  test('refuses events that no queue takes, with the routing key, and delivers other streams', async () => {
     await topology('routes', 'trades.eu.*')
     const sink = open('routes', { routingKey: '{topic}.{key}' })
     const events = [...eventsOf('trades', ['eu.a', 'us.b'], 2), eventOf('trades', 'eu.c', 1)]
@@ -67,7 +67,7 @@ describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
     ])
   })
 
-  test('larger than the server takes: refused alone, and known from then on', async () => {
+  test('refuses only events larger than the limit of the server, and remembers the limit', async () => {
     await topology('sizes')
     const sink = open('sizes')
     const large = eventOf('t', 'large', 1, { payload: 'x'.repeat(SERVER_BYTES) })
@@ -83,7 +83,7 @@ describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
     ])
   })
 
-  test('no exchange: unknown, with advice; it is declared: on it goes', async () => {
+  test('reports unknown with advice for a missing exchange, and continues when it is declared', async () => {
     const sink = open('later')
     const answers = await sink.send(eventsOf('t', ['a', 'b'], 2), contextOf())
     expect(new Set(kinds(answers))).toEqual(new Set(['unknown']))
@@ -95,7 +95,7 @@ describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
     expect((await taken('later')).length).toBe(4)
   })
 
-  test('a queue that is full and says so: unknown, and nothing of the stream comes behind it', async () => {
+  test('reports unknown when a queue is full, and sends nothing behind it', async () => {
     await topology('full', '#', { arguments: { 'x-max-length': 2, 'x-overflow': 'reject-publish' } })
     const sink = open('full')
     const events = eventsOf('t', ['a'], 5)
@@ -105,7 +105,7 @@ describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
     expect([...seen, ...(await taken('full')).map(({ seq }) => seq)]).toEqual([1, 2, 3, 4])
   })
 
-  test('more than the socket takes at once', async () => {
+  test('sends more than the socket buffers', async () => {
     await topology('much')
     const sink = open('much')
     const keys = Array.from({ length: 60 }, (_, index) => `k${index}`)
@@ -117,7 +117,7 @@ describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
     expect(order).toEqual(Object.fromEntries(keys.map((key) => [key, [1, 2, 3]])))
   })
 
-  test('the default exchange leads to the queue of that name', async () => {
+  test('delivers to the queue of that name through the default exchange', async () => {
     await channel.assertQueue('trades', { durable: true })
     const sink = open('')
     expect(await sink.healthy?.()).toBe(true)
@@ -125,7 +125,7 @@ describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
     expect(await taken('trades')).toMatchObject([{ topic: 'trades', key: 'k', seq: 1 }])
   })
 
-  test('what is no message for RabbitMQ is refused, and the connection survives it', async () => {
+  test('refuses events that RabbitMQ cannot carry, and keeps the connection', async () => {
     await topology('odd')
     const sink = open('odd', { routingKey: ({ key }) => (key === 'fails' ? fail() : key) })
     function fail(): never {
@@ -147,7 +147,7 @@ describe.skipIf(!rabbitAvailable())('RabbitMQ, what is special to it', () => {
     expect((await taken('odd')).map(({ headers }) => headers['note'])).toEqual(['a\r\nb: ✓', undefined])
   })
 
-  test('a channel that somebody closes at the server, and a connection: the next events open others', async () => {
+  test('opens another channel or connection after the server closed it', async () => {
     await topology('closed')
     let connection: Awaited<ReturnType<typeof connect>> | undefined
     const sink = open('closed', { connect: async () => (connection = await connect(server.url)) })

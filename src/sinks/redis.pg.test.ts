@@ -16,7 +16,7 @@ describe.skipIf(!redisAvailable())('the Redis sink', () => {
   describeSink('Redis', () => benchOf(redis, { again: 'kept out', tooLarge: 2_000_001 }))
 })
 
-describe.skipIf(!redisAvailable())('what is special to Redis', () => {
+describe.skipIf(!redisAvailable())('Redis alone', () => {
   let server: RestartableServer
   let admin: Redis
   let count = 0
@@ -36,13 +36,13 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
   const idsOf = async (topic: string, key = 'k'): Promise<string[]> =>
     (await admin.xrange(redisStreamName({ topic, key }), '-', '+')).map(([id]) => id)
 
-  test('the number of an event is the id of its entry', async () => {
+  test('uses the number of an event as the id of its entry', async () => {
     const topic = newTopic()
     await sendAll(sinkWith(), eventsOf(topic, ['k'], 3))
     expect(await idsOf(topic)).toEqual(['1-0', '2-0', '3-0'])
   })
 
-  test('an empty stream begins with 1, unless start says otherwise', async () => {
+  test('begins an empty stream with 1, or with start', async () => {
     const topic = newTopic()
     const [refused, after] = await answersOf(sinkWith(), eventOf(topic, 'k', 7), eventOf(topic, 'k', 8))
     expect(refused).toEqual({ refused: like(/is empty, and begins with #1, not with #7.*start/) })
@@ -61,7 +61,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     ])
   })
 
-  test('what would leave a gap is refused, with the number from which to send again', async () => {
+  test('refuses an event that would leave a gap, with the number to continue from', async () => {
     const topic = newTopic()
     await sendAll(sinkWith(), eventsOf(topic, ['k'], 2))
     const [answer] = await answersOf(sinkWith({ start: 'anywhere' }), eventOf(topic, 'k', 4))
@@ -69,7 +69,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect(await idsOf(topic)).toEqual(['1-0', '2-0'])
   })
 
-  test('the same number with another id is another history', async () => {
+  test('refuses the same number with another id as a diverged history', async () => {
     const topic = newTopic()
     const events = eventsOf(topic, ['k'], 3)
     await sendAll(sinkWith(), events)
@@ -83,7 +83,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect((answers[1] as { refused: string }).refused).toContain(events[1]!.id)
   })
 
-  test('a stream that was trimmed, to nothing even, knows its last number', async () => {
+  test('keeps the last number of a trimmed stream', async () => {
     const topic = newTopic()
     const events = eventsOf(topic, ['k'], 5)
     const name = redisStreamName({ topic, key: 'k' })
@@ -97,7 +97,16 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect(await idsOf(topic)).toEqual(['6-0'])
   })
 
-  test('a last entry that was deleted does not come again, and the next one finds its place', async () => {
+  test('refuses a number that was trimmed and is given out again in a later generation', async () => {
+    const topic = newTopic()
+    await sendAll(sinkWith(), eventsOf(topic, ['k'], 5))
+    await admin.xtrim(redisStreamName({ topic, key: 'k' }), 'MAXLEN', 2)
+    const again = eventOf(topic, 'k', 2, { generation: 2 })
+    expect(await answersOf(sinkWith(), again)).toMatchObject([{ refused: like(/had another event as #2/) }])
+    expect(await answersOf(sinkWith(), eventOf(topic, 'k', 6, { generation: 2 }))).toEqual(['sent'])
+  })
+
+  test('does not send a deleted last entry again, and continues after it', async () => {
     const topic = newTopic()
     const events = eventsOf(topic, ['k'], 4)
     await sendAll(sinkWith(), events.slice(0, 3))
@@ -106,7 +115,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect(await idsOf(topic)).toEqual(['1-0', '2-0', '4-0'])
   })
 
-  test('maxLength keeps about so many', async () => {
+  test('trims a stream to about maxLength', async () => {
     const topic = newTopic()
     await sendAll(sinkWith({ maxLength: 100 }), eventsOf(topic, ['k'], 1000))
     const kept = (await idsOf(topic)).length
@@ -114,7 +123,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect(kept).toBeLessThan(400)
   })
 
-  test('many events of one stream, more bytes than one call takes', async () => {
+  test('splits a batch that is too large for one call', async () => {
     const topic = newTopic()
     const text = 'x'.repeat(1500)
     const events = Array.from({ length: 1700 }, (_, index) => eventOf(topic, 'k', index + 1, { payload: text }))
@@ -122,7 +131,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect(await idsOf(topic)).toHaveLength(1700)
   })
 
-  test("somebody else's stream and somebody else's key are left alone", async () => {
+  test('does not change foreign streams and keys', async () => {
     const topic = newTopic()
     await admin.xadd(redisStreamName({ topic, key: 'stream' }), '*', 'field', 'value')
     await admin.set(redisStreamName({ topic, key: 'text' }), 'value')
@@ -133,7 +142,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     ])
   })
 
-  test('a server that takes no writes is no fault of the event', async () => {
+  test('blames no event when the server rejects writes', async () => {
     const topic = newTopic()
     await admin.config('SET', 'maxmemory', '1')
     const full = await answersOf(sinkWith(), eventOf(topic, 'k', 1))
@@ -146,7 +155,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect(await answersOf(sinkWith(), eventOf(topic, 'k', 1))).toEqual(['sent'])
   })
 
-  test('scripts that the server has forgotten are sent again', async () => {
+  test('loads scripts again that the server has forgotten', async () => {
     const topic = newTopic()
     for (let round = 0; round < 3; round++) {
       await admin.script('FLUSH')
@@ -155,7 +164,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect(await idsOf(topic, 'b')).toHaveLength(6)
   })
 
-  test('a command that is executed long after it was given up does no harm', async () => {
+  test('changes nothing by a late command that was given up', async () => {
     const topic = newTopic()
     const held: (() => Promise<unknown>)[] = []
     const client: RedisClient = {
@@ -180,31 +189,28 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect(await idsOf(topic)).toEqual(['1-0', '2-0', '3-0', '4-0'])
   })
 
-  test.each([1, 'anywhere'] as const)(
-    'calls that overtake each other do not open a hole (start: %s)',
-    async (start) => {
-      const topic = newTopic()
-      const held: (() => Promise<unknown>)[] = []
-      // A pool of connections gives no order among its commands.
-      const client: RedisClient = {
-        sendCommand: ([command, ...args]) =>
-          new Promise((resolve, reject) => {
-            held.push(() => admin.call(String(command), args).then(resolve, reject))
-            if (held.length === 3) for (const run of held.toReversed()) void run()
-          }),
-      }
-      const events = eventsOf(topic, ['k'], 1200)
-      await answersOf(sinkWith(), eventOf(topic, 'other', 1))
-      const answers = await answersOf(sinkWith({ client, start }), ...events)
-      expect(answers.slice(0, 500)).toEqual(Array(500).fill('sent'))
-      expect(answers[500]).toMatchObject({ unknown: like(/overtook/) })
-      expect(await idsOf(topic)).toHaveLength(500)
-      expect(await answersOf(sinkWith(), ...events)).toEqual(Array(1200).fill('sent'))
-      expect(await idsOf(topic)).toEqual(events.map(({ seq }) => `${seq}-0`))
-    },
-  )
+  test.each([1, 'anywhere'] as const)('leaves no gap when calls overtake each other (start: %s)', async (start) => {
+    const topic = newTopic()
+    const held: (() => Promise<unknown>)[] = []
+    // A pool of connections gives no order among its commands.
+    const client: RedisClient = {
+      sendCommand: ([command, ...args]) =>
+        new Promise((resolve, reject) => {
+          held.push(() => admin.call(String(command), args).then(resolve, reject))
+          if (held.length === 3) for (const run of held.toReversed()) void run()
+        }),
+    }
+    const events = eventsOf(topic, ['k'], 1200)
+    await answersOf(sinkWith(), eventOf(topic, 'other', 1))
+    const answers = await answersOf(sinkWith({ client, start }), ...events)
+    expect(answers.slice(0, 500)).toEqual(Array(500).fill('sent'))
+    expect(answers[500]).toMatchObject({ unknown: like(/overtook/) })
+    expect(await idsOf(topic)).toHaveLength(500)
+    expect(await answersOf(sinkWith(), ...events)).toEqual(Array(1200).fill('sent'))
+    expect(await idsOf(topic)).toEqual(events.map(({ seq }) => `${seq}-0`))
+  })
 
-  test('names: no two streams share one', async () => {
+  test('gives different names to different streams', async () => {
     const pairs = [
       ['a:b', 'c'],
       ['a', 'b:c'],
@@ -221,7 +227,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     expect(await admin.exists(`mine/k/of/${topic}`)).toBe(1)
   })
 
-  test('options that make no sense are refused', () => {
+  test('rejects invalid options', () => {
     const wrong: Partial<RedisSinkOptions>[] = [
       { client: {} as never },
       { client: undefined as never },
@@ -239,7 +245,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     for (const options of wrong) expect(() => sinkWith(options)).toThrow(/Pass|Name/)
   })
 
-  test('through node-redis: order, again, divergence, silence, bytes', async () => {
+  test('works with node-redis: order, duplicates, divergence, silence, bytes', async () => {
     const client = createClient({ socket: { port: server.port, host: '127.0.0.1' } })
     client.on('error', () => {})
     await client.connect()
@@ -270,7 +276,7 @@ describe.skipIf(!redisAvailable())('what is special to Redis', () => {
     }
   })
 
-  test('on a cluster: every call touches one key', async () => {
+  test('uses one key per call on a cluster', async () => {
     const own = await startRedis({
       args: [
         '--cluster-enabled',

@@ -4,12 +4,12 @@ import { expectTypeOf, test } from 'vitest'
 import type { Sink } from '../outbox/index.ts'
 import { type RedisClient, redisSink } from './redis.ts'
 
-test('clients of ioredis are taken as they are', () => {
+test('the sink accepts clients of ioredis', () => {
   expectTypeOf<Redis>().toExtend<RedisClient>()
   expectTypeOf<Cluster>().toExtend<RedisClient>()
 })
 
-test('clients of node-redis are taken as they are', () => {
+test('the sink accepts clients of node-redis', () => {
   const client = createClient()
   const pool = createClientPool()
   expectTypeOf(client).toExtend<RedisClient>()
@@ -17,7 +17,7 @@ test('clients of node-redis are taken as they are', () => {
   expectTypeOf(redisSink({ client })).toEqualTypeOf<Sink>()
 })
 
-test("node-redis's cluster wants to know the key: through one line", () => {
+test('a cluster of node-redis needs one line that names the key', () => {
   const cluster = createCluster({ rootNodes: [] })
   // @ts-expect-error its sendCommand() has other parameters
   expectTypeOf(redisSink).toBeCallableWith({ client: cluster })

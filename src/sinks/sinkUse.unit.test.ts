@@ -28,7 +28,7 @@ test('stays open until its last user closes it', async () => {
   expect([use.closed, released]).toEqual([true, 1])
 })
 
-test('close() waits for what is under way, and open() for an end that is under way', async () => {
+test('waits on close() for work in progress, and on open() for a close in progress', async () => {
   const order: string[] = []
   const work = signal()
   const use = new SinkUse(() => void order.push('released'))

@@ -52,7 +52,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       if (bench.again === 'kept out') expect(again).toBe(0)
     }
 
-    test('events of a key arrive in order, batch after batch, keys side by side', async () => {
+    test('delivers events of a key in order over batches, and keys side by side', async () => {
       const sink = await open()
       const topic = newTopic()
       for (const from of [1, 21, 41]) {
@@ -62,7 +62,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       expect(await deliveries(topic)).toEqual({ order: inOrder(KEYS, 60), again: 0, diverged: 0 })
     })
 
-    test('a message says all that a consumer needs: number, id, fence, headers, payload', async () => {
+    test('delivers number, id, fence, headers and payload', async () => {
       const sink = await open()
       const topic = newTopic()
       const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
@@ -86,7 +86,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       }
     })
 
-    test('a key stops at the event that is refused; the other keys of the batch go on', async () => {
+    test('stops only the key of a refused event', async () => {
       const sink = await open()
       const topic = newTopic()
       const events = eventsOf(topic, KEYS, 5).map((event) =>
@@ -107,7 +107,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       return { payload, body }
     }
 
-    test('an oversized event is refused, with its size in the reason, and the connection survives it', async () => {
+    test('refuses an oversized event with its size, and keeps the connection', async () => {
       const sink = await open()
       const topic = newTopic()
       const large = eventOf(topic, 'k', 1, { payload: 'x'.repeat(bench.tooLarge) })
@@ -117,7 +117,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       expect(await sink.send([eventOf(topic, 'other', 1)], contextOf())).toEqual(['sent'])
     })
 
-    test('what was lost on the way back is sent again, and is there once, or known by its id', async () => {
+    test('sends events again whose confirmation was lost, once or with the same id', async () => {
       const sink = await open()
       const topic = newTopic()
       await sendAll(sink, eventsOf(topic, ['k'], 2))
@@ -140,7 +140,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       await expectOnce(topic, ['k'], 4)
     })
 
-    test('a dispatcher that was paused in the middle of a batch does not put it behind what its successor sent', async () => {
+    test('stores nothing of a paused dispatcher behind events of its successor', async () => {
       const [late, next] = [await open(), await open()]
       const topic = newTopic()
       await sendAll(late, eventsOf(topic, ['k'], 2))
@@ -166,7 +166,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       await expectOnce(topic, ['k'], 6)
     })
 
-    test('after an abort nothing more is sent', async () => {
+    test('sends nothing after an abort', async () => {
       const sink = await open()
       const topic = newTopic()
       const lost = new AbortController()
@@ -177,7 +177,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       expect(await bench.received(topic)).toEqual([])
     })
 
-    test('batches of several shards side by side', async () => {
+    test('sends batches of several shards side by side', async () => {
       const sink = await open()
       const topic = newTopic()
       const shards = [0, 1, 2].map((shard) => KEYS.map((key) => `${key}${shard}`))
@@ -187,7 +187,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       await expectOnce(topic, shards.flat(), 10)
     })
 
-    test('a broker that says nothing: the answer is unknown, in time, and what comes after goes through', async () => {
+    test('reports unknown in time for a silent broker, and delivers what follows', async () => {
       const sink = await open()
       const topic = newTopic()
       const first = eventOf(topic, 'k', 1)
@@ -201,7 +201,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       expect((await deliveries(topic)).order['k']).toEqual([1, 2])
     })
 
-    test('the broker is down: nobody is refused; it comes back: everything is there', async () => {
+    test('refuses nothing while the broker is down, and delivers everything when it is back', async () => {
       const sink = await open()
       const topic = newTopic()
       await sendAll(sink, eventsOf(topic, KEYS, 3))
@@ -218,7 +218,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       await expectOnce(topic, KEYS, 6)
     }, 60_000)
 
-    test('the broker is killed in the middle of a batch: what was answered is there, the rest follows in order', async () => {
+    test('keeps confirmed events when the broker is killed, and delivers the rest in order', async () => {
       const sink = await open()
       const topic = newTopic()
       await sendAll(sink, eventsOf(topic, KEYS, 1))
@@ -243,7 +243,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       await expectOnce(topic, KEYS, 61)
     }, 60_000)
 
-    test('closed and opened again, it sends', async () => {
+    test('sends after close() and open()', async () => {
       const sink = await open()
       const topic = newTopic()
       await sendAll(sink, eventsOf(topic, KEYS, 2))
@@ -257,7 +257,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       await expectOnce(topic, KEYS, 4)
     })
 
-    test('a user that closes it does not close it for the others', async () => {
+    test('stays open for others when one user closes it', async () => {
       const sink = await open()
       const topic = newTopic()
       await sink.open?.()
@@ -268,7 +268,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       await expectOnce(topic, KEYS, 2)
     })
 
-    test('an event with malformed headers is refused alone, and nothing is sent twice', async () => {
+    test('refuses only an event with malformed headers, and sends nothing twice', async () => {
       const sink = await open()
       const topic = newTopic()
       const malformed: unknown[] = [null, 'text', { a: null }, { a: { toString: 1 } }, { a: 1 }]
@@ -281,7 +281,7 @@ export function describeSink(name: string, prepare: () => Promise<SinkBench>): v
       expect((await bench.received(topic)).length).toBe(KEYS.length * 2)
     })
 
-    test('closed while it sends: the batch comes to an end, and nothing follows', async () => {
+    test('finishes the batch on close(), and sends nothing after it', async () => {
       const sink = await open()
       const topic = newTopic()
       await sendAll(sink, eventsOf(topic, KEYS, 1))

@@ -137,7 +137,7 @@ describe('what an answer means', () => {
 })
 
 describe('targets of a request', () => {
-  test('307 and 308 within the origin keep the POST and its signature', async () => {
+  test('keeps the POST and its signature over 307 and 308 within the origin', async () => {
     const { url, taken } = await receiver(({ path }, response) => {
       if (path === '/hook') response.writeHead(308, { location: '/moved' }).end()
       else if (path === '/moved') response.writeHead(307, { location: '/again?x=1' }).end()
@@ -149,7 +149,7 @@ describe('targets of a request', () => {
     expect(verifyWebhook(last.headers, last.body, SECRET).seq).toBe(1)
   })
 
-  test('stops at a circle of redirects', async () => {
+  test('stops at a redirect loop', async () => {
     const { url, taken } = await receiver((_, response) => void response.writeHead(307, { location: '/hook' }).end())
     expect(Object.keys(await sendOne(sinkTo(url)))).toContain('unknown')
     expect(taken.length).toBe(4)
@@ -178,7 +178,7 @@ describe('targets of a request', () => {
     expect(await sendOne(sinkTo(() => url, { allowPrivateAddresses: true }))).toBe('sent')
   })
 
-  test('tells public from other addresses', () => {
+  test('distinguishes public from other addresses', () => {
     const open = [
       '1.1.1.1',
       '93.184.216.34',
@@ -374,7 +374,7 @@ describe('a slow host', () => {
     return { sink, slow: slow.taken, other: other.taken, answer: () => held.give() }
   }
 
-  test("does not hold up other hosts, and what waits for its turn there is not begun after its stream's time", async () => {
+  test('does not hold up other hosts, and starts no request after the time of its stream', async () => {
     const { sink, slow, other, answer } = await customers()
     const events = eventsOf('t', ['slow1', 'slow2', 'slow3', 'a'], 1)
     const answers = await sink.send(events, contextOf(hurried))

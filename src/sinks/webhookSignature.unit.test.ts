@@ -5,7 +5,7 @@ import { verifyWebhook } from './webhook.ts'
 import { newSecret, receiver, SECRET, sendOne, sinkTo, type Taken } from './webhookReceiver.conformance.ts'
 
 describe('signatures', () => {
-  test('as the standard says, over the bytes that are sent, one for each secret, fresh at every attempt', async () => {
+  test('follow the standard: over the sent bytes, one per secret, new for every attempt', async () => {
     const { url, taken } = await receiver()
     const secrets = [newSecret(), newSecret()]
     const sink = sinkTo(url, { secret: secrets })
@@ -37,7 +37,7 @@ describe('signatures', () => {
     return taken[0] as Taken
   }
 
-  test('nothing of a request can be changed, and no old one comes again', async () => {
+  test('detect any change of a request, and reject an old one', async () => {
     const { headers, body } = await oneRequest()
     expect(verifyWebhook(headers, body, SECRET)).toMatchObject({ seq: 3, fence: 7n, headers: { tenant: 'eu' } })
     const wrong: [string, Record<string, string | string[] | undefined>, Buffer][] = [
@@ -78,13 +78,13 @@ describe('signatures', () => {
     expect(verifyWebhook(headers, body, SECRET, { toleranceMs: 600_000 }).seq).toBe(3)
   })
 
-  test("headers that a proxy adds or changes are none of the event's", async () => {
+  test('ignore headers that a proxy adds or changes', async () => {
     const { headers, body } = await oneRequest()
     const seen = verifyWebhook({ ...headers, 'x-forwarded-for': '1.2.3.4', tenant: 'changed' }, body, SECRET)
     expect(seen.headers).toEqual({ tenant: 'eu' })
   })
 
-  test('an event cannot pass for a tombstone, nor set what the sink sets', async () => {
+  test('keep an event from passing as a tombstone or setting headers of the sink', async () => {
     const own = {
       'Lockstep-Tombstone': 'skipped',
       'lockstep-tombstone': 'dead',

@@ -48,7 +48,7 @@ describe.each(DRIVERS)('work that a part keeps for COMMIT, %s', (driver) => {
     expect(notes.commits).toBe(1)
   })
 
-  test('of a savepoint goes with it: appended where it is released, dropped where it is rolled back', async () => {
+  test('follows its savepoint: appended on release, dropped on rollback', async () => {
     const { lockstep } = bench.open(driver)
     const [outer, adopted] = await lockstep.transaction(LOCK, async (tx) => {
       const first = await tx.savepoint((inner) => keep(inner, 'first'))
@@ -79,7 +79,7 @@ describe.each(DRIVERS)('work that a part keeps for COMMIT, %s', (driver) => {
     expect(notes.commits).toBe(0)
   })
 
-  test('is not sent where the function throws', async () => {
+  test('is not sent when the function throws', async () => {
     const { lockstep } = bench.open(driver)
     let notes = new Notes()
     const failing = lockstep.transaction(LOCK, async (tx) => {

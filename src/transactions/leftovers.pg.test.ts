@@ -8,7 +8,7 @@ import { type Transaction, TransactionEndedError } from '../index.ts'
 
 const bench = await testBench()
 
-describe('what others leave behind', () => {
+describe('leftovers of other callers', () => {
   test('does not run a query in another transaction that was awaited after the end of its own, postgres.js', async () => {
     const { lockstep } = bench.open('postgres.js', { max: 1 })
     const lazy: PromiseLike<unknown>[] = []

@@ -30,7 +30,7 @@ const drivers = [
 
 describe.each(drivers)('$driver', ({ driver, lockstep, unrelated }) => {
   test.each(['read committed', 'serializable'] as const)(
-    `${CALLERS} callers of one key with a pool of ${POOL_SIZE}, %s: all are served, and a query beside them does not wait`,
+    `serves ${CALLERS} callers of one key with a pool of ${POOL_SIZE}, %s, without delaying another query`,
     async (isolation) => {
       const name = `${driver} ${isolation}`
       await admin.query('INSERT INTO counter VALUES ($1, 0)', [name])

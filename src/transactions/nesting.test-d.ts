@@ -15,7 +15,7 @@ describe('nesting', () => {
   }
   const typed = new Lockstep<Trades, pg.Pool>(new pg.Pool())
 
-  test('the part has the client and the events of its transaction, and gives what its function gives', () => {
+  test('a nested transaction has the client and the events of the outer one, and returns what its function returns', () => {
     void typed.transaction({ lock: 'Order:1' }, async (tx) => {
       expectTypeOf(tx.transaction({}, async () => 42)).resolves.toEqualTypeOf<number>()
       await tx.transaction(
@@ -66,14 +66,14 @@ describe('nesting', () => {
     void typed.transaction({}, withClient)
   })
 
-  test('detached() gives what its function gives', () => {
+  test('detached() returns what its function returns', () => {
     expectTypeOf(byPg.detached(() => 42)).toEqualTypeOf<number>()
     expectTypeOf(byPg.detached(async () => Promise.resolve(id))).toEqualTypeOf<Promise<string>>()
     // @ts-expect-error a function
     void byPg.detached(Promise.resolve(id))
   })
 
-  test('leases and inboxes take the tx', () => {
+  test('leases and inboxes accept the tx', () => {
     void typed.lease('Instance:1', {}, (lease) => typed.transaction({}, (tx) => lease.guard(tx)))
     const stream = { topic: 'trades', key: id }
     void typed.transaction({}, (tx) => typed.inbox.consumer('portfolios').position(tx, stream))

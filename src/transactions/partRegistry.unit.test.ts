@@ -43,7 +43,7 @@ function openingOf(parts: readonly PlannedPart[]): Opening {
   return { isolation: 'read committed', method, locks: [{ id: 1n, key: 'Order:1', shared: false }], parts, ...more }
 }
 
-test('installs each part once for a Lockstep, and gives back what it returned', () => {
+test('installs each part once per Lockstep, and returns its result', () => {
   const part: Part<Limit & PartHooks, Limit> = { install: (_, { limit }) => ({ limit }) }
   const registry = new PartRegistry<Limit>([part, {}])
   const [one, two] = [registry.install(setup, { limit: 1 }), registry.install(setup, { limit: 2 })]

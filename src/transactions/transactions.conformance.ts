@@ -105,7 +105,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       for (const each of open.toReversed()) await each.close()
     })
 
-    test('commits what the function did and gives back what it returned', async () => {
+    test('commits the work of the function and returns its result', async () => {
       const id = Math.floor(Math.random() * 1e9)
       const value = await one.transaction({ lock }, async (tx) => {
         await tx.query('INSERT INTO account VALUES ($1, 7)', [id])
@@ -129,7 +129,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
     })
 
     test.each(['read committed', 'repeatable read', 'serializable'] as const)(
-      '%s: the second holder reads what the first has committed, though it came while the first was at work',
+      '%s: the second holder reads what the first committed, though it called earlier',
       async (isolation) => {
         const id = Math.floor(Math.random() * 1e9)
         await admin.query('INSERT INTO account VALUES ($1, 0)', [id])
@@ -157,7 +157,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       },
     )
 
-    test('shared holders share; an exclusive one waits for them, and they for it', async () => {
+    test('admits shared holders together, and makes exclusive and shared ones wait for each other', async () => {
       const letGo = await hold(one, 'lockShared')
       await other.transaction({ lockShared: lock, waitMs: 0 }, nothing)
       await expect(other.transaction({ lock, waitMs: 0 }, nothing)).rejects.toBeInstanceOf(LockTimeoutError)
@@ -169,7 +169,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
     })
 
     test.each(['read committed', 'serializable'] as const)(
-      '%s: all or nothing: what was granted before the timeout is free afterwards',
+      '%s: releases the locks that were granted before a timeout',
       async (isolation) => {
         const letGo = await hold(one)
         const free = [key`Free:${number}`, key`Also:${number}`, key`More:${number}`]
@@ -181,7 +181,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       },
     )
 
-    test('a timeout says who is in the way', async () => {
+    test('names the holder in a timeout', async () => {
       const letGo = await hold(one)
       const error: unknown = await other.transaction({ lock, waitMs: 300 }, nothing).catch((caught: unknown) => caught)
       await letGo()
@@ -194,7 +194,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
     })
 
     test.each(['read committed', 'serializable'] as const)(
-      '%s: an abort ends the wait and leaves nothing',
+      '%s: ends the wait on abort and leaves nothing',
       async (isolation) => {
         const letGo = await hold(one)
         const controller = new AbortController()
@@ -220,7 +220,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       },
     )
 
-    test('a wait is over when the lock is free, whatever slice it is in', async () => {
+    test('ends a wait when the lock is free, in any slice', async () => {
       const letGo = await hold(one)
       const waiting = other.transaction({ lock }, () => Promise.resolve('granted'))
       await somebodyWaits()
@@ -228,7 +228,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       expect(await waiting).toBe('granted')
     })
 
-    test('callers of one process are served in the order in which they came', async () => {
+    test('serves callers of one process in order of arrival', async () => {
       const served: number[] = []
       const letGo = await hold(one)
       const callers = Array.from({ length: 10 }, (_, caller) =>
@@ -239,7 +239,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
     })
 
-    test('waiting leaves the settings of the caller as they were', async () => {
+    test('keeps the settings of the caller after a wait', async () => {
       const show = `SELECT current_setting('lock_timeout') AS lock, current_setting('client_connection_check_interval') AS check`
       const before = await other.transaction({}, async (tx) => (await tx.query(show)).rows)
       const letGo = await hold(one)
@@ -254,7 +254,7 @@ export function lockSuite(database: TestDatabase, { driver, route }: LockSuiteSe
       expect(serializable).toEqual(before)
     })
 
-    test('callers that wait leave connections free: other keys and plain transactions go on', async () => {
+    test('leaves connections free for other keys and plain transactions while callers wait', async () => {
       const keys = Array.from({ length: 3 * POOL_SIZE }, (_, each) => key`Crowded:${number}:${each}`)
       const letGo = signal()
       const held = signal()

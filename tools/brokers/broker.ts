@@ -1,5 +1,5 @@
 import type { OutboxEvent, Sink } from 'pg-lockstep'
-import type { ReceivedEvent } from 'pg-lockstep/sinks'
+import { byStream, type ReceivedEvent } from 'pg-lockstep/sinks'
 
 /** A real broker as the tests, the attacks and the benches use it. */
 export interface Broker {
@@ -41,4 +41,9 @@ export interface Connected {
 export interface ByHand {
   send(events: readonly OutboxEvent[]): Promise<void>
   end(): Promise<void>
+}
+
+/** The events of each stream, in their order. */
+export function streamsOf(events: readonly OutboxEvent[]): OutboxEvent[][] {
+  return [...byStream(events).values()].map((places) => places.map((place) => events[place] as OutboxEvent))
 }

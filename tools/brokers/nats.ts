@@ -2,9 +2,9 @@ import { jetstream, jetstreamManager } from '@nats-io/jetstream'
 import { connect, headers, type NatsConnection } from '@nats-io/transport-node'
 import type { OutboxEvent } from 'pg-lockstep'
 import { natsSink, natsSubject, readNatsMessage } from 'pg-lockstep/nats'
-import { byStream, messageHeaders, type ReceivedEvent } from 'pg-lockstep/sinks'
+import { messageHeaders, type ReceivedEvent } from 'pg-lockstep/sinks'
 import { startNats } from '../server/nats.ts'
-import type { Broker } from './broker.ts'
+import { type Broker, streamsOf } from './broker.ts'
 
 const STREAM = 'EVENTS'
 const SUBJECT = 'events.{topic}.{key}'
@@ -40,17 +40,16 @@ export const nats: Broker = {
   },
   async byHand(address) {
     const client = await clientAt(address)
-    const stream = jetstream(client)
+    const publisher = jetstream(client)
     return {
       async send(events) {
-        const publish = async (places: readonly number[]): Promise<void> => {
-          for (const place of places) {
-            const event = events[place] as OutboxEvent
+        const publish = async (stream: readonly OutboxEvent[]): Promise<void> => {
+          for (const event of stream) {
             const options = { msgID: event.id, headers: headersOf(event) }
-            await stream.publish(natsSubject(event, SUBJECT), event.body, options)
+            await publisher.publish(natsSubject(event, SUBJECT), event.body, options)
           }
         }
-        await Promise.all([...byStream(events).values()].map(publish))
+        await Promise.all(streamsOf(events).map(publish))
       },
       end: () => client.close(),
     }

@@ -1,14 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { connect } from 'amqplib'
-import type { OutboxEvent } from 'pg-lockstep'
 import { rabbitmqSink } from 'pg-lockstep/rabbitmq'
 import { messageHeaders, readMessage, type ReceivedEvent } from 'pg-lockstep/sinks'
 import { startRabbit } from '../server/rabbitmq.ts'
-import type { Broker } from './broker.ts'
+import { type Broker, streamsOf } from './broker.ts'
 
 export const EXCHANGE = 'events'
 const QUEUE = 'all-events'
-/** Beyond what the sink is told to take: it is the sink that refuses. */
+/** More than the limit of the sink, so that the sink is what refuses. */
 const SERVER_BYTES = 2_000_000
 const SINK_BYTES = 1_000_000
 
@@ -52,14 +51,8 @@ export const rabbitmq: Broker = {
     const channel = await connection.createConfirmChannel()
     return {
       async send(events) {
-        const byKey = new Map<string, OutboxEvent[]>()
-        for (const event of events) {
-          const stream = byKey.get(event.key)
-          if (stream === undefined) byKey.set(event.key, [event])
-          else stream.push(event)
-        }
         await Promise.all(
-          [...byKey.values()].map(
+          streamsOf(events).map(
             (stream) =>
               new Promise<void>((resolve, reject) => {
                 let at = 0

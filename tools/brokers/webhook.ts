@@ -5,7 +5,7 @@ import type { OutboxEvent } from 'pg-lockstep'
 import { messageHeaders } from 'pg-lockstep/sinks'
 import { verifyWebhook, webhookSink } from 'pg-lockstep/webhook'
 import { startWebhookReceiver } from '../server/webhook.ts'
-import type { Broker } from './broker.ts'
+import { type Broker, streamsOf } from './broker.ts'
 
 const SECRET = `whsec_${randomBytes(32).toString('base64')}`
 /** What was taken is verified when it is looked at. */
@@ -60,13 +60,7 @@ export const webhook: Broker = {
     }
     return Promise.resolve({
       async send(events) {
-        const byKey = new Map<string, OutboxEvent[]>()
-        for (const event of events) {
-          const stream = byKey.get(event.key)
-          if (stream === undefined) byKey.set(event.key, [event])
-          else stream.push(event)
-        }
-        const streams = byKey.values()
+        const streams = streamsOf(events).values()
         const work = async (): Promise<void> => {
           for (const stream of streams) for (const event of stream) await post(event)
         }

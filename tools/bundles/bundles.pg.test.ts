@@ -1,6 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
+import pg from 'pg'
 import { afterAll, describe, expect, test } from 'vitest'
 import { manifest, pack, tarball } from '../check/tarball.ts'
 import { testDatabase } from '../server/testDatabase.ts'
@@ -19,7 +21,7 @@ afterAll(() => project[Symbol.asyncDispose]())
 
 // The large ones: `npm run bundles`.
 test.each(bundlers.filter(({ large }) => !large))(
-  'a bundle by $name migrates, locks, examines the database and serves the console, far from the package',
+  'migrates, locks, runs the doctor and serves the console from a bundle by $name, outside of the package',
   PATIENTLY,
   async (bundler) => {
     const visited = await tryBundler(bundler, project, database.url)
@@ -28,6 +30,50 @@ test.each(bundlers.filter(({ large }) => !large))(
     expect(visited.script.length).toBeGreaterThan(10_000)
   },
 )
+
+test('guards of one bundle work with the Lockstep of another, as after a hot reload', PATIENTLY, async () => {
+  type Copy = typeof import('../../src/index.ts') & typeof import('../../src/http/index.ts')
+  const copies: Copy[] = []
+  for (const name of ['older', 'newer']) {
+    const outfile = join(project.directory, `${name}.mjs`)
+    const contents = `export * from 'pg-lockstep'; export * from 'pg-lockstep/http'`
+    await build({
+      stdin: { contents, resolveDir: project.directory },
+      outfile,
+      bundle: true,
+      format: 'esm',
+      platform: 'node',
+      logLevel: 'error',
+    })
+    copies.push((await import(pathToFileURL(outfile).href)) as Copy)
+  }
+  const [older, newer] = copies as [Copy, Copy]
+  expect(older.LeaseHeldError).not.toBe(newer.LeaseHeldError)
+  const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  const lockstep = new older.Lockstep(pool, { schema: 'two copies' })
+  try {
+    await lockstep.migrate()
+    const key = newer.key`Instance:${1}`
+    const alone = newer.fetchHandler(newer.exclusive(lockstep, { key: () => key }), () => new Response('served'))
+    const guard = newer.idempotent(lockstep, { scope: () => 'acme', lock: () => key, transaction: { waitMs: 100 } })
+    const pay = newer.fetchHandler(guard, async (_request, tx) =>
+      Response.json((await tx.query('SELECT 1 AS one')).rows),
+    )
+    const post = (): Request =>
+      new Request('http://localhost/', { method: 'POST', headers: { 'idempotency-key': 'key' } })
+    await lockstep.lease(key, {}, async () => expect((await alone(post())).status).toBe(409))
+    await lockstep.transaction({ lock: key }, () =>
+      lockstep.detached(async () => expect((await pay(post())).status).toBe(409)),
+    )
+    expect((await alone(post())).status).toBe(200)
+    const first = await (await pay(post())).text()
+    const again = await pay(post())
+    expect([again.headers.get('idempotency-replayed'), await again.text()]).toEqual(['true', first])
+  } finally {
+    await lockstep.close()
+    await pool.end()
+  }
+})
 
 describe('the modules behind an entry point', () => {
   const library = join(project.directory, 'node_modules', 'pg-lockstep')
@@ -52,13 +98,13 @@ describe('the modules behind an entry point', () => {
     return Object.keys(metafile.inputs).filter((file) => file.startsWith('dist/'))
   }
 
-  test('those of the main one contain neither the page of the console nor a sink nor an ORM', PATIENTLY, async () => {
+  test('contain neither the page of the console nor a sink nor an ORM for the main one', PATIENTLY, async () => {
     const modules = await modulesOf(['pg-lockstep'])
     expect(modules).toContain('dist/postgres/sqlFiles.js')
-    expect(modules.filter((file) => /^dist\/(cli|console|lab|http|sinks|orms)\//.test(file))).toEqual([])
+    expect(modules.filter((file) => /^dist\/(cli|console|lab|http|nest|orms|sinks|testing)\//.test(file))).toEqual([])
   })
 
-  test('none reads a file of the package or finds anything by its own address', PATIENTLY, async () => {
+  test('read no file of the package and do not use import.meta.url', PATIENTLY, async () => {
     const { exports } = await manifest(library)
     const entries = Object.keys(exports).filter((name) => name !== './package.json')
     const modules = await modulesOf(entries.map((name) => name.replace('.', 'pg-lockstep')))

@@ -2,18 +2,18 @@ import { expect, test } from 'vitest'
 import { declaredIn, withoutMentioned } from '../api/reports.ts'
 import { reportFaults } from './api.ts'
 
-test('accepts a report that is as it was', () => {
+test('accepts an unchanged report', () => {
   expect(reportFaults('http.api.md', 'export const a: 1;\n', 'export const a: 1;\n')).toEqual([])
 })
 
-test('names what has changed, and the command that updates the report', () => {
+test('reports changed lines, and the command that updates the report', () => {
   const [fault = ''] = reportFaults('http.api.md', 'export const a: 1;\nexport const b: 1;\n', 'export const a: 1;\n')
   expect(fault).toContain('npm run api')
   expect(fault).toContain('- export const b: 1;')
   expect(fault).not.toContain('export const a')
 })
 
-test('finds a report that is missing, and lines in another order', () => {
+test('reports a missing report, and lines in another order', () => {
   expect(reportFaults('new.api.md', '', 'export const a: 1;\n')).toHaveLength(1)
   expect(reportFaults('new.api.md', 'a\nb', 'b\na')).toHaveLength(1)
 })
@@ -42,7 +42,7 @@ type Known_2 = string;
 \`\`\`
 `
 
-test('a report keeps what it exports and what no other one has', () => {
+test('keeps in a report its exports and the types that no other report has', () => {
   expect([...declaredIn(report)]).toEqual(['Made', 'Mentioned', 'Known'])
   const kept = withoutMentioned(report, new Set(['Known', 'Made']))
   expect(kept).toContain('class Made')

@@ -8,6 +8,7 @@ const base = {
   './http': './dist/http/index.js',
   './observe': './dist/observe/index.js',
   './sinks': './dist/sinks/index.js',
+  './testing': './dist/testing/index.js',
   './package.json': './package.json',
 }
 
@@ -15,12 +16,12 @@ test('accepts the published modules, and products by their own names', () => {
   expect(entryFaults({ ...base, './kafka': './dist/sinks/kafka.js' }, always)).toEqual([])
 })
 
-test('finds a published module without an entry', () => {
+test('reports a published module without an entry', () => {
   const { './http': _, ...without } = base
   expect(entryFaults(without, always)).toEqual(['exports has no "./http"'])
 })
 
-test('finds an entry whose files are missing', () => {
+test('reports an entry whose files are missing', () => {
   const has = (path: string): boolean => path !== 'dist/index.d.ts'
   expect(entryFaults(base, has)).toEqual(['"." needs dist/index.d.ts, which is not there'])
 })
@@ -31,11 +32,11 @@ test.each([
   [{ './key': './dist/locks/key.js' }],
   [{ './http': './src/http/index.ts' }],
   [{ './http': { import: './dist/http/index.js' } }],
-])('refuses %j', (entry) => {
+])('rejects %j', (entry) => {
   expect(entryFaults({ ...base, ...entry }, always)).toHaveLength(1)
 })
 
-test('finds paths that lead to what users do not have, and entries without a path', () => {
+test('reports paths to files that users do not have, and entries without a path', () => {
   const map = { '.': './dist/index.js', './http': './dist/http/index.js', './package.json': './package.json' }
   const from = (target: string): string => target.replace('dist', 'src').replace('.js', '.ts')
   const right = { 'pg-lockstep': ['./src/index.ts'], 'pg-lockstep/http': ['./src/http/index.ts'] }

@@ -6,7 +6,7 @@ export const format: Check = {
   name: 'format',
   async run() {
     const result = await command(tool('oxfmt'), ['--check'], { cwd: root })
-    const faults = faultsOf(result, 'oxfmt --check').map((fault) => `${fault}\nnpm run format mends this`)
+    const faults = faultsOf(result, 'oxfmt --check').map((fault) => `${fault}\nRun: npm run format`)
     return { faults }
   },
 }

@@ -10,12 +10,13 @@ import { api } from './api.ts'
 import type { Check, CheckResult } from './check.ts'
 import { exportsMap } from './exportsMap.ts'
 import { format } from './format.ts'
+import { imports } from './imports.ts'
 import { lint } from './lint.ts'
 import { packedPackage } from './packedPackage.ts'
 import { tidy } from './tidy.ts'
 import { types } from './typesOfEverything.ts'
 
-const checks: readonly Check[] = [tidy, types, lint, format, exportsMap, api, packedPackage]
+const checks: readonly Check[] = [tidy, imports, types, lint, format, exportsMap, api, packedPackage]
 
 // Most checks are themselves parallel; two at a time keeps a two-core machine busy without thrashing it.
 const checksAtOnce = 2

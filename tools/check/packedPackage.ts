@@ -11,7 +11,7 @@ export const packedPackage: Check = {
   name: 'package',
   async run() {
     const packed = await tarball()
-    const told = [
+    const known = [
       ...contentFaults(packed),
       ...pictureFaults(packed, await readFile(join(root, 'README.md'), 'utf8')),
       ...manifestFaults(await manifest()),
@@ -19,9 +19,9 @@ export const packedPackage: Check = {
     const consumer = await mkdtemp(join(tmpdir(), 'lockstep-consumer-'))
     try {
       const installed = await installConsumer(consumer, packed.path)
-      if (installed.faults.length > 0) return { faults: [...told, ...installed.faults] }
+      if (installed.faults.length > 0) return { faults: [...known, ...installed.faults] }
       const tried = await tryConsumer(consumer, await manifest(installed.packageDirectory))
-      const faults = [...told, ...(await machineFaults(installed.packageDirectory, packed)), ...tried.faults]
+      const faults = [...known, ...(await machineFaults(installed.packageDirectory, packed)), ...tried.faults]
       const kilobytes = Math.ceil(packed.sizeBytes / 1000)
       return { faults, note: `${packed.files.length} files, ${kilobytes} kB; ${tried.done.join(', ')}` }
     } finally {

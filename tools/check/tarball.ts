@@ -35,7 +35,7 @@ export function tarball(): Promise<Tarball> {
     packed = buildAndPack()
     return packed
   }
-  // Whoever asked first has told the reasons.
+  // The first caller reports the reasons.
   return packed.catch(() => {
     throw new BuildError('the build or the pack, see the other check,', '')
   })

@@ -1,15 +1,14 @@
 /**
  * `npm run graph`: draws the imports between the modules of src/ into ARCHITECTURE.md. `npm run check` fails where the drawing is stale.
  */
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { cruiseImports } from '../check/imports/cruiseImports.ts'
 import { root } from '../check/repository.ts'
-import { workingTree } from '../check/tidy/workingTree.ts'
 import { drawnInto, PAGE } from './drawing.ts'
 
-const tree = await workingTree(root)
-const page = tree.read(PAGE)
-const drawn = drawnInto(page, tree)
+const page = readFileSync(join(root, PAGE), 'utf8')
+const drawn = drawnInto(page, await cruiseImports(root))
 if (drawn === undefined) {
   console.error(`${PAGE} has no marks for the import graph.`)
   process.exitCode = 1

@@ -55,7 +55,7 @@ function build(commit: string, folder: string): void {
     const archive = run('git', ['archive', commit, ...PARTS])
     run('tar', ['-x', '-C', unfinished], archive)
     writeFileSync(join(unfinished, 'tsconfig.library.json'), JSON.stringify(TSCONFIG))
-    const tsc = fileURLToPath(new URL('node_modules/typescript/bin/tsc', pathToFileURL(ROOT)))
+    const tsc = fileURLToPath(new URL('node_modules/@typescript/native/bin/tsc', pathToFileURL(ROOT)))
     run(process.execPath, [tsc, '-p', join(unfinished, 'tsconfig.library.json')])
     renameSync(unfinished, folder)
   } catch (error) {

@@ -10,11 +10,12 @@ import * as current from '../../src/index.ts'
 import type * as Observe from '../../src/observe/index.ts'
 import { nodeArguments } from '../server/nodeArguments.ts'
 import { dispatching, eventually } from '../server/testing/dispatching.ts'
-import { type DriverName, DRIVERS, failureOf, holding, note, testBench } from '../server/testing/workbench.ts'
+import { type DriverName, DRIVERS, failureOf, note, testBench } from '../server/testing/workbench.ts'
 import { previousRelease } from './previousRelease.ts'
 import { CREATE_SIDE_BY_SIDE } from './sideBySide.sql.ts'
 import { COUNTERS, Participant, ROUNDS, SHARED, STREAMS } from './sideBySide.ts'
 import type { Step } from './sideBySideProcess.ts'
+import { hold } from '../../src/testing/index.ts'
 
 /**
  * Operators migrate first and deploy afterwards, process by process. So the library of the previous release works with the schema of this
@@ -154,7 +155,7 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
     )
 
     test.each(['advisory', 'table'] as const)(
-      'is refused what this release holds, and holds against it, %s',
+      'excludes this release from its locks, and waits for those of this release, %s',
       async (strategy) => {
         const { lockstep: old } = open(driver, { strategy })
         const { lockstep: beside } = bench.open(driver, { strategy })
@@ -163,7 +164,7 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
           [old, beside, current.LockTimeoutError],
           [beside, old, previous.LockTimeoutError],
         ] as const) {
-          const letGo = await holding(holder, lock)
+          const { release: letGo } = await hold(holder, lock)
           try {
             const refused = other.transaction({ lock, noWait: true }, async () => undefined)
             expect(await failureOf(refused)).toBeInstanceOf(TimeoutError)
@@ -387,7 +388,7 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
     },
   )
 
-  test('migrate() of the previous release changes nothing in a schema that has a newer version', async () => {
+  test('changes nothing by migrate() in a schema of a newer version', async () => {
     const schema = 'beside'
     const { to } = await new current.Lockstep(bench.admin, { schema }).migrate()
     const functions = async (): Promise<unknown> =>
@@ -398,7 +399,7 @@ describe.skipIf(library === undefined)('the library of the previous release, wit
     if (to > readdirSync(join(library?.folder ?? '', 'sql/tables')).length) expect(await functions()).toEqual(before)
   })
 
-  test('calls here every function of the schema that it can call', async () => {
+  test('calls every function of the schema in these tests', async () => {
     const folder = library?.folder ?? ''
     const texts = readdirSync(join(folder, 'dist'), { recursive: true, encoding: 'utf8' })
       .filter((name) => name.endsWith('.js'))

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { withBundled } from './bill.ts'
 import { closureOf, importedBy } from './bundled.ts'
 
-test('finds the packages that a source imports, and not its own files', () => {
+test('finds the packages that a source imports, but not its own files', () => {
   const source = `
     import { render } from 'preact'
     import { signal } from '@preact/signals'
@@ -13,7 +13,7 @@ test('finds the packages that a source imports, and not its own files', () => {
   expect(importedBy(source)).toEqual(['preact', '@preact/signals', 'uplot'])
 })
 
-test('follows what a package depends on, each once, and refuses what the lockfile does not have', () => {
+test('follows dependencies of packages, each once, and rejects packages that the lockfile does not have', () => {
   const locked = {
     'node_modules/a': { version: '1.0.0', dependencies: { b: '*' } },
     'node_modules/b': { version: '2.0.0', dependencies: { a: '*' } },
@@ -22,7 +22,7 @@ test('follows what a package depends on, each once, and refuses what the lockfil
   expect(() => closureOf(['c'], locked)).toThrow('package-lock.json has no c')
 })
 
-test('adds the bundled packages to the bill with their hashes, and calls the package by its name', () => {
+test('adds the bundled packages to the bill with their hashes, and sets the name of the package', () => {
   const bill = {
     bomFormat: 'CycloneDX',
     metadata: { component: { name: 'folder', 'bom-ref': 'own@1.0.0' } },

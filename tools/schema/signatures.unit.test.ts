@@ -6,7 +6,7 @@ import { brokenRules, type DescribedFiles, listSignatures, signaturesFile } from
 
 const ours = { files: sqlFiles(), description: await readFile(dumpFile, 'utf8') }
 
-test('no function has another signature than in the previous release, and none is gone', async () => {
+test('keeps every function signature of the previous release', async () => {
   expect(brokenRules(await readFile(signaturesFile, 'utf8'), ours)).toEqual([])
 })
 

@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises'
-import pg from 'pg'
 import { type Pgpool, type PgpoolOptions, pgpoolAvailable, startPgpool } from './pgpool.ts'
 import { type PostgresServer, startPostgres } from './postgres.ts'
 import { missingOf15, SERVER_15 } from './postgres15.ts'
 import { startStandby } from './standby.ts'
 import { HAS_REPLAYED, WAL_POSITION } from './standby.sql.ts'
+import { withClient } from './withClient.ts'
 
 /** A primary of PostgreSQL 15, its streaming standby, and Pgpool-II before the two. */
 export interface Balanced {
@@ -49,15 +49,10 @@ export async function startBalanced(options: Pick<PgpoolOptions, 'settings' | 'w
 }
 
 async function waitForStandby(primary: PostgresServer, standby: PostgresServer): Promise<void> {
-  const ask = async (server: PostgresServer, text: string, values: string[] = []): Promise<string> => {
-    const client = new pg.Client({ connectionString: server.url() })
-    await client.connect()
-    try {
+  const ask = (server: PostgresServer, text: string, values: string[] = []): Promise<string> =>
+    withClient(server.url(), async (client) => {
       return (await client.query<{ answer: string }>(text, values)).rows[0]?.answer ?? ''
-    } finally {
-      await client.end()
-    }
-  }
+    })
   const position = await ask(primary, WAL_POSITION)
   const deadline = performance.now() + FOLLOW_MS
   while ((await ask(standby, HAS_REPLAYED, [position])) !== 'true') {

@@ -1,6 +1,6 @@
-import pg from 'pg'
 import { lookalikes } from './ineffectiveLocks.sql.ts'
-import { type Proxy, startProxy } from './proxy.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
+import { withClient } from './withClient.ts'
 
 /** What takes the place of `advisory` in the names of the functions, letter for letter: messages keep their lengths. */
 const WORDS = { granted: 'advisery', refused: 'advisary' } as const
@@ -11,13 +11,7 @@ const CALLED = Buffer.from('_advisory_')
  * sake alone; or, with `refused`, none is ever granted. Everything else is the server's own.
  */
 export async function startIneffectiveLocks(url: string, answer: keyof typeof WORDS = 'granted'): Promise<Proxy> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  try {
-    await client.query(lookalikes(WORDS[answer], answer === 'granted'))
-  } finally {
-    await client.end()
-  }
+  await withClient(url, (client) => client.query(lookalikes(WORDS[answer], answer === 'granted')))
   const { hostname, port } = new URL(url)
   const proxy = await startProxy({ targetHost: hostname, targetPort: Number(port) })
   const replacement = Buffer.from(`_${WORDS[answer]}_`)

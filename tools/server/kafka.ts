@@ -2,12 +2,12 @@ import { spawnSync } from 'node:child_process'
 import { mkdtemp, readFile, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { findProgram } from './findProgram.ts'
 import { startGuard } from './guard.ts'
 import { spawnGuarded } from './guardedProcess.ts'
 import { waitUntilGone } from './processes.ts'
-import { type Proxy, startProxy } from './proxy.ts'
+import { type Proxy, startProxy } from 'pg-lockstep/testing'
+import { untilReady } from './restartableServer.ts'
 import { giveTo, unprivileged } from './unprivileged.ts'
 
 /** librdkafka's mock cluster: it speaks Kafka's protocol and keeps everything in memory. */
@@ -44,8 +44,11 @@ export async function startKafka(options: { readonly brokers?: number } = {}): P
     const logFile = join(directory, 'kafka.log')
     const mock = ['-b', 'none:1', '-X', `test.mock.num.brokers=${options.brokers ?? 1}`, '-P', '-t', 'unused']
     const args = ['-c', 'exec 0<>"$0"; exec "$@"', pipe, program, ...mock]
-    const { child, ending } = spawnGuarded('/bin/sh', args, { user, guard, logFile })
-    const brokers = await addresses(logFile, ending)
+    const server = spawnGuarded('/bin/sh', args, { user, guard, logFile })
+    // It takes ports of its own choice, and writes them to its log.
+    const addresses = async (): Promise<string[] | undefined> =>
+      /replaced with (\S+)$/m.exec(await readFile(logFile, 'utf8').catch(() => ''))?.[1]?.split(',')
+    const brokers = await untilReady(addresses, { name: 'kcat', server, logFile, readyMs: READY_MS })
     const [host, port] = (brokers[0] as string).split(':') as [string, string]
     gate = await startProxy({ targetHost: host, targetPort: Number(port) })
     const way = gate
@@ -61,8 +64,8 @@ export async function startKafka(options: { readonly brokers?: number } = {}): P
       },
       async stop() {
         await way.close()
-        child.kill('SIGKILL')
-        if (child.pid !== undefined) await waitUntilGone([child.pid], READY_MS)
+        server.child.kill('SIGKILL')
+        if (server.child.pid !== undefined) await waitUntilGone([server.child.pid], READY_MS)
         guard.dismiss()
         await rm(directory, { recursive: true, force: true })
       },
@@ -73,16 +76,4 @@ export async function startKafka(options: { readonly brokers?: number } = {}): P
     await rm(directory, { recursive: true, force: true })
     throw error
   }
-}
-
-/** It takes ports of its own choice, and says which in its log. */
-async function addresses(logFile: string, ending: () => string | undefined): Promise<string[]> {
-  for (const deadline = performance.now() + READY_MS; performance.now() < deadline;) {
-    const ended = ending()
-    if (ended !== undefined) throw new Error(`kcat did not start: ${ended}`)
-    const told = /replaced with (\S+)$/m.exec(await readFile(logFile, 'utf8').catch(() => ''))
-    if (told !== null) return (told[1] as string).split(',')
-    await delay(10)
-  }
-  throw new Error('kcat does not say where its brokers are')
 }

@@ -1,4 +1,5 @@
 import { findProgram } from './findProgram.ts'
+import { greets } from './greeting.ts'
 import { type RestartableServer, startRestartable } from './restartableServer.ts'
 
 const PROGRAM = 'nats-server'
@@ -12,6 +13,6 @@ export function startNats(): Promise<RestartableServer> {
   return startRestartable({
     name: PROGRAM,
     args: (port, directory) => ['-a', '127.0.0.1', '-p', String(port), '-js', '-sd', directory],
-    greeting: 'INFO',
+    isReady: (port) => greets(port, 'INFO'),
   })
 }

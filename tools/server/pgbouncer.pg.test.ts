@@ -46,7 +46,7 @@ describe.skipIf(!pgBouncerAvailable())('PgBouncer', () => {
     }
   })
 
-  test('refuses a second start-up parameter, as one in production does', async () => {
+  test('rejects an unknown start-up parameter, as in production', async () => {
     const client = new pg.Client({ connectionString: bouncer.url('postgres'), statement_timeout: 1_000 })
     await expect(client.connect()).rejects.toMatchObject({ code: '08P01' })
   })

@@ -1,16 +1,7 @@
-import type { ChildProcess } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
-import pg from 'pg'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { findProgram } from './findProgram.ts'
-import { freePort } from './freePort.ts'
-import { type Guard, startGuard } from './guard.ts'
-import { spawnGuarded } from './guardedProcess.ts'
-import { signal } from './processes.ts'
-import { giveTo, unprivileged } from './unprivileged.ts'
+import { type Pooler, startPooler } from './pooler.ts'
 
 export interface PgBouncerOptions {
   readonly postgresPort: number
@@ -24,48 +15,30 @@ export interface PgBouncerOptions {
   readonly settings?: Readonly<Record<string, string>>
 }
 
-export interface PgBouncer {
-  readonly port: number
-  readonly logFile: string
-  /** The special database `pgbouncer` is its administration console. */
-  url(database: string): string
-  stop(): Promise<void>
-  [Symbol.asyncDispose](): Promise<void>
-}
+/** The special database `pgbouncer` is its administration console. */
+export type PgBouncer = Pooler
 
-const startTimeoutMs = 10_000
+const PROGRAM = 'pgbouncer'
+const defaultUsers: Readonly<Record<string, string>> = { postgres: '' }
 
 export function pgBouncerAvailable(): boolean {
-  return findProgram('pgbouncer') !== undefined
+  return findProgram(PROGRAM) !== undefined
 }
 
-export async function startPgBouncer(options: PgBouncerOptions): Promise<PgBouncer> {
-  const program = findProgram('pgbouncer')
-  if (program === undefined) throw new Error('pgbouncer is not installed: see tools/prepare.ts')
-  const directory = await mkdtemp(join(await realpath(tmpdir()), 'lockstep-pgbouncer-'))
-  const guard = startGuard()
-  guard.removeAfterwards(directory)
-  try {
-    // Between finding a port and binding it, someone else may take it.
-    for (let attempt = 1; ; attempt++) {
-      const port = await freePort()
-      await writeConfiguration(directory, port, options)
-      const user = Object.keys(options.users ?? defaultUsers)[0] ?? 'postgres'
-      const started = await launch(program, directory, port, user, guard)
-      if (started instanceof Error) {
-        if (attempt === 5) throw started
-        continue
-      }
-      return handle(started, directory, port, user, guard)
-    }
-  } catch (error) {
-    guard.dismiss()
-    await rm(directory, { recursive: true, force: true })
-    throw error
-  }
+export function startPgBouncer(options: PgBouncerOptions): Promise<PgBouncer> {
+  return startPooler({
+    name: PROGRAM,
+    user: Object.keys(options.users ?? defaultUsers)[0] ?? 'postgres',
+    configure: (port, directory) => writeConfiguration(directory, port, options),
+    args: (_, directory) => ['-q', join(directory, 'pgbouncer.ini')],
+    // The console needs no server behind it.
+    database: 'pgbouncer',
+    question: 'show version',
+    isReady: () => true,
+    // TERM drops its clients at once; INT would wait for their transactions.
+    stopSignal: 'SIGTERM',
+  })
 }
-
-const defaultUsers: Readonly<Record<string, string>> = { postgres: '' }
 
 async function writeConfiguration(directory: string, port: number, options: PgBouncerOptions): Promise<void> {
   const users = options.users ?? defaultUsers
@@ -97,65 +70,4 @@ async function writeConfiguration(directory: string, port: number, options: PgBo
     ...Object.entries(settings).map(([name, value]) => `${name} = ${value}`),
   ]
   await writeFile(join(directory, 'pgbouncer.ini'), `${lines.join('\n')}\n`)
-}
-
-/** An Error, not thrown, when the program ended by itself, as it does when its port is taken. */
-async function launch(
-  program: string,
-  directory: string,
-  port: number,
-  adminUser: string,
-  guard: Guard,
-): Promise<ChildProcess | Error> {
-  const user = await unprivileged([dirname(directory), program])
-  await giveTo(user.owner, directory)
-  const logFile = join(directory, 'pgbouncer.log')
-  const { child, ending } = spawnGuarded(program, ['-q', join(directory, 'pgbouncer.ini')], { user, guard, logFile })
-  const deadline = performance.now() + startTimeoutMs
-  for (;;) {
-    if (ending() !== undefined)
-      return new Error(`pgbouncer did not start: ${ending()}\n${await readFile(logFile, 'utf8')}`)
-    if (await answers(port, adminUser)) return child
-    if (performance.now() > deadline) {
-      if (child.pid !== undefined) signal(child.pid, 'SIGKILL')
-      throw new Error(`pgbouncer did not answer\n${await readFile(logFile, 'utf8')}`)
-    }
-    await delay(15)
-  }
-}
-
-/** Asks the console, which needs no server behind it. */
-async function answers(port: number, user: string): Promise<boolean> {
-  const client = new pg.Client({ host: '127.0.0.1', port, user, database: 'pgbouncer', connectionTimeoutMillis: 5_000 })
-  client.on('error', () => {})
-  try {
-    await client.connect()
-    await client.query('show version')
-    return true
-  } catch {
-    return false
-  } finally {
-    await client.end().catch(() => {})
-  }
-}
-
-function handle(child: ChildProcess, directory: string, port: number, user: string, guard: Guard): PgBouncer {
-  const stop = async (): Promise<void> => {
-    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) {
-      const gone = once(child, 'exit')
-      // TERM drops its clients at once; INT would wait for their transactions.
-      signal(child.pid, 'SIGTERM')
-      signal(child.pid, 'SIGCONT')
-      await gone
-    }
-    await rm(directory, { recursive: true, force: true })
-    guard.dismiss()
-  }
-  return {
-    port,
-    logFile: join(directory, 'pgbouncer.log'),
-    url: (database) => `postgres://${encodeURIComponent(user)}@127.0.0.1:${port}/${encodeURIComponent(database)}`,
-    stop,
-    [Symbol.asyncDispose]: stop,
-  }
 }

@@ -1,16 +1,8 @@
-import type { ChildProcess } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
-import pg from 'pg'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { findProgram } from './findProgram.ts'
 import { freePort } from './freePort.ts'
-import { type Guard, startGuard } from './guard.ts'
-import { spawnGuarded } from './guardedProcess.ts'
-import { signal } from './processes.ts'
-import { giveTo, unprivileged } from './unprivileged.ts'
+import { type Pooler, startPooler } from './pooler.ts'
 
 export interface PgpoolOptions {
   readonly primaryPort: number
@@ -20,44 +12,30 @@ export interface PgpoolOptions {
   readonly settings?: Readonly<Record<string, string>>
 }
 
-export interface Pgpool {
-  readonly port: number
-  readonly logFile: string
-  url(database: string): string
-  stop(): Promise<void>
-  [Symbol.asyncDispose](): Promise<void>
-}
+export type Pgpool = Pooler
 
-const startTimeoutMs = 60_000
+const PROGRAM = 'pgpool'
 
 export function pgpoolAvailable(): boolean {
-  return findProgram('pgpool') !== undefined
+  return findProgram(PROGRAM) !== undefined
 }
 
 /** Pgpool-II in front of a primary and its streaming standby, on 127.0.0.1, with load balancing on. */
-export async function startPgpool(options: PgpoolOptions): Promise<Pgpool> {
-  const program = findProgram('pgpool')
-  if (program === undefined) throw new Error('pgpool2 is not installed: see tools/prepare.ts')
-  const directory = await mkdtemp(join(await realpath(tmpdir()), 'lockstep-pgpool-'))
-  const guard = startGuard()
-  guard.removeAfterwards(directory)
-  try {
-    // Between finding a port and binding it, another program may take it.
-    for (let attempt = 1; ; attempt++) {
-      const port = await freePort()
-      await writeConfiguration(directory, port, options)
-      const started = await launch(program, directory, port, guard)
-      if (started instanceof Error) {
-        if (attempt === 5) throw started
-        continue
-      }
-      return handle(started, directory, port, guard)
-    }
-  } catch (error) {
-    guard.dismiss()
-    await rm(directory, { recursive: true, force: true })
-    throw error
-  }
+export function startPgpool(options: PgpoolOptions): Promise<Pgpool> {
+  return startPooler({
+    name: PROGRAM,
+    user: 'postgres',
+    configure: (port, directory) => writeConfiguration(directory, port, options),
+    args: (_, directory) => ['-n', '-D', '-f', join(directory, 'pgpool.conf'), '-F', join(directory, 'pcp.conf')],
+    // Ready when it has found out which of the two is the primary.
+    database: 'postgres',
+    question: 'show pool_nodes',
+    isReady: (rows) =>
+      rows.every(({ status }) => status === 'up') && rows.map(({ role }) => role).join() === 'primary,standby',
+    readyMs: 60_000,
+    // INT drops its clients at once; TERM would wait for them to leave.
+    stopSignal: 'SIGINT',
+  })
 }
 
 async function writeConfiguration(directory: string, port: number, options: PgpoolOptions): Promise<void> {
@@ -92,65 +70,4 @@ async function writeConfiguration(directory: string, port: number, options: Pgpo
   const lines = Object.entries(settings).map(([name, value]) => `${name} = '${value}'`)
   await writeFile(join(directory, 'pgpool.conf'), `${lines.join('\n')}\n`)
   await writeFile(join(directory, 'pcp.conf'), '')
-}
-
-/** An Error, not thrown, when the program ended by itself, as it does when a port is taken. */
-async function launch(program: string, directory: string, port: number, guard: Guard): Promise<ChildProcess | Error> {
-  const user = await unprivileged([dirname(directory), program])
-  await giveTo(user.owner, directory)
-  const logFile = join(directory, 'pgpool.log')
-  const args = ['-n', '-D', '-f', join(directory, 'pgpool.conf'), '-F', join(directory, 'pcp.conf')]
-  const { child, ending } = spawnGuarded(program, args, { user, guard, logFile })
-  const deadline = performance.now() + startTimeoutMs
-  for (;;) {
-    if (ending() !== undefined)
-      return new Error(`pgpool did not start: ${ending()}\n${await readFile(logFile, 'utf8')}`)
-    if (await knowsBoth(port)) return child
-    if (performance.now() > deadline) {
-      if (child.pid !== undefined) signal(child.pid, 'SIGKILL')
-      throw new Error(`pgpool did not find its servers\n${await readFile(logFile, 'utf8')}`)
-    }
-    await delay(50)
-  }
-}
-
-/** Whether it has found out which of the two is the primary. */
-async function knowsBoth(port: number): Promise<boolean> {
-  const client = new pg.Client({
-    host: '127.0.0.1',
-    port,
-    user: 'postgres',
-    database: 'postgres',
-    connectionTimeoutMillis: 5_000,
-  })
-  client.on('error', () => {})
-  try {
-    await client.connect()
-    const { rows } = await client.query<{ role: string; status: string }>('show pool_nodes')
-    return rows.every(({ status }) => status === 'up') && rows.map(({ role }) => role).join() === 'primary,standby'
-  } catch {
-    return false
-  } finally {
-    await client.end().catch(() => {})
-  }
-}
-
-function handle(child: ChildProcess, directory: string, port: number, guard: Guard): Pgpool {
-  const stop = async (): Promise<void> => {
-    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) {
-      const gone = once(child, 'exit')
-      // INT drops its clients at once; TERM would wait for them to leave.
-      signal(child.pid, 'SIGINT')
-      await gone
-    }
-    await rm(directory, { recursive: true, force: true })
-    guard.dismiss()
-  }
-  return {
-    port,
-    logFile: join(directory, 'pgpool.log'),
-    url: (database) => `postgres://postgres@127.0.0.1:${port}/${encodeURIComponent(database)}`,
-    stop,
-    [Symbol.asyncDispose]: stop,
-  }
 }

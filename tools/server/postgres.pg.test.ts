@@ -11,6 +11,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { pgBouncerAvailable } from './pgbouncer.ts'
 import { type PostgresServer, startPostgres } from './postgres.ts'
 import { childrenOf, isAlive, processesWorkingIn, signal } from './processes.ts'
+import { withClient } from './withClient.ts'
 
 let place: string
 const cleanups: (() => Promise<unknown>)[] = []
@@ -34,13 +35,7 @@ async function start(options: Parameters<typeof startPostgres>[0]): Promise<Post
 }
 
 async function query<Row extends pg.QueryResultRow>(server: PostgresServer, sql: string): Promise<Row[]> {
-  const client = new pg.Client(server.url())
-  await client.connect()
-  try {
-    return (await client.query<Row>(sql)).rows
-  } finally {
-    await client.end()
-  }
+  return withClient(server.url(), async (client) => (await client.query<Row>(sql)).rows)
 }
 
 /** Not through the tsx command, which would be a process between us and the program. */
@@ -64,7 +59,7 @@ async function temporaryDirectories(): Promise<string[]> {
   return (await readdir(place)).filter((name) => /^lockstep-(postgres|pgbouncer)-/.test(name))
 }
 
-describe('a server of our own', () => {
+describe('a test server', () => {
   test('keeps its data over stop, restart and crash, and takes settings', async () => {
     const dataDir = join(place, 'data')
     const server = await start({ dataDir, settings: { application_name: "it's", max_connections: '17' } })
@@ -98,7 +93,7 @@ describe('a server of our own', () => {
     expect(await readdir(place)).toEqual(['data'])
   })
 
-  test('is a copy of a template where there is a folder for one, with a system identifier of its own', async () => {
+  test('is copied from a template if there is a folder for one, with a new system identifier', async () => {
     vi.stubEnv('LOCKSTEP_DATA_TEMPLATES', join(place, 'templates'))
     const servers = await Promise.all([start({}), start({})])
     servers.push(await start({ durable: true }))
@@ -115,14 +110,14 @@ describe('a server of our own', () => {
     expect(await query(servers[0], 'select one from kept')).toEqual([{ one: 1 }])
   })
 
-  test('refuses a data directory that a living program uses, and leaves that program its server', async () => {
+  test('rejects a data directory that a running program uses, and leaves its server alone', async () => {
     const dataDir = join(place, 'data')
     const server = await start({ dataDir })
     await expect(startPostgres({ dataDir })).rejects.toThrow(/is in use by process \d+/)
     expect(await query(server, 'select 1 as one')).toEqual([{ one: 1 }])
   })
 
-  test('says what PostgreSQL said when it does not start, and leaves nothing behind', async () => {
+  test('reports the message of PostgreSQL when it does not start, and leaves nothing behind', async () => {
     vi.stubEnv('TMPDIR', place)
     await expect(startPostgres({ settings: { max_connections: 'many' } })).rejects.toThrow(/"max_connections": "many"/)
     expect(await temporaryDirectories()).toEqual([])
@@ -140,7 +135,7 @@ describe('a server of our own', () => {
     expect(await query(server, 'select 1 as one')).toEqual([{ one: 1 }])
   })
 
-  test.runIf(process.getuid?.() === 0)('runs for root where no other user may enter', async () => {
+  test.runIf(process.getuid?.() === 0)('runs as root in a folder that other users cannot enter', async () => {
     const closed = join(place, 'closed')
     await mkdir(closed, { mode: 0o700 })
     const server = await start({ dataDir: join(closed, 'data') })
@@ -165,7 +160,7 @@ describe('a program that is killed', () => {
     await vi.waitFor(async () => expect(await left()).toEqual([]), { timeout: 5_000 })
   })
 
-  test('together with its guard leaves an unfinished directory that the next start removes', async () => {
+  test('together with its guard leaves an incomplete directory that the next start removes', async () => {
     await mkdir(join(place, 'data.init-4194999-abc'))
     await start({ dataDir: join(place, 'data') })
     expect(await readdir(place)).toEqual(['data'])

@@ -1,14 +1,14 @@
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, readFile, realpath, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, realpath, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
-import { connect } from 'amqplib'
+import { type ChannelModel, connect } from 'amqplib'
 import { findProgram } from './findProgram.ts'
 import { freePort } from './freePort.ts'
 import { startGuard } from './guard.ts'
 import { type GuardedProcess, spawnGuarded } from './guardedProcess.ts'
 import { waitUntilGone } from './processes.ts'
+import { untilReady } from './restartableServer.ts'
 import { giveTo, unprivileged } from './unprivileged.ts'
 
 /** A RabbitMQ of our own, on 127.0.0.1, in a directory of its own, with a name server of its own. */
@@ -77,7 +77,9 @@ export async function startRabbit(options: RabbitServerOptions = {}): Promise<Ra
     const start = async (): Promise<void> => {
       const settings = Object.entries(environment).map(([name, value]) => `${name}=${value}`)
       running = spawnGuarded(env, [...settings, SCRIPT], { user, guard, logFile })
-      await answers(url, running, logFile)
+      const connection = (): Promise<ChannelModel | undefined> => connect(url).catch(() => undefined)
+      const starting = { name: 'rabbitmq-server', server: running, logFile, readyMs: READY_MS }
+      await (await untilReady(connection, starting)).close()
     }
     await start()
     return { port, url, logFile, start, kill: () => end(running), stop }
@@ -111,16 +113,4 @@ function environmentOf(
     // Has the script become the server instead of waiting for it: so its process id is the server's.
     RUNNING_UNDER_SYSTEMD: 'true',
   }
-}
-
-async function answers(url: string, { ending }: GuardedProcess, logFile: string): Promise<void> {
-  for (const deadline = performance.now() + READY_MS; performance.now() < deadline;) {
-    const ended = ending()
-    if (ended !== undefined)
-      throw new Error(`rabbitmq-server did not start: ${ended}\n${await readFile(logFile, 'utf8')}`)
-    const connection = await connect(url).catch(() => undefined)
-    if (connection !== undefined) return connection.close()
-    await delay(100)
-  }
-  throw new Error(`rabbitmq-server does not answer\n${await readFile(logFile, 'utf8')}`)
 }

@@ -1,4 +1,5 @@
 import { findProgram } from './findProgram.ts'
+import { greets } from './greeting.ts'
 import { type RestartableServer, startRestartable } from './restartableServer.ts'
 
 export interface RedisOptions {
@@ -23,7 +24,6 @@ export function startRedis({ appendOnly, args = [] }: RedisOptions = {}): Promis
       const own = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', directory]
       return [...own, ...keeping, ...args]
     },
-    question: 'PING\r\n',
-    greeting: '+PONG',
+    isReady: (port) => greets(port, '+PONG', 'PING\r\n'),
   })
 }

@@ -6,12 +6,12 @@ const database = await testDatabase()
 const direct = new pg.Pool({ connectionString: database.url })
 afterAll(() => direct.end())
 
-test('a test file gets a database of its own', async () => {
+test('creates a database per test file', async () => {
   const { rows } = await direct.query<{ name: string }>('select current_database() as name')
   expect(rows).toEqual([{ name: database.name }])
 })
 
-test('a second one is as independent, though they are copied at the same time', async () => {
+test('creates independent databases at the same time', async () => {
   const others = await Promise.all([copyOf(), copyOf(), copyOf()])
   expect(new Set([database.name, ...others]).size).toBe(4)
 })
@@ -29,7 +29,7 @@ async function copyOf(): Promise<string> {
   return name
 }
 
-test.skipIf(database.pooledUrl === undefined)('the pooled url leads to it through PgBouncer', async () => {
+test.skipIf(database.pooledUrl === undefined)('connects to it by the pooled URL through PgBouncer', async () => {
   const client = new pg.Client(database.pooledUrl)
   await client.connect()
   try {

@@ -9,9 +9,11 @@ test.each([
   ['the middle', 3600, 360, 1000, [97, 113]],
   ['the end', 35_640, 360, 1000, [987, 1000]],
   ['a box that is scrolled further than there are rows, since they have become fewer', 35_640, 360, 3, [2, 3]],
-])('the window: %s', (_, top, height, rows, expected) => expect(windowOf(top, height, 36, rows)).toEqual(expected))
+])('renders the window: %s', (_, top, height, rows, expected) =>
+  expect(windowOf(top, height, 36, rows)).toEqual(expected),
+)
 
-test('numbers in words are sorted as numbers, and equal ones by key in either direction', () => {
+test('sorts formatted numbers as numbers, and equal ones by key in either direction', () => {
   const rows = [
     { key: 'b', name: 'Wallet:10' },
     { key: 'c', name: 'Wallet:9' },

@@ -6,11 +6,11 @@ function lines(file: string, text: string): (number | undefined)[] {
   return checkedOptions.find(treeOf({ [file]: text })).map(({ line }) => line)
 }
 
-test('finds options whose names nobody checks', () => {
+test('reports options without a list of names', () => {
   expect(lines('src/leases/a.ts', '\nexport interface LeaseOptions {}\nexport type ListOptions = {}\n')).toEqual([2, 3])
 })
 
-test('finds options beside which only others are checked', () => {
+test('reports options beside a list of names of others', () => {
   const text = 'export interface LeaseOptions {}\nconst A: OptionNames<LeaseOptionsOfOld> = {}\n'
   expect(lines('src/leases/a.ts', text)).toEqual([1])
 })
@@ -22,6 +22,6 @@ test.each([
   ['src/cli/a.ts', 'export interface CommandOptions {}\n'],
   ['src/http/site.conformance.ts', 'export interface PostOptions {}\n'],
   ['desk/a.ts', 'export interface DeskOptions {}\n'],
-])('%s is fine: %s', (file, text) => {
+])('accepts in %s: %s', (file, text) => {
   expect(lines(file, text)).toEqual([])
 })

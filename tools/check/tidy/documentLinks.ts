@@ -1,11 +1,15 @@
 import { posix } from 'node:path'
-import { type Finding, lineAt, type Rule, type Tree } from './tree.ts'
+import { blanked, proseOf } from './page.ts'
+import { type Finding, lineAt, placesOf, type Rule, type Tree } from './tree.ts'
 
-/** Every relative link of every Markdown page leads to a file that is there, and its anchor to a heading. */
+/**
+ * Every relative link of every Markdown page leads to a file that is there, and its anchor to a heading. Hand-written because
+ * remark-validate-links needs 170 packages, and it and others look at the disk: there, a link to a file that git ignores passes.
+ */
 export const documentLinks: Rule = {
   name: 'document-links',
   find(tree) {
-    const places = new Set(tree.files.flatMap(withFolders))
+    const places = placesOf(tree)
     return tree.files
       .filter((file) => file.endsWith('.md'))
       .flatMap((file) => linksOf(tree.read(file)).flatMap((link) => judge(tree, places, file, link)))
@@ -42,7 +46,7 @@ function linksOf(text: string): Link[] {
 /** Headings as GitHub names them, repeated ones numbered, and anchors written by hand. */
 function anchorsOf(text: string): ReadonlySet<string> {
   const anchors = new Set<string>()
-  const prose = withoutFences(text)
+  const prose = proseOf(text)
   for (const [, heading = ''] of prose.matchAll(/^#{1,6}\s+(.+?)\s*#*$/gm)) {
     const slug = heading
       .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
@@ -57,19 +61,6 @@ function anchorsOf(text: string): ReadonlySet<string> {
   return anchors
 }
 
-function withoutFences(text: string): string {
-  return text.replaceAll(/^( {0,3})(`{3,}|~{3,})[^]*?^ {0,3}\2[`~]*\s*$/gm, blanked)
-}
-
 function withoutCode(text: string): string {
-  return withoutFences(text).replaceAll(/(`+)(?!`)[^]*?[^`]\1(?!`)/g, blanked)
-}
-
-function blanked(text: string): string {
-  return text.replaceAll(/[^\n]/g, ' ')
-}
-
-function withFolders(file: string): string[] {
-  const parts = file.split('/')
-  return parts.map((_, index) => parts.slice(0, index + 1).join('/'))
+  return proseOf(text).replaceAll(/(`+)(?!`)[^]*?[^`]\1(?!`)/g, blanked)
 }

@@ -24,7 +24,7 @@ test.each([
   '`[a](nowhere.md)`',
   '```md\n[a](nowhere.md)\n```\n',
   '<a href="guides/locks.md">a</a>',
-])('%s holds', (text) => {
+])('accepts %s', (text) => {
   expect(messages(text)).toEqual([])
 })
 
@@ -36,6 +36,6 @@ test.each([
   ['![a](nowhere.png)', 'nowhere.png leads nowhere'],
   ['[a](../../elsewhere.md)', '../../elsewhere.md leaves the repository'],
   ['[a](/docs/guides/locks.md)', '/docs/guides/locks.md leaves the repository'],
-])('%s does not', (text, message) => {
+])('reports %s', (text, message) => {
   expect(messages(text)).toEqual([message])
 })

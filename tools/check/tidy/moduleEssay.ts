@@ -5,7 +5,7 @@ const minEssayLines = 5
 // The command line is entered by its bin, not imported: main.ts is its entry file.
 const entryFiles: Readonly<Record<string, string>> = { cli: 'main.ts' }
 
-/** A module's entry file explains its protocol before it exports anything. */
+/** A module's entry file explains its protocol before it exports anything. Hand-written: linters look at comments of names. */
 export const moduleEssay: Rule = {
   name: 'module-essay',
   find(tree) {

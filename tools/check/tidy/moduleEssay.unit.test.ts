@@ -4,7 +4,7 @@ import { treeOf } from './tree.ts'
 
 const essay = '/**\n * One.\n * Two.\n * Three.\n */\nexport {}\n'
 
-test('a module with an essay at its entry file is green', () => {
+test('accepts a module whose entry file begins with an essay', () => {
   const tree = treeOf({
     'src/locks/index.ts': essay,
     'src/cli/main.ts': `#!/usr/bin/env node\n${essay}`,
@@ -13,7 +13,7 @@ test('a module with an essay at its entry file is green', () => {
   expect(moduleEssay.find(tree)).toEqual([])
 })
 
-test('a short essay, a late one and a module without a entry file are found', () => {
+test('reports a short essay, a late one and a module without an entry file', () => {
   const tree = treeOf({
     'src/locks/index.ts': '/** Locks. */\nexport {}\n',
     'src/rows/index.ts': `export {}\n${essay}`,

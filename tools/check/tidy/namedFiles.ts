@@ -1,10 +1,12 @@
 import { posix } from 'node:path'
-import { scan } from './scan.ts'
-import { type Finding, lineAt, type Rule, type Tree } from './tree.ts'
+import { blocksOf, proseOf } from './page.ts'
+import { commentsOf } from './source.ts'
+import { type Finding, lineAt, placesOf, type Rule, type Tree } from './tree.ts'
 
 /**
  * No page and no comment names a file that does not exist. In a page that is every path in backticks, every path in a block of commands,
  * and every file in a listing of a folder; in a comment, every path of a source, a page or SQL. Links are checked by document-links.
+ * Hand-written: no tool that we found compares what prose names with a repository.
  */
 export const namedFiles: Rule = {
   name: 'named-files',
@@ -33,7 +35,7 @@ const inComment = /(?<![\w./@$*<>{}…-])(?:[\w-][\w.-]*\/)*[\w-][\w.-]*\.(?:tsx
 
 function namesIn(file: string, tree: Tree, places: Places): Named[] {
   if (file.endsWith('.md')) return namesInPage(tree.read(file), places)
-  if (/\.(tsx?|mts|mjs)$/.test(file)) return scan(tree.read(file)).comments.flatMap(namesInComment)
+  if (/\.(tsx?|mts|mjs)$/.test(file)) return commentsOf(file, tree.read(file)).flatMap(namesInComment)
   if (file.endsWith('.sql')) return commentsOfSql(tree.read(file)).flatMap(namesInComment)
   return []
 }
@@ -46,22 +48,16 @@ function commentsOfSql(text: string): { text: string; line: number }[] {
   return [...text.matchAll(/--[^\n]*/g)].map((match) => ({ text: match[0], line: lineAt(text, match.index) }))
 }
 
-const fence = /^ {0,3}(`{3,}|~{3,})(\w*)[^\n]*\n([^]*?)^ {0,3}\1[`~]*\s*$/gm
-
 function namesInPage(text: string, places: Places): Named[] {
-  const blocks = [...text.matchAll(fence)]
-  const prose = text.replaceAll(fence, (block) => block.replaceAll(/[^\n]/g, ' '))
+  const prose = proseOf(text)
   const spans = [...prose.matchAll(/(?<!`)`([^`\n]+)`(?!`)/g)].flatMap((span) =>
     (span[1] ?? '')
       .split(/\s+/)
       .filter((word) => places.begins(word) || fileName.test(word))
       .map((name) => ({ name, line: lineAt(prose, span.index) })),
   )
-  const inBlocks = blocks.flatMap(([block, , language = '', body = ''], index) => {
-    const start = lineAt(text, (blocks[index]?.index ?? 0) + block.indexOf('\n')) + 1
-    return /^(sh|text|)$/.test(language) ? namesInBlock(body, start, places) : []
-  })
-  return [...spans, ...inBlocks]
+  const blocks = blocksOf(text).filter(({ language }) => /^(sh|text|)$/.test(language))
+  return [...spans, ...blocks.flatMap(({ body, offset }) => namesInBlock(body, lineAt(text, offset), places))]
 }
 
 /** Commands, and listings: a folder of the repository on a line by itself, then what is in it, indented. */
@@ -82,8 +78,7 @@ class Places {
   readonly #folders: ReadonlySet<string>
 
   constructor(tree: Tree) {
-    const all = tree.files.flatMap((file) => beginningsOf(file))
-    this.#all = new Set(all)
+    this.#all = placesOf(tree)
     this.#ends = new Set(tree.files.flatMap(endingsOf))
     this.#folders = new Set(tree.files.filter((file) => file.includes('/')).map((file) => file.split('/')[0] ?? ''))
   }
@@ -110,12 +105,6 @@ class Places {
 // What a build leaves behind is not in the repository.
 function isBuilt(path: string): boolean {
   return path.split('/').some((part) => part === 'dist' || part === 'node_modules') || path === 'sbom.cdx.json'
-}
-
-/** The folders that a file is in, from the root, and the file. */
-function beginningsOf(file: string): string[] {
-  const parts = file.split('/')
-  return parts.map((_, index) => parts.slice(0, index + 1).join('/'))
 }
 
 /** The file's name, then with one folder before it, and so on: as a page names it for short. */

@@ -24,7 +24,7 @@ test.each([
   'Write `counter.ts`.',
   '```\nsrc/locks/\n  key.ts          one operation\n  locks.sql.ts\n```\n',
   '```ts\nimport { a } from "src/nowhere.ts"\n```\n',
-])('a page can say: %s', (text) => {
+])('accepts in a page: %s', (text) => {
   expect(messages('docs/page.md', text)).toEqual([])
 })
 
@@ -55,7 +55,7 @@ test.each([
   expect(findings).toEqual([{ file, line, message: expect.stringMatching(/acquire\.(ts|sql) does not exist/) }])
 })
 
-test('takes no string and no product for a file', () => {
+test('ignores strings and names of products', () => {
   const text = `const a = 'nowhere.ts' // postgres.js, Node.js, './sink.mjs', <module>.sql.ts and …/x.ts\n`
   expect(messages('src/locks/a.ts', text)).toEqual([])
 })

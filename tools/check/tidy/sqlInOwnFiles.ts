@@ -1,15 +1,18 @@
 import { isLibrarySource, type Rule } from './tree.ts'
-import { type Literal, scan } from './scan.ts'
+import { literalsOf, type Passage } from './source.ts'
 
-/** SQL lives in `<module>.sql.ts` and in sql/, where it can be read, measured and reviewed as SQL. */
+/**
+ * SQL is in `<module>.sql.ts` and in sql/, where it can be read, measured and reviewed as SQL. Hand-written: linters find SQL in tagged
+ * templates only.
+ */
 export const sqlInOwnFiles: Rule = {
   name: 'sql-in-own-files',
   find(tree) {
     return tree.files
       .filter((file) => isLibrarySource(file) && !file.endsWith('.sql.ts'))
       .flatMap((file) =>
-        scan(tree.read(file))
-          .literals.filter(isSql)
+        literalsOf(file, tree.read(file))
+          .filter(isSql)
           .map(({ text, line }) => ({ file, line, message: `SQL outside a *.sql.ts: ${text.trim().slice(0, 60)}` })),
       )
   },
@@ -49,7 +52,7 @@ const statements: readonly RegExp[] = [
 
 const bareCommand = /^\s*(begin|commit|rollback|abort)\s*$/i
 
-function isSql({ text, before }: Literal): boolean {
+function isSql({ text, before }: Passage): boolean {
   if (bareCommand.test(text)) return isBareStatement(text, before)
   // SQL is written select or SELECT; "Select …" opens a sentence.
   if (/^\s*[A-Z][a-z]/.test(text)) return false

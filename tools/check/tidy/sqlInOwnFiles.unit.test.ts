@@ -34,7 +34,7 @@ test.each([
   `const text = 'listen wake'`,
   `const text = 'show server_version_num'`,
   `const text = 'truncate a restart identity'`,
-])('%s is SQL', (code) => {
+])('reports %s', (code) => {
   expect(findings(code)).toBe(1)
 })
 
@@ -56,11 +56,11 @@ test.each([
   `if (result.command === 'ROLLBACK') throw new RolledBack()`,
   `// client.query('select 1')`,
   `/** \`select 1\` and 'delete from a' */`,
-])('%s is not', (code) => {
+])('accepts %s', (code) => {
   expect(findings(code)).toBe(0)
 })
 
-test('SQL has its places', () => {
+test('accepts SQL in *.sql.ts, in tests and outside of src', () => {
   const code = `export const text = 'select 1'`
   expect(findings(code, 'src/locks/locks.sql.ts')).toBe(0)
   expect(findings(code, 'src/locks/locks.pg.test.ts')).toBe(0)

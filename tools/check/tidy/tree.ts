@@ -34,14 +34,22 @@ export function lineAt(text: string, offset: number): number {
   return line
 }
 
-/** Tests and conformance suites are not published: the rules of the library's own code do not bind them. */
-export function isTest(path: string): boolean {
-  return /\.(test|test-d|conformance)\.tsx?$/.test(path)
+/** Every file with the folders that it is in. */
+export function placesOf(tree: Tree): ReadonlySet<string> {
+  return new Set(
+    tree.files.flatMap((file) => {
+      const parts = file.split('/')
+      return parts.map((_, index) => parts.slice(0, index + 1).join('/'))
+    }),
+  )
 }
+
+/** Tests and conformance suites are not published: the rules of the library's own code do not apply to them. */
+export const testFile = /\.(test|test-d|conformance)\.tsx?$/
 
 /** The library's own modules. */
 export function isLibrarySource(path: string): boolean {
-  return path.startsWith('src/') && /\.tsx?$/.test(path) && !isTest(path)
+  return path.startsWith('src/') && /\.tsx?$/.test(path) && !testFile.test(path)
 }
 
 /** `src/locks/key.ts` is in the module `locks`; `src/errors.ts` is in none. */

@@ -6,7 +6,7 @@ import type { Tree } from './tree.ts'
 // What .gitignore keeps out, for a copy of the sources that is not a git checkout.
 const notOurs = new Set(['.git', 'node_modules', 'dist', '.lockstep', 'coverage'])
 
-/** The files git tracks or would track: a fault is seen before it is committed, and what is ignored is nobody's concern. */
+/** The files git tracks or would track: a fault is reported before it is committed, and ignored files are not checked. */
 export async function workingTree(root: string): Promise<Tree> {
   const listed = await command('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: root })
     .then((result) => (result.code === 0 ? result.stdout.split('\0').filter(Boolean) : undefined))

@@ -22,6 +22,10 @@ export const ormsUnderTest: readonly OrmEntry[] = [
     load: async () => (await import('./kysely.ts')).kyselyOnPostgresJs,
   },
   { name: 'Knex', driver: 'pg', load: async () => (await import('./knex.ts')).knexOnPg },
+  { name: 'TypeORM', driver: 'pg', load: async () => (await import('./typeorm.ts')).typeormOnPg },
+  { name: 'MikroORM', driver: 'pg', load: async () => (await import('./mikro-orm.ts')).mikroOrmOnPg },
+  { name: 'Sequelize', driver: 'pg', load: async () => (await import('./sequelize.ts')).sequelizeOnPg },
+  { name: 'Prisma', driver: 'pg', load: async () => (await import('./prisma.ts')).prismaOnPg },
 ]
 
 /** The ORM of that name. */
