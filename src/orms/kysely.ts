@@ -87,8 +87,8 @@ class PinnedConnection implements ConnectionProvider {
   readonly #connect: () => Promise<DatabaseConnection>
   #connection: Promise<DatabaseConnection> | undefined
 
-  constructor(connect: () => Promise<DatabaseConnection>) {
-    this.#connect = connect
+  constructor(take: () => Promise<DatabaseConnection>) {
+    this.#connect = take
   }
 
   async provideConnection<T>(consumer: (connection: DatabaseConnection) => Promise<T>): Promise<T> {
