@@ -32,7 +32,7 @@ export function firstFile({ driver, orm, framework, language }: Project): string
       : `postgres(process.env['DATABASE_URL'] ?? '')`
   const plain = `    const { rows } = await tx.query${typed('<{ now: string }>')}('${STATEMENT}')\n    return rows[0]?.now ?? ''`
   const parts = [
-    `${imports.toSorted(bySource).join('\n')}`,
+    imports.toSorted(bySource).join('\n'),
     `export const pool = ${pool}\nexport const lockstep = new Lockstep(pool)`,
     ...(withOrm?.setUp === undefined ? [] : [withOrm.setUp]),
     `/** One caller at a time for each name, in all processes. The lock is granted before the first statement. */

@@ -10,14 +10,14 @@ const db = testDatabase(runner, { pool: (url) => new pg.Pool({ connectionString:
 
 beforeEach(async () => void (await db.pool.query(`INSERT INTO orders VALUES ('1')`)))
 
-test('a payment whose connection dies before COMMIT is tried again', async () => {
+void test('a payment whose connection dies before COMMIT is tried again', async () => {
   const died = db.killAt('commit')
   assert.equal(await pay(db.lockstep, '1'), true)
   await died.struck
   assert.equal((await db.pool.query('SELECT FROM payments')).rowCount, 1)
 })
 
-test('a warehouse that takes too long is told to stop', async () => {
+void test('a warehouse that takes too long is told to stop', async () => {
   let stopped = false
   const shipping = ship(db.lockstep, '1', async (signal) => {
     signal.addEventListener('abort', () => (stopped = true))
