@@ -13,6 +13,8 @@ export interface DeskOptions {
   readonly operator: boolean
   readonly natsUrl: string | undefined
   readonly traffic: boolean
+  /** Whether dispatchers, readers and the reconciler run beside the requests. */
+  readonly background: boolean
   readonly log: boolean
   readonly quiet: boolean
   readonly dataDir: string
@@ -43,6 +45,7 @@ Options, after npm start --
   --sink NAME      where trades are published: local (a table, the default) or nats
   --nats URL       where NATS with JetStream answers; default ${DEFAULT_NATS}
   --no-traffic     without the few requests a second that the desk sends itself
+  --no-background  without dispatchers, readers and the reconciler: another desk on the same database has them
   --log            a line for each request
   --quiet          says only what goes wrong
   --data DIR       where its PostgreSQL keeps its data
@@ -65,6 +68,7 @@ export function parseOptions(args: readonly string[], env: NodeJS.ProcessEnv = p
     operator,
     natsUrl: natsOf(values.sink ?? 'local', values.nats),
     traffic: values['no-traffic'] !== true,
+    background: values['no-background'] !== true,
     log: values.log === true,
     quiet: values.quiet === true,
     dataDir: values.data ?? fileURLToPath(new URL('../.lockstep/data', import.meta.url)),
@@ -86,6 +90,7 @@ function parse(args: readonly string[]) {
         sink: { type: 'string' },
         nats: { type: 'string' },
         'no-traffic': { type: 'boolean' },
+        'no-background': { type: 'boolean' },
         log: { type: 'boolean' },
         quiet: { type: 'boolean' },
         data: { type: 'string' },

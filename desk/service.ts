@@ -28,6 +28,8 @@ export interface ServicePlan {
   /** Where the console is, if not in this process. */
   readonly consolePort?: number
   readonly log: boolean
+  /** Without what runs beside the requests. Default: with it. */
+  readonly requestsOnly?: boolean
 }
 
 /** One process of the desk, at work. */
@@ -88,7 +90,9 @@ export async function startService(
     await pool.end()
     throw error
   }
-  const beside = systems.map(async (system) => system.background?.(desk, background.signal).catch(failed(system, say)))
+  const beside = (plan.requestsOnly === true ? [] : systems).map(async (system) =>
+    system.background?.(desk, background.signal).catch(failed(system, say)),
+  )
   return {
     port: (server.address() as AddressInfo).port,
     desk,

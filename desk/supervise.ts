@@ -44,6 +44,7 @@ export async function supervise(
       poolSize: POOL_SIZE,
       operator: options.operator,
       log: options.log,
+      requestsOnly: !options.background,
       ...(options.natsUrl !== undefined && { natsUrl: options.natsUrl }),
       ...(token !== undefined && { token }),
       ...(consoleToken !== undefined && { consoleToken }),

@@ -58,7 +58,13 @@ async function compile(blocks: readonly Block[]): Promise<string> {
   await writeFile(join(directory, 'prelude.d.ts'), PRELUDE)
   await writeFile(
     join(directory, 'tsconfig.json'),
-    JSON.stringify({ extends: join(root, 'tsconfig.json'), include: ['*.ts'], exclude: [] }),
+    JSON.stringify({
+      extends: join(root, 'tsconfig.json'),
+      // Those of NestJS.
+      compilerOptions: { experimentalDecorators: true },
+      include: ['*.ts'],
+      exclude: [],
+    }),
   )
   for (const { page, line, code } of blocks) {
     // As many empty lines as stand before it in the page: the compiler then names the page's own line.

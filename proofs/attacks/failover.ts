@@ -4,6 +4,7 @@ import { type Goal, goal, type ResultRow } from '../../tools/judge/report.ts'
 import { missingForCluster } from '../../tools/server/cluster.ts'
 import { startPostgres } from '../../tools/server/postgres.ts'
 import { redisAvailable, startRedis } from '../../tools/server/redis.ts'
+import type { Random } from '../seed.ts'
 import { attack, type Findings, type ReportProgress } from './attack.ts'
 import { MAKE_RECEIVED, MAKE_TABLES } from './failover/failover.sql.ts'
 import { judge, type Judgement, settled } from './failover/judge.ts'
@@ -33,7 +34,7 @@ export const failover = attack<Size>({
   about: 'servers are replaced under load: synchronously nothing is lost, asynchronously every loss is noticed',
   full: { synchronous: 50, asynchronous: 12, controls: 3, cluster: 12 },
   small: { synchronous: 2, asynchronous: 1, controls: 1, cluster: 0 },
-  async run(size, reportProgress) {
+  async run(size, reportProgress, random) {
     if (!redisAvailable()) return skip('redis-server')
     const runs: Ran[] = []
     for (const [replication, failovers, kinds] of [
@@ -41,13 +42,15 @@ export const failover = attack<Size>({
       ['asynchronous', size.asynchronous, ['crash', 'frozen', 'cut']],
       ['synchronous, without waiting for it', size.controls, ['crash']],
     ] as const) {
-      runs.push(await run(await startPair(replication), replication, failovers, kinds, reportProgress))
+      runs.push(await run(await startPair(replication), replication, failovers, kinds, { reportProgress, random }))
     }
     if (size.cluster > 0) {
       const missing = missingForCluster()
       if (missing !== undefined) throw new Error(`the cluster needs ${missing}: see CONTRIBUTING.md`)
       const { cluster } = size
-      runs.push(await run(await startClusterServers(), 'synchronous', cluster, CLUSTER_KINDS, reportProgress))
+      runs.push(
+        await run(await startClusterServers(), 'synchronous', cluster, CLUSTER_KINDS, { reportProgress, random }),
+      )
     }
     return { results: runs.flatMap(rowsOf), goals: runs.flatMap(goalsOf) }
   },
@@ -82,7 +85,7 @@ async function run(
   replication: Replication,
   failovers: number,
   kinds: readonly Kind[],
-  reportProgress: ReportProgress,
+  { reportProgress, random }: { readonly reportProgress: ReportProgress; readonly random: Random },
 ): Promise<Ran> {
   const name = servers.countedFrom === 'fault' ? 'Patroni' : 'a pair'
   const target = await startPostgres()
@@ -92,7 +95,7 @@ async function run(
   let load: Load | undefined
   try {
     await prepare(targets, replication)
-    load = startLoad(targets)
+    load = startLoad(targets, random)
     const { record } = load
     for (let number = 0; number < failovers; number++) {
       const kind = kinds[number % kinds.length] as Kind

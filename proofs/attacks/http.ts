@@ -1,5 +1,5 @@
 import { goal, type ResultRow } from '../../tools/judge/report.ts'
-import { type Answered, type RunningServer, simultaneous, startServers } from './http/servers.ts'
+import { type Answered, type RunningServer, askAt, simultaneous, startServers } from './http/servers.ts'
 import type { Client } from './lab.ts'
 import { attackInLab, type ReportProgress } from './attack.ts'
 
@@ -71,7 +71,7 @@ async function play(
   const counts = { 'one of each': 0, 'two at work': 0 }
   for (let number = 0; number < tries; number++) {
     if (number % 50 === 0) reportProgress(`http: ${server.name}, ${number} of ${tries}`)
-    const answers = await simultaneous(server.url, other?.url)
+    const answers = await simultaneous(askAt(server.url), askAt((other ?? server).url))
     const worked = answers.filter(({ status }) => status === 200)
     const refused = answers.filter(isRefusal)
     if (worked.length === 1 && refused.length === 1) counts['one of each']++

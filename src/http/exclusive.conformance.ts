@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { type RunningServer, simultaneous, startServers } from '../../proofs/attacks/http/servers.ts'
+import { simultaneous, workAtGate } from '../../proofs/attacks/http/servers.ts'
 import { note, signal, type Workbench } from '../../tools/server/testing/workbench.ts'
 import { key, type Lease } from '../index.ts'
 import { exclusive } from './index.ts'
@@ -8,14 +8,17 @@ import { abandon, type Seen, type Stage } from './site.conformance.ts'
 /** How often two requests meet. `npm run attack -- http` has more of them. */
 const TRIES = 20
 
-export function exclusiveConforms<Request>(name: RunningServer['name'], bench: Workbench, stage: Stage<Request>): void {
+export function exclusiveConforms<Request>(bench: Workbench, stage: Stage<Request>): void {
   describe('exclusive', () => {
     test(`serves one of two concurrent POSTs and answers 409 to the other, ${TRIES} times`, async () => {
-      const servers = await startServers(stage.lockstep)
-      for (const server of servers) stage.closeLater(() => server.close())
-      const at = servers.find((server) => server.name === name)?.url ?? ''
+      const keyOf = (request: Request) => key`Instance:${stage.site.see(request).id}`
+      stage.site.add('/next', exclusive(stage.lockstep, { key: keyOf }), async (seen, lease) => ({
+        json: await workAtGate(seen.tenant, lease),
+      }))
+      await stage.listen()
       for (let turn = 0; turn < TRIES; turn++) {
-        const [served, refused] = (await simultaneous(at)).toSorted((one, other) => one.status - other.status)
+        const ask = (name: string) => stage.post('/next/42', { tenant: name })
+        const [served, refused] = (await simultaneous(ask)).toSorted((one, other) => one.status - other.status)
         expect(served?.status).toBe(200)
         expect(JSON.parse(served?.body ?? '')).toMatchObject({ done: 'Instance:42' })
         expect(refused).toMatchObject({

@@ -1,7 +1,8 @@
 import { checkOptions, type OptionNames } from '../checkOptions.ts'
-import { InvalidOptionError, LeaseHeldError } from '../errors.ts'
+import { InvalidOptionError, type LeaseHeldError } from '../errors.ts'
 import type { Key } from '../locks/index.ts'
 import { type Lease, LEASE_OPTIONS, type LeaseOptions } from '../leases/index.ts'
+import { hasCode } from './errorCode.ts'
 import type { Answer, Guard, HttpLockstep } from './guard.ts'
 import { problem } from './problem.ts'
 import { unavailable } from './unavailable.ts'
@@ -45,7 +46,8 @@ export function exclusive<Request, Client = unknown>(
         await lockstep.lease(key, options.lease ?? {}, (held) => work((lease = held)))
         return 'own'
       } catch (error) {
-        if (lease === undefined && error instanceof LeaseHeldError) return busy(error, options.revealHolder === true)
+        if (lease === undefined && hasCode(error, 'LOCKSTEP_LEASE_HELD'))
+          return busy(error, options.revealHolder === true)
         const refusal = lease === undefined ? unavailable(error) : undefined
         if (refusal !== undefined) return refusal
         // Whatever was thrown after the loss: it comes of it.

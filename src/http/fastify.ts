@@ -1,4 +1,5 @@
-import type { Answer, Draft, Guard } from './guard.ts'
+import type { Answer, Guard } from './guard.ts'
+import { type HeldAnswer, signal } from './heldAnswer.ts'
 import { incomingOf, type ParsedRequest } from './nodeRequest.ts'
 import { EndListeners, headersOf, type NodeResponse, ResponseHead, valuesByName } from './nodeResponse.ts'
 import { noAnswer } from './storedAnswers.ts'
@@ -45,13 +46,14 @@ export function fastifyHandler<Request extends ParsedRequest, Reply extends Fast
   }
 }
 
-class HeldReply implements Draft {
+export class HeldReply implements HeldAnswer {
   readonly #reply: FastifyLikeReply
   readonly #maxBytes: number | undefined
   /** As of the moment before the handler first ran. */
   #before: ReplyBefore | undefined
   #overridden = false
   #answered = false
+  #whenAnswered = signal()
   #payload: unknown
 
   constructor(reply: FastifyLikeReply, maxBytes: number | undefined) {
@@ -59,14 +61,24 @@ class HeldReply implements Draft {
     this.#maxBytes = maxBytes
   }
 
+  get answered(): Promise<void> {
+    return this.#whenAnswered.given
+  }
+
+  get isAnswered(): boolean {
+    return this.#answered
+  }
+
   /** Before the handler runs, also when it runs again: what it answered before is forgotten. */
   begin(): void {
     this.discard()
     this.#before ??= new ReplyBefore(this.#reply)
     this.#overridden = true
+    this.#whenAnswered = signal()
     const send = (payload?: unknown): FastifyLikeReply => {
       if (!this.#answered) this.#payload = payload
       this.#answered = true
+      this.#whenAnswered.give()
       return this.#reply
     }
     this.#override('send', send)
@@ -94,6 +106,10 @@ class HeldReply implements Draft {
     }
     const headers = headersOf(Object.entries(this.#reply.getHeaders()))
     return Promise.resolve({ status: this.#reply.statusCode, headers, body })
+  }
+
+  handBack(): void {
+    this.#restore()
   }
 
   letGo(): void {

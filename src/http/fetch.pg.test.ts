@@ -89,6 +89,19 @@ describe.each(DRIVERS)('fetch, %s', (driver) => {
     await expect.poll(left).toBe(0)
   })
 
+  test('refusals link to the documentation, answers do not', async () => {
+    const { lockstep } = bench.open(driver)
+    const documentation = 'https://example.com/api/idempotency'
+    const handle = fetchHandler(idempotent(lockstep, { scope, documentation }), () => new Response('ok'))
+    const link = `<${documentation}>; rel="describedby"; type="text/html"`
+    const missing = await handle(new Request('http://localhost/pay', { method: 'POST' }))
+    expect([missing.status, missing.headers.get('link')]).toEqual([400, link])
+    expect((await handle(posted(`link-${driver}`))).headers.get('link')).toBeNull()
+    expect((await handle(posted(`link-${driver}`))).headers.get('link')).toBeNull()
+    const reused = await handle(posted(`link-${driver}`, 'another body'))
+    expect([reused.status, reused.headers.get('link')]).toEqual([422, link])
+  })
+
   test('rejects a missing scope', async () => {
     const { lockstep } = bench.open(driver)
     for (const forgotten of ['', 'undefined', undefined, 'x'.repeat(256)]) {
@@ -107,6 +120,7 @@ test('rejects invalid options', () => {
   }
   expect(() => idempotent(lockstep, { scope, maxBodyBytes: 0 })).toThrow('maxBodyBytes')
   expect(() => idempotent(lockstep, { scope, retainMs: 1.5 })).toThrow('retainMs')
+  expect(() => idempotent(lockstep, { scope, documentation: 'no page' })).toThrow('documentation')
 })
 
 describe('express, the ways to answer', () => {

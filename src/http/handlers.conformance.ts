@@ -1,6 +1,5 @@
 import { beforeAll, describe } from 'vitest'
-import type { RunningServer } from '../../proofs/attacks/http/servers.ts'
-import { DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
+import { type DriverName, DRIVERS, testBench } from '../../tools/server/testing/workbench.ts'
 import { answersConform } from './answers.conformance.ts'
 import { attemptsConform } from './attempts.conformance.ts'
 import { exclusiveConforms } from './exclusive.conformance.ts'
@@ -11,13 +10,17 @@ export { BEFORE, type Site } from './site.conformance.ts'
 
 const bench = await testBench()
 
-/** What every framework has to do, on both drivers. */
-export function handlersConform<Request>(name: RunningServer['name'], newSite: () => Site<Request>): void {
+/** What every framework has to do. A framework on another one needs one driver only: what depends on the driver is below both. */
+export function handlersConform<Request>(
+  name: string,
+  newSite: () => Site<Request>,
+  drivers: readonly DriverName[] = DRIVERS,
+): void {
   beforeAll(() => bench.admin.query('CREATE TABLE effects (id text NOT NULL)'))
 
-  describe.each(DRIVERS)(`${name}, %s`, (driver) => {
+  describe.each(drivers)(`${name}, %s`, (driver) => {
     const stage = stageFor(bench, driver, newSite)
-    exclusiveConforms(name, bench, stage)
+    exclusiveConforms(bench, stage)
     idempotentConforms(driver, bench, stage)
     attemptsConform(stage)
     answersConform(stage)

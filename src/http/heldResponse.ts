@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
-import type { Answer, Draft } from './guard.ts'
+import type { Answer } from './guard.ts'
+import { type HeldAnswer, signal } from './heldAnswer.ts'
 import { EndListeners, headersOf, type Listener, ResponseHead, setHeaders, valuesByName } from './nodeResponse.ts'
 import { noAnswer } from './storedAnswers.ts'
 
@@ -19,8 +20,9 @@ const SELF_WAIT_MS = 10_000
  * that is certain (`pipeline()`, a promise's own resolver) it is answered at once: under a guard that stores the answer with an error, under
  * one that does not by letting the answer through. Where it cannot be known, that comes after `SELF_WAIT_MS`.
  */
-export class HeldResponse implements Draft {
+export class HeldResponse implements HeldAnswer {
   #failed = withReject()
+  #answered = signal()
   readonly #response: ServerResponse
   readonly #maxBytes: number | undefined
   /** As of the moment before the handler first ran. */
@@ -47,11 +49,20 @@ export class HeldResponse implements Draft {
     return this.#failed.promise
   }
 
+  get answered(): Promise<void> {
+    return this.#answered.given
+  }
+
+  get isAnswered(): boolean {
+    return this.#ended
+  }
+
   /** Before the handler runs, also when it runs again: what it answered before is forgotten. */
   begin(): void {
     this.discard()
     this.#before ??= { head: new ResponseHead(this.#response), listeners: new EndListeners(this.#response) }
     this.#failed = withReject()
+    this.#answered = signal()
     if (this.#maxBytes === undefined) this.#holdEnd()
     else this.#holdAll(this.#maxBytes)
   }
@@ -65,6 +76,10 @@ export class HeldResponse implements Draft {
     if (this.#size > (this.#maxBytes ?? Infinity)) return Promise.resolve(undefined)
     const { status, headers } = this.#head
     return Promise.resolve({ status, headers: headersOf(headers), body: Buffer.concat(this.#chunks) })
+  }
+
+  handBack(): void {
+    this.#restore()
   }
 
   letGo(): void {
@@ -125,6 +140,7 @@ export class HeldResponse implements Draft {
       this.#fixHead()
       this.#ended = true
       this.#end = given
+      this.#answered.give()
       this.#watchSelfWait(given, () => {
         // Its end may come now; that it has ended is remembered, so that it is not ended again.
         this.letGo()
@@ -159,6 +175,7 @@ export class HeldResponse implements Draft {
       take(given[0], given[1])
       this.#ended = true
       this.#callback = callbackIn(given)
+      this.#answered.give()
       this.#watchSelfWait(given, () =>
         this.#failed.reject(noAnswer('The handler waits for its own response to be sent.')),
       )

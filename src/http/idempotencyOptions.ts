@@ -26,6 +26,8 @@ export interface IdempotentOptions<Request> {
   readonly retainMs?: number
   /** The bytes that tell requests apart, where the framework's own body is not it. Default: the raw or the parsed body. */
   readonly body?: (request: Request) => Uint8Array | string | Promise<Uint8Array | string>
+  /** The page that explains your API's use of the header. Refusals link to it (`Link`, `rel="describedby"`), as the draft asks. */
+  readonly documentation?: string
 }
 
 /** The transactional form: what the handler does with its `tx` and the stored answer are committed together. */
@@ -62,6 +64,7 @@ const IDEMPOTENT_OPTIONS: OptionNames<IdempotentOptions<never> & { readonly form
   maxBodyBytes: true,
   retainMs: true,
   body: true,
+  documentation: true,
 }
 
 const TRANSACTIONAL_OPTIONS: OptionNames<TransactionalOptions<never>> = {
@@ -78,6 +81,8 @@ export interface IdempotencyPlan {
   readonly headers: ReadonlySet<string>
   readonly maxBodyBytes: number
   readonly retainMs: number
+  /** The header `Link` of refusals. */
+  readonly link: string | undefined
 }
 
 /** Without these a replay would be another answer: what the body is, where it leads, and what a reader may do with it. */
@@ -148,7 +153,18 @@ export function planIdempotency(options: PlainOptions<never> | TransactionalOpti
     headers: new Set([...ALWAYS, ...headers]),
     maxBodyBytes: checkWhole('maxBodyBytes', options.maxBodyBytes ?? DEFAULT_BODY_BYTES, MAX_BODY_BYTES),
     retainMs: checkWhole('retainMs', options.retainMs ?? DEFAULT_RETAIN_MS, MAX_RETAIN_MS),
+    link: linkTo(options.documentation),
   }
+}
+
+function linkTo(documentation: unknown): string | undefined {
+  if (documentation === undefined) return undefined
+  if (typeof documentation === 'string' && /^https?:/.test(documentation) && URL.canParse(documentation)) {
+    return `<${new URL(documentation).href}>; rel="describedby"; type="text/html"`
+  }
+  throw new InvalidOptionError(`documentation is ${JSON.stringify(documentation)}.`, {
+    advice: 'Use the address of a page, such as https://example.com/api/idempotency.',
+  })
 }
 
 function checkForm(options: PlainOptions<never> | TransactionalOptions<never>): void {

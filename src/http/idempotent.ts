@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { InvalidOptionError, LeaseHeldError, LockTimeoutError } from '../errors.ts'
+import { InvalidOptionError } from '../errors.ts'
 import { checkKey, key, type Key } from '../locks/index.ts'
 import type { Lease } from '../leases/index.ts'
 import type { EventMap } from '../events/index.ts'
 import type { Transaction } from '../transactions/index.ts'
+import { hasCode } from './errorCode.ts'
 import { lost } from './exclusive.ts'
 import { fingerprintOf, lockKeyOf, MAX_DEPTH, type UnusableBody } from './fingerprint.ts'
 import type { Answer, Draft, Guard, HttpLockstep, Incoming } from './guard.ts'
@@ -17,7 +18,7 @@ import {
   type TransactionalOptions,
 } from './idempotencyOptions.ts'
 import { problem } from './problem.ts'
-import { type Entry, running, StoredAnswers } from './storedAnswers.ts'
+import { type Entry, isReplay, running, StoredAnswers } from './storedAnswers.ts'
 import { unavailable } from './unavailable.ts'
 
 type Verdict = Answer | 'own'
@@ -62,8 +63,21 @@ export function idempotent<Request>(
   const plan = planIdempotency(options)
   const answers = new StoredAnswers(lockstep, plan)
   return options.form === 'plain'
-    ? plainForm(lockstep, plan, answers, options)
-    : transactionalForm(lockstep, plan, answers, options)
+    ? withLink(plan, plainForm(lockstep, plan, answers, options))
+    : withLink(plan, transactionalForm(lockstep, plan, answers, options))
+}
+
+/** Refusals link to the documentation; answers of the handler, also stored ones, do not. */
+function withLink<Request, Given>({ link }: IdempotencyPlan, guard: Guard<Request, Given>): Guard<Request, Given> {
+  if (link === undefined) return guard
+  return {
+    wholeUpTo: guard.wholeUpTo,
+    async handle(incoming, work) {
+      const verdict = await guard.handle(incoming, work)
+      if (verdict === 'own' || isReplay(verdict)) return verdict
+      return { ...verdict, headers: [...verdict.headers, ['link', link]] }
+    },
+  }
 }
 
 function plainForm<Request>(
@@ -240,14 +254,14 @@ async function refusalOf(
 ): Promise<Answer> {
   const away = unavailable(error)
   if (away !== undefined) return away
-  if (!(error instanceof LockTimeoutError) && !(error instanceof LeaseHeldError)) throw error
+  if (!hasCode(error, 'LOCKSTEP_LOCK_TIMEOUT') && !hasCode(error, 'LOCKSTEP_LEASE_HELD')) throw error
   try {
     const found = entry && (await answers.lookPlainly(entry))
     if (found !== undefined) return found
   } catch (failure) {
     return refusalOf(failure, answers, undefined, waited)
   }
-  if (!waited) return running(error instanceof LeaseHeldError ? error.leftMs : 1000)
+  if (!waited) return running(hasCode(error, 'LOCKSTEP_LEASE_HELD') ? error.leftMs : 1000)
   return problem('busy', 'Another request works on this just now. Try again later.', { retryAfterMs: 1000 })
 }
 

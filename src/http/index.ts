@@ -45,3 +45,15 @@ export { idempotent } from './idempotent.ts'
 export type { IdempotentOptions, PlainOptions, TransactionalOptions } from './idempotencyOptions.ts'
 export type { ParsedRequest } from './nodeRequest.ts'
 export type { Problem, ProblemName } from './problem.ts'
+/** @internal For frameworks that answer with code of their own after the handler: see nest. */
+export { incomingOf } from './nodeRequest.ts'
+/** @internal */
+export { holdAnswer, isReply, mute, rawResponse, type ResponseOrReply } from './holdAnswer.ts'
+/** @internal */
+export type { HeldAnswer } from './heldAnswer.ts'
+/** @internal */
+export { hasCode } from './errorCode.ts'
+/** @internal */
+export { problem } from './problem.ts'
+/** @internal */
+export { unavailable } from './unavailable.ts'

@@ -59,8 +59,6 @@ export interface Stage<Request> {
   fresh(): string
   newSite(): Site<Request>
   listen(): Promise<void>
-  /** Done after the test. */
-  closeLater(close: () => Promise<void>): void
   post(path: string, options?: PostOptions): Promise<Response>
   rows(text: string): Promise<Record<string, unknown>[]>
 }
@@ -85,7 +83,6 @@ export function stageFor<Request>(bench: Workbench, driver: DriverName, newSite:
       url = served.url
       closing.push(() => served.close())
     },
-    closeLater: (close) => void closing.push(close),
     post: (path, options = {}) =>
       fetch(url + path, { method: 'POST', headers: headersOf(options), body: bodyOf(options) }),
     rows: async (text) => (await bench.admin.query<Record<string, unknown>>(text)).rows,

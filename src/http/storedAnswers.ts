@@ -93,6 +93,10 @@ function replay({ status, headers, body }: LookRow): Answer {
   }
 }
 
+export function isReplay({ headers }: Answer): boolean {
+  return headers.some(([name]) => name === 'idempotency-replayed')
+}
+
 export function running(retryAfterMs: number): Answer {
   return problem('running', 'Its answer will be given to whoever asks again with the same key.', { retryAfterMs })
 }

@@ -125,7 +125,8 @@ describe('mikroOrm()', () => {
     })
     expect(await failureOf(clientOf(orm.em.fork()))).toBeInstanceOf(DriverUnsupportedError)
     const stranger = orm.em.fork()
-    Object.assign(stranger, { getConnection: () => ({ getConnectionOptions: () => ({}) }), fork: () => stranger })
+    const getConnection = (): object => ({ getConnectionOptions: () => ({}), getKnex: () => orm.em.getKnex() })
+    Object.assign(stranger, { getConnection, fork: () => stranger })
     await bench.open('pg').lockstep.transaction({}, async (tx) => {
       expect(() => mikroOrm(tx, { em: stranger })).toThrow(DriverUnsupportedError)
     })

@@ -4,8 +4,8 @@ import type { OrmTransaction } from './ormTransaction.ts'
 export interface OpenSavepoint {
   readonly tx: OrmTransaction
   /** Ends it well. Where that cannot be, it is rolled back, and the call is rejected. */
-  release(): Promise<void>
-  rollBack(): Promise<void>
+  readonly release: () => Promise<void>
+  readonly rollBack: () => Promise<void>
 }
 
 /** Opens a savepoint of Lockstep, which waits for its turn. If it is still open when the transaction ends, nothing is committed. */

@@ -41,6 +41,7 @@ describe('two transactions at once', () => {
     find: (tx: Transaction) => Promise<(id: string) => Promise<object | null>>,
   ): Promise<boolean[][]> {
     const written = [signal(), signal()] as const
+    const looked = [signal(), signal()] as const
     const look = signal()
     const ids = [`a${round}`, `b${round}`] as const
     const run = (mine: 0 | 1): Promise<boolean[]> =>
@@ -50,6 +51,9 @@ describe('two transactions at once', () => {
         written[mine].give()
         await look.given
         const found = await Promise.all(ids.map((id) => findNote(id)))
+        looked[mine].give()
+        // Otherwise the other could see what this one has committed.
+        await Promise.all(looked.map((each) => each.given))
         return found.map((row) => row !== null)
       })
     const looking = [run(0), run(1)]

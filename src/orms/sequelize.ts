@@ -1,5 +1,5 @@
 import type { Sequelize, Transaction } from 'sequelize'
-import { type OpenSavepoint, openSavepoint } from './openSavepoint.ts'
+import { openSavepoint } from './openSavepoint.ts'
 import { checkDriver, type OrmTransaction, privateField, refuseToEnd } from './ormTransaction.ts'
 import { type Query, withParsers, withQuery } from './parsingClient.ts'
 
@@ -84,25 +84,32 @@ function onScope(transaction: Transaction & TransactionFields, tx: OrmTransactio
   }
 }
 
-/** Makes a nested transaction of Sequelize a savepoint of Lockstep, which waits for its turn beside its siblings. */
+/**
+ * Makes a nested transaction of Sequelize a savepoint of Lockstep, which waits for its turn beside its siblings. One without a function stays
+ * a savepoint of Sequelize's own: findOrCreate() opens such a one, and never ends it.
+ */
 function nestIn(nested: Transaction & TransactionFields, tx: OrmTransaction, instance: Sequelize): void {
-  let opened: OpenSavepoint | undefined
-  /** Once: what comes later is refused, as everything is that is sent through it then. */
-  const take = (): OpenSavepoint => {
-    const savepoint = opened
-    opened = undefined
-    return savepoint ?? refuseToEnd('commit() or rollback(), after its end,')
-  }
+  const { prepareEnvironment } = nested as { prepareEnvironment?: (hasFunction: boolean) => Promise<void> }
+  const prepare = privateField(prepareEnvironment?.bind(nested), {
+    of: 'A transaction',
+    path: PREPARE,
+    versions: VERSIONS,
+  })
   Object.assign(nested, {
-    async prepareEnvironment() {
-      opened = await openSavepoint(tx)
-      onScope(nested, opened.tx, instance)
-    },
-    commit: async () => take().release(),
-    rollback: async () => take().rollBack(),
     afterCommit: refuseAfterCommit,
+    async [PREPARE](hasFunction: boolean) {
+      if (!hasFunction) {
+        onScope(nested, tx, instance)
+        return prepare(hasFunction)
+      }
+      const savepoint = await openSavepoint(tx)
+      onScope(nested, savepoint.tx, instance)
+      return Object.assign(nested, { commit: savepoint.release, rollback: savepoint.rollBack })
+    },
   })
 }
+
+const PREPARE = 'prepareEnvironment'
 
 /** The client with Sequelize's parsers. It learns the numbers of the types when it connects; if it has not yet, it asks through ours. */
 function clientFor(client: object, instance: Sequelize): object {
@@ -118,7 +125,7 @@ function clientFor(client: object, instance: Sequelize): object {
   let asked: Promise<void> | undefined
   return withQuery(parsing, (query, given) => {
     if (knowsTypes(manager)) return query(...given)
-    asked ??= manager[REFRESH]?.(client) ?? Promise.resolve()
+    asked ??= manager[REFRESH]?.(parsing) ?? Promise.resolve()
     return queryAfter(asked, query, given)
   })
 }

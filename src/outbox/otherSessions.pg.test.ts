@@ -51,7 +51,9 @@ class StoppingPool {
   }
 }
 
-test('does not block retention or VACUUM when its process is stopped during a read', async () => {
+// A socket of Bun goes on reading after pause(), so that nothing here can stop a process as this has to.
+const BUN = 'bun' in process.versions
+test.skipIf(BUN)('does not block retention or VACUUM when its process is stopped during a read', async () => {
   const { lockstep } = bench.open('pg', { max: 6 })
   const large = 'x'.repeat(400_000)
   for (let n = 0; n < 80; n++)

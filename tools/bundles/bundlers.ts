@@ -1,7 +1,8 @@
-import { cp, mkdir, rename, rm, writeFile } from 'node:fs/promises'
+import { cp, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { build as esbuild } from 'esbuild'
 import { build as vite } from 'vite'
+import { copyPackages, nextProgram } from '../apps/nextApp.ts'
 import { command } from '../check/command.ts'
 import { bundlesFolder, type Project } from './project.ts'
 
@@ -84,7 +85,7 @@ function withNext(compiler: 'turbopack' | 'webpack'): Bundler {
       for (const part of ['app', 'work.js', 'package.json']) {
         await cp(join(project.directory, part), join(folder, part), { recursive: true })
       }
-      const next = join(packages, 'next', 'dist', 'bin', 'next')
+      const next = nextProgram(folder)
       await run(process.execPath, [next, 'build', `--${compiler}`], folder)
       await rename(library, join(await project.emptyFolder(), 'pg-lockstep'))
       return {
@@ -94,15 +95,6 @@ function withNext(compiler: 'turbopack' | 'webpack'): Bundler {
       }
     },
   }
-}
-
-/** By hard links where the system can: Next.js has 200 MB. */
-async function copyPackages(from: string, to: string): Promise<void> {
-  await mkdir(to)
-  const linked = await command('cp', ['-al', `${from}/.`, to], { cwd: bundlesFolder })
-  if (linked.code === 0) return
-  await rm(to, { recursive: true, force: true })
-  await cp(from, to, { recursive: true, verbatimSymlinks: true })
 }
 
 async function run(program: string, args: readonly string[], cwd: string): Promise<void> {

@@ -1,6 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
+import pg from 'pg'
 import { afterAll, describe, expect, test } from 'vitest'
 import { manifest, pack, tarball } from '../check/tarball.ts'
 import { testDatabase } from '../server/testDatabase.ts'
@@ -29,6 +31,50 @@ test.each(bundlers.filter(({ large }) => !large))(
   },
 )
 
+test('guards of one bundle work with the Lockstep of another, as after a hot reload', PATIENTLY, async () => {
+  type Copy = typeof import('../../src/index.ts') & typeof import('../../src/http/index.ts')
+  const copies: Copy[] = []
+  for (const name of ['older', 'newer']) {
+    const outfile = join(project.directory, `${name}.mjs`)
+    const contents = `export * from 'pg-lockstep'; export * from 'pg-lockstep/http'`
+    await build({
+      stdin: { contents, resolveDir: project.directory },
+      outfile,
+      bundle: true,
+      format: 'esm',
+      platform: 'node',
+      logLevel: 'error',
+    })
+    copies.push((await import(pathToFileURL(outfile).href)) as Copy)
+  }
+  const [older, newer] = copies as [Copy, Copy]
+  expect(older.LeaseHeldError).not.toBe(newer.LeaseHeldError)
+  const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  const lockstep = new older.Lockstep(pool, { schema: 'two copies' })
+  try {
+    await lockstep.migrate()
+    const key = newer.key`Instance:${1}`
+    const alone = newer.fetchHandler(newer.exclusive(lockstep, { key: () => key }), () => new Response('served'))
+    const guard = newer.idempotent(lockstep, { scope: () => 'acme', lock: () => key, transaction: { waitMs: 100 } })
+    const pay = newer.fetchHandler(guard, async (_request, tx) =>
+      Response.json((await tx.query('SELECT 1 AS one')).rows),
+    )
+    const post = (): Request =>
+      new Request('http://localhost/', { method: 'POST', headers: { 'idempotency-key': 'key' } })
+    await lockstep.lease(key, {}, async () => expect((await alone(post())).status).toBe(409))
+    await lockstep.transaction({ lock: key }, () =>
+      lockstep.detached(async () => expect((await pay(post())).status).toBe(409)),
+    )
+    expect((await alone(post())).status).toBe(200)
+    const first = await (await pay(post())).text()
+    const again = await pay(post())
+    expect([again.headers.get('idempotency-replayed'), await again.text()]).toEqual(['true', first])
+  } finally {
+    await lockstep.close()
+    await pool.end()
+  }
+})
+
 describe('the modules behind an entry point', () => {
   const library = join(project.directory, 'node_modules', 'pg-lockstep')
   const peers = Object.keys(peerDependencies).filter((name) => name !== 'pg')
@@ -55,7 +101,7 @@ describe('the modules behind an entry point', () => {
   test('contain neither the page of the console nor a sink nor an ORM for the main one', PATIENTLY, async () => {
     const modules = await modulesOf(['pg-lockstep'])
     expect(modules).toContain('dist/postgres/sqlFiles.js')
-    expect(modules.filter((file) => /^dist\/(cli|console|lab|http|sinks|orms)\//.test(file))).toEqual([])
+    expect(modules.filter((file) => /^dist\/(cli|console|lab|http|nest|orms|sinks|testing)\//.test(file))).toEqual([])
   })
 
   test('read no file of the package and do not use import.meta.url', PATIENTLY, async () => {

@@ -11,6 +11,10 @@ const templates = join(root, 'tools', 'check', 'consumer')
 // What a user's project has besides us. Linked from our own node_modules, so that the check needs no network.
 const compiler = ['@typescript/native', '@types/node']
 const drivers = ['pg', '@types/pg', 'postgres']
+// The entries that import a framework, and what their users have installed.
+const packagesOfEntries: Readonly<Record<string, readonly string[]>> = {
+  './nest': ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs'],
+}
 
 export interface Installed {
   readonly packageDirectory: string
@@ -55,7 +59,8 @@ export async function tryConsumer(directory: string, installed: Manifest): Promi
   }
 
   const [ofOrms, others] = splitEntries(installed)
-  await writeFile(join(directory, 'everyEntry.ts'), importEverything(installed, others))
+  const alone = others.filter((name) => packagesOfEntries[name] === undefined)
+  await writeFile(join(directory, 'everyEntry.ts'), importEverything(installed, alone))
   await linkOurs(directory, compiler)
   const compile = async (title: string, resolution: Resolution, changes: Changes = {}): Promise<void> => {
     const config = `tsconfig.${resolution}.json`
@@ -65,10 +70,13 @@ export async function tryConsumer(directory: string, installed: Manifest): Promi
   // Who uses one driver does not have the other's types, so ours may lean on neither.
   await compile('types without a driver', 'nodenext')
   await attempt('every entry', process.execPath, [join('out', 'everyEntry.js')])
-  await linkOurs(directory, drivers)
+  await linkOurs(directory, [...drivers, ...new Set(Object.values(packagesOfEntries).flat())])
+  const withFrameworks = importEverything(installed, Object.keys(packagesOfEntries))
+  await writeFile(join(directory, 'entriesOfFrameworks.ts'), withFrameworks)
   await cp(templates, directory, { recursive: true })
   await compile('types under nodenext', 'nodenext')
   await compile('types under bundler', 'bundler')
+  await attempt('entries of frameworks', process.execPath, [join('out', 'entriesOfFrameworks.js')])
   for (const script of (await readdir(templates)).filter((name) => name.endsWith('.ts'))) {
     await attempt(script, process.execPath, [join('out', script.replace(/\.ts$/, '.js'))])
   }

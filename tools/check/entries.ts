@@ -5,7 +5,7 @@ import { posix } from 'node:path'
  *
  * The modules that users import by name. What the others export is for their neighbors; what users need of it is exported by src/index.ts.
  */
-const publishedModules: ReadonlySet<string> = new Set(['console', 'http', 'observe', 'sinks', 'testing'])
+const publishedModules: ReadonlySet<string> = new Set(['console', 'http', 'nest', 'observe', 'sinks', 'testing'])
 
 // These modules hold one product a file, exported by the product's name: pg-lockstep/kafka, pg-lockstep/prometheus.
 const modulesOfProducts: ReadonlySet<string> = new Set(['sinks', 'observe', 'orms'])

@@ -4,16 +4,18 @@ import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { command, type CommandResult } from '../check/command.ts'
-import { matrixDirectory, type Pinned } from './versions.ts'
+import { matrixDirectory, type Pinned, type Runtime, titleOf } from './versions.ts'
 
 export interface Cell {
   readonly postgres: Pinned
-  readonly node: Pinned
+  /** Node, Bun or Deno. */
+  readonly runtime: Pinned
 }
 
 export interface CellResult {
   readonly postgres: string
-  readonly node: string
+  /** Its name and version. */
+  readonly runtime: string
   readonly passed: boolean
   readonly tests: number
   readonly skipped: number
@@ -26,13 +28,13 @@ const root = join(matrixDirectory, '..', '..')
 const probeTimeoutMs = 2 * 60_000
 const suiteTimeoutMs = 20 * 60_000
 
-/** One cell: the tests of these modules, or all, on this Node against this PostgreSQL, after both have said who they are. */
+/** One cell: the tests of these modules, or all, on this runtime against this PostgreSQL, after both have said who they are. */
 export async function runCell(cell: Cell, modules: readonly string[]): Promise<CellResult> {
   const startedAt = performance.now()
   const outcome = (await probe(cell)) ?? (await suite(cell, modules))
   return {
     postgres: cell.postgres.version,
-    node: cell.node.version,
+    runtime: titleOf(cell.runtime),
     seconds: Math.round((performance.now() - startedAt) / 1000),
     ...outcome,
   }
@@ -45,14 +47,19 @@ function failure(reason: string, output = '', tests = 0, skipped = 0): Outcome {
 }
 
 async function probe(cell: Cell): Promise<Outcome | undefined> {
-  const args = ['--import', 'tsx', join(matrixDirectory, 'probe.ts')]
-  const result = await runNode(cell, args, probeTimeoutMs)
+  const result = await run(cell, COMMANDS[kindOf(cell)].typescript(join(matrixDirectory, 'probe.ts')), probeTimeoutMs)
   if (result.code !== 0) return failure(`the probe ended with ${result.code}`, result.output)
   const seen = JSON.parse(result.stdout.trim().split('\n').at(-1) ?? '{}') as Readonly<Record<string, string>>
-  const wanted = { node: cell.node.version, nodeOnPath: cell.node.version, postgres: cell.postgres.version }
-  const wrong = Object.entries(wanted).filter(([name, version]) => seen[name] !== version)
+  const kind = kindOf(cell)
+  const { version } = cell.runtime
+  const wanted = {
+    runtime: `${kind} ${version}`,
+    postgres: cell.postgres.version,
+    ...(kind === 'node' && { nodeOnPath: version }),
+  }
+  const wrong = Object.entries(wanted).filter(([name, right]) => seen[name] !== right)
   if (wrong.length === 0) return undefined
-  return failure(wrong.map(([name, version]) => `${name} is ${seen[name]}, not ${version}`).join('; '))
+  return failure(wrong.map(([name, right]) => `${name} is ${seen[name]}, not ${right}`).join('; '))
 }
 
 async function suite(cell: Cell, modules: readonly string[]): Promise<Outcome> {
@@ -60,8 +67,8 @@ async function suite(cell: Cell, modules: readonly string[]): Promise<Outcome> {
   const report = join(directory, 'report.json')
   try {
     const vitest = join('node_modules', 'vitest', 'vitest.mjs')
-    const args = [vitest, 'run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...modules]
-    const result = await runNode(cell, args, suiteTimeoutMs)
+    const args = ['run', '--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...modules]
+    const result = await run(cell, COMMANDS[kindOf(cell)].program([vitest, ...args]), suiteTimeoutMs)
     if (!existsSync(report)) return failure(`vitest ended with ${result.code}`, result.output)
     const counts = JSON.parse(await readFile(report, 'utf8')) as Report
     const skipped = counts.numPendingTests + counts.numTodoTests
@@ -81,8 +88,37 @@ interface Report {
   readonly numTodoTests: number
 }
 
-function runNode({ node, postgres }: Cell, args: readonly string[], timeoutMs: number): Promise<CommandResult> {
-  const program = join(matrixDirectory, 'node_modules', node.alias, 'bin', 'node')
+/** How each runtime is called. */
+interface Commands {
+  /** The binary in its package. */
+  readonly binary: string
+  readonly typescript: (file: string) => readonly string[]
+  readonly program: (args: readonly string[]) => readonly string[]
+}
+
+const COMMANDS: Readonly<Record<Runtime, Commands>> = {
+  node: {
+    binary: join('bin', 'node'),
+    typescript: (file) => ['--import', 'tsx', file],
+    program: (args) => args,
+  },
+  // Without --bun it starts Node for programs that ask for it in their first line.
+  bun: { binary: join('bin', 'bun'), typescript: (file) => [file], program: (args) => ['--bun', ...args] },
+  deno: {
+    binary: 'deno',
+    typescript: (file) => ['run', '--allow-all', file],
+    program: (args) => ['run', '--allow-all', ...args],
+  },
+}
+
+function kindOf({ runtime }: Cell): Runtime {
+  return runtime.kind as Runtime
+}
+
+function run(cell: Cell, args: readonly string[], timeoutMs: number): Promise<CommandResult> {
+  const { postgres, runtime } = cell
+  const kind = kindOf(cell)
+  const program = join(matrixDirectory, 'node_modules', runtime.alias, COMMANDS[kind].binary)
   const env: NodeJS.ProcessEnv = {
     // npm sets which Node runs it; that one is not this cell's.
     NODE: undefined,
@@ -90,6 +126,8 @@ function runNode({ node, postgres }: Cell, args: readonly string[], timeoutMs: n
     npm_node_execpath: undefined,
     LOCKSTEP_PG_BINARIES: join(matrixDirectory, 'node_modules', postgres.alias),
     LOCKSTEP_BUILT: '1',
+    // A test compares it with what it runs on.
+    LOCKSTEP_RUNTIME: `${kind} ${runtime.version}`,
     PATH: [dirname(program), process.env['PATH'] ?? ''].join(delimiter),
   }
   return command(program, args, { cwd: root, env, timeoutMs })

@@ -7,7 +7,7 @@ export function cellText({ passed, tests, skipped, seconds }: CellResult): strin
   return `pass ${tests} tests${skipped > 0 ? `, ${skipped} skipped,` : ''} ${seconds} s`
 }
 
-/** Rows are PostgreSQL releases, columns Node releases. */
+/** Rows are PostgreSQL releases, columns runtimes. */
 export function plainTable(results: readonly CellResult[]): string {
   const [header = [], ...rows] = grid(results)
   return formatTable(rows.map((row) => Object.fromEntries(row.map((text, column) => [header[column] ?? '', text]))))
@@ -20,14 +20,14 @@ export function markdownTable(results: readonly CellResult[]): string {
 }
 
 function grid(results: readonly CellResult[]): string[][] {
-  const nodes = [...new Set(results.map(({ node }) => node))]
+  const runtimes = [...new Set(results.map(({ runtime }) => runtime))]
   const servers = [...new Set(results.map(({ postgres }) => postgres))]
   return [
-    ['', ...nodes.map((node) => `Node ${node}`)],
+    ['', ...runtimes],
     ...servers.map((postgres) => [
       `PostgreSQL ${postgres}`,
-      ...nodes.map((node) => {
-        const result = results.find((each) => each.node === node && each.postgres === postgres)
+      ...runtimes.map((runtime) => {
+        const result = results.find((each) => each.runtime === runtime && each.postgres === postgres)
         return result === undefined ? '' : cellText(result)
       }),
     ]),

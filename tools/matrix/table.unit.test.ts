@@ -4,9 +4,9 @@ import { markdownTable, plainTable } from './table.ts'
 
 const green = { passed: true, tests: 123, skipped: 0, seconds: 41 }
 const results: CellResult[] = [
-  { ...green, postgres: '14.23', node: '20.20.2' },
-  { ...green, postgres: '14.23', node: '24.21.0', skipped: 2 },
-  { ...green, postgres: '18.4', node: '20.20.2', passed: false, reason: 'why' },
+  { ...green, postgres: '14.23', runtime: 'Node 20.20.2' },
+  { ...green, postgres: '14.23', runtime: 'Node 24.21.0', skipped: 2 },
+  { ...green, postgres: '18.4', runtime: 'Node 20.20.2', passed: false, reason: 'why' },
 ]
 
 test('aligns the columns of the plain table', () => {

@@ -15,7 +15,7 @@ import { giveTo, type Unprivileged, unprivileged } from './unprivileged.ts'
 /** Debian's, whose programs Patroni calls. */
 const BINARIES = '/usr/lib/postgresql/15/bin'
 const PROGRAMS = ['patroni', 'etcd', 'haproxy'] as const
-const START_MS = 60_000
+const START_MS = 120_000
 const LOOK_EVERY_MS = 100
 
 export interface ClusterOptions {
@@ -40,6 +40,8 @@ export interface Cluster {
   /** The name of the primary, as Patroni says; undefined while there is none. */
   leader(): Promise<string | undefined>
   members(): Promise<readonly MemberStatus[]>
+  /** Comes back when all members are there, on one timeline: what is struck before can leave no member to promote. Says who leads. */
+  healthy(): Promise<string>
   /** Comes back when a member is the leader that is not `old`, takes writes, and, where replication is synchronous, has a standby. */
   promoted(old: string | undefined): Promise<string>
   switchover(): Promise<void>
@@ -124,7 +126,7 @@ export async function startCluster({
     }
     const port = await startHaproxy(directory, members, user, launch)
     const cluster = new PatroniCluster(members, port, synchronous, stop)
-    await cluster.promoted(undefined)
+    await cluster.healthy()
     return cluster
   } catch (error) {
     const logs = await Promise.all(
@@ -272,6 +274,16 @@ class PatroniCluster implements Cluster {
         return name
     }
     return undefined
+  }
+
+  async healthy(): Promise<string> {
+    await waitFor(async () => {
+      const members = await this.members()
+      const timelines = new Set(members.map(({ timeline }) => timeline))
+      const running = members.filter(({ state }) => /running|streaming/.test(state))
+      return running.length === this.#members.length && timelines.size === 1 && !timelines.has(undefined)
+    }, 'a healthy cluster')
+    return this.promoted(undefined)
   }
 
   async promoted(old: string | undefined): Promise<string> {

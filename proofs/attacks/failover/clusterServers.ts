@@ -12,7 +12,7 @@ export async function startClusterServers(): Promise<Servers> {
     url: cluster.url(),
     countedFrom: 'fault',
     async failOver(kind) {
-      const old = await cluster.promoted(undefined)
+      const old = await cluster.healthy()
       const startedAt = performance.now()
       await strike(cluster, kind, old)
       return startedAt

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import pg from 'pg'
@@ -5,6 +6,7 @@ import { LeaseHeldError, Lockstep, type OutboxEvent } from 'pg-lockstep'
 import { fetchHandler, idempotent } from 'pg-lockstep/http'
 import { postgresSink } from 'pg-lockstep/postgres-sink'
 import { redisSink } from 'pg-lockstep/redis'
+import type { Random } from '../../seed.ts'
 import { FIND_ONCE, MAKE_ONCE, PAY, RECEIVE, WRITE_MARK } from './failover.sql.ts'
 
 /** How long leases and shards live without a heartbeat. */
@@ -67,7 +69,7 @@ function open(url: string, max: number): { lockstep: Lockstep; pool: pg.Pool; cl
 }
 
 /** Writers, holders of leases, callers of `once`, requests, and two dispatchers: each as a process of its own would be, with its own pool. */
-export function startLoad({ url, redisPort, targetUrl }: Targets): Load {
+export function startLoad({ url, redisPort, targetUrl }: Targets, random: Random): Load {
   const record = new Record()
   const stopping = new AbortController()
   const ending = new AbortController()
@@ -88,9 +90,9 @@ export function startLoad({ url, redisPort, targetUrl }: Targets): Load {
     }
   }
   const writers = [
-    ...Array.from({ length: 4 }, () => loop(() => write(forWriters.lockstep, record))),
+    ...Array.from({ length: 4 }, () => loop(() => write(forWriters.lockstep, record, random))),
     ...[holding, other].flatMap(({ lockstep }) =>
-      Array.from({ length: LEASES }, (_, n) => loop(() => hold(lockstep, `Job:${n}`, record))),
+      Array.from({ length: LEASES }, (_, n) => loop(() => hold(lockstep, `Job:${n}`, record, random))),
     ),
     loop(() => makeOnce([forWriters.lockstep, other.lockstep], record)),
     loop(() => request([forWriters.lockstep, other.lockstep], record)),
@@ -115,9 +117,9 @@ export function startLoad({ url, redisPort, targetUrl }: Targets): Load {
   }
 }
 
-async function write(lockstep: Lockstep, record: Record): Promise<void> {
+async function write(lockstep: Lockstep, record: Record, random: Random): Promise<void> {
   const mark = String(++record.marks)
-  const streamKey = `portfolio ${Math.floor(Math.random() * STREAMS)}`
+  const streamKey = `portfolio ${random.below(STREAMS)}`
   try {
     await lockstep.transaction({ waitMs: 5000 }, async (tx) => {
       await tx.query(WRITE_MARK, [mark])
@@ -132,7 +134,7 @@ async function write(lockstep: Lockstep, record: Record): Promise<void> {
 }
 
 /** Holds a lease for a while, or until it is lost; and the time in which it was trusted. */
-async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Record): Promise<void> {
+async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Record, random: Random): Promise<void> {
   const lease = await lockstep.leases.acquire(key, { ttlMs: TTL_MS, waitMs: 3000 }).catch((error: unknown) => {
     if (!(error instanceof LeaseHeldError)) throw error
   })
@@ -140,7 +142,7 @@ async function hold(lockstep: Lockstep, key: `${string}:${string}`, record: Reco
   const held: Holding = { key, fence: lease.fence, from: performance.now(), to: Infinity }
   record.grants.push(held.from)
   record.holdings.push(held)
-  const until = performance.now() + Math.random() * 2 * TTL_MS
+  const until = performance.now() + random.next() * 2 * TTL_MS
   while (performance.now() < until && lease.trustedMs > 0) await sleep(10)
   // Before it is given back: from then on others can have it.
   held.to = performance.now()
@@ -172,7 +174,7 @@ async function request(locksteps: readonly Lockstep[], record: Record): Promise<
     const lockstep = locksteps[attempt % locksteps.length] as Lockstep
     const pay = fetchHandler(idempotent<Request>(lockstep, { scope: () => 'tenant' }), async (_, tx) => {
       await tx.query(PAY, [name])
-      return new Response(`receipt ${Math.random()}`, { status: 201 })
+      return new Response(`receipt ${randomUUID()}`, { status: 201 })
     })
     const headers = { 'idempotency-key': `"${name}"` }
     const answer = await pay(new Request('http://desk/pay', { method: 'POST', body: name, headers })).catch(

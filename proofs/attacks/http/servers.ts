@@ -44,7 +44,7 @@ function gate(): Gate {
 }
 
 /** Works until the other request is answered; or until the other one works too, which is what must not be. */
-async function work(name: string | undefined, lease: Lease): Promise<{ done: string; fence: string }> {
+export async function workAtGate(name: string | undefined, lease: Lease): Promise<{ done: string; fence: string }> {
   const here = gates.get(name ?? '')
   if (here !== undefined) {
     if (++here.workers > 1) here.open()
@@ -66,7 +66,7 @@ async function startExpress(lockstep: HttpLockstep): Promise<RunningServer> {
   app.post(
     PATH,
     expressHandler(guard, async (request, response: express.Response, lease) => {
-      response.json(await work(request.get(TRY), lease))
+      response.json(await workAtGate(request.get(TRY), lease))
     }),
   )
   const server = createServer(app)
@@ -80,7 +80,7 @@ async function startFastify(lockstep: HttpLockstep): Promise<RunningServer> {
   const app = Fastify()
   app.post(
     PATH,
-    fastifyHandler(guard, (request, _reply, lease) => work(request.headers[TRY] as string | undefined, lease)),
+    fastifyHandler(guard, (request, _reply, lease) => workAtGate(request.headers[TRY] as string | undefined, lease)),
   )
   await app.listen({ port: 0, host: '127.0.0.1' })
   return {
@@ -98,7 +98,7 @@ async function startHono(lockstep: HttpLockstep): Promise<RunningServer> {
   const app = new Hono()
   app.post(
     PATH,
-    honoHandler(guard, async (context, lease) => context.json(await work(context.req.header(TRY), lease))),
+    honoHandler(guard, async (context, lease) => context.json(await workAtGate(context.req.header(TRY), lease))),
   )
   const server = await new Promise<Server>((resolve) => {
     const started = serve({ fetch: app.fetch, port: 0, hostname: '127.0.0.1' }, () => resolve(started as Server))
@@ -115,22 +115,22 @@ export function closed(server: Server): Promise<void> {
   return new Promise((resolve, reject) => server.close((error) => (error === undefined ? resolve() : reject(error))))
 }
 
-/** Two POSTs at once, to one server or to two. Both answers, in the order of asking. */
-export async function simultaneous(url: string, other = url): Promise<readonly [Answered, Answered]> {
+/** Two POSTs at once. Both answers, in the order of asking. `ask` gets the name of the try, by which the worker knows its gate. */
+export async function simultaneous(
+  ask: (name: string) => Promise<Response>,
+  askOther = ask,
+): Promise<readonly [Answered, Answered]> {
   const name = randomUUID()
   const here = gate()
   gates.set(name, here)
   try {
-    const ask = async (at: string): Promise<Answered> => {
-      const response = await fetch(`${at}/instances/42/process/next`, { method: 'POST', headers: { [TRY]: name } })
-      return {
-        status: response.status,
-        contentType: response.headers.get('content-type'),
-        retryAfter: response.headers.get('retry-after'),
-        body: await response.text(),
-      }
-    }
-    const asked = [ask(url), ask(other)] as const
+    const read = async (response: Response): Promise<Answered> => ({
+      status: response.status,
+      contentType: response.headers.get('content-type'),
+      retryAfter: response.headers.get('retry-after'),
+      body: await response.text(),
+    })
+    const asked = [ask(name).then(read), askOther(name).then(read)] as const
     await Promise.race(asked)
     here.open()
     return await Promise.all(asked)
@@ -138,4 +138,9 @@ export async function simultaneous(url: string, other = url): Promise<readonly [
     here.open()
     gates.delete(name)
   }
+}
+
+/** Asks one of the servers. */
+export function askAt(url: string): (name: string) => Promise<Response> {
+  return (name) => fetch(`${url}/instances/42/process/next`, { method: 'POST', headers: { [TRY]: name } })
 }

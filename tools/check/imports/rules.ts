@@ -12,7 +12,7 @@ const layers: readonly (readonly string[])[] = [
 ]
 
 // These stand above all others. Each imports entry points, the index.ts of modules, and the outer modules before it.
-const outerModules: readonly string[] = ['testing', 'console', 'cli']
+const outerModules: readonly string[] = ['testing', 'console', 'nest', 'cli']
 
 // Files that every module can import. They import each other and nothing else.
 const helpers = ['src/checkOptions.ts', 'src/nearest.ts', 'src/packageVersion.ts']

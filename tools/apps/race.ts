@@ -1,0 +1,187 @@
+/**
+ * Two processes of an example application, clients that retry, and kills.
+ *
+ * Every client sends transfers, each with an Idempotency-Key, to a process that it picks at random, and repeats a request with the same key
+ * until it has an answer: after a cut connection, after 409 and after 503. Beside them, clients move instances. Meanwhile processes
+ * are killed with SIGKILL and started again. At the end nothing of tables.sql.ts may be there, every transfer that was answered as made
+ * is made, and every one has its receipt, in order.
+ */
+import { setTimeout as delay } from 'node:timers/promises'
+import pg from 'pg'
+import { type App, AppProcess } from './appProcess.ts'
+import { MISSING, OPEN_ACCOUNTS, PROGRESS, TABLES, VIOLATIONS } from './tables.sql.ts'
+
+export interface RaceOptions {
+  readonly kills: number
+  /** Requests of each kind between two kills, at least. */
+  readonly requestsPerKill: number
+}
+
+export interface RaceResult {
+  readonly kills: number
+  readonly transfers: number
+  readonly replays: number
+  readonly steps: number
+  readonly refusals: number
+  readonly violations: readonly string[]
+}
+
+const ACCOUNTS = ['a', 'b', 'c', 'd']
+const BALANCE = 1000
+const INSTANCES = ['one', 'two']
+const CLIENTS = 4
+const PROCESSES = 2
+const KEYS = ['key-of-alice', 'key-of-bob']
+/** Receipts come after the last answer; a dispatcher that was killed has to lose its shards first. */
+const LONGEST_DELIVERY_MS = 60_000
+
+interface Tally {
+  transfers: number
+  replays: number
+  steps: number
+  refusals: number
+  readonly made: string[]
+  readonly surprises: string[]
+}
+
+export async function race(app: App, databaseUrl: string, options: RaceOptions): Promise<RaceResult> {
+  const pool = new pg.Pool({ connectionString: databaseUrl, max: 2 })
+  const processes: AppProcess[] = []
+  const over = new AbortController()
+  const tally: Tally = { transfers: 0, replays: 0, steps: 0, refusals: 0, made: [], surprises: [] }
+  try {
+    await pool.query(TABLES)
+    await pool.query(OPEN_ACCOUNTS, [ACCOUNTS, BALANCE])
+    for (let count = 0; count < PROCESSES; count++) processes.push(await AppProcess.start(app, databaseUrl))
+    const anyUrl = (): string => pick(processes).url
+    const clients = Array.from({ length: CLIENTS }, (_, number) => [
+      sendTransfers(number, anyUrl, tally, over.signal),
+      moveInstances(anyUrl, tally, over.signal),
+    ]).flat()
+    // One that fails ends the race.
+    const failed = Promise.all(clients)
+    await Promise.race([failed, killing(processes, tally, options)])
+    over.abort()
+    await failed
+    const violations = [...tally.surprises, ...(await examine(pool, tally.made))]
+    for (const each of processes) {
+      const fault = await each.stop()
+      if (fault !== undefined) violations.push(fault)
+    }
+    return { kills: options.kills, ...tally, violations }
+  } catch (error) {
+    const outputs = processes.map(({ output }) => output).join('\n')
+    throw new Error(`${String(error)}\n${outputs}`, { cause: error })
+  } finally {
+    over.abort()
+    await Promise.all(processes.map((each) => each.stop()))
+    await pool.end()
+  }
+}
+
+/** What is wrong in the database. */
+export async function violationsIn(pool: pg.Pool): Promise<string[]> {
+  const { rows } = await pool.query<{ what: string }>(VIOLATIONS, [ACCOUNTS.length * BALANCE])
+  return rows.map(({ what }) => what)
+}
+
+async function examine(pool: pg.Pool, made: readonly string[]): Promise<string[]> {
+  const deadline = performance.now() + LONGEST_DELIVERY_MS
+  const violations: string[] = []
+  for (;;) {
+    const { rows } = await pool.query<{ transfers: number; receipts: number }>(PROGRESS)
+    const { transfers = 0, receipts = 0 } = rows[0] ?? {}
+    if (transfers === receipts) break
+    if (performance.now() > deadline) {
+      violations.push(`${transfers} transfers have ${receipts} receipts`)
+      break
+    }
+    await delay(100)
+  }
+  const missing = await pool.query<{ id: string }>(MISSING, [made])
+  violations.push(...missing.rows.map(({ id }) => `transfer ${id} was answered as made, and is not`))
+  return [...violations, ...(await violationsIn(pool))]
+}
+
+async function killing(processes: readonly AppProcess[], tally: Tally, options: RaceOptions): Promise<void> {
+  for (let kill = 0; kill <= options.kills; kill++) {
+    const [transfers, steps] = [tally.transfers + options.requestsPerKill, tally.steps + options.requestsPerKill]
+    while (tally.transfers < transfers || tally.steps < steps) await delay(10)
+    if (kill < options.kills) await (processes[kill % processes.length] as AppProcess).killAndRestart()
+  }
+}
+
+async function sendTransfers(client: number, url: () => string, tally: Tally, over: AbortSignal): Promise<void> {
+  for (let number = 0; !over.aborted; number++) {
+    const id = `${client}-${number}`
+    const from = pick(ACCOUNTS)
+    const to = pick(ACCOUNTS.filter((each) => each !== from))
+    const body = { id, from, to, amount: 1 + (number % 7) }
+    const user = pick(KEYS)
+    const bytes = await untilAnswered(tally, over, () => ask(`${url()}/transfers`, { user, body, key: id }))
+    if (bytes === undefined) return
+    if ((JSON.parse(bytes) as { moved: boolean }).moved) tally.made.push(id)
+    tally.transfers++
+    if (number % 5 !== 0) continue
+    // The same again, at any process: the same bytes.
+    const again = await untilAnswered(tally, over, () => ask(`${url()}/transfers`, { user, body, key: id }))
+    if (again === undefined) return
+    tally.replays++
+    if (again !== bytes) tally.surprises.push(`the retry of ${id} got ${again}, not ${bytes}`)
+  }
+}
+
+async function moveInstances(url: () => string, tally: Tally, over: AbortSignal): Promise<void> {
+  while (!over.aborted) {
+    const path = `${url()}/instances/${pick(INSTANCES)}/next`
+    const answered = await untilAnswered(tally, over, () => ask(path, { user: pick(KEYS) }))
+    if (answered !== undefined) tally.steps++
+  }
+}
+
+interface Asked {
+  readonly user: string
+  readonly key?: string
+  readonly body?: unknown
+}
+
+function ask(url: string, { user, key, body }: Asked): Promise<Response> {
+  return fetch(url, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${user}`,
+      ...(key !== undefined && { 'idempotency-key': key }),
+      ...(body !== undefined && { 'content-type': 'application/json' }),
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  })
+}
+
+/** Repeats the request until it is done. Undefined: the race is over. */
+async function untilAnswered(
+  tally: Tally,
+  over: AbortSignal,
+  send: () => Promise<Response>,
+): Promise<string | undefined> {
+  while (!over.aborted) {
+    try {
+      const response = await send()
+      const text = await response.text()
+      if (response.ok) return text
+      if (response.status !== 409 && response.status !== 503) {
+        // A process that is killed can lose its own connections first.
+        if (response.status < 500) tally.surprises.push(`an answer ${response.status}: ${text.slice(0, 500)}`)
+      }
+      tally.refusals++
+    } catch {
+      // The connection was cut: nobody knows whether it was done.
+      tally.refusals++
+    }
+    await delay(5)
+  }
+  return undefined
+}
+
+function pick<T>(list: readonly T[]): T {
+  return list[Math.floor(Math.random() * list.length)] as T
+}

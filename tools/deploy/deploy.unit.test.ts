@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest'
+import { parseOptions } from '../../desk/options.ts'
+import { findPromtool } from '../promtool.ts'
+import { deskArguments, kubernetesFiles, manifest } from './manifests.ts'
+import { prometheusFault } from './prometheusConfig.ts'
+
+const files = ['compose.yaml', ...kubernetesFiles()]
+// As Compose and Kubernetes fill it in.
+const withToken = (args: readonly string[]): string[] =>
+  args.map((each) => each.replace(/^\$(?:\{DESK_TOKEN.*\}|\(DESK_TOKEN\))$/, '0123456789abcdef'))
+
+test('the desk understands the arguments of the manifests, and some of them leave dispatching to the others', () => {
+  const parsed = files
+    .flatMap((file) => deskArguments(manifest(file)))
+    .map((args) => parseOptions(withToken(args), { DATABASE_URL: 'postgres://x' }))
+  expect(parsed).toHaveLength(4)
+  for (const each of parsed) expect(each).toMatchObject({ host: '0.0.0.0', port: 4800, token: '0123456789abcdef' })
+  expect(parsed.filter((each) => each !== 'help' && each.background)).toHaveLength(2)
+})
+
+test('no manifest has a secret in it', () => {
+  for (const file of files) expect(manifest(file)).not.toMatch(/(?:PASSWORD|TOKEN): [^$]|stringData/)
+})
+
+const promtool = findPromtool()
+test.skipIf(promtool === undefined)('promtool accepts the configuration of Prometheus with our rules', () => {
+  expect(prometheusFault(promtool as string)).toBeUndefined()
+})
